@@ -1,0 +1,74 @@
+"""JSON (orjson out, msgspec in) and MessagePack (msgspec), behind one door; decoding errors become our errors with a pointer."""
+
+import re
+from functools import lru_cache
+from typing import Any, TypeVar, cast
+
+import msgspec
+import orjson
+
+from tern_wire.errors import InvalidField, MalformedBody, TernError, UnknownField
+
+T = TypeVar("T")
+
+_pack = msgspec.msgpack.Encoder()
+_unpack = msgspec.msgpack.Decoder()
+
+encode_json = orjson.dumps
+encode_msgpack = _pack.encode
+
+
+def decode_msgpack(data: bytes | memoryview) -> Any:
+    """Any MessagePack value; MalformedBody when it is none."""
+    try:
+        return _unpack.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedBody(reason=str(error), pointer="") from error
+
+
+@lru_cache(maxsize=64)
+def _json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+@lru_cache(maxsize=64)
+def _msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(kind)
+
+
+def read_json(data: bytes, kind: type[T], at: str = "") -> T:
+    """*data* as a *kind*; MalformedBody, UnknownField or InvalidField with a JSON pointer below *at* otherwise."""
+    try:
+        value: T = _json_decoder(cast(Any, kind)).decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _explain(error, at) from error
+    return value
+
+
+def read_msgpack(data: bytes, kind: type[T], at: str = "") -> T:
+    """As read_json, from MessagePack."""
+    try:
+        value: T = _msgpack_decoder(cast(Any, kind)).decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _explain(error, at) from error
+    return value
+
+
+_AT = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+
+
+def _explain(error: Exception, at: str) -> TernError:
+    """msgspec says `... - at `$.messages[3].delay``; RFC 9457 wants the pointer /messages/3/delay."""
+    text = str(error)
+    place = _AT.search(text)
+    steps = _STEP.findall(place[1]) if place else []
+    pointer = at + "".join(f"/{name or number}" for name, number in steps)
+    reason = text[: place.start()] if place else text
+    if not isinstance(error, msgspec.ValidationError):
+        return MalformedBody(reason=reason or "The body is nested too deeply", pointer=pointer or "/")
+    unknown = _UNKNOWN.search(reason)
+    if unknown:
+        return UnknownField(field=unknown[1], pointer=f"{pointer}/{unknown[1]}")
+    return InvalidField(reason=reason, pointer=pointer or "/")

@@ -1,0 +1,80 @@
+"""Commands: what one Raft entry asks of the replicated state machine.
+
+An entry's body, little-endian:
+
+     0          4           8             16
+     | count 4  | rsvd 4    | now_ms 8    | command 1 | command 2 | ...
+
+     one command:  | kind 1 | flags 1 | rsvd 2 | size 4 | payload ... |
+
+SEND    payload: | rows 4 | rsvd 4 | send rows (48 each) | records ... |
+LEASE   payload: lease rows (48 each)
+SETTLE  payload: settle rows (40 each)
+others  payload: a MessagePack map
+
+`now_ms` is the leader's logical clock: apply knows no other time. Every command gets exactly one verdict, in order.
+"""
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tern_wire.errors import LinkBodyMalformed
+
+# The format of entries and the behaviour of apply; a node that meets a newer one stops.
+STATE_MACHINE_VERSION = 1
+ENTRY_HEAD = struct.Struct("<IIq")
+COMMAND_HEAD = struct.Struct("<BBHI")
+SEND_HEAD = struct.Struct("<II")
+
+
+class CommandKind(IntEnum):
+    """What a command asks for."""
+
+    SEND = 1
+    LEASE = 2
+    SETTLE = 3
+    CREATE_TOPIC = 4
+    CREATE_GROUP = 5
+    COMMIT_OFFSETS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command as it lies in an entry; *at* is where its payload begins in the entry's body."""
+
+    kind: int
+    payload: memoryview
+    at: int
+
+
+def entry_parts(
+    now_ms: int, commands: list[tuple[CommandKind, list[bytes | bytearray | memoryview]]]
+) -> list[bytes | bytearray | memoryview]:
+    """The parts of an entry's body in order, to be joined once by the log."""
+    parts: list[bytes | bytearray | memoryview] = [ENTRY_HEAD.pack(len(commands), 0, now_ms)]
+    for kind, payload in commands:
+        parts.append(COMMAND_HEAD.pack(kind, 0, 0, sum(map(len, payload))))
+        parts.extend(payload)
+    return parts
+
+
+def read_entry(body: memoryview) -> tuple[int, list[Command]]:
+    """now_ms and the commands of an entry's body; LinkBodyMalformed when the sizes do not add up."""
+    if len(body) < ENTRY_HEAD.size:
+        raise LinkBodyMalformed(reason=f"an entry of {len(body)} bytes")
+    count, _, now_ms = ENTRY_HEAD.unpack_from(body)
+    at = ENTRY_HEAD.size
+    commands: list[Command] = []
+    for _ in range(count):
+        if at + COMMAND_HEAD.size > len(body):
+            raise LinkBodyMalformed(reason="a command's head runs past its entry")
+        kind, _, _, size = COMMAND_HEAD.unpack_from(body, at)
+        at += COMMAND_HEAD.size
+        if at + size > len(body):
+            raise LinkBodyMalformed(reason="a command runs past its entry")
+        commands.append(Command(kind, body[at : at + size], at))
+        at += size
+    if at != len(body):
+        raise LinkBodyMalformed(reason=f"{len(body) - at} bytes behind the last command")
+    return now_ms, commands

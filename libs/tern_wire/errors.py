@@ -1,0 +1,324 @@
+"""Every error of TernMQ, once: code, HTTP status, whether a repeat can help, and a sentence that names the fix.
+
+A core raises the class; the shells map it to an RFC 9457 problem or a link error; the SDK raises the same class again.
+Context travels as fields, never as prose glued together elsewhere. Reference: RFC 9457.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class TernError(Exception):
+    """Base of all: subclasses set `code`, `status`, `retryable`, `title` and a `fix` formatted with the fields."""
+
+    code: ClassVar[str] = "internal"
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+    title: ClassVar[str] = "Something in TernMQ is broken"
+    fix: ClassVar[str] = "Report this with the request id; nothing that was acknowledged is affected."
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+        self.detail = self.fix.format_map(_Lenient(fields))
+        super().__init__(self.detail)
+
+    def problem(self, instance: str = "", request_id: str = "") -> dict[str, Any]:
+        """This error as a problem document (RFC 9457) with our extensions."""
+        document: dict[str, Any] = {
+            "type": f"/problems/{self.code}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "code": self.code,
+            "retryable": self.retryable,
+        }
+        if instance:
+            document["instance"] = instance
+        if request_id:
+            document["request_id"] = request_id
+        return {**self.fields, **document}
+
+
+class _Lenient(dict[str, Any]):
+    """A missing field prints as its name, so that an error can always be shown."""
+
+    def __missing__(self, key: str) -> str:
+        return "{" + key + "}"
+
+
+# 400: the request is wrong ----------------------------------------------------------------------------------------
+class MalformedBody(TernError):
+    code, status, title = "malformed-body", 400, "The body cannot be parsed"
+    fix = "{reason} (at {pointer}). Send a body that matches the Content-Type."
+
+
+class UnknownField(TernError):
+    code, status, title = "unknown-field", 400, "A field is not known here"
+    fix = "{field} at {pointer} is not a field of this request. Remove it or correct its spelling."
+
+
+class InvalidField(TernError):
+    code, status, title = "invalid-field", 400, "A field has a value that is not allowed"
+    fix = "{reason} (at {pointer})."
+
+
+class UnknownParameter(TernError):
+    code, status, title = "unknown-parameter", 400, "A query parameter is not known here"
+    fix = "'{parameter}' is not a parameter of this request; allowed: {allowed}."
+
+
+class IllegalTopic(TernError):
+    code, status, title = "illegal-topic", 400, "The topic's name is not allowed"
+    fix = "'{topic}' is not a topic name. Use 1 to 127 letters, digits, '_' or '-', beginning with a letter or digit."
+
+
+class IllegalGroup(TernError):
+    code, status, title = "illegal-group", 400, "The group's name is not allowed"
+    fix = "'{group}' is not a group name. Use 1 to 120 letters, digits, '_' or '-', beginning with a letter or digit."
+
+
+class IllegalTag(TernError):
+    code, status, title = "illegal-tag", 400, "The tag is not allowed"
+    fix = "A tag is 1 to 255 bytes without '|' or control characters (at {pointer})."
+
+
+class IllegalKey(TernError):
+    code, status, title = "illegal-key", 400, "A key is not allowed"
+    fix = "Keys are at most 32, each without spaces or control characters (at {pointer})."
+
+
+class IllegalProperty(TernError):
+    code, status, title = "illegal-property", 400, "A property is not allowed"
+    fix = "{reason} (at {pointer})."
+
+
+class IllegalIdempotencyKey(TernError):
+    code, status, title = "illegal-idempotency-key", 400, "The idempotency key is not allowed"
+    fix = "An idempotency key is 1 to 255 bytes without control characters (at {pointer})."
+
+
+class IllegalInvisibleTime(TernError):
+    code, status, title = "illegal-invisible-time", 400, "The invisible time is out of range"
+    fix = "'invisible' is {actual}; use 1 s to 12 h, such as '30s'."
+
+
+class IllegalWait(TernError):
+    code, status, title = "illegal-wait", 400, "The wait is out of range"
+    fix = "'wait' is {actual}; use 0 s to 30 s, such as '20s'."
+
+
+class BatchEmpty(TernError):
+    code, status, title = "batch-empty", 400, "The batch holds no message"
+    fix = "Send at least one message in 'messages'."
+
+
+class ReceiptInvalid(TernError):
+    code, status, title = (
+        "receipt-invalid",
+        400,
+        "The receipt handle was not made by this cluster for this topic and group",
+    )
+    fix = "Use the receipt_handle exactly as 'receive' returned it, with the same topic and group in the path."
+
+
+class RequestMalformed(TernError):
+    code, status, title = "request-malformed", 400, "The request cannot be read"
+    fix = "{reason}."
+
+
+class LinkBodyMalformed(TernError):
+    code, status, title = "link-body-malformed", 400, "A link request cannot be read"
+    fix = "{reason}. Proxy and broker must be of the same release."
+
+
+# 404 to 431: it is not there, or too large ------------------------------------------------------------------------
+class RouteNotFound(TernError):
+    code, status, title = "route-not-found", 404, "No such path"
+    fix = "{method} {path} is not part of the API. See /openapi.json for what is."
+
+
+class MethodNotAllowed(TernError):
+    code, status, title = "method-not-allowed", 405, "The path exists, the method does not"
+    fix = "{path} takes {allowed}."
+
+
+class TopicNotFound(TernError):
+    code, status, title = "topic-not-found", 404, "The topic does not exist"
+    fix = "Topic '{topic}' does not exist. Create it: PUT /v1/topics/{topic}, or `ternmq topic create {topic}`."
+
+
+class GroupNotFound(TernError):
+    code, status, title = "group-not-found", 404, "The consumer group does not exist"
+    fix = "Group '{group}' does not exist. Create it: PUT /v1/groups/{group}, or `ternmq group create {group}`."
+
+
+class QueueNotFound(TernError):
+    code, status, title = "queue-not-found", 404, "The queue does not exist"
+    fix = "'{queue}' is not a queue of topic '{topic}'. GET /v1/topics/{topic}/offsets lists them, written like 'broker-a:3'."
+
+
+class BrokerGroupNotFound(TernError):
+    code, status, title = "broker-group-not-found", 404, "The broker group does not exist"
+    fix = "No broker group '{broker_group}' is registered. GET /v1/cluster lists them."
+
+
+class NotAcceptable(TernError):
+    code, status, title = "not-acceptable", 406, "No representation fits the Accept header"
+    fix = "Accept asks for '{accept}'; this path can answer {supported}."
+
+
+class OffsetMoved(TernError):
+    code, status, title = "offset-moved", 409, "The committed offset is not what was expected"
+    fix = "Queue {queue} is at offset {actual}, expected {expected}. Read the offsets again and decide."
+
+
+class TopicConflict(TernError):
+    code, status, title = "topic-conflict", 409, "The topic exists with other settings"
+    fix = "Topic '{topic}' has {actual} queues, {wanted} were asked for. Queue counts only grow; use at least {actual}."
+
+
+class ReceiptExpired(TernError):
+    code, status, title = "receipt-expired", 410, "The lease is over"
+    fix = "The message became visible again before it was settled; receive it again. Ask for a longer 'invisible', or extend in time."
+
+
+class OffsetExpired(TernError):
+    code, status, title = "offset-expired", 410, "The offset is below the oldest message kept"
+    fix = "Offset {offset} was removed; the oldest one is {min_offset}. Start there, or keep messages longer."
+
+
+class MessageTooLarge(TernError):
+    code, status, title = "message-too-large", 413, "The message is too large"
+    fix = "The body has {actual} bytes, the limit is {limit}. Store it elsewhere and send a reference."
+
+
+class BatchTooLarge(TernError):
+    code, status, title = "batch-too-large", 413, "The batch is too large"
+    fix = "The batch has {actual} {unit}, the limit is {limit}. Split it."
+
+
+class PropertiesTooLarge(TernError):
+    code, status, title = "properties-too-large", 413, "The properties are too large"
+    fix = "Tag, keys and properties have {actual} bytes together, the limit is {limit}."
+
+
+class UnsupportedBatchFormat(TernError):
+    code, status, title = (
+        "unsupported-batch-format",
+        415,
+        "The batch's content type is not supported",
+    )
+    fix = "'{content_type}' is not a batch format. Use {supported}."
+
+
+class UnsupportedEncoding(TernError):
+    code, status, title = "unsupported-encoding", 415, "The content encoding is not supported"
+    fix = "Content-Encoding '{encoding}' is not supported. Send the body as it is."
+
+
+class IdempotencyKeyReused(TernError):
+    code, status, title = (
+        "idempotency-key-reused",
+        422,
+        "The idempotency key belongs to another message",
+    )
+    fix = "This key was used for a message with another body. Use a new key for a new message."
+
+
+# 429 and 503: not now; nothing was stored -------------------------------------------------------------------------
+class LimitReached(TernError):
+    code, status, title = "limit-reached", 429, "A limit of the cluster is reached"
+    fix = "{what}: {actual} of {limit}. Remove some, or settle what was received."
+
+
+class NoLeader(TernError):
+    code, status, retryable, title = "no-leader", 503, True, "The broker group has no leader now"
+    fix = "Broker group '{broker_group}' is electing a leader or has lost its majority. Nothing was stored; repeat shortly."
+
+
+class NotLeader(TernError):
+    code, status, retryable, title = "not-leader", 503, True, "This broker does not lead its group"
+    fix = "Broker '{node}' does not lead; leader: {leader}. Nothing was stored."
+
+
+class NoNameServer(TernError):
+    code, status, retryable, title = "no-name-server", 503, True, "No name server can be reached"
+    fix = "None of the name servers ({endpoints}) answers. Start one, or correct the proxy's --namesrv."
+
+
+class WarmingUp(TernError):
+    code, status, retryable, title = "warming-up", 503, True, "The name server has just started"
+    fix = "The name server has not heard of all brokers yet. Repeat shortly."
+
+
+class BrokerBusy(TernError):
+    code, status, retryable, title = "broker-busy", 503, True, "The broker has too much waiting"
+    fix = "Broker group '{broker_group}' refuses new work until it has caught up. Nothing was stored; repeat with a pause."
+
+
+class ProxyOverloaded(TernError):
+    code, status, retryable, title = "proxy-overloaded", 503, True, "The proxy has too much waiting"
+    fix = "The proxy's budget for {what} is used up. Nothing was stored; repeat with a pause, or add a proxy."
+
+
+class Overloaded(TernError):
+    code, status, retryable, title = (
+        "overloaded",
+        503,
+        True,
+        "The table of idempotency keys is full",
+    )
+    fix = "Keys are kept for 10 minutes and the table holds its maximum. Repeat later, or send without a key."
+
+
+class DiskFull(TernError):
+    code, status, retryable, title = "disk-full", 503, True, "The broker's disk is full"
+    fix = "Broker group '{broker_group}' refuses sends until disk space is free. Nothing was stored; reads and acks go on."
+
+
+class ShuttingDown(TernError):
+    code, status, retryable, title = "shutting-down", 503, True, "This process is stopping"
+    fix = "Repeat at another instance."
+
+
+class OutcomeUnknown(TernError):
+    code, status, retryable, title = (
+        "outcome-unknown",
+        504,
+        True,
+        "Whether it was stored is not known",
+    )
+    fix = "The broker group did not answer in time. Repeat with the same Idempotency-Key: it is stored once."
+
+
+class RequestTimeout(TernError):
+    code, status, retryable, title = (
+        "request-timeout",
+        408,
+        True,
+        "The request did not arrive in time",
+    )
+    fix = "Send the whole request within {limit_s} s."
+
+
+class StaleRegistration(TernError):
+    code, status, title = "stale-registration", 409, "A newer leader is registered"
+    fix = "Broker group '{broker_group}' is led in term {actual}; this registration is of term {term}."
+
+
+def _all_errors() -> Mapping[str, type[TernError]]:
+    return {error.code: error for error in TernError.__subclasses__()} | {TernError.code: TernError}
+
+
+ERRORS: Mapping[str, type[TernError]] = _all_errors()
+
+
+def error_from(code: str, fields: Mapping[str, Any]) -> TernError:
+    """The error of *code* again, from a problem document's or a link error's fields."""
+    error = ERRORS.get(code)
+    if error is None:
+        return TernError(code=code, **{key: value for key, value in fields.items() if key != "code"})
+    return error(**{key: value for key, value in fields.items() if key not in _PROBLEM_FIELDS})
+
+
+_PROBLEM_FIELDS = frozenset({"type", "title", "status", "detail", "instance", "code", "retryable", "request_id"})

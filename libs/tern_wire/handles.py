@@ -1,0 +1,77 @@
+"""Receipt handles: opaque, MAC-ed names of leased messages that any proxy with the cluster key can read.
+
+     0         1            3             7          11         15         23         31        31+n
+     | ver 1   | attempt 2  | topic id 4  | group 4  | queue 4  | offset 8 | lease 8  | broker group n | mac 12 |
+
+The MAC also covers the names of topic and group, so that a handle is good only under the path that issued it. The deadline is
+not inside: it lives in the broker group's state, and the handle stays the same while the lease is extended.
+"""
+
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from dataclasses import dataclass
+from hashlib import blake2b
+from hmac import compare_digest
+
+from tern_wire.errors import ReceiptInvalid
+
+_BODY = struct.Struct(">BHIIIqq")
+_VERSION = 1
+_MAC_SIZE_BYTES = 12
+# 31 + 31 (longest broker group) + 12 bytes are 100 characters; anything longer was not made here.
+HANDLE_SIZE_MAX_CHARS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a receipt handle says: which message of which lease, and where it lives."""
+
+    broker_group: str
+    topic_id: int
+    group_id: int
+    queue: int
+    offset: int
+    lease: int
+    attempt: int
+
+
+class HandleMaker:
+    """Makes and reads the handles of one topic and group. Immutable."""
+
+    __slots__ = ("_key", "_names")
+
+    def __init__(self, cluster_key: bytes, topic: str, group: str) -> None:
+        self._key = blake2b(b"receipt handle", key=cluster_key, digest_size=32).digest()
+        self._names = f"{topic}\x00{group}\x00".encode()
+
+    def make(self, receipt: Receipt) -> str:
+        """The handle of *receipt*: URL-safe text of at most 120 characters."""
+        body = _BODY.pack(
+            _VERSION,
+            min(receipt.attempt, 0xFFFF),
+            receipt.topic_id,
+            receipt.group_id,
+            receipt.queue,
+            receipt.offset,
+            receipt.lease,
+        )
+        body += receipt.broker_group.encode()
+        return urlsafe_b64encode(body + self._mac(body)).rstrip(b"=").decode()
+
+    def read(self, handle: str) -> Receipt:
+        """The receipt behind *handle*; ReceiptInvalid unless it was made with this key for this topic and group."""
+        if len(handle) > HANDLE_SIZE_MAX_CHARS:
+            raise ReceiptInvalid()
+        try:
+            data = urlsafe_b64decode(handle.encode("ascii") + b"=" * (-len(handle) % 4))
+        except (Base64Error, UnicodeEncodeError, ValueError) as error:
+            raise ReceiptInvalid() from error
+        body, mac = data[:-_MAC_SIZE_BYTES], data[-_MAC_SIZE_BYTES:]
+        if len(body) <= _BODY.size or body[0] != _VERSION or not compare_digest(mac, self._mac(body)):
+            raise ReceiptInvalid()
+        _, attempt, topic_id, group_id, queue, offset, lease = _BODY.unpack_from(body)
+        return Receipt(body[_BODY.size :].decode(), topic_id, group_id, queue, offset, lease, attempt)
+
+    def _mac(self, body: bytes) -> bytes:
+        return blake2b(self._names + body, key=self._key, digest_size=_MAC_SIZE_BYTES).digest()

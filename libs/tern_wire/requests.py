@@ -1,0 +1,89 @@
+"""Link requests between proxy and broker: their codes and the layout of their bodies.
+
+A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ... |`. Heads of requests and replies:
+
+| request   | head                                             | raw                          | reply head; raw                    |
+|-----------|--------------------------------------------------|------------------------------|------------------------------------|
+| SEND      | topics [name]                                    | send rows, then records      | rows, replays; send verdicts       |
+| RECEIVE   | topic, group, max_messages, max_bytes,           |                              | topic_id, group_id, runs           |
+|           | invisible_ms (0: the group's)                    |                              | [[queue, lease, attempt,           |
+|           |                                                  |                              | deadline_ms, count]...]; records   |
+| NOTIFY    | topic, group, wait_ms                            |                              | available (0 at the deadline)      |
+| SETTLE    | rows                                             | settle rows                  | ; one status byte a row            |
+| PULL      | topic, queue, offset, end_offset (-1: none),     |                              | next_offset, min_offset,           |
+|           | max_messages, max_bytes                          |                              | max_offset; records                |
+| OFFSETS   | topic                                            |                              | queues [[queue, min, max]...]      |
+| CREATE_TOPIC | topic, queues                                 |                              | topic_id, queues, created          |
+| CREATE_GROUP | group, invisible_ms, start                    |                              | group_id, created                  |
+| GROUP_OFFSETS | group, topic                                 |                              | offsets {queue: offset}            |
+| COMMIT_OFFSETS | group, topic, offsets, expected             |                              | offsets {queue: offset}            |
+| STATUS    |                                                  |                              | node, role, term, leader, ...      |
+
+SEND's replays are [[row, message_id, born_ms]...] of rows that an earlier send had stored. An error reply has code 1 and the
+head {code, fields} of a TernError.
+"""
+
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+from tern_wire.codec import decode_msgpack, encode_msgpack
+from tern_wire.errors import LinkBodyMalformed, MalformedBody, TernError, error_from
+
+HEAD_SIZE = struct.Struct("<I")
+# Frame code of an error reply; 0 is success.
+ERROR = 1
+
+Parts = list[bytes | bytearray | memoryview]
+
+
+class RequestCode(IntEnum):
+    """Link requests, numbered as RocketMQ's RequestCode where it has one."""
+
+    SEND = 320
+    PULL = 11
+    RECEIVE = 200_050 & 0x7FFF
+    SETTLE = 200_151 & 0x7FFF
+    NOTIFY = 200_054 & 0x7FFF
+    OFFSETS = 30
+    COMMIT_OFFSETS = 15
+    GROUP_OFFSETS = 14
+    CREATE_TOPIC = 17
+    CREATE_GROUP = 200
+    STATUS = 28
+
+
+def body_parts(head: dict[str, Any], raw: Sequence[bytes | bytearray | memoryview] = ()) -> Parts:
+    """The parts of a request's or a reply's body."""
+    packed = encode_msgpack(head)
+    return [HEAD_SIZE.pack(len(packed)) + packed, *raw]
+
+
+def read_body(body: bytes | memoryview) -> tuple[dict[str, Any], memoryview]:
+    """Head and raw bytes; LinkBodyMalformed unless the head is a map inside the body."""
+    view = memoryview(body)
+    if len(view) < HEAD_SIZE.size:
+        raise LinkBodyMalformed(reason="a body without a head")
+    end = HEAD_SIZE.size + HEAD_SIZE.unpack_from(view)[0]
+    if end > len(view):
+        raise LinkBodyMalformed(reason="a head that runs past its body")
+    try:
+        head = decode_msgpack(view[HEAD_SIZE.size : end])
+    except MalformedBody as error:
+        raise LinkBodyMalformed(reason=error.detail) from error
+    if not isinstance(head, dict):
+        raise LinkBodyMalformed(reason="a head that is no map")
+    return head, view[end:]
+
+
+def error_parts(error: TernError) -> Parts:
+    """The body of an error reply."""
+    return body_parts({"code": error.code, "fields": {key: str(value) for key, value in error.fields.items()}})
+
+
+def read_error(body: bytes | memoryview) -> TernError:
+    """The error of an error reply."""
+    head, _ = read_body(body)
+    fields = head.get("fields")
+    return error_from(str(head.get("code")), fields if isinstance(fields, dict) else {})
