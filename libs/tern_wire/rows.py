@@ -32,6 +32,9 @@ SEND_ROWS = np.dtype(
 assert SEND_ROWS.itemsize == SEND_ROW.size == 48
 NO_KEY = bytes(16)
 
+# RocketMQ's ConsumeQueue entry, 20 bytes, big-endian: position 8, size 4, tag hash 8.
+QUEUE_ENTRIES = np.dtype([("position", ">i8"), ("size", ">i4"), ("tag", ">i8")])
+
 # One per send row, 16 bytes: what apply decided. `queue` and `offset` are those of the first send when replayed.
 SENT, REPLAYED, KEY_REUSED, NO_TOPIC, NO_QUEUE, KEYS_FULL, MALFORMED = range(7)
 SEND_VERDICTS = np.dtype([("status", "<u4"), ("queue", "<u4"), ("offset", "<i8")])

@@ -1,0 +1,146 @@
+"""Applying a send: rows become positions, offsets and ConsumeQueue bytes with a handful of array operations an entry."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_broker.core.idempotency import KeyTable, pack_receipt, unpack_receipt
+from tern_broker.core.topics import Names
+from tern_wire.commands import SEND_HEAD
+from tern_wire.rows import (
+    FLAG_KEYED,
+    KEY_REUSED,
+    KEYS_FULL,
+    MALFORMED,
+    NO_QUEUE,
+    NO_TOPIC,
+    QUEUE_ENTRIES,
+    REPLAYED,
+    SEND_ROWS,
+    SEND_VERDICTS,
+    SENT,
+)
+
+Rows = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAppend:
+    """ConsumeQueue entries for one queue, shape (n,), dtype QUEUE_ENTRIES, the first at *first_offset*."""
+
+    topic_id: int
+    queue: int
+    first_offset: int
+    entries: Rows
+
+
+class SendApplier:
+    """Owner: the state machine, whose names and keys it changes."""
+
+    def __init__(self, names: Names, keys: KeyTable) -> None:
+        self._names, self._keys = names, keys
+
+    def apply(self, payload: memoryview, position: int, now_ms: int) -> tuple[Rows, list[QueueAppend]]:
+        """Verdicts, one a row, and what to append. *position* is where *payload* lies in the log."""
+        count = SEND_HEAD.unpack_from(payload)[0] if len(payload) >= SEND_HEAD.size else 0
+        records_at = SEND_HEAD.size + count * SEND_ROWS.itemsize
+        if count == 0 or len(payload) < records_at:
+            verdicts = np.zeros(count, SEND_VERDICTS)
+            verdicts["status"] = MALFORMED
+            return verdicts, []
+        rows = np.frombuffer(payload, SEND_ROWS, count, SEND_HEAD.size)
+        sizes = rows["size"].astype(np.int64)
+        ends = np.cumsum(sizes)
+        verdicts = np.zeros(count, SEND_VERDICTS)
+        verdicts["queue"] = rows["queue"]
+        if int(ends[-1]) != len(payload) - records_at:
+            verdicts["status"] = MALFORMED
+            return verdicts, []
+        positions = ends - sizes + (position + records_at)
+        self._refuse_unknown(rows, verdicts)
+        keyed = np.flatnonzero(rows["flags"] & FLAG_KEYED)
+        repeats = self._find_repeats(rows, keyed, verdicts) if len(keyed) else {}
+        appends = list(self._append(rows, positions, verdicts))
+        if len(keyed):
+            self._remember(rows, keyed, verdicts, repeats, now_ms)
+        return verdicts, appends
+
+    def _refuse_unknown(self, rows: Rows, verdicts: Rows) -> None:
+        for topic_id in _distinct(rows["topic"]):
+            topic = self._names.topics_by_id.get(topic_id)
+            of_topic = rows["topic"] == topic_id
+            if topic is None:
+                verdicts["status"][of_topic] = NO_TOPIC
+            else:
+                verdicts["status"][of_topic & (rows["queue"] >= topic.queues)] = NO_QUEUE
+
+    def _find_repeats(self, rows: Rows, keyed: Rows, verdicts: Rows) -> dict[int, int]:
+        """Mark rows whose key is known; returns row -> earlier row of the same entry with the same key."""
+        hashes, crcs = rows["key"].tobytes(), rows["crc"].tolist()
+        statuses = verdicts["status"]
+        first_rows: dict[bytes, int] = {}
+        repeats: dict[int, int] = {}
+        for row in keyed.tolist():
+            if statuses[row] != SENT:
+                continue
+            key = hashes[row * 16 : row * 16 + 16]
+            receipt = self._keys.find(key)
+            if receipt is not None:
+                queue, offset, crc = unpack_receipt(receipt)
+                verdicts[row] = (REPLAYED if crc == crcs[row] else KEY_REUSED, queue, offset)
+            elif key in first_rows:
+                repeats[row] = first_rows[key]
+                statuses[row] = REPLAYED if crcs[first_rows[key]] == crcs[row] else KEY_REUSED
+            elif not self._keys.has_room(len(first_rows) + 1):
+                statuses[row] = KEYS_FULL
+            else:
+                first_rows[key] = row
+        return repeats
+
+    def _append(self, rows: Rows, positions: Rows, verdicts: Rows) -> Iterator[QueueAppend]:
+        chosen = np.flatnonzero(verdicts["status"] == SENT)
+        if not len(chosen):
+            return
+        entries = np.empty(len(rows), QUEUE_ENTRIES)
+        entries["position"], entries["size"], entries["tag"] = positions, rows["size"], rows["tag"]
+        codes = rows["topic"].astype(np.int64) << 32 | rows["queue"]
+        distinct = _distinct(codes[chosen])
+        for code in distinct:
+            members = chosen if len(distinct) == 1 else chosen[codes[chosen] == code]
+            topic = self._names.topics_by_id[code >> 32]
+            queue = code & 0xFFFFFFFF
+            first = topic.ends[queue]
+            topic.ends[queue] += len(members)
+            verdicts["offset"][members] = np.arange(first, first + len(members))
+            yield QueueAppend(topic.topic_id, queue, first, entries[members])
+
+    def _remember(self, rows: Rows, keyed: Rows, verdicts: Rows, repeats: dict[int, int], now_ms: int) -> None:
+        for row, first_row in repeats.items():
+            verdicts["queue"][row] = verdicts["queue"][first_row]
+            verdicts["offset"][row] = verdicts["offset"][first_row]
+        stored = keyed[verdicts["status"][keyed] == SENT]
+        hashes = rows["key"][stored].tobytes()
+        facts = zip(
+            verdicts["queue"][stored].tolist(),
+            verdicts["offset"][stored].tolist(),
+            rows["crc"][stored].tolist(),
+            strict=True,
+        )
+        self._keys.add(
+            (
+                (hashes[number * 16 : number * 16 + 16], pack_receipt(queue, offset, crc))
+                for number, (queue, offset, crc) in enumerate(facts)
+            ),
+            now_ms,
+        )
+
+
+def _distinct(values: Rows) -> list[int]:
+    """Distinct values; the common case of one is found without sorting."""
+    first = values[0]
+    if (values == first).all():
+        return [int(first)]
+    return [int(value) for value in np.unique(values)]
