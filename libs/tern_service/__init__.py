@@ -1,0 +1,73 @@
+"""What every service's shell needs: settings, logs, clock, problems, health, metrics and a guarded HTTP server.
+
+The door is lazy: `from tern_service import load_settings` (or `import tern_service.logs`) must not pay for FastAPI's
+import, because the command line and `--help` come through here as well.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tern_service.bodies import read_body, read_strict
+    from tern_service.clock import Clock, SystemClock
+    from tern_service.health import add_health
+    from tern_service.logs import setup_logs
+    from tern_service.metrics import add_metrics
+    from tern_service.problems import (
+        install_problems,
+        new_request_id,
+        problem_reply,
+        request_id_of,
+    )
+    from tern_service.server import open_socket, run_service, serve
+    from tern_service.settings import SettingsError, load_settings, refuse, setting
+
+_HOMES = {
+    "Clock": "clock",
+    "SettingsError": "settings",
+    "SystemClock": "clock",
+    "add_health": "health",
+    "add_metrics": "metrics",
+    "install_problems": "problems",
+    "load_settings": "settings",
+    "new_request_id": "problems",
+    "open_socket": "server",
+    "problem_reply": "problems",
+    "read_body": "bodies",
+    "read_strict": "bodies",
+    "refuse": "settings",
+    "request_id_of": "problems",
+    "run_service": "server",
+    "serve": "server",
+    "setting": "settings",
+    "setup_logs": "logs",
+}
+
+__all__ = [
+    "Clock",
+    "SettingsError",
+    "SystemClock",
+    "add_health",
+    "add_metrics",
+    "install_problems",
+    "load_settings",
+    "new_request_id",
+    "open_socket",
+    "problem_reply",
+    "read_body",
+    "read_strict",
+    "refuse",
+    "request_id_of",
+    "run_service",
+    "serve",
+    "setting",
+    "setup_logs",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """The named part of the door, imported when it is first asked for."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"tern_service has no '{name}'")
+    return getattr(import_module(f"tern_service.{home}"), name)

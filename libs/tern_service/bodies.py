@@ -1,0 +1,63 @@
+"""Request bodies as dataclasses: bounded while they arrive, and strict about fields that the dataclass does not have."""
+
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import orjson
+from starlette.requests import Request
+
+from tern_wire.codec import read_json
+from tern_wire.errors import MessageTooLarge, UnknownField
+
+T = TypeVar("T")
+
+
+async def read_body(request: Request, kind: type[T], *, size_max_bytes: int) -> T:
+    """The JSON body of *request* as a *kind*, at most *size_max_bytes* long.
+
+    MessageTooLarge as soon as it is longer; MalformedBody, InvalidField or UnknownField with a JSON pointer.
+    """
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > size_max_bytes:
+        raise MessageTooLarge(actual=int(declared), limit=size_max_bytes)
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > size_max_bytes:
+            raise MessageTooLarge(actual=len(body), limit=size_max_bytes)
+    return read_strict(bytes(body), kind)
+
+
+def read_strict(data: bytes, kind: type[T]) -> T:
+    """*data* as a *kind*, as tern_wire's read_json, but a field that no dataclass in it has is an UnknownField."""
+    value = read_json(data, kind)
+    # msgspec can forbid unknown fields of its own Structs only; what it accepted is well-formed JSON.
+    _refuse_unknown(orjson.loads(data), kind, "")
+    return value
+
+
+@lru_cache(maxsize=64)
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _refuse_unknown(document: Any, kind: Any, at: str) -> None:
+    if isinstance(kind, type) and is_dataclass(kind) and isinstance(document, dict):
+        known = {each.name for each in fields(kind)}
+        for name, value in document.items():
+            pointer = f"{at}/{_escape(name)}"
+            if name not in known:
+                raise UnknownField(field=name, pointer=pointer)
+            _refuse_unknown(value, _hints(kind)[name], pointer)
+    elif get_origin(kind) is dict and isinstance(document, dict):
+        for name, value in document.items():
+            _refuse_unknown(value, get_args(kind)[1], f"{at}/{_escape(name)}")
+    elif get_origin(kind) in {list, tuple} and isinstance(document, list):
+        for number, value in enumerate(document):
+            _refuse_unknown(value, get_args(kind)[0], f"{at}/{number}")
+
+
+def _escape(name: str) -> str:
+    """A member's name in a JSON pointer (Reference: RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")

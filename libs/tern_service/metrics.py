@@ -1,0 +1,20 @@
+"""GET /metrics in Prometheus' text format. Names are `ternmq_<service>_<what>_<unit>`; each service has its registry."""
+
+from fastapi import FastAPI
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+from starlette.responses import Response
+
+
+def add_metrics(app: FastAPI, registry: CollectorRegistry, *, service: str = "") -> None:
+    """Serve *registry* at /metrics, with this process's memory (RSS, bytes), CPU time (seconds) and open files added.
+
+    These are `ternmq_<service>_process_resident_memory_bytes` and so on (without *service*: `ternmq_process_...`).
+    A registry takes them once: ValueError when *registry* has been added before.
+    """
+    ProcessCollector(namespace=f"ternmq_{service}" if service else "ternmq", registry=registry)
+
+    async def metrics() -> Response:
+        """What this process counts, in Prometheus' text format."""
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    app.add_api_route("/metrics", metrics, methods=["GET"], response_class=Response, tags=["health"])

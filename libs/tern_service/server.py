@@ -1,0 +1,147 @@
+"""Listening and serving: sockets on loopback, uvicorn with bounds and a clean stop, and a process's main loop."""
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import logging
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, cast
+
+import uvicorn
+import uvloop
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tern_service.connection import GuardedProtocol
+from tern_service.problems import problem_reply, request_id_of
+from tern_service.settings import refuse
+from tern_wire.errors import ShuttingDown
+from tern_wire.limits import CONNECTIONS_MAX
+
+logger = logging.getLogger(__name__)
+
+# As nginx: longer than the idle time of common clients' pools, so that it is they who close first.
+KEEP_ALIVE_S = 75
+# Answers under way get this long at a stop; what is left is answered `shutting-down`. Docker kills after 10 s.
+STOP_GRACE_S = 3
+BACKLOG = 1_024
+
+
+def open_socket(host: str, port: int, option: str, *, host_option: str = "--listen") -> socket.socket:
+    """A listening TCP socket on *host*:*port* (0: any free one); refusals name *option* for the port.
+
+    Loopback only. SettingsError (exit 78) when the host is another address, or the port is in use or not allowed.
+    """
+    address = _loopback(host, host_option)
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    # A restarted service must not wait for its predecessor's closed connections.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((str(address), port))
+        # Here and not later: with SO_REUSEADDR two processes may bind, and only listening tells who was second.
+        sock.listen(BACKLOG)
+    except (OSError, OverflowError) as error:
+        sock.close()
+        reason = (
+            "is in use by another process" if getattr(error, "errno", 0) == errno.EADDRINUSE else f"fails ({error})"
+        )
+        refuse(f"Port {port} on {host} {reason}; choose another one with {option}.")
+    sock.setblocking(False)
+    return sock
+
+
+def _loopback(host: str, option: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host.strip("[]"))
+    except ValueError:
+        refuse(f"'{host}' ({option}) is not an IP address; use 127.0.0.1.")
+    if not address.is_loopback:
+        refuse(
+            f"'{host}' ({option}) is not a loopback address, and authentication and TLS are not part of this release; "
+            "use 127.0.0.1."
+        )
+    return address
+
+
+async def serve(
+    app: ASGIApp, sock: socket.socket, *, stop: asyncio.Event | None = None, connections_max: int = CONNECTIONS_MAX
+) -> None:
+    """Serve *app* on *sock* (from open_socket) until *stop* is set, then stop within 5 s; closes *sock*.
+
+    Runs in the current loop of any thread and leaves signals alone; *stop* belongs to that loop (from another thread:
+    `loop.call_soon_threadsafe(stop.set)`). The application's lifespan runs around it. SystemExit when that fails.
+    """
+    stop = stop or asyncio.Event()
+    protocol = partial(GuardedProtocol, connections_max=connections_max)
+    config = uvicorn.Config(
+        _Stoppable(app, stop),
+        http=cast(type[asyncio.Protocol], protocol),
+        ws="none",
+        lifespan="on",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=STOP_GRACE_S,
+    )
+    await _Server(config, stop).serve(sockets=[sock])
+
+
+class _Stoppable:
+    """The application, with an answer for the requests that a stop cuts off."""
+
+    def __init__(self, app: ASGIApp, stop: asyncio.Event) -> None:
+        self._app = app
+        self._stop = stop
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            if scope["type"] != "http" or not self._stop.is_set():
+                raise
+            status, headers, body = problem_reply(ShuttingDown(), request_id=request_id_of(scope))
+            with contextlib.suppress(RuntimeError):  # an answer that has begun is only broken off
+                await send({"type": "http.response.start", "status": status, "headers": headers})
+                await send({"type": "http.response.body", "body": body})
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, without signals, stopped by an event, and waking once a second instead of ten times."""
+
+    def __init__(self, config: uvicorn.Config, stop: asyncio.Event) -> None:
+        super().__init__(config)
+        self._stop = stop
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def main_loop(self) -> None:
+        while not self._stop.is_set():
+            await self.on_tick(0)  # refreshes the Date header
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), 1.0)
+        self.should_exit = True
+
+
+def run_service(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Run `main(stop)` on uvloop in this thread until it returns; SIGTERM and SIGINT set *stop*."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        loop = runner.get_loop()
+        stop = asyncio.Event()
+
+        def ask_to_stop(name: str) -> None:
+            logger.info("stopping", extra={"signal": name})
+            stop.set()
+
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(each, ask_to_stop, each.name)
+        runner.run(main(stop))

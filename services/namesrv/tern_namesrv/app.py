@@ -1,0 +1,82 @@
+"""The name server's shell: the FastAPI application around one Registry, its scan task, and the process's run."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry, Gauge
+
+from tern_namesrv.config import NamesrvSettings
+from tern_namesrv.core import Registry
+from tern_namesrv.routes import broker_routes, lookup_routes
+from tern_service import (
+    Clock,
+    SystemClock,
+    add_health,
+    add_metrics,
+    install_problems,
+    open_socket,
+    run_service,
+    serve,
+)
+
+logger = logging.getLogger(__name__)
+
+
+def create_app(settings: NamesrvSettings, *, clock: Clock) -> FastAPI:
+    """The application; its lifespan runs the scan for silent brokers. Each call is an instance of its own."""
+    registry = Registry(
+        cluster=settings.cluster,
+        started_ms=clock.mono_ms(),
+        warm_up_ms=settings.warm_up_ms,
+        expiry_ms=settings.expiry_ms,
+    )
+    metrics = CollectorRegistry()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        scan = asyncio.create_task(_scan(registry, clock, settings.scan_interval_ms))
+        yield
+        scan.cancel()
+
+    app = FastAPI(title="TernMQ name server", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
+    install_problems(app)
+
+    def ready() -> tuple[bool, dict[str, Any]]:
+        # Ready at once: a cold name server says so itself, and readers know what it means.
+        return True, {"warm": registry.is_warm(clock.mono_ms()), "nodes": registry.nodes_count}
+
+    add_health(app, ready=ready, info={"service": "namesrv", "cluster": settings.cluster})
+    add_metrics(app, metrics, service="namesrv")
+    nodes = Gauge("ternmq_namesrv_live_nodes", "Broker nodes that are alive", registry=metrics)
+    nodes.set_function(lambda: registry.nodes_count)
+    topics = Gauge("ternmq_namesrv_known_topics", "Topics that living brokers host", registry=metrics)
+    topics.set_function(lambda: registry.topics_count)
+    app.include_router(broker_routes(registry, clock, metrics))
+    # Wall time: two instances, or one before and after a restart, never share an ETag.
+    app.include_router(lookup_routes(registry, clock, instance=f"{clock.now_ms():x}{id(registry):x}"))
+    return app
+
+
+async def _scan(registry: Registry, clock: Clock, interval_ms: int) -> None:
+    """Remove silent brokers every *interval_ms*, until cancelled."""
+    while True:
+        await asyncio.sleep(interval_ms / 1_000)
+        for broker_group, node in registry.expire(clock.mono_ms()):
+            logger.warning("node expired", extra={"broker_group": broker_group, "node": node})
+
+
+def run(settings: NamesrvSettings) -> None:
+    """Serve until SIGTERM or SIGINT. SettingsError (exit 78) when the port cannot be had."""
+    sock = open_socket(settings.listen, settings.port, "--port")
+
+    async def main(stop: asyncio.Event) -> None:
+        app = create_app(settings, clock=SystemClock())
+        host, port = sock.getsockname()[:2]
+        logger.info("name server listens", extra={"host": host, "port": port, "cluster": settings.cluster})
+        await serve(app, sock, stop=stop)
+
+    run_service(main)

@@ -1,0 +1,31 @@
+"""The name server's settings: `--field-name` or TERN_NAMESRV_FIELD_NAME."""
+
+from dataclasses import dataclass
+
+from tern_service import setting
+from tern_wire.paths import PORT_NAMESRV
+
+PREFIX = "TERN_NAMESRV_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamesrvSettings:
+    """TernMQ's name server. Brokers register here; proxies and clients ask here. Run one, or several side by side."""
+
+    listen: str = setting("127.0.0.1", help="loopback address to listen on")
+    port: int = setting(PORT_NAMESRV, help="TCP port of HTTP, 0 for any free one", minimum=0, maximum=65_535)
+    cluster: str = setting("dev", help="name of the cluster; registrations of other clusters are refused")
+    # RocketMQ's figures: a heartbeat every 30 s may be lost three times before a broker counts as gone.
+    expiry_ms: int = setting(120_000, help="a broker that is silent for this long is removed (ms)", minimum=100)
+    scan_interval_ms: int = setting(5_000, help="how often silent brokers are looked for (ms)", minimum=10)
+    # One heartbeat interval and a little: by then every living broker has registered.
+    warm_up_ms: int = setting(
+        35_000, help="for this long after the start unknown topics are 'warming-up', not 'not found' (ms)", minimum=0
+    )
+    log_level: str = setting("INFO", help="DEBUG, INFO, WARNING or ERROR")
+
+    def __post_init__(self) -> None:
+        if not self.cluster:
+            raise ValueError("--cluster is empty; give the cluster a name.")
+        if self.log_level.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
+            raise ValueError(f"--log-level is '{self.log_level}'; use DEBUG, INFO, WARNING or ERROR.")

@@ -1,0 +1,70 @@
+"""What brokers call: register (at start, at each change, every 30 s) and unregister (at a clean stop)."""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request
+from prometheus_client import CollectorRegistry, Counter
+from starlette.responses import Response
+
+from tern_namesrv.core import Registry
+from tern_service import Clock, read_body
+from tern_wire import TernError
+from tern_wire.limits import MIB
+from tern_wire.paths import JSON, REGISTER_PATH, UNREGISTER_PATH
+from tern_wire.route import Registration
+
+logger = logging.getLogger(__name__)
+
+# A registration with the most topics, each with the longest name, is about 200 KiB.
+REGISTRATION_SIZE_MAX_BYTES = 1 * MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unregistration:
+    """Which node is about to stop."""
+
+    cluster: str
+    broker_group: str
+    node: str
+
+
+def broker_routes(registry: Registry, clock: Clock, metrics: CollectorRegistry) -> APIRouter:
+    """POST /v1/brokers/register and /v1/brokers/unregister."""
+    router = APIRouter(tags=["brokers"])
+    taken = Counter(
+        "ternmq_namesrv_registrations", "Registrations by outcome (ok or a code)", ["outcome"], registry=metrics
+    )
+
+    async def register(request: Request) -> Response:
+        """Take a broker node's heartbeat (tern_wire.route.Registration). 409 for a deposed leader's."""
+        registration = await read_body(request, Registration, size_max_bytes=REGISTRATION_SIZE_MAX_BYTES)
+        now_ms, before = clock.mono_ms(), registry.version
+        try:
+            registry.register(registration, now_ms)
+        except TernError as error:
+            taken.labels(error.code).inc()
+            raise
+        taken.labels("ok").inc()
+        if registry.version != before:
+            fields = {"broker_group": registration.broker_group, "node": registration.node, "term": registration.term}
+            logger.info("routes changed", extra={**fields, "leads": registration.is_leader})
+        return _json({"version": registry.version, "warm": registry.is_warm(now_ms)})
+
+    async def unregister(request: Request) -> Response:
+        """Forget a node at once. Idempotent: an unknown node is already forgotten."""
+        leaving = await read_body(request, Unregistration, size_max_bytes=REGISTRATION_SIZE_MAX_BYTES)
+        removed = registry.unregister(leaving.cluster, leaving.broker_group, leaving.node)
+        if removed:
+            logger.info("node left", extra={"broker_group": leaving.broker_group, "node": leaving.node})
+        return _json({"removed": removed})
+
+    router.add_api_route(REGISTER_PATH, register, methods=["POST"], response_class=Response)
+    router.add_api_route(UNREGISTER_PATH, unregister, methods=["POST"], response_class=Response)
+    return router
+
+
+def _json(document: dict[str, Any]) -> Response:
+    return Response(orjson.dumps(document), media_type=JSON)
