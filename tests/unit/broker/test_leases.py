@@ -118,7 +118,7 @@ def test_a_lease_proposed_against_an_old_state_is_refused_not_granted_twice() ->
     body = log.bodies[-1]
     verdict = log.state.apply(memoryview(body), 0).verdicts[0]
     assert granted
-    assert verdict["lease"].tolist() == [0]  # type: ignore[index,call-overload,union-attr]
+    assert verdict["lease"].tolist() == [0]  # type: ignore[index,call-overload]
 
 
 @pytest.mark.parametrize("seed", range(30))

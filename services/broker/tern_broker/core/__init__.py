@@ -1,8 +1,9 @@
 """The broker's decisions: pure, deterministic, total. Time and ids are arguments; nothing here waits or reads a file."""
 
 from tern_broker.core.leases import Delivery
-from tern_broker.core.machine import Applied, QueueAppend, StateMachine
+from tern_broker.core.machine import Applied, StateMachine
 from tern_broker.core.picking import Pick, Picker, ReceiveRequest
+from tern_broker.core.sending import QueueAppend
 from tern_broker.core.topics import Group, Topic
 
 __all__ = ["Applied", "Delivery", "Group", "Pick", "Picker", "QueueAppend", "ReceiveRequest", "StateMachine", "Topic"]

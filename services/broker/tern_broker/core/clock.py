@@ -22,10 +22,8 @@ class LogicalClock:
         passed = max(0, mono_ms - self.mono_ms)
         self.mono_ms = mono_ms
         ahead = wall_ms - (self.now_ms + passed)
-        if abs(ahead) <= JUMP_MS:
-            step = passed + ahead
-        else:
-            step = passed + int(max(-SLEW * passed, min(SLEW * passed, ahead)))
+        is_near = abs(ahead) <= JUMP_MS
+        step = passed + (ahead if is_near else int(max(-SLEW * passed, min(SLEW * passed, ahead))))
         self.now_ms = max(self.now_ms + max(0, step), applied_ms)
         return self.now_ms
 

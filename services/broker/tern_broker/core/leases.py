@@ -35,7 +35,7 @@ class Lease:
         """When something of it expires next."""
         if not self.extended:
             return self.deadline_ms
-        return min(self.deadline_ms, min(self.extended.values()))
+        return min(self.deadline_ms, *self.extended.values())
 
 
 @dataclass(slots=True)

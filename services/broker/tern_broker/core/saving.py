@@ -117,9 +117,7 @@ def _unpack_delivery(packed: list[Any]) -> Delivery:
     delivery = Delivery(cursor, version)
     for lease_id, start, count, bits, deadline_ms, attempt, extended in leases:
         settled = int.from_bytes(bits, "little")
-        delivery.leases[lease_id] = Lease(
-            lease_id, start, count, settled, deadline_ms, attempt, {offset: until_ms for offset, until_ms in extended}
-        )
+        delivery.leases[lease_id] = Lease(lease_id, start, count, settled, deadline_ms, attempt, dict(extended))
         delivery.leased += count - settled.bit_count()
     for run_id, start, count, bits, attempts in runs:
         delivery.runs[run_id] = Run(run_id, start, count, int.from_bytes(bits, "little"), attempts)

@@ -1,0 +1,77 @@
+# What one can do here; every target installs what it needs, once, into .venv/.
+#   .venv/.test    the services, the SDK, the command line and the tools of `make test` and `make check`
+#   .venv/.ready   also what the demo, its Spark report and the load need (PySpark is a large download)
+PYTHON ?= python3
+BIN := .venv/bin
+ARGS ?=
+USERS ?= 50
+SECONDS ?= 30
+HOST ?= http://127.0.0.1:8080
+
+# In the environment, not as an option, because only so does it also bind what pip builds packages with.
+export PIP_CONSTRAINT := constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
+
+.DEFAULT_GOAL := help
+.PHONY: help install run down test test-spark check bench load clean wipe
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
+
+install: .venv/.ready ## Install everything into .venv/
+
+run: .venv/.ready ## Start the mesh, send the 336,776 flights through it, report with Spark; the mesh stays up (ARGS=--kill-leader)
+	$(BIN)/ternmq up
+	$(BIN)/ternmq demo flights $(ARGS)
+
+down: .venv/.test ## Stop the mesh that `make run` left; its data stays in .tern/
+	$(BIN)/ternmq down
+
+test: .venv/.test ## Run all tests but Spark's (ARGS='-k name' chooses)
+	$(BIN)/python -m pytest $(ARGS)
+
+test-spark: .venv/.ready ## Run the tests of the Spark source; needs Java 17
+	@command -v java >/dev/null || { echo "No java on the PATH: install Java 17, for example openjdk-17-jre-headless."; exit 1; }
+	$(BIN)/python -m pytest tests/spark $(ARGS)
+
+check: .venv/.test ## Lint, format, types and the tidy test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_tidy.py
+
+bench: .venv/.test ## Measure a fresh mesh of its own: a table, and one JSON line per figure in .tern/bench/
+	$(BIN)/python -m loadtest.bench mesh $(ARGS)
+
+load: .venv/.ready ## Load the running mesh with Locust: USERS=50 SECONDS=30 HOST=http://127.0.0.1:8080
+	@mkdir -p .tern/load
+	$(BIN)/locust -f loadtest/locustfile.py --headless --only-summary -u $(USERS) -r $(USERS) -t $(SECONDS)s \
+	  --host $(HOST) --html .tern/load/report.html
+	@echo "Report: .tern/load/report.html"
+
+clean: ## Remove .venv/ and what the tools left; data in .tern/ stays
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist spark-warehouse
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+wipe: .venv/.test ## Stop the mesh and delete its data in .tern/
+	$(BIN)/ternmq down
+	rm -rf .tern
+
+# A half-made environment (an interrupted run) is made again; a stamp appears only after everything else worked.
+.venv/.made:
+	@echo "install: making .venv/ with $$($(PYTHON) --version)"
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	@touch $@
+
+.venv/.test: .venv/.made pyproject.toml constraints.txt
+	@echo "install: services, SDK, command line and test tools (about half a minute)"
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+.venv/.ready: .venv/.test
+	@echo "install: Spark, its data set and Locust (PySpark is 460 MB: a few minutes the first time)"
+	@$(PIP_INSTALL) -e '.[demo,dev,load]'
+	@touch $@
+	@echo "install: done"

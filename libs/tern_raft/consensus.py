@@ -1,0 +1,203 @@
+"""pysyncobj's SyncObj with everything around its consensus core replaced through its own seams.
+
+Names that begin with `_SyncObj__` are pysyncobj's private methods: Python resolves them through the instance, so a method of
+that name in a subclass wins. Line numbers are those of syncobj.py in the 0.3.17 sdist. Refuses any other version.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pysyncobj.syncobj as stock
+from pysyncobj import SyncObj, SyncObjConf
+from pysyncobj.monotonic import monotonic
+from pysyncobj.node import Node
+from pysyncobj.version import VERSION
+
+from tern_raft.journal import CommitLogJournal, LogItem
+from tern_raft.transport import PeerTransport
+from tern_store import StoredEntry
+
+PINNED_VERSION = "0.3.17"
+# Entries sent to a peer and not yet acknowledged. A follower that is behind is fed at the pace of its acks.
+IN_FLIGHT_ENTRIES_MAX = 64
+IN_FLIGHT_SIZE_MAX_BYTES = 8 << 20
+APPEND_SIZE_MAX_BYTES = 4 << 20
+# Apply yields to the loop after this long, so that a replay never starves heartbeats.
+APPLY_SLICE_S = 0.02
+HEARTBEAT_PERIOD_S = 0.1
+
+
+class _NoPoller:
+    """Sockets are the transport's business; pysyncobj's poller would only burn a file descriptor."""
+
+    def subscribe(self, *_: Any) -> None: ...
+    def unsubscribe(self, *_: Any) -> None: ...
+    def poll(self, _timeout: float) -> None: ...
+
+
+class Consensus(SyncObj):  # type: ignore[misc]
+    """One node's consensus. Owner: the core loop, which calls doTick(0) on every event and every few milliseconds."""
+
+    def __init__(
+        self,
+        node: str,
+        others: list[str],
+        *,
+        journal: CommitLogJournal,
+        transport: PeerTransport,
+        applied: int,
+        apply: Callable[[StoredEntry], None],
+        on_role: Callable[[], None],
+        election_min_s: float,
+        election_max_s: float,
+    ) -> None:
+        if VERSION != PINNED_VERSION:
+            raise RuntimeError(f"pysyncobj {VERSION} is installed, but only {PINNED_VERSION} was hardened and tested")
+        self.journal = journal
+        self.peers = transport
+        self._apply = apply
+        self.needs_apply = False
+        self._heartbeat_at: dict[Node, float] = {}
+        # The seams: createJournal and createPoller are module globals (syncobj.py:41, 166).
+        stock.createJournal = lambda _file: journal
+        stock.createPoller = lambda _kind: _NoPoller()
+        journal.setRaftCommitIndex(max(1, applied))
+        conf = SyncObjConf(
+            autoTick=False,
+            appendEntriesUseBatch=True,
+            appendEntriesPeriod=HEARTBEAT_PERIOD_S,
+            raftMinTimeout=election_min_s,
+            raftMaxTimeout=election_max_s,
+            leaderFallbackTimeout=election_min_s,
+            commandsWaitLeader=False,
+            dynamicMembershipChange=False,
+            useFork=False,
+            onStateChanged=lambda _old, _new: on_role(),
+        )
+        super().__init__(Node(node), [Node(other) for other in others], conf, transport=transport)
+        self._SyncObj__raftLastApplied = max(1, applied)
+        # A node without history stands soon; pre-vote (R6) keeps it from disturbing a group that has a leader.
+        self._SyncObj__raftElectionDeadline = monotonic() + random.uniform(0.05, 0.3)  # noqa: S311 (timing, no secret)
+
+    # What the node asks ----------------------------------------------------------------------------------------
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node believes to lead."""
+        return bool(self._isLeader())
+
+    @property
+    def is_serving(self) -> bool:
+        """Leader, and its own term's no-op is applied: every entry committed before it is in the state."""
+        return self.is_leader and self.raftLastApplied >= (self._SyncObj__noopIDx or 0)
+
+    @property
+    def leader_name(self) -> str | None:
+        """Who leads, as far as this node knows."""
+        leader = self._getLeader()
+        return None if leader is None else str(leader.id)
+
+    def match_index(self, peer: str) -> int:
+        """What the leader knows *peer* to have; 0 on followers."""
+        return int(self._SyncObj__raftMatchIndex.get(Node(peer), 0))
+
+    def append(self, parts: list[bytes | bytearray | memoryview], version: int) -> StoredEntry:
+        """Append one entry as the leader and send it on; the caller has checked is_leader in this turn of the loop."""
+        entry = self.journal.append_commands(parts, self.raftCurrentTerm, version)
+        self._SyncObj__sendAppendEntries()
+        return entry
+
+    def stand_soon(self) -> None:
+        """The leader's connection broke: do not wait out the whole election time, a dead process does not come back."""
+        if not self.is_leader:
+            soon = monotonic() + random.uniform(0.05, 0.4)  # noqa: S311
+            self._SyncObj__raftElectionDeadline = min(self._SyncObj__raftElectionDeadline, soon)
+
+    def _SyncObj__onBecomeLeader(self) -> None:
+        self.peers.flight_base.clear()
+        super()._SyncObj__onBecomeLeader()
+
+    # Seams -----------------------------------------------------------------------------------------------------
+    def _SyncObj__getEntries(
+        self, first: int | None, count: int | None = None, _size: int | None = None
+    ) -> list[LogItem]:
+        """Bounded (stock loads the whole tail, syncobj.py:1144-1162).
+
+        The commit loop (671-683) asks for one entry at a time; an entry that is not synced here yet is not shown to it, so the
+        leader never counts itself early (stock does, 660). Followers ask for "all from prevLogIdx": whether there is more than
+        one entry decides about truncation, so two are enough.
+        """
+        end = self.journal.log.end_index
+        if first is None or first < self.journal.log.first_index or first > end:
+            return []
+        if count == 1 and self.is_leader and first > self.journal.durable_index:
+            return []
+        last = min(end, first + (count or 2) - 1)
+        return [(None, index, self.journal.log.term_at(index)) for index in range(first, last + 1)]
+
+    def _SyncObj__sendAppendEntries(self) -> None:
+        """Pipelined, windowed, without re-sending what is in flight (stock: syncobj.py:1241-1330)."""
+        now = monotonic()
+        self._SyncObj__newAppendEntriesTime = now + HEARTBEAT_PERIOD_S
+        log = self.journal.log
+        for node in self._SyncObj__otherNodes:
+            if not self.isNodeConnected(node):
+                continue
+            following = self._SyncObj__raftNextIndex[node]
+            sent = False
+            while following <= log.end_index and self._has_window(node, following):
+                entries = self.journal.entries(following, APPEND_SIZE_MAX_BYTES)
+                self._send_append(node, following - 1, [(entry, entry.index, entry.term) for entry in entries])
+                following = self._SyncObj__raftNextIndex[node] = entries[-1].index + 1
+                sent = True
+            if sent:
+                self._heartbeat_at[node] = now + HEARTBEAT_PERIOD_S
+            elif now >= self._heartbeat_at.get(node, 0.0):
+                self._heartbeat_at[node] = now + HEARTBEAT_PERIOD_S
+                self._send_append(node, min(following - 1, log.end_index), [])
+
+    def _has_window(self, node: Node, following: int) -> bool:
+        # After an election or a restart nothing is in flight, whatever the (still unknown) match index says.
+        base = self.peers.flight_base.setdefault(str(node.id), following - 1)
+        in_flight = following - 1 - max(base, self._SyncObj__raftMatchIndex[node])
+        return in_flight < IN_FLIGHT_ENTRIES_MAX and self.peers.buffered_bytes(node) < IN_FLIGHT_SIZE_MAX_BYTES
+
+    def _send_append(self, node: Node, previous: int, entries: list[tuple[StoredEntry, int, int]]) -> None:
+        message = {
+            "type": "append_entries",
+            "term": self.raftCurrentTerm,
+            "commit_index": self.raftCommitIndex,
+            "entries": entries,
+            "prevLogIdx": previous,
+            "prevLogTerm": self.journal.log.term_at(previous),
+        }
+        self.peers.send(node, message)
+
+    def _SyncObj__applyLogEntries(self) -> bool:
+        """Our bounded apply (R7). Total: the state machine never raises; if it does, the process must die (stock: L1)."""
+        deadline = monotonic() + APPLY_SLICE_S
+        applied = self.raftLastApplied
+        while applied < self.raftCommitIndex:
+            applied += 1
+            self._apply(self.journal.log.entry(applied))
+            self._SyncObj__raftLastApplied = applied
+            if monotonic() > deadline:
+                break
+        self.needs_apply = applied < self.raftCommitIndex
+        return False
+
+    def _SyncObj__connectedToAnyone(self) -> bool:
+        """R6: asked only when the election time is over. A campaign begins after a majority would vote for us."""
+        return not self._SyncObj__otherNodes or self.peers.has_pre_votes()
+
+    def _checkCommandsToApply(self) -> None:
+        """Commands come through append(); nothing is queued or forwarded inside Raft (stock: L4)."""
+
+    def _SyncObj__tryLogCompaction(self) -> None:
+        """No snapshots through Raft (stock: S1, S2, S3)."""
+
+    def _SyncObj__parseChangeClusterRequest(self, _command: Any) -> None:
+        """No membership commands, ever (stock unpickles them, S12)."""
+
+    def _SyncObj__loadDumpFile(self, _clear: bool) -> None:
+        raise AssertionError("there is no dump file")

@@ -1,0 +1,83 @@
+"""The rules that make pysyncobj 0.3.17 safe, as decisions over one message and the log. Pure: no IO, no clock.
+
+R1  a reply counts only in the term it was made in          (syncobj.py:1098-1106: next_node_idx has no term)
+R2  nothing is committed on a log that was not compared     (syncobj.py:1021-1035: the snapshot branch commits)
+R3  nothing is truncated without a conflict, and only what
+    was verified is acknowledged                            (syncobj.py:991-1006: every late message truncates)
+R4  a proven conflict is dropped at once                    (syncobj.py:985-990: restart points ping-pong for ever)
+R5  one vote a voter and term                               (syncobj.py:1066-1071: messages are counted)
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendPlan:
+    """What to do with an `append_entries` before pysyncobj sees it."""
+
+    message: Message
+    # The last index that this message has verified; acknowledge no more. -1: the message verifies nothing.
+    verified: int
+    # Cut the log from here first (R4); 0 for no cut.
+    cut_from: int = 0
+
+
+def plan_append(
+    message: Message, *, first: int, last: int, commit: int, term_at: Callable[[int], int]
+) -> AppendPlan | None:
+    """The plan for an append of a current or newer term; None for one that must be ignored (R2).
+
+    *first*, *last* and *commit* are indexes of the own log; *term_at* answers for first..last.
+    """
+    if "prevLogIdx" not in message or message.get("serialized") or message.get("transmission"):
+        return None
+    message = dict(message)
+    previous, entries = message["prevLogIdx"], message["entries"]
+    if previous > last or previous < first:
+        message["commit_index"] = 0
+        return AppendPlan(message, verified=-1)
+    if term_at(previous) != message["prevLogTerm"]:
+        message["commit_index"] = 0
+        if previous <= commit:
+            return None  # a committed entry cannot conflict: the sender is wrong
+        # After the cut the log ends before `previous`, so pysyncobj asks the leader to restart further back.
+        return AppendPlan(message, verified=-1, cut_from=previous)
+    verified = previous + len(entries)
+    message["commit_index"] = min(message["commit_index"], verified)
+    known = 0
+    while known < len(entries) and entries[known][1] <= last and term_at(entries[known][1]) == entries[known][2]:
+        known += 1
+    previous += known
+    entries = entries[known:]
+    message["prevLogTerm"] = message["prevLogTerm"] if not known else term_at(previous)
+    if not entries and previous < last:
+        # Nothing conflicts: pretend that the message ends where our log ends, so that nothing is truncated.
+        previous, message["prevLogTerm"] = last, term_at(last)
+    message["prevLogIdx"], message["entries"] = previous, entries
+    return AppendPlan(message, verified=verified)
+
+
+class VoteCount:
+    """R5: who has voted for this node in which term. Owner: the transport."""
+
+    def __init__(self) -> None:
+        self._term = -1
+        self._voters: set[str] = set()
+
+    def is_new(self, term: int, voter: str) -> bool:
+        """Whether *voter* has not been counted in *term* yet; it is from now on."""
+        if term != self._term:
+            self._term, self._voters = term, set()
+        if voter in self._voters:
+            return False
+        self._voters.add(voter)
+        return True
+
+
+def may_lead(*, own_term: int, own_index: int, last_term: int, last_index: int) -> bool:
+    """Whether a log that ends at (*last_term*, *last_index*) is at least as new as the own one. Reference: Raft, 5.4.1."""
+    return (last_term, last_index) >= (own_term, own_index)

@@ -1,0 +1,43 @@
+"""The remoting link between proxies and brokers and between Raft peers: frames, handshake, one multiplexed connection.
+
+Every process of a mesh shares a 32-byte cluster key; both ends of a link prove that they know it before anything else
+is read. After the handshake both ends may ask, answer and post.
+"""
+
+from tern_remoting.dial import Redialer, dial
+from tern_remoting.errors import (
+    FrameCorrupt,
+    FrameTooLarge,
+    HandshakeRefused,
+    LinkBusy,
+    LinkClosed,
+    LinkError,
+    LinkTimeout,
+    PortInUse,
+)
+from tern_remoting.frames import ONE_WAY, RESPONSE, Buffer, Frame, FrameReader, encode_frame
+from tern_remoting.handshake import PeerName
+from tern_remoting.link import Link
+from tern_remoting.server import LinkServer
+
+__all__ = [
+    "ONE_WAY",
+    "RESPONSE",
+    "Buffer",
+    "Frame",
+    "FrameCorrupt",
+    "FrameReader",
+    "FrameTooLarge",
+    "HandshakeRefused",
+    "Link",
+    "LinkBusy",
+    "LinkClosed",
+    "LinkError",
+    "LinkServer",
+    "LinkTimeout",
+    "PeerName",
+    "PortInUse",
+    "Redialer",
+    "dial",
+    "encode_frame",
+]

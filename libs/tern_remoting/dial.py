@@ -1,0 +1,161 @@
+"""The dialling side: one link on demand, or one that is kept alive."""
+
+import asyncio
+import logging
+import random
+import secrets
+
+from tern_remoting.errors import LinkError, LinkTimeout
+from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S, NONCE_SIZE_BYTES, ClientHandshake, Identity
+from tern_remoting.link import BUFFERED_SIZE_MAX_BYTES, IN_FLIGHT_MAX, Link, OnFrame, OnLost, OnReady
+
+log = logging.getLogger(__name__)
+
+# A broker that restarts is back within a second; a longer pause would only lengthen the gap.
+BACKOFF_MIN_S = 0.05
+BACKOFF_MAX_S = 0.5
+# A link that lived this long was a good one: the next back-off starts from the shortest again.
+SETTLED_S = 1.0
+
+
+async def dial(
+    host: str,
+    port: int,
+    *,
+    key: bytes,
+    role: str,
+    name: str,
+    group_id: str,
+    on_frame: OnFrame,
+    on_ready: OnReady | None = None,
+    on_lost: OnLost | None = None,
+    frame_size_max_bytes: int,
+    timeout_s: float = HANDSHAKE_TIMEOUT_S,
+    in_flight_max: int = IN_FLIGHT_MAX,
+    buffered_size_max_bytes: int = BUFFERED_SIZE_MAX_BYTES,
+) -> Link:
+    """A ready link to *host*:*port*, within *timeout_s* for connecting and greeting together.
+
+    Raises OSError (nobody listens), LinkTimeout, HandshakeRefused, and ValueError for an identity that cannot be said.
+    """
+    identity = Identity(key=key, role=role, name=name, group_id=group_id)
+    link = Link(
+        ClientHandshake(identity, secrets.token_bytes(NONCE_SIZE_BYTES)),
+        on_frame=on_frame,
+        on_ready=on_ready or _nothing,
+        on_lost=on_lost or _nothing,
+        frame_size_max_bytes=frame_size_max_bytes,
+        handshake_timeout_s=timeout_s,
+        in_flight_max=in_flight_max,
+        buffered_size_max_bytes=buffered_size_max_bytes,
+    )
+    try:
+        async with asyncio.timeout(timeout_s):
+            await asyncio.get_running_loop().create_connection(lambda: link, host, port)
+            await link.greeted()
+    except TimeoutError as error:
+        link.abort("not ready in time")
+        raise LinkTimeout(f"no link to {host}:{port} within {timeout_s:g} s") from error
+    except BaseException:
+        link.abort("dialling was given up")
+        raise
+    return link
+
+
+class Redialer:
+    """Keeps one link to one address alive until `close`. Owner of that link and of the task that dials.
+
+    Must be made in a running loop. *on_up* and *on_down* are called as `on_ready` and `on_lost` of each link, so before
+    any frame and after every frame of it. *rng* spreads the attempts of many dialers.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        key: bytes,
+        role: str,
+        name: str,
+        group_id: str,
+        on_frame: OnFrame,
+        on_up: OnReady | None = None,
+        on_down: OnLost | None = None,
+        frame_size_max_bytes: int,
+        rng: random.Random,
+        timeout_s: float = HANDSHAKE_TIMEOUT_S,
+    ) -> None:
+        self._host, self._port = host, port
+        self._identity = Identity(key=key, role=role, name=name, group_id=group_id)
+        self._on_frame, self._on_up, self._on_down = on_frame, on_up, on_down
+        self._frame_size_max_bytes = frame_size_max_bytes
+        self._rng = rng
+        self._timeout_s = timeout_s
+        self._link: Link | None = None
+        self._task = asyncio.get_running_loop().create_task(self._keep())
+
+    @property
+    def link(self) -> Link | None:
+        """The live link, None while there is none."""
+        return None if self._link is None or self._link.closed else self._link
+
+    def close(self) -> None:
+        """Stop dialling and close the link. Safe to repeat."""
+        self._task.cancel()
+        if self._link is not None:
+            self._link.close("no longer needed")
+
+    async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
+        backoff_s = BACKOFF_MIN_S
+        failure = ""
+        while True:
+            try:
+                link = await self._dial()
+            except (OSError, LinkError) as error:
+                # Once per cause, not once per attempt: a broker may be away for an hour.
+                if str(error) != failure:
+                    failure = str(error)
+                    log.info("cannot reach a peer", extra={"address": self._address, "reason": failure})
+            else:
+                failure = ""
+                since = loop.time()
+                await link.gone()
+                if loop.time() - since >= SETTLED_S:
+                    backoff_s = BACKOFF_MIN_S
+            await asyncio.sleep(backoff_s * self._rng.uniform(0.5, 1.0))
+            backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
+
+    async def _dial(self) -> Link:
+        return await dial(
+            self._host,
+            self._port,
+            key=self._identity.key,
+            role=self._identity.role,
+            name=self._identity.name,
+            group_id=self._identity.group_id,
+            on_frame=self._on_frame,
+            on_ready=self._up,
+            on_lost=self._down,
+            frame_size_max_bytes=self._frame_size_max_bytes,
+            timeout_s=self._timeout_s,
+        )
+
+    @property
+    def _address(self) -> str:
+        return f"{self._host}:{self._port}"
+
+    def _up(self, link: Link) -> None:
+        self._link = link
+        if self._on_up is not None:
+            self._on_up(link)
+
+    def _down(self, link: Link, error: Exception | None) -> None:
+        if self._link is link:
+            self._link = None
+        if self._on_down is not None:
+            self._on_down(link, error)
+
+
+def _nothing(link: Link, error: Exception | None = None) -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,213 @@
+"""Who is at the other end: a mutual HMAC-SHA256 challenge with the 32-byte cluster key, sans-IO.
+
+    client -> HELLO      | version 1 | role | name | group id | nonce 16 |
+    server -> CHALLENGE  | version 1 | role | name | nonce 16 | mac 32 |
+    client -> PROOF      | mac 32 |
+    server -> WELCOME    | (empty) |
+
+A text is | size 1 | UTF-8 |. A mac covers its direction, the whole HELLO and the CHALLENGE up to its mac, so that both
+nonces, both names and the group id are bound, and a mac can be neither replayed nor reflected. Only PROOF makes the
+server answer anything that a stranger could not have had from it; a refusal is a closed connection and nothing more.
+What follows the handshake is neither encrypted nor signed: that is the work of TLS under it.
+Reference: mutual challenge-response as in ISO/IEC 9798-4; HMAC of RFC 2104.
+"""
+
+import hmac
+import struct
+from dataclasses import dataclass
+from typing import Protocol
+
+from tern_remoting.errors import HandshakeRefused
+from tern_remoting.frames import Frame
+
+KEY_SIZE_BYTES = 32
+NONCE_SIZE_BYTES = 16
+PROTOCOL_VERSION = 1
+ROLES = frozenset({"proxy", "broker", "checker"})
+# Before a peer is known it gets room for a greeting and no more ...
+GREETING_SIZE_MAX_BYTES = 4 * 1024
+# ... and time for two round trips on a bad network and no more.
+HANDSHAKE_TIMEOUT_S = 2.0
+
+HELLO, CHALLENGE, PROOF, WELCOME = 0x7F01, 0x7F02, 0x7F03, 0x7F04
+
+_SIZE = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class PeerName:
+    """Who a peer says it is, once it has shown that it knows the key. *role* is proxy, broker or checker."""
+
+    role: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What one process brings to its handshakes; ValueError when it could not be said in a HELLO.
+
+    An empty *group_id* accepts peers of every group id; a set one refuses all others.
+    """
+
+    key: bytes
+    role: str
+    name: str
+    group_id: str
+
+    def __post_init__(self) -> None:
+        if len(self.key) != KEY_SIZE_BYTES:
+            raise ValueError(f"a cluster key has {KEY_SIZE_BYTES} bytes, this one has {len(self.key)}")
+        if self.role not in ROLES:
+            raise ValueError(f"'{self.role}' is not a role; one of {', '.join(sorted(ROLES))}")
+        if not 0 < len(self.name.encode()) < 256 or len(self.group_id.encode()) > 255:
+            raise ValueError("a node's name has 1 to 255 bytes, a group id at most 255")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A handshake frame to send."""
+
+    code: int
+    body: bytes
+
+
+class Handshake(Protocol):
+    """One side of one handshake; *peer* is set when it is over."""
+
+    peer: PeerName | None
+    # True once the other side has shown the key, even if the handshake goes on.
+    trusted: bool
+
+    def opening(self) -> Answer | None:
+        """What this side says first."""
+
+    def receive(self, frame: Frame) -> Answer | None:
+        """What this side says next. Raises HandshakeRefused."""
+
+
+class ClientHandshake:
+    """The side that dials. *nonce*: 16 bytes, never used twice."""
+
+    def __init__(self, identity: Identity, nonce: bytes) -> None:
+        self.peer: PeerName | None = None
+        self.trusted = False
+        self._key = identity.key
+        self._hello = _version() + _texts(identity.role, identity.name, identity.group_id) + _checked(nonce)
+        self._server: PeerName | None = None
+
+    def opening(self) -> Answer:
+        """HELLO."""
+        return Answer(HELLO, self._hello)
+
+    def receive(self, frame: Frame) -> Answer | None:
+        """PROOF for a good CHALLENGE, then nothing for WELCOME. Raises HandshakeRefused."""
+        if self._server is None:
+            body = _expect(frame, CHALLENGE)
+            fields = _Fields(body)
+            fields.version()
+            server = PeerName(fields.text(), fields.text())
+            fields.nonce()
+            challenge = body[: fields.at]
+            mac = fields.rest()
+            if not hmac.compare_digest(mac, _mac(self._key, b"server", self._hello, challenge)):
+                raise HandshakeRefused("the server does not know the cluster key")
+            self._server = server
+            self.trusted = True
+            return Answer(PROOF, _mac(self._key, b"client", self._hello, challenge))
+        _expect(frame, WELCOME)
+        self.peer = self._server
+        return None
+
+
+class ServerHandshake:
+    """The side that accepts. *nonce*: 16 bytes, never used twice."""
+
+    def __init__(self, identity: Identity, nonce: bytes) -> None:
+        self.peer: PeerName | None = None
+        self.trusted = False
+        self._key = identity.key
+        self._group_id = identity.group_id
+        self._challenge = _version() + _texts(identity.role, identity.name) + _checked(nonce)
+        self._hello: bytes | None = None
+        self._client = PeerName("", "")
+
+    def opening(self) -> None:
+        """Nothing: a server never speaks first."""
+
+    def receive(self, frame: Frame) -> Answer:
+        """CHALLENGE for a good HELLO, WELCOME for a good PROOF. Raises HandshakeRefused."""
+        if self._hello is None:
+            body = _expect(frame, HELLO)
+            fields = _Fields(body)
+            fields.version()
+            role, name, group_id = fields.text(), fields.text(), fields.text()
+            fields.nonce()
+            if fields.rest() or role not in ROLES or not name:
+                raise HandshakeRefused("a malformed HELLO")
+            if self._group_id and group_id != self._group_id:
+                raise HandshakeRefused("a peer of another group id")
+            self._hello = body
+            self._client = PeerName(role, name)
+            return Answer(CHALLENGE, self._challenge + _mac(self._key, b"server", body, self._challenge))
+        mac = _expect(frame, PROOF)
+        if not hmac.compare_digest(mac, _mac(self._key, b"client", self._hello, self._challenge)):
+            raise HandshakeRefused("the client does not know the cluster key")
+        self.trusted = True
+        self.peer = self._client
+        return Answer(WELCOME, b"")
+
+
+class _Fields:
+    """Reads a greeting's fields in order; anything that does not fit is refused."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self.at = 0
+
+    def _take(self, size: int) -> bytes:
+        field = self._body[self.at : self.at + size]
+        if len(field) != size:
+            raise HandshakeRefused("a truncated greeting")
+        self.at += size
+        return field
+
+    def version(self) -> None:
+        if self._take(1)[0] != PROTOCOL_VERSION:
+            raise HandshakeRefused("another protocol version")
+
+    def text(self) -> str:
+        try:
+            return self._take(self._take(1)[0]).decode()
+        except UnicodeDecodeError as error:
+            raise HandshakeRefused("a name that is not UTF-8") from error
+
+    def nonce(self) -> None:
+        self._take(NONCE_SIZE_BYTES)
+
+    def rest(self) -> bytes:
+        return self._body[self.at :]
+
+
+def _expect(frame: Frame, code: int) -> bytes:
+    if frame.code != code or frame.flags or frame.remark:
+        raise HandshakeRefused("not a frame of the handshake, or out of turn")
+    return bytes(frame.body)
+
+
+def _version() -> bytes:
+    return bytes([PROTOCOL_VERSION])
+
+
+def _texts(*texts: str) -> bytes:
+    return b"".join(bytes([len(text.encode())]) + text.encode() for text in texts)
+
+
+def _checked(nonce: bytes) -> bytes:
+    if len(nonce) != NONCE_SIZE_BYTES:
+        raise ValueError(f"a nonce has {NONCE_SIZE_BYTES} bytes")
+    return nonce
+
+
+def _mac(key: bytes, direction: bytes, hello: bytes, challenge: bytes) -> bytes:
+    message = b"ternmq link\0" + direction + _SIZE.pack(len(hello)) + hello + _SIZE.pack(len(challenge)) + challenge
+    return hmac.digest(key, message, "sha256")

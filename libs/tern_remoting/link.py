@@ -1,0 +1,333 @@
+"""One connection between two processes, multiplexed and symmetric once the handshake is over.
+
+Owner of everything here: the loop's thread; nothing may be called from another one. Frames written in one turn of the
+loop leave together. Laws: a link that has seen a bad byte is closed, never repaired; a callback that raises costs its
+own link and nothing else; what waits to be sent is bounded.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, cast
+
+from tern_remoting.errors import FrameTooLarge, HandshakeRefused, LinkBusy, LinkClosed, LinkError, LinkTimeout
+from tern_remoting.frames import ONE_WAY, RESPONSE, Buffer, Frame, FrameReader, encode_frame, frame_size
+from tern_remoting.handshake import GREETING_SIZE_MAX_BYTES, HANDSHAKE_TIMEOUT_S, Handshake, PeerName
+from tern_remoting.waiting import Waiting
+
+log = logging.getLogger(__name__)
+
+# Requests of ours that a peer may owe us an answer to; as many as a broker holds proposals.
+IN_FLIGHT_MAX = 16_384
+# Bytes waiting for the kernel: eight of the largest frames. Requests and posts are refused above it; replies, which
+# nobody could repeat, may take twice that before the peer counts as one that does not read, and loses its link.
+BUFFERED_SIZE_MAX_BYTES = 64 * 1024 * 1024
+# Up to here one joined write is cheaper than a vector of small ones.
+JOIN_SIZE_MAX_BYTES = 64 * 1024
+# How long a closing link may take to hand its last bytes to the peer.
+CLOSE_GRACE_S = 1.0
+# A host that lost power says nothing: probe after 15 s of silence, give up unacknowledged bytes after 10 s.
+KEEPALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
+
+OnFrame: TypeAlias = Callable[["Link", Frame], None]
+OnReady: TypeAlias = Callable[["Link"], None]
+OnLost: TypeAlias = Callable[["Link", Exception | None], None]
+
+
+class Link(asyncio.Protocol):
+    """One end of a link. Made by `dial` and `LinkServer`, which also give it its side of the handshake.
+
+    Callbacks run in the loop's thread: *on_ready* after the handshake, *on_frame* for each request or one-way, *on_lost*
+    once for each link that was ready, with what broke it, or None for an orderly end. `peer` is empty until ready.
+    """
+
+    def __init__(
+        self,
+        handshake: Handshake,
+        *,
+        on_frame: OnFrame,
+        on_ready: OnReady,
+        on_lost: OnLost,
+        frame_size_max_bytes: int,
+        handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
+        in_flight_max: int = IN_FLIGHT_MAX,
+        buffered_size_max_bytes: int = BUFFERED_SIZE_MAX_BYTES,
+    ) -> None:
+        self.peer = PeerName("", "")
+        self.address = ""
+        self.ready = False
+        self._loop = asyncio.get_running_loop()
+        self._handshake = handshake
+        self._on_frame, self._on_ready, self._on_lost = on_frame, on_ready, on_lost
+        self._reader = FrameReader(min(GREETING_SIZE_MAX_BYTES, frame_size_max_bytes))
+        self._frame_size_max_bytes = frame_size_max_bytes
+        self._handshake_timeout_s = handshake_timeout_s
+        self._in_flight_max = in_flight_max
+        self._buffered_size_max_bytes = buffered_size_max_bytes
+        self._transport: asyncio.Transport | None = None
+        self._waiting = Waiting(self._loop)
+        self._opaque = 0
+        # Written in this turn of the loop, not yet handed to the transport.
+        self._out: list[Buffer] = []
+        self._out_size_bytes = 0
+        self._closed = False
+        self._error: Exception | None = None
+        # The handshake's deadline, later the end of the closing grace.
+        self._timer: asyncio.TimerHandle | None = None
+        # Both end in a plain value: an exception that nobody fetched would be reported as one.
+        self._greeted: asyncio.Future[LinkError | None] = self._loop.create_future()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+
+    # What the owner calls ----------------------------------------------------------------------------------------
+    @property
+    def closed(self) -> bool:
+        """True from the first sign of the end on; nothing is sent any more."""
+        return self._closed
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes that the kernel has not taken yet."""
+        transport = self._transport
+        return self._out_size_bytes + (0 if transport is None else transport.get_write_buffer_size())
+
+    @property
+    def in_flight(self) -> int:
+        """Our requests without a reply yet."""
+        return len(self._waiting)
+
+    async def request(self, code: int, parts: Sequence[Buffer], *, timeout_s: float) -> Frame:
+        """Ask the peer and wait for its reply, whose code is 0 or an error number.
+
+        *parts* are byte buffers that must not change until they are sent. Raises LinkBusy and FrameTooLarge (nothing was
+        sent), LinkTimeout and LinkClosed (the outcome is unknown, unless the link was closed before).
+        """
+        if self._closed or not self.ready:
+            raise self._closed_error()
+        if len(self._waiting) >= self._in_flight_max:
+            raise LinkBusy(f"{len(self._waiting)} requests wait for a reply")
+        opaque = self._next_opaque()
+        buffers = encode_frame(code, opaque, 0, parts)
+        size = self._checked_size(buffers)
+        if self.buffered_bytes + size > self._buffered_size_max_bytes:
+            raise LinkBusy(f"{self.buffered_bytes} bytes wait to be sent")
+        future = self._waiting.add(opaque, timeout_s)
+        self._write(buffers, size)
+        try:
+            return await future
+        finally:
+            self._waiting.discard(opaque)
+
+    def post(self, code: int, parts: Sequence[Buffer]) -> bool:
+        """Send a one-way. False, and nothing sent, when the link is closed or too much waits. Raises FrameTooLarge."""
+        if self._closed or not self.ready:
+            return False
+        buffers = encode_frame(code, 0, ONE_WAY, parts)
+        size = self._checked_size(buffers)
+        if self.buffered_bytes + size > self._buffered_size_max_bytes:
+            return False
+        self._write(buffers, size)
+        return True
+
+    def reply(self, opaque: int, code: int, parts: Sequence[Buffer]) -> bool:
+        """Answer the request *opaque*. False when the link is closed. Raises FrameTooLarge."""
+        if self._closed:
+            return False
+        buffers = encode_frame(code, opaque, RESPONSE, parts)
+        size = self._checked_size(buffers)
+        if self.buffered_bytes + size > 2 * self._buffered_size_max_bytes:
+            self._break(LinkBusy("the peer does not read its replies"))
+            return False
+        self._write(buffers, size)
+        return True
+
+    def close(self, reason: str) -> None:
+        """Send what is written, then close. Requests in flight end in LinkClosed at once. Safe to repeat."""
+        if self._closed:
+            return
+        self._flush()
+        self._end(LinkClosed(reason))
+        if self._transport is not None:
+            self._transport.close()
+            self._timer = self._loop.call_later(CLOSE_GRACE_S, self._transport.abort)
+
+    def abort(self, reason: str) -> None:
+        """Close without sending what waits."""
+        self._end(LinkClosed(reason))
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def greeted(self) -> None:
+        """Wait for the end of the handshake. Raises what ended it, mostly HandshakeRefused."""
+        error = await asyncio.shield(self._greeted)
+        if error is not None:
+            raise error
+
+    async def gone(self) -> None:
+        """Wait until the connection is closed and *on_lost* has been called."""
+        await asyncio.shield(self._gone)
+
+    # What the transport calls ------------------------------------------------------------------------------------
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say what this side says first, and start the handshake's clock."""
+        # uvloop's transports only look like asyncio's, so an isinstance check would be wrong.
+        self._transport = cast(asyncio.Transport, transport)
+        self.address = _address(transport.get_extra_info("peername"))
+        _tune(transport.get_extra_info("socket"))
+        if self._closed:
+            self._transport.abort()
+            return
+        self._timer = self._loop.call_later(self._handshake_timeout_s, self._greeting_late)
+        opening = self._handshake.opening()
+        if opening is not None:
+            self._answer(opening.code, opening.body)
+
+    def data_received(self, data: bytes) -> None:
+        """Cut frames and dispatch them."""
+        if self._closed:
+            return
+        try:
+            frames = self._reader.feed(data)
+        except LinkError as error:
+            self._break(error)
+            return
+        for frame in frames:
+            if self._closed:
+                return
+            if frame.flags & RESPONSE and self.ready:
+                self._waiting.resolve(frame)
+            elif self.ready:
+                try:
+                    self._on_frame(self, frame)
+                except Exception as error:
+                    self._callback_failed(error)
+            else:
+                self._greet(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone, whoever ended it."""
+        self._end(LinkClosed("the connection was lost"))
+        if self._timer is not None:
+            self._timer.cancel()
+        error = self._error or exc
+        if not self._greeted.done():
+            refused = error if isinstance(error, LinkError) else HandshakeRefused(_CLOSED_EARLY)
+            self._greeted.set_result(refused)
+        if self.ready:
+            try:
+                self._on_lost(self, error)
+            except Exception:
+                # There is no link left to close; the others must not notice.
+                log.exception("a link's on_lost failed", extra={"peer": self.peer.name})
+        self._gone.set_result(None)
+
+    # Inside ------------------------------------------------------------------------------------------------------
+    def _greet(self, frame: Frame) -> None:
+        try:
+            answer = self._handshake.receive(frame)
+        except HandshakeRefused as error:
+            self._break(error)
+            return
+        if answer is not None:
+            self._answer(answer.code, answer.body)
+        if self._handshake.trusted:
+            # Frames of the peer may follow its last greeting in the same chunk.
+            self._reader.frame_size_max_bytes = self._frame_size_max_bytes
+        if self._handshake.peer is not None:
+            self.peer = self._handshake.peer
+            self.ready = True
+            if self._timer is not None:
+                self._timer.cancel()
+            self._greeted.set_result(None)
+            try:
+                self._on_ready(self)
+            except Exception as error:
+                self._callback_failed(error)
+
+    def _greeting_late(self) -> None:
+        self._break(LinkTimeout("the handshake took too long"))
+
+    def _callback_failed(self, error: Exception) -> None:
+        """Whatever a callback raises closes this link, so that neither the loop nor the server depends on it."""
+        log.error("a link's callback failed, so it was closed", extra={"peer": self.peer.name}, exc_info=error)
+        self._stop(error)
+
+    def _break(self, error: LinkError) -> None:
+        """The peer broke the rules: one line for the operator, nothing for the peer."""
+        event = "closed a link" if self.ready else "refused a link"
+        log.warning(event, extra={"address": self.address, "peer": self.peer.name, "reason": str(error)})
+        self._stop(error)
+
+    def _stop(self, error: Exception) -> None:
+        self._error = self._error or error
+        self._end(LinkClosed(str(error)))
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _end(self, error: LinkClosed) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._out = []
+        self._out_size_bytes = 0
+        if self._timer is not None:
+            self._timer.cancel()
+        reason = str(error)
+        self._waiting.fail(lambda: LinkClosed(reason))
+
+    def _closed_error(self) -> LinkClosed:
+        return LinkClosed("the link is closed" if self._closed else "the link is not ready")
+
+    def _next_opaque(self) -> int:
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        while self._opaque in self._waiting:
+            self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return self._opaque
+
+    def _checked_size(self, buffers: list[Buffer]) -> int:
+        size = frame_size(buffers)
+        if size - 4 > self._frame_size_max_bytes:
+            raise FrameTooLarge(size - 4, self._frame_size_max_bytes)
+        return size
+
+    def _answer(self, code: int, body: bytes) -> None:
+        buffers = encode_frame(code, 0, 0, [body])
+        self._write(buffers, frame_size(buffers))
+
+    def _write(self, buffers: list[Buffer], size: int) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out += buffers
+        self._out_size_bytes += size
+
+    def _flush(self) -> None:
+        out, size = self._out, self._out_size_bytes
+        if not out or self._transport is None:
+            return
+        self._out = []
+        self._out_size_bytes = 0
+        if size <= JOIN_SIZE_MAX_BYTES:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+
+
+_CLOSED_EARLY = "the server closed the connection: another cluster key, another group id, or no TernMQ"
+
+
+def _address(peername: object) -> str:
+    return f"{peername[0]}:{peername[1]}" if isinstance(peername, tuple) else ""
+
+
+def _tune(sock: socket.socket | None) -> None:
+    """Small frames leave at once, and a vanished host is noticed. A socket already reset may refuse options."""
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEPALIVE:
+            if hasattr(socket, option):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    except OSError as error:
+        log.debug("socket options refused", extra={"reason": str(error)})

@@ -1,0 +1,170 @@
+"""The listening side: accepts, greets and counts links. Owner of the listening socket and of every accepted link.
+
+We accept by ourselves: at EMFILE asyncio reports an error for each try, and uvloop can close its listener for good.
+Here a lack of descriptors is a pause, and the number of connections is capped before any of them costs a buffer.
+"""
+
+import asyncio
+import errno
+import logging
+import secrets
+import socket
+
+from tern_remoting.errors import PortInUse
+from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S, NONCE_SIZE_BYTES, Identity, ServerHandshake
+from tern_remoting.link import Link, OnFrame, OnLost, OnReady
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS_MAX = 1_024
+# The kernel's queue of connections that wait for accept; Linux cuts it to net.core.somaxconn.
+BACKLOG = 1_024
+# Accepts in one turn of the loop, so that a flood of connections cannot starve the links that are served.
+ACCEPTS_PER_TURN = 64
+# Descriptors come back when links close; trying more often would only burn the loop.
+ACCEPT_RETRY_S = 0.1
+_OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class LinkServer:
+    """Serves links on one address. *port* 0 lets the kernel choose; `port` tells which after `start`.
+
+    Peers must know *key* (32 bytes) and, when *group_id* is not empty, be of the same group id. *option* names the
+    setting that an operator changes when the port is in use.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        key: bytes,
+        name: str,
+        group_id: str,
+        on_frame: OnFrame,
+        on_ready: OnReady | None = None,
+        on_lost: OnLost | None = None,
+        frame_size_max_bytes: int,
+        connections_max: int = CONNECTIONS_MAX,
+        role: str = "broker",
+        handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
+        option: str = "--port",
+    ) -> None:
+        self._host, self._port, self._option = host, port, option
+        self._identity = Identity(key=key, role=role, name=name, group_id=group_id)
+        self._frame = on_frame
+        self._ready = on_ready
+        self._lost = on_lost
+        self._frame_size_max_bytes = frame_size_max_bytes
+        self._connections_max = connections_max
+        self._handshake_timeout_s = handshake_timeout_s
+        self._socket: socket.socket | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        # Every accepted connection until it is gone, in order of arrival, and the task that watches over it.
+        self._links: dict[Link, asyncio.Task[None]] = {}
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._port
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Links that have passed the handshake and are open."""
+        return tuple(link for link in self._links if link.ready and not link.closed)
+
+    async def start(self) -> None:
+        """Listen. Raises PortInUse, or another OSError that names the address."""
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        try:
+            self._socket = socket.create_server((self._host, self._port), family=family, backlog=BACKLOG)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise PortInUse(self._host, self._port, self._option) from error
+            raise OSError(error.errno, f"cannot listen on {self._host}:{self._port}: {error.strerror}") from error
+        self._socket.setblocking(False)
+        self._port = self._socket.getsockname()[1]
+        self._resume()
+
+    async def stop(self) -> None:
+        """Stop listening and close every link; returns when all are gone (at most the closing grace)."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        tasks = list(self._links.values())
+        for link in list(self._links):
+            if link.ready:
+                link.close("the server stops")
+            else:
+                link.abort("the server stops")
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _resume(self) -> None:
+        self._retry = None
+        if self._socket is not None:
+            asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        listener = self._socket
+        if listener is None:
+            return
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                sock, _ = listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_DESCRIPTORS:
+                    # The peer gave up between connect and accept; the next one may be fine.
+                    continue
+                log.warning("cannot accept, trying again", extra={"port": self._port, "reason": error.strerror})
+                loop.remove_reader(listener.fileno())
+                self._retry = loop.call_later(ACCEPT_RETRY_S, self._resume)
+                return
+            if len(self._links) >= self._connections_max and not self._make_room():
+                sock.close()
+                continue
+            sock.setblocking(False)
+            link = self._make_link()
+            self._links[link] = loop.create_task(self._serve(link, sock))
+
+    def _make_room(self) -> bool:
+        """Give up the oldest connection that has not greeted yet: strangers must not keep members out."""
+        for link in self._links:
+            if not link.ready and not link.closed:
+                link.abort("too many connections")
+                return True
+        log.warning("refused a link", extra={"port": self._port, "reason": "too many connections"})
+        return False
+
+    def _make_link(self) -> Link:
+        return Link(
+            ServerHandshake(self._identity, secrets.token_bytes(NONCE_SIZE_BYTES)),
+            on_frame=self._frame,
+            on_ready=self._ready or _nothing,
+            on_lost=self._lost or _nothing,
+            frame_size_max_bytes=self._frame_size_max_bytes,
+            handshake_timeout_s=self._handshake_timeout_s,
+        )
+
+    async def _serve(self, link: Link, sock: socket.socket) -> None:
+        """Watch over one connection until it is gone."""
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: link, sock)
+        except OSError as error:
+            log.info("a connection was gone at once", extra={"port": self._port, "reason": str(error)})
+            sock.close()
+        else:
+            await link.gone()
+        finally:
+            del self._links[link]
+
+
+def _nothing(link: Link, error: Exception | None = None) -> None:
+    """Nobody wants to know."""

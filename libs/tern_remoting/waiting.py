@@ -1,0 +1,80 @@
+"""Requests that wait for their reply on one link. Owner: that link, in its loop's thread.
+
+Law: a timeout costs no loop timer. One timer serves them all; it is set to the earliest deadline, rounded up to the
+sweep interval, and most replies come long before it fires.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+
+from tern_remoting.errors import LinkError, LinkTimeout
+from tern_remoting.frames import Frame
+
+# How late a timeout may come; also the shortest time between two sweeps.
+SWEEP_INTERVAL_S = 0.05
+
+
+class Waiting:
+    """Futures by opaque, with their deadlines."""
+
+    __slots__ = ("_loop", "_replies", "_sweep_at", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._replies: dict[int, tuple[asyncio.Future[Frame], float]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._sweep_at = math.inf
+
+    def __len__(self) -> int:
+        return len(self._replies)
+
+    def __contains__(self, opaque: int) -> bool:
+        return opaque in self._replies
+
+    def add(self, opaque: int, timeout_s: float) -> asyncio.Future[Frame]:
+        """The future of *opaque*'s reply; it ends in LinkTimeout at most one sweep after *timeout_s*."""
+        future: asyncio.Future[Frame] = self._loop.create_future()
+        deadline = self._loop.time() + timeout_s
+        self._replies[opaque] = (future, deadline)
+        if deadline < self._sweep_at:
+            self._arm(deadline)
+        return future
+
+    def discard(self, opaque: int) -> None:
+        """Nobody waits for *opaque* any longer."""
+        self._replies.pop(opaque, None)
+
+    def resolve(self, frame: Frame) -> None:
+        """Hand over a reply; one that nobody waits for came too late and is dropped."""
+        entry = self._replies.pop(frame.opaque, None)
+        if entry is not None and not entry[0].done():
+            entry[0].set_result(frame)
+
+    def fail(self, error: Callable[[], LinkError]) -> None:
+        """End every wait with an error of its own, and the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        replies, self._replies = self._replies, {}
+        for future, _ in replies.values():
+            if not future.done():
+                future.set_exception(error())
+
+    def _arm(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._sweep_at = math.ceil(deadline / SWEEP_INTERVAL_S) * SWEEP_INTERVAL_S
+        self._timer = self._loop.call_at(self._sweep_at, self._sweep)
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        self._timer = None
+        self._sweep_at = math.inf
+        late = [opaque for opaque, (_, deadline) in self._replies.items() if deadline <= now]
+        for opaque in late:
+            future, _ = self._replies.pop(opaque)
+            if not future.done():
+                future.set_exception(LinkTimeout("no reply in time"))
+        if self._replies:
+            self._arm(max(now + SWEEP_INTERVAL_S / 2, min(deadline for _, deadline in self._replies.values())))

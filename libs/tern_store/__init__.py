@@ -1,0 +1,63 @@
+"""The files of a broker node, synchronous: commit log, entry index, consume queues, votes, saved state, directory lock."""
+
+from tern_store.commit_log import CommitLog
+from tern_store.consume_queue import CQ_DTYPE, ConsumeQueues
+from tern_store.directory_lock import DirectoryLock
+from tern_store.entry import (
+    HEADER_SIZE_BYTES,
+    EntryHeader,
+    EntryKind,
+    LogMark,
+    StoredEntry,
+    decode_header,
+    encode_entry,
+    verify,
+)
+from tern_store.errors import (
+    DirectoryInUse,
+    EntryRefused,
+    LogRot,
+    StateCorrupt,
+    StoreError,
+    VoteCorrupt,
+    WrongGroup,
+)
+from tern_store.files import REAL_FILES, Files, RealFiles
+from tern_store.genesis import Genesis
+from tern_store.segment import SpareJob
+from tern_store.state_file import SavedState, StateSave, load_state, load_states
+from tern_store.sync_job import SyncJob
+from tern_store.vote_file import VoteFile
+
+__all__ = [
+    "CQ_DTYPE",
+    "HEADER_SIZE_BYTES",
+    "REAL_FILES",
+    "CommitLog",
+    "ConsumeQueues",
+    "DirectoryInUse",
+    "DirectoryLock",
+    "EntryHeader",
+    "EntryKind",
+    "EntryRefused",
+    "Files",
+    "Genesis",
+    "LogMark",
+    "LogRot",
+    "RealFiles",
+    "SavedState",
+    "SpareJob",
+    "StateCorrupt",
+    "StateSave",
+    "StoreError",
+    "StoredEntry",
+    "SyncJob",
+    "VoteCorrupt",
+    "VoteFile",
+    "WrongGroup",
+    "decode_header",
+    "encode_entry",
+    "load_state",
+    "load_states",
+    "verify",
+]

@@ -1,0 +1,39 @@
+"""What a store refuses or cannot read. Whoever opens the store decides: rebuild, fall back, or stop with this text."""
+
+from pathlib import Path
+
+
+class StoreError(Exception):
+    """Base of everything that this package raises on purpose; OSError passes through as it is."""
+
+
+class LogRot(StoreError):
+    """Bytes that were once good are not any more: the node must neither vote nor lead until it is rebuilt."""
+
+    def __init__(self, file: Path, position: int, reason: str) -> None:
+        self.file, self.position, self.reason = file, position, reason
+        super().__init__(f"{file}: the log is damaged at position {position}: {reason}. Rebuild this node from a peer.")
+
+
+class EntryRefused(StoreError):
+    """An entry that does not continue this log; nothing was written."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class StateCorrupt(StoreError):
+    """A saved state that does not belong to this log; an older one, or the log from its start, may do."""
+
+
+class VoteCorrupt(StoreError):
+    """Both vote slots are unreadable: this node no longer knows whom it voted for."""
+
+
+class DirectoryInUse(StoreError):
+    """Another process owns the data directory."""
+
+
+class WrongGroup(StoreError):
+    """The directory belongs to another broker group, or to none."""

@@ -1,0 +1,169 @@
+"""The only operating system calls of the store, behind one protocol, so that tests can put faults between.
+
+Paths and descriptors in, bytes out; errors are OSError as the kernel gives them. New files have mode 0600, directories 0700.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+# Linux's IOV_MAX: pwritev refuses more buffers than this.
+IOV_MAX = 1024
+
+
+class Files(Protocol):
+    """What the store needs of a file system."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """A descriptor for reading and writing; FileNotFoundError unless *create*."""
+
+    def close(self, fd: int) -> None: ...
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> None:
+        """Write all of *data* (short writes are continued)."""
+
+    def pwritev(self, fd: int, parts: Sequence[Buffer], position: int) -> None:
+        """Write all *parts*, one behind the other."""
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
+        """*size* bytes, fewer only at the end of the file."""
+
+    def fdatasync(self, fd: int) -> None: ...
+
+    def fsync_dir(self, path: Path) -> None:
+        """Make creations, renames and removals in *path* durable."""
+
+    def fallocate(self, fd: int, size: int) -> None:
+        """Reserve [0, size) on disk; what is new reads as zeros. ENOSPC comes from here, not from a later write."""
+
+    def ftruncate(self, fd: int, size: int) -> None: ...
+
+    def size(self, fd: int) -> int: ...
+
+    def data_extents(self, fd: int, start: int) -> list[tuple[int, int]]:
+        """[begin, end) of what may hold non-zero bytes at or behind *start*."""
+
+    def rename(self, source: Path, target: Path) -> None: ...
+
+    def unlink(self, path: Path) -> None: ...
+
+    def listdir(self, path: Path) -> list[str]:
+        """Names in *path*, sorted; empty if there is no such directory."""
+
+    def makedirs(self, path: Path, *, synced: bool = True) -> None:
+        """Make *path* and its parents; with *synced* each new name is made durable in its parent."""
+
+    def free_bytes(self, path: Path) -> int:
+        """What an unprivileged process may still write."""
+
+    def try_lock(self, fd: int) -> bool:
+        """Take the exclusive flock of this file, or say False at once."""
+
+
+class RealFiles:
+    """The kernel's files."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> None:
+        written = os.pwrite(fd, data, position)
+        if written == len(data):
+            return
+        rest = memoryview(data).cast("B")[written:]
+        while rest:
+            position += written
+            written = os.pwrite(fd, rest, position)
+            rest = rest[written:]
+
+    def pwritev(self, fd: int, parts: Sequence[Buffer], position: int) -> None:
+        for first in range(0, len(parts), IOV_MAX):
+            batch = parts[first : first + IOV_MAX]
+            size = sum(memoryview(part).nbytes for part in batch)
+            written = os.pwritev(fd, batch, position)
+            if written < size:
+                self.pwrite(fd, memoryview(b"".join(batch))[written:], position + written)
+            position += size
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
+        data = os.pread(fd, size, position)
+        while len(data) < size:  # the kernel returns at most 2 GiB at once, and less when a signal arrives
+            more = os.pread(fd, size - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def fdatasync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def fsync_dir(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def fallocate(self, fd: int, size: int) -> None:
+        os.posix_fallocate(fd, 0, size)
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def data_extents(self, fd: int, start: int) -> list[tuple[int, int]]:
+        extents: list[tuple[int, int]] = []
+        while True:
+            try:
+                begin = os.lseek(fd, start, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # nothing but holes up to the end
+                    return extents
+                raise
+            start = os.lseek(fd, begin, os.SEEK_HOLE)
+            extents.append((begin, start))
+
+    def rename(self, source: Path, target: Path) -> None:
+        os.rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        os.unlink(path)
+
+    def listdir(self, path: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def makedirs(self, path: Path, *, synced: bool = True) -> None:
+        missing = []
+        while not path.is_dir():
+            missing.append(path)
+            path = path.parent
+        for directory in reversed(missing):
+            directory.mkdir(mode=0o700, exist_ok=True)
+            if synced:
+                self.fsync_dir(directory.parent)
+
+    def free_bytes(self, path: Path) -> int:
+        facts = os.statvfs(path)
+        return facts.f_bavail * facts.f_frsize
+
+    def try_lock(self, fd: int) -> bool:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+REAL_FILES: Files = RealFiles()

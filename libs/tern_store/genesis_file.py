@@ -1,0 +1,41 @@
+"""The genesis entry on disk: the birth of a log, and the check that a directory belongs to the group of this node."""
+
+from pathlib import Path
+
+from tern_store.entry import HEADER_SIZE_BYTES, EntryKind, verify
+from tern_store.errors import EntryRefused, LogRot
+from tern_store.files import Files
+from tern_store.genesis import Genesis
+from tern_store.segment import create_segment_file
+
+
+def begin_log(folder: Path, group: Genesis, files: Files) -> None:
+    """Durable here: the first segment appears under its name with the genesis in it, or not at all."""
+    files.makedirs(folder)
+    create_segment_file(files, folder / "new", group.segment_size_bytes, group.entry().raw)
+    files.rename(folder / "new", folder / f"{0:020d}")
+    files.fsync_dir(folder)
+
+
+def read_genesis(folder: Path, group: Genesis, files: Files) -> Genesis:
+    """The group that the log in *folder* belongs to; WrongGroup if it is not *group*, LogRot if it cannot be read."""
+    path = folder / f"{0:020d}"
+    try:
+        fd = files.open(path)
+    except FileNotFoundError as error:
+        raise LogRot(path, 0, "the first segment is missing") from error
+    try:
+        head = files.pread(fd, HEADER_SIZE_BYTES, 0)
+        size = min(int.from_bytes(head[4:8], "big"), files.size(fd))
+        raw = files.pread(fd, size, 0)
+    finally:
+        files.close(fd)
+    try:
+        header = verify(raw)
+    except EntryRefused as refused:  # it was durable before it had its name, so this is never a tear
+        raise LogRot(path, 0, refused.reason) from refused
+    if header.kind is not EntryKind.GENESIS or header.index != 1:
+        raise LogRot(path, 0, f"the first entry is {header.kind.name} {header.index}, not the genesis")
+    found = Genesis.decode(memoryview(raw)[HEADER_SIZE_BYTES:])
+    group.require_same_group(found, folder)
+    return found

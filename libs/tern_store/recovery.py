@@ -1,0 +1,118 @@
+"""Walking through the log: where does it end, and was the end torn by a crash or did good bytes rot?
+
+Law: unwritten bytes are zero, and a disk writes whole 512-byte sectors. So what a crash leaves of an unsynced entry has at least
+one sector without any byte of it: a zero sector, or the end of the file. Every other damage is rot, and is never cut away.
+"""
+
+from collections.abc import Iterator
+
+from tern_store.entry import (
+    BLANK,
+    BLANK_MAGIC,
+    BLANK_SIZE_BYTES,
+    HEADER_SIZE_BYTES,
+    EntryHeader,
+    LogMark,
+    crc_of,
+    decode_header,
+)
+from tern_store.errors import EntryRefused, LogRot
+from tern_store.genesis import SECTOR_SIZE_BYTES
+from tern_store.segment import Segment, Segments
+
+# Read ahead: small entries are verified many per system call.
+WINDOW_SIZE_BYTES = 1 << 20
+
+
+class LogScan:
+    """One pass over the entries behind *start*. When it is exhausted, `end` is where the log ends, `torn` whether by a tear."""
+
+    def __init__(self, segments: Segments, start: LogMark, entry_size_max_bytes: int) -> None:
+        self.end = start
+        self.torn = False
+        self._segments = segments
+        self._entry_size_max_bytes = entry_size_max_bytes
+        self._window = b""
+        self._window_at = 0
+
+    def __iter__(self) -> Iterator[EntryHeader]:
+        while (header := self._next()) is not None:
+            self.end = header.mark
+            yield header
+
+    def _next(self) -> EntryHeader | None:
+        segment = self._segments.at(self.end.position)
+        if segment is None:
+            return None
+        position = self.end.position
+        head = self._bytes(segment, position, min(HEADER_SIZE_BYTES, segment.end - position))
+        if head[:4] == BLANK_MAGIC:
+            if not self._is_filler(segment, position, head):
+                return None
+            following = self._segments.at(segment.end)
+            if following is None:
+                raise LogRot(segment.path, segment.end, "the segment behind this one is missing")
+            segment, position = following, following.base
+            head = self._bytes(segment, position, HEADER_SIZE_BYTES)
+        if not any(head):  # nothing was ever written here, or not even the first sector arrived
+            return None
+        return self._entry(segment, position, head)
+
+    def _is_filler(self, segment: Segment, position: int, head: memoryview) -> bool:
+        room = segment.end - position
+        size = BLANK.unpack_from(head)[1] if len(head) >= BLANK_SIZE_BYTES else 0
+        if size == room:
+            return True
+        self._require_torn(segment, position, BLANK_SIZE_BYTES, f"a filler of {size} bytes where {room} are left")
+        return False
+
+    def _entry(self, segment: Segment, position: int, head: memoryview) -> EntryHeader | None:
+        extent = HEADER_SIZE_BYTES
+        try:
+            header = decode_header(head)
+            # The size is believed only as far as any entry may reach: a rotten size must not make its own zero sector.
+            if not HEADER_SIZE_BYTES <= header.size <= min(self._entry_size_max_bytes, segment.end - position):
+                raise EntryRefused(f"an entry cannot have {header.size} bytes here")
+            extent = header.size
+            raw = self._bytes(segment, position, header.size)
+            if len(raw) < header.size:
+                raise EntryRefused("the file ends inside the entry")
+            if (crc := crc_of(raw)) != header.crc:
+                raise EntryRefused(f"checksum {crc:08x}, the header says {header.crc:08x}")
+            self._require_next(header, position)
+        except EntryRefused as refused:
+            self._require_torn(segment, position, extent, refused.reason)
+            return None
+        return header
+
+    def _require_next(self, header: EntryHeader, position: int) -> None:
+        found = (header.index, header.position, header.previous_crc)
+        expected = (self.end.index + 1, position, self.end.crc)
+        if found != expected or header.term < self.end.term:
+            raise EntryRefused(
+                f"(index, position, previous checksum) {found} in term {header.term} does not follow "
+                f"{expected} in term {self.end.term}"
+            )
+
+    def _require_torn(self, segment: Segment, position: int, extent: int, reason: str) -> None:
+        """A tear ends the log; anything else is rot."""
+        start, stop = position - segment.base, min(position + extent, segment.end) - segment.base
+        self.torn = stop > segment.length
+        # To the end of the last sector, not only of the entry: if that sector had arrived, what follows would be there too.
+        last = -(-stop // SECTOR_SIZE_BYTES) * SECTOR_SIZE_BYTES
+        data = self._segments.read(position, last - start)
+        while start < stop and not self.torn:
+            sector_end = (start // SECTOR_SIZE_BYTES + 1) * SECTOR_SIZE_BYTES
+            begin = position - segment.base
+            self.torn = not any(data[start - begin : sector_end - begin])
+            start = sector_end
+        if not self.torn:
+            raise LogRot(segment.path, position, reason)
+
+    def _bytes(self, segment: Segment, position: int, size: int) -> memoryview:
+        """*size* bytes at *position*, fewer if the file ends; windows never cross a segment."""
+        at = position - self._window_at
+        if at < 0 or at + size > len(self._window):
+            self._window = self._segments.read(position, min(max(size, WINDOW_SIZE_BYTES), segment.end - position))
+            self._window_at, at = position, 0
+        return memoryview(self._window)[at : at + size]

@@ -1,0 +1,112 @@
+"""The saved state: an opaque payload and the point of the log it stands for. Files `state/state-{20-digit index}.bin`.
+
+     0        4          6            8       16         24     32          36         44      48
+     | "TRNS" | format 2 | reserved 2 | index | position | term | mark crc  | payload  | crc 4 | payload ...
+     |        |          |            | 8     | 8        | 8    | 4         | size 8   |       |
+
+Big-endian; crc is zlib.crc32 of the header before it, then of the payload. Two generations are kept: if the log lost its tail, the
+newer one may stand for entries that do not exist any more.
+"""
+
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tern_store.entry import LogMark
+from tern_store.files import REAL_FILES, Buffer, Files
+
+STATE_FOLDER = "state"
+FORMAT = 1
+_MAGIC = b"TRNS"
+_HEADER = struct.Struct(">4sHHQQQIQ")
+_CRC = struct.Struct(">I")
+_BODY_AT = _HEADER.size + _CRC.size
+_NAME = re.compile(r"state-(\d{20})\.bin")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """What was saved, verified: *payload* is the state after every entry up to *mark*."""
+
+    mark: LogMark
+    payload: bytes
+
+
+class StateSave:
+    """A save as a job: made by the owner, run on any thread, one at a time."""
+
+    def __init__(
+        self, directory: Path, applied: LogMark, payload: Buffer | Sequence[Buffer], files: Files = REAL_FILES
+    ) -> None:
+        """*payload* must not change until `run` has returned; *applied* must be synced in the log by then."""
+        self._folder = directory / STATE_FOLDER
+        self._mark = applied
+        self._parts = [payload] if isinstance(payload, Buffer) else list(payload)
+        self._files = files
+
+    def run(self) -> None:
+        """Durable here: the state is found by the next start. OSError: the states of before are still there."""
+        size = sum(memoryview(part).nbytes for part in self._parts)
+        mark = self._mark
+        header = _HEADER.pack(_MAGIC, FORMAT, 0, mark.index, mark.position, mark.term, mark.crc, size)
+        crc = zlib.crc32(header)
+        for part in self._parts:
+            crc = zlib.crc32(part, crc)
+        self._files.makedirs(self._folder)
+        fresh = self._folder / "new"
+        fd = self._files.open(fresh, create=True)
+        try:
+            self._files.ftruncate(fd, 0)
+            self._files.pwritev(fd, [header, _CRC.pack(crc), *self._parts], 0)
+            self._files.fdatasync(fd)
+        finally:
+            self._files.close(fd)
+        self._files.rename(fresh, self._folder / f"state-{mark.index:020d}.bin")
+        self._files.fsync_dir(self._folder)
+        self._drop_others()
+
+    def _drop_others(self) -> None:
+        """Keep this one and the newest before it. One of a later index was discarded at start: its entries are gone."""
+        earlier = [index for index in _indexes(self._folder, self._files) if index < self._mark.index]
+        for index in _indexes(self._folder, self._files):
+            if index != self._mark.index and index not in earlier[:1]:
+                self._files.unlink(self._folder / f"state-{index:020d}.bin")
+
+
+def load_states(directory: Path, files: Files = REAL_FILES) -> Iterator[SavedState]:
+    """The readable states, newest first, each read when it is asked for. The log decides which of them it reaches."""
+    folder = directory / STATE_FOLDER
+    for index in _indexes(folder, files):
+        state = _load(folder / f"state-{index:020d}.bin", files)
+        if state is not None and state.mark.index == index:
+            yield state
+
+
+def load_state(directory: Path, end: int | None = None, files: Files = REAL_FILES) -> SavedState | None:
+    """The newest readable state at or before entry *end* (None: any), or None."""
+    return next((state for state in load_states(directory, files) if end is None or state.mark.index <= end), None)
+
+
+def _indexes(folder: Path, files: Files) -> list[int]:
+    """Indexes of the states on disk, highest first."""
+    matches = [_NAME.fullmatch(name) for name in files.listdir(folder)]
+    return sorted((int(match[1]) for match in matches if match is not None), reverse=True)
+
+
+def _load(path: Path, files: Files) -> SavedState | None:
+    fd = files.open(path)
+    try:
+        data = memoryview(files.pread(fd, files.size(fd), 0))
+    finally:
+        files.close(fd)
+    if len(data) < _BODY_AT:
+        return None
+    magic, form, _, index, position, term, mark_crc, size = _HEADER.unpack_from(data)
+    if (magic, form, size) != (_MAGIC, FORMAT, len(data) - _BODY_AT):
+        return None
+    if zlib.crc32(data[_BODY_AT:], zlib.crc32(data[: _HEADER.size])) != _CRC.unpack_from(data, _HEADER.size)[0]:
+        return None
+    return SavedState(LogMark(index, position, mark_crc, term), bytes(data[_BODY_AT:]))

@@ -1,0 +1,81 @@
+"""The broker's FastAPI application: health, metrics and status of one node. Runs in the HTTP loop."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from tern_broker.config import BrokerConfig
+from tern_broker.routes import status_routes
+from tern_service import add_health, add_metrics, install_problems
+
+AskStatus = Callable[[], "asyncio.Future[dict[str, Any]]"]
+_GAUGES = {
+    "term": "Raft term",
+    "commit_index": "Last committed entry",
+    "applied_index": "Last applied entry",
+    "last_index": "Last entry of the log",
+    "log_size_bytes": "End of the commit log",
+    "topics": "Topics",
+    "groups": "Consumer groups",
+    "idempotency_keys": "Idempotency keys remembered",
+    "waiting_proposals": "Requests waiting for an entry",
+}
+_COUNTERS = {
+    "stored": "Messages stored since the process started",
+    "leased": "Messages leased",
+    "settled": "Messages acknowledged",
+    "expired": "Leased messages that became visible again",
+    "entries_proposed": "Entries proposed as leader",
+}
+
+
+class _StatusMetrics(Collector):
+    """The latest status as metrics; refreshed by whoever asks for /metrics or /readyz."""
+
+    def __init__(self) -> None:
+        self.latest: dict[str, Any] = {}
+
+    def collect(self) -> list[Any]:
+        """One family a figure."""
+        families: list[Any] = []
+        for name, text in _GAUGES.items():
+            gauge = GaugeMetricFamily(f"ternmq_broker_{name}", text)
+            gauge.add_metric([], float(self.latest.get(name, 0)))
+            families.append(gauge)
+        for name, text in _COUNTERS.items():
+            counter = CounterMetricFamily(f"ternmq_broker_{name}", text)
+            counter.add_metric([], float(self.latest.get(name, 0)))
+            families.append(counter)
+        leads = GaugeMetricFamily("ternmq_broker_is_leader", "1 on the leader")
+        leads.add_metric([], float(self.latest.get("role") == "leader"))
+        return [*families, leads]
+
+
+def create_app(config: BrokerConfig, *, ask_status: AskStatus) -> FastAPI:
+    """The application; *ask_status* reaches the core loop."""
+    app = FastAPI(title="TernMQ broker", docs_url=None, redoc_url=None, redirect_slashes=False)
+    install_problems(app)
+    metrics = _StatusMetrics()
+
+    @app.middleware("http")
+    async def refresh(request: Any, call_next: Any) -> Any:
+        """Health and metrics answer without waiting, so what they tell is asked of the core first."""
+        metrics.latest = await ask_status()
+        return await call_next(request)
+
+    def ready() -> tuple[bool, dict[str, Any]]:
+        leader = metrics.latest.get("leader", "")
+        return bool(leader), {"leader": leader, "role": metrics.latest.get("role", "")}
+
+    info = {"service": "broker", "cluster": config.cluster, "broker_group": config.broker_group, "node": config.node}
+    add_health(app, ready=ready, info=info)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    add_metrics(app, registry, service="broker")
+    app.include_router(status_routes(ask_status))
+    return app

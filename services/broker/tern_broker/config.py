@@ -1,0 +1,79 @@
+"""The broker's settings: `--field-name` or TERN_BROKER_FIELD_NAME."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tern_service import setting
+from tern_wire.limits import SEGMENT_SIZE_DEFAULT_BYTES
+from tern_wire.paths import PORT_BROKER_HTTP, PORT_BROKER_LINK, PORT_BROKER_RAFT
+
+PREFIX = "TERN_BROKER_"
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
+_GROUP_SIZES = (1, 3, 5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """TernMQ's broker. 1, 3 or 5 of them with the same --peers and --group-id are one replicated broker group."""
+
+    cluster: str = setting("dev", help="name of the cluster")
+    broker_group: str = setting("broker-a", help="name of the broker group; queues are written broker-a:3")
+    node: str = setting("broker-a-0", help="name of this node; one of --peers")
+    listen: str = setting("127.0.0.1", help="loopback address to listen on")
+    link_port: int = setting(PORT_BROKER_LINK, help="TCP port for proxies", minimum=1, maximum=65_535)
+    raft_port: int = setting(PORT_BROKER_RAFT, help="TCP port for peers", minimum=1, maximum=65_535)
+    http_port: int = setting(PORT_BROKER_HTTP, help="TCP port of health and metrics", minimum=0, maximum=65_535)
+    peers: tuple[str, ...] = setting(help="all members, this one included: name=host:raft-port,...")
+    namesrv: tuple[str, ...] = setting((), help="URLs of the name servers")
+    data_dir: Path = setting(help="directory of this node alone")
+    cluster_key_file: Path = setting(help="file with the cluster's 32-byte key")
+    group_id: str = setting(help="32 hex digits that all members share, made once")
+    bootstrap: bool = setting(False, help="found the group: only at the very first start of all members")
+    heartbeat_interval_ms: int = setting(30_000, help="how often to register (ms)", minimum=100)
+    segment_size_bytes: int = setting(
+        SEGMENT_SIZE_DEFAULT_BYTES, help="size of a log segment, fixed when the group is founded", minimum=16 << 20
+    )
+    election_min_ms: int = setting(1_000, help="shortest silence of a leader before an election (ms)", minimum=400)
+    election_max_ms: int = setting(2_000, help="longest such silence (ms)", minimum=500)
+    log_level: str = setting("INFO", help="DEBUG, INFO, WARNING or ERROR")
+
+    def __post_init__(self) -> None:
+        for option, name in (("--broker-group", self.broker_group), ("--node", self.node)):
+            if _NAME.fullmatch(name) is None:
+                raise ValueError(f"{option} is '{name}'; use 1 to 31 small letters, digits or '-'.")
+        if re.fullmatch(r"[0-9a-f]{32}", self.group_id) is None:
+            raise ValueError("--group-id is not 32 hex digits; make one with `openssl rand -hex 16`.")
+        if self.election_max_ms <= self.election_min_ms:
+            raise ValueError("--election-max-ms must be greater than --election-min-ms.")
+        if self.log_level.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
+            raise ValueError(f"--log-level is '{self.log_level}'; use DEBUG, INFO, WARNING or ERROR.")
+        members = self.members()
+        if self.node not in members:
+            raise ValueError(f"--peers does not name this node '{self.node}'.")
+        if len(members) not in _GROUP_SIZES:
+            raise ValueError(f"--peers names {len(members)} nodes; a broker group has 1, 3 or 5.")
+        if members[self.node][1] != self.raft_port:
+            raise ValueError(
+                f"--peers says port {members[self.node][1]} for '{self.node}', --raft-port {self.raft_port}."
+            )
+
+    def members(self) -> dict[str, tuple[str, int]]:
+        """Names to (host, Raft port) of all members; ValueError when --peers is not written so."""
+        found: dict[str, tuple[str, int]] = {}
+        for peer in self.peers:
+            match = re.fullmatch(r"([a-z0-9-]+)=([^:]+):(\d{1,5})", peer)
+            if match is None or match[1] in found:
+                raise ValueError(f"--peers: '{peer}' is not a new name=host:port.")
+            found[match[1]] = (match[2], int(match[3]))
+        return found
+
+    def read_key(self) -> bytes:
+        """The cluster's key; ValueError naming the file when it is not 32 bytes."""
+        try:
+            key = self.cluster_key_file.read_bytes()
+        except OSError as error:
+            raise ValueError(f"--cluster-key-file {self.cluster_key_file} cannot be read: {error.strerror}.") from error
+        if len(key) != 32:
+            raise ValueError(f"--cluster-key-file {self.cluster_key_file} has {len(key)} bytes, not 32.")
+        return key

@@ -1,0 +1,75 @@
+"""The broker's second loop: FastAPI and heartbeats on a thread of their own, so that the core never waits for either."""
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import uvloop
+
+from tern_broker.config import BrokerConfig
+from tern_wire.route import Registration
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class HttpLoop:
+    """Owner: the core loop, which starts and stops it. Everything it asks of the core runs there, in one turn."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        sock: socket.socket,
+        *,
+        status: Callable[[], dict[str, Any]],
+        registration: Callable[[], Registration],
+    ) -> None:
+        self._config, self._sock = config, sock
+        self._status, self._registration = status, registration
+        self._core = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._changed: Callable[[], None] = lambda: None
+        self._latest: dict[str, Any] = {}
+        self._thread = threading.Thread(target=self._work, name="http", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; its imports (FastAPI, httpx) overlap with the core's first election."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Unregister, stop serving; returns when the thread has ended or after 5 s."""
+        if self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(timeout=5)
+
+    def changed(self) -> None:
+        """Called by the core: role, term or topics changed."""
+        if self._loop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._changed)
+
+    def _work(self) -> None:
+        from tern_broker.app import create_app  # noqa: PLC0415 (FastAPI costs 0.4 s: not on the core's path)
+        from tern_broker.heartbeat import Heartbeat  # noqa: PLC0415
+        from tern_service import serve  # noqa: PLC0415
+
+        async def main() -> None:
+            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            heartbeat = Heartbeat(self._config, lambda: self._ask(self._registration))
+            self._changed = heartbeat.changed
+            app = create_app(self._config, ask_status=lambda: self._ask(self._status))
+            await asyncio.gather(serve(app, self._sock, stop=self._stop), heartbeat.run(self._stop))
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main())
+
+    def _ask(self, question: Callable[[], T]) -> "asyncio.Future[T]":
+        """Run *question* in the core loop; a future of this loop."""
+
+        async def answer() -> T:
+            return question()
+
+        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(answer(), self._core))

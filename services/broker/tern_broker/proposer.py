@@ -1,0 +1,186 @@
+"""Group commit: everything that arrived while the last entry was being made durable becomes the next one.
+
+One entry is in flight at a time. Owner: the core loop. Every proposal is answered exactly once: with its verdict, with an
+error that says that nothing was stored, or with OutcomeUnknown.
+"""
+
+import errno
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tern_broker.core.clock import LogicalClock, start_clock
+from tern_broker.core.machine import Applied, StateMachine
+from tern_broker.core.picking import Pick, Picker, ReadQueue, ReceiveRequest, lease_rows
+from tern_wire.commands import STATE_MACHINE_VERSION, CommandKind, entry_parts
+from tern_wire.errors import BrokerBusy, DiskFull, NotLeader, OutcomeUnknown, TernError
+from tern_wire.limits import GROUP_COMMIT_SIZE_MAX_BYTES, PROPOSALS_MAX, PROPOSALS_SIZE_MAX_BYTES
+from tern_wire.requests import Parts
+
+# Told the verdict (what apply returned for the command) or an error, and for a receive what was picked.
+Done = Callable[[Any, list[Pick]], None]
+# Makes a command's payload when its entry is built; gets the entry's time.
+Build = Callable[[int], Parts]
+
+
+@dataclass(slots=True)
+class Proposal:
+    """One request that waits for its entry. Exactly one of *build* and *receive* is set."""
+
+    kind: CommandKind
+    size_bytes: int
+    done: Done
+    build: Build | None = None
+    receive: ReceiveRequest | None = None
+
+
+@dataclass(slots=True)
+class Flight:
+    """The entry being replicated: its index and term, and who waits for which verdict."""
+
+    index: int = 0
+    term: int = 0
+    waiting: list[tuple[Proposal, list[Pick]]] = field(default_factory=list)
+
+
+class Proposer:
+    """Turns requests into entries on the leader."""
+
+    def __init__(
+        self,
+        *,
+        broker_group: str,
+        state: Callable[[], StateMachine],
+        read_queue: ReadQueue,
+        propose: Callable[[Parts, int], tuple[int, int]],
+        is_serving: Callable[[], bool],
+        leader: Callable[[], str | None],
+        node: str,
+        mono_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+        call_soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self._broker_group, self._node = broker_group, node
+        self._state, self._read_queue = state, read_queue
+        self._propose, self._is_serving, self._leader = propose, is_serving, leader
+        self._mono_ms, self._wall_ms, self._call_soon = mono_ms, wall_ms, call_soon
+        self._pending: deque[Proposal] = deque()
+        self._pending_size = 0
+        self._flight: Flight | None = None
+        self._clock: LogicalClock | None = None
+        self._due = False
+        self.entries = 0
+
+    @property
+    def waiting(self) -> int:
+        """Proposals that have no entry yet."""
+        return len(self._pending)
+
+    def submit(self, proposal: Proposal) -> None:
+        """Queue *proposal*; it is answered at once when this node does not lead or has too much waiting."""
+        if not self._is_serving():
+            proposal.done(self._not_leader(), [])
+        elif len(self._pending) >= PROPOSALS_MAX or self._pending_size > PROPOSALS_SIZE_MAX_BYTES:
+            proposal.done(BrokerBusy(broker_group=self._broker_group), [])
+        else:
+            self._pending.append(proposal)
+            self._pending_size += proposal.size_bytes
+            self._soon()
+
+    def tick(self) -> None:
+        """Called every few ms: when a lease is over and nothing else moves time on, propose an entry that only does that."""
+        if self._flight is None and not self._pending and self._is_serving():
+            deadlines = self._state().deadlines
+            if deadlines and deadlines[0][0] <= self._now_ms():
+                self._launch([], [])
+
+    def applied(self, index: int, term: int, applied: Applied) -> None:
+        """An entry was applied: answer those who wait for it."""
+        flight = self._flight
+        if flight is None or index < flight.index:
+            return
+        self._flight = None
+        if (index, term) == (flight.index, flight.term):
+            for (proposal, picks), verdict in zip(flight.waiting, applied.verdicts, strict=True):
+                proposal.done(verdict, picks)
+        else:
+            for proposal, _ in flight.waiting:  # another leader's entry took the place: ours is gone for good
+                proposal.done(self._not_leader(), [])
+        if self._pending:
+            self._soon()
+
+    def role_changed(self) -> None:
+        """Leadership came or went: the clock starts anew, waiting proposals are refused, the one in flight is in doubt."""
+        self._clock = None
+        if self._is_serving():
+            return
+        flight, self._flight = self._flight, None
+        pending, self._pending, self._pending_size = self._pending, deque(), 0
+        for proposal, _ in flight.waiting if flight is not None else ():
+            proposal.done(OutcomeUnknown(broker_group=self._broker_group), [])
+        for proposal in pending:
+            proposal.done(self._not_leader(), [])
+
+    def _soon(self) -> None:
+        if not self._due and self._flight is None:
+            self._due = True
+            self._call_soon(self._build_entry)
+
+    def _build_entry(self) -> None:
+        self._due = False
+        if self._flight is not None or not self._pending:
+            return
+        if not self._is_serving():
+            self.role_changed()
+            return
+        now_ms = self._now_ms()
+        picker = Picker(self._state(), self._read_queue)
+        commands: list[tuple[CommandKind, Parts]] = []
+        waiting: list[tuple[Proposal, list[Pick]]] = []
+        size = 0
+        while self._pending and (not size or size + self._pending[0].size_bytes <= GROUP_COMMIT_SIZE_MAX_BYTES):
+            proposal = self._pending.popleft()
+            self._pending_size -= proposal.size_bytes
+            picks: list[Pick] = []
+            if proposal.receive is not None:
+                picks = picker.pick(proposal.receive)
+                if not picks:
+                    proposal.done(None, [])
+                    continue
+                payload: Parts = [lease_rows(picks)]
+            else:
+                assert proposal.build is not None
+                payload = proposal.build(now_ms)
+            commands.append((proposal.kind, payload))
+            waiting.append((proposal, picks))
+            size += proposal.size_bytes
+        if commands:
+            self._launch(commands, waiting, now_ms)
+
+    def _launch(
+        self,
+        commands: list[tuple[CommandKind, Parts]],
+        waiting: list[tuple[Proposal, list[Pick]]],
+        now_ms: int | None = None,
+    ) -> None:
+        flight = self._flight = Flight(waiting=waiting)
+        parts = entry_parts(self._now_ms() if now_ms is None else now_ms, commands)
+        try:
+            flight.index, flight.term = self._propose(parts, STATE_MACHINE_VERSION)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            self._flight = None  # the log has undone its half-written entry
+            for proposal, _ in waiting:
+                proposal.done(DiskFull(broker_group=self._broker_group), [])
+        self.entries += 1
+
+    def _now_ms(self) -> int:
+        applied_ms = self._state().now_ms
+        if self._clock is None:
+            self._clock = start_clock(applied_ms, self._mono_ms(), self._wall_ms())
+        return self._clock.advance(applied_ms, self._mono_ms(), self._wall_ms())
+
+    def _not_leader(self) -> TernError:
+        return NotLeader(node=self._node, leader=self._leader() or "", broker_group=self._broker_group)

@@ -1,0 +1,25 @@
+"""GET /v1/broker: what this node is doing, asked of the core loop through its one door."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from tern_wire.codec import encode_json
+from tern_wire.paths import JSON
+
+Ask = Callable[[], "asyncio.Future[dict[str, Any]]"]
+
+
+def status_routes(ask: Ask) -> APIRouter:
+    """The router; *ask* answers within one turn of the core loop."""
+    router = APIRouter(tags=["broker"])
+
+    @router.get("/v1/broker", response_class=Response)
+    async def broker_status() -> Response:
+        """Role, term, indexes, peers and counters of this node."""
+        return Response(encode_json(await ask()), media_type=JSON)
+
+    return router

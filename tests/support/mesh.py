@@ -1,0 +1,167 @@
+"""A real mesh for tests: real processes started by `ternmq up`, on free ports, in a directory of its own."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+# A range of ports that `ternmq up --port-base` uses.
+PORTS = 100
+SEGMENT_SIZE_BYTES = 16 << 20
+
+
+def free_port_base(rng: random.Random) -> int:
+    """The first port of a range in which the ones that a mesh needs are free now."""
+    for _ in range(200):
+        base = rng.randrange(20_000, 60_000, PORTS)
+        if all(_is_free(base + offset) for offset in (0, 1, 2, 10, 11, *range(20, 63))):
+            return base
+    raise AssertionError("no free range of ports on this machine")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def eventually(check: Callable[[], Any], *, within_s: float, what: str) -> Any:
+    """The first true answer of *check*, polled until the deadline; AssertionError naming *what* after it."""
+    deadline_s = time.monotonic() + within_s
+    while True:
+        answer = check()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline_s, f"not within {within_s} s: {what} (last answer {answer!r})"
+        time.sleep(0.02)
+
+
+class Mesh:
+    """One mesh. `up` starts it (again), `down` stops it, `kill` sends a signal to one process."""
+
+    def __init__(self, directory: Path, *, port_base: int, options: tuple[str, ...] = ()) -> None:
+        self.directory, self.port_base, self.options = directory, port_base, options
+        self.client = httpx.Client(timeout=30, trust_env=False)
+
+    # Life ------------------------------------------------------------------------------------------------------
+    def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """`ternmq ARGUMENTS --data-dir ...`."""
+        command = [sys.executable, "-m", "tern_cli", *arguments, "--data-dir", str(self.directory)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+        assert not check or done.returncode == 0, f"{arguments}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def up(self) -> None:
+        """Start, and wait until a message is accepted."""
+        self.run("up", "--port-base", str(self.port_base), *self.options)
+
+    def down(self) -> None:
+        """Stop everything."""
+        self.run("down")
+
+    def processes(self) -> list[dict[str, Any]]:
+        """What `ternmq up` says about its processes."""
+        found: list[dict[str, Any]] = json.loads((self.directory / "mesh.json").read_text())["processes"]
+        return found
+
+    def pid(self, name: str) -> int:
+        """The process id of *name* now."""
+        return int(next(process["pid"] for process in self.processes() if process["name"] == name))
+
+    def kill(self, name: str, with_signal: signal.Signals = signal.SIGKILL) -> int:
+        """Send *with_signal*; the process id that got it."""
+        pid = self.pid(name)
+        os.kill(pid, with_signal)
+        return pid
+
+    # Talk ------------------------------------------------------------------------------------------------------
+    @property
+    def endpoint(self) -> str:
+        """The first proxy."""
+        return f"http://127.0.0.1:{self.port_base}"
+
+    @property
+    def namesrv(self) -> str:
+        """The first name server."""
+        return f"http://127.0.0.1:{self.port_base + 10}"
+
+    def broker_http(self, name: str) -> str:
+        """The HTTP door of a broker."""
+        return f"http://127.0.0.1:{self.port_base + 20 + 10 * int(name[-1]) + 2}"
+
+    def call(self, method: str, path: str, *, proxy: int = 0, **options: Any) -> httpx.Response:
+        """One request to a proxy."""
+        return self.client.request(method, f"http://127.0.0.1:{self.port_base + proxy}{path}", **options)
+
+    def settled(self, method: str, path: str, *, within_s: float = 15, **options: Any) -> httpx.Response:
+        """As call, repeated while the answer is 503 or nobody listens: what a patient client does."""
+
+        def attempt() -> httpx.Response | None:
+            try:
+                reply = self.call(method, path, **options)
+            except httpx.TransportError:
+                return None
+            return None if reply.status_code == 503 else reply
+
+        answer: httpx.Response = eventually(attempt, within_s=within_s, what=f"{method} {path} answered")
+        return answer
+
+    def broker(self, name: str) -> dict[str, Any]:
+        """What one broker says about itself; {} when it does not answer."""
+        try:
+            found: dict[str, Any] = self.client.get(self.broker_http(name) + "/v1/broker", timeout=2).json()
+        except (httpx.TransportError, json.JSONDecodeError):
+            return {}
+        return found
+
+    def brokers(self) -> list[str]:
+        """Names of the broker processes."""
+        return [process["name"] for process in self.processes() if process["role"] == "broker"]
+
+    def leader(self, *, within_s: float = 10) -> str:
+        """The broker that leads and serves."""
+
+        def leading() -> str:
+            return next((name for name in self.brokers() if self.broker(name).get("serving")), "")
+
+        return str(eventually(leading, within_s=within_s, what="a leader"))
+
+    def create(self, topic: str, group: str = "", queues: int = 4, invisible: str = "30s") -> None:
+        """A topic and a group."""
+        assert self.settled("PUT", f"/v1/topics/{topic}", json={"queues": queues}).status_code in (200, 201)
+        if group:
+            assert self.settled("PUT", f"/v1/groups/{group}", json={"invisible": invisible}).status_code in (200, 201)
+
+
+@contextmanager
+def running_mesh(directory: Path, *options: str) -> Iterator[Mesh]:
+    """A mesh for the length of a block; its logs are shown when the block fails."""
+    mesh = Mesh(
+        directory,
+        port_base=free_port_base(random.Random()),
+        options=("--segment-size-bytes", str(SEGMENT_SIZE_BYTES), *options),
+    )
+    try:
+        mesh.up()
+        yield mesh
+    except BaseException:
+        for log in sorted((directory / "logs").glob("*.log")):
+            print(f"--- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-15:]))
+        raise
+    finally:
+        mesh.run("down", check=False)
+        mesh.client.close()

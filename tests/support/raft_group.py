@@ -1,0 +1,236 @@
+"""A Raft group in one thread: our Consensus, transport, journal and files; virtual clock, seeded network, kills and cuts.
+
+Links are FIFO and lose what is in flight when they break, as TCP does. A kill loses memory and unsent messages, not files.
+"""
+
+import collections
+import random
+from pathlib import Path
+from typing import Any
+
+import pysyncobj.syncobj
+
+import tern_raft.consensus
+import tern_raft.transport
+from tern_raft.consensus import Consensus
+from tern_raft.journal import CommitLogJournal
+from tern_raft.transport import PeerTransport
+from tern_store import CommitLog, Genesis, StoredEntry, VoteFile
+
+STEP_S = 0.005
+SEGMENT_SIZE_BYTES = 64 << 10
+
+
+class Clock:
+    """Every reading costs a little, so loops that end by time end."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        self.now_s += 2e-6
+        return self.now_s
+
+    def install(self) -> None:
+        """The one clock of pysyncobj and of tern_raft."""
+        pysyncobj.syncobj.monotonicTime = self
+        tern_raft.consensus.monotonic = self  # type: ignore[attr-defined]
+        tern_raft.transport.monotonic = self  # type: ignore[attr-defined]
+
+
+class SimNode:
+    """One member, from recovery to kill."""
+
+    def __init__(self, group: "RaftGroup", name: str, *, bootstrap: bool) -> None:
+        self.group, self.name = group, name
+        directory = group.directory / name
+        directory.mkdir(exist_ok=True)
+        genesis = Genesis(b"g" * 16, tuple(sorted(group.names)), SEGMENT_SIZE_BYTES)
+        self.votes = VoteFile.open(directory, bootstrap=bootstrap, group=genesis)
+        self.log = CommitLog.open(
+            directory, group=genesis, segment_size_bytes=SEGMENT_SIZE_BYTES, entry_size_max_bytes=16 << 10, start=None
+        )
+        self.sync_job: Any = None
+        self.applied: list[tuple[int, int]] = []
+        others = [other for other in group.names if other != name]
+        self.journal = CommitLogJournal(self.log, self.votes, on_append=lambda: None)
+        self.transport = PeerTransport(
+            name,
+            others,
+            post=lambda peer, parts: group.send(name, peer, b"".join(parts)),
+            buffered=lambda _peer: 0,
+            kick=lambda: None,
+            stickiness_s=1.0,
+        )
+        self.consensus = Consensus(
+            name,
+            others,
+            journal=self.journal,
+            transport=self.transport,
+            applied=1,
+            apply=self._apply,
+            on_role=lambda: None,
+            election_min_s=1.0,
+            election_max_s=2.0,
+        )
+        self.transport.bind(self.consensus)
+
+    def _apply(self, entry: StoredEntry) -> None:
+        self.applied.append((entry.index, entry.crc))
+        self.group.applied(self, entry)
+
+    def step(self, rng: random.Random) -> None:
+        """One tick; the disk finishes now or later."""
+        self.consensus.doTick(0)
+        if self.sync_job is None:
+            self.sync_job = self.log.take_sync()
+        elif rng.random() < 0.7:
+            self.sync_job.run()
+            self.log.mark_synced(self.sync_job)
+            self.sync_job = None
+            self.transport.synced()
+
+
+class RaftGroup:
+    """The world of one seed."""
+
+    def __init__(self, directory: Path, seed: int, size: int = 3) -> None:
+        self.rng = random.Random(seed)
+        random.seed(seed)
+        self.clock = Clock()
+        self.clock.install()
+        self.directory, self.names = directory, [f"n{number}" for number in range(size)]
+        self.up: set[frozenset[str]] = set()
+        self.flying: dict[tuple[str, str], collections.deque[tuple[float, bytes]]] = {}
+        self.halves: dict[str, int] = {}
+        self.paused: set[str] = set()
+        self.history: dict[int, int] = {}
+        self.acked: set[int] = set()
+        self.proposed: dict[tuple[str, int, int], int] = {}
+        self.sent = 0
+        self.faults: collections.Counter[str] = collections.Counter()
+        self.nodes: dict[str, SimNode] = {}
+        self.values: dict[int, bytes] = {}
+        for name in self.names:
+            self.nodes[name] = SimNode(self, name, bootstrap=True)
+
+    # Network ---------------------------------------------------------------------------------------------------
+    def send(self, sender: str, receiver: str, body: bytes) -> bool:
+        """Queue a message on a live link."""
+        queue = self.flying.get((sender, receiver))
+        if queue is None:
+            return False
+        latency_s = self.rng.choice((0.001, 0.003, 0.02, 0.15)) if self.rng.random() < 0.2 else 0.001
+        arrival_s = max(self.clock.now_s + latency_s, queue[-1][0] if queue else 0.0)
+        queue.append((arrival_s, body))
+        return True
+
+    def connect(self, one: str, two: str) -> None:
+        """A new link, empty."""
+        pair = frozenset((one, two))
+        if pair in self.up or one not in self.nodes or two not in self.nodes:
+            return
+        self.up.add(pair)
+        self.flying[one, two], self.flying[two, one] = collections.deque(), collections.deque()
+        self.nodes[one].transport.connected(two)
+        self.nodes[two].transport.connected(one)
+
+    def cut(self, one: str, two: str) -> None:
+        """Break a link: what is in flight is gone."""
+        pair = frozenset((one, two))
+        if pair not in self.up:
+            return
+        self.up.discard(pair)
+        del self.flying[one, two], self.flying[two, one]
+        for here, there in ((one, two), (two, one)):
+            if here in self.nodes:
+                self.nodes[here].transport.lost(there)
+
+    def deliver(self, receiver: str) -> None:
+        """Everything that has arrived at *receiver*."""
+        for sender in self.names:
+            queue = self.flying.get((sender, receiver))
+            while queue and queue[0][0] <= self.clock.now_s and (sender, receiver) in self.flying:
+                self.nodes[receiver].transport.receive(sender, queue.popleft()[1])
+
+    # Faults ----------------------------------------------------------------------------------------------------
+    def kill(self, name: str) -> None:
+        """SIGKILL: memory goes, files stay."""
+        for other in self.names:
+            if other != name:
+                self.cut(name, other)
+        node = self.nodes.pop(name)
+        node.log.close()
+        self.paused.discard(name)
+        self.faults["kill"] += 1
+
+    def disturb(self) -> None:
+        """Maybe one fault."""
+        rng, chance = self.rng, self.rng.random()
+        if chance < 0.004:
+            self.halves = {name: rng.randrange(2) for name in self.names}
+            self.faults["partition"] += 1
+        elif chance < 0.010:
+            self.halves = {}
+        elif chance < 0.013 and self.nodes:
+            self.kill(rng.choice(sorted(self.nodes)))
+        elif chance < 0.019:
+            down = [name for name in self.names if name not in self.nodes]
+            if down:
+                self.nodes[down[0]] = SimNode(self, down[0], bootstrap=False)
+        elif chance < 0.022:
+            self.paused.add(rng.choice(self.names))
+            self.faults["pause"] += 1
+        elif chance < 0.027 and self.paused:
+            self.paused.remove(rng.choice(sorted(self.paused)))
+        elif chance < 0.030:
+            self.cut(*rng.sample(self.names, 2))
+            self.faults["reset"] += 1
+
+    def heal(self) -> None:
+        """No faults any more."""
+        self.halves = {}
+        self.paused.clear()
+        for name in self.names:
+            if name not in self.nodes:
+                self.nodes[name] = SimNode(self, name, bootstrap=False)
+
+    # The run ---------------------------------------------------------------------------------------------------
+    def applied(self, node: SimNode, entry: StoredEntry) -> None:
+        """One history for all: the first node to apply an index decides what stands there."""
+        expected = self.history.setdefault(entry.index, entry.crc)
+        assert expected == entry.crc, f"{node.name} applied another entry at {entry.index}"
+        value = self.proposed.pop((node.name, entry.index, entry.term), None)
+        if value is not None:
+            self.acked.add(value)
+            self.values[value] = bytes(entry.body)
+
+    def step(self, *, chaos: bool) -> None:
+        """Five milliseconds."""
+        self.clock.now_s += STEP_S
+        if chaos:
+            self.disturb()
+        else:
+            self.heal()
+        for number, one in enumerate(self.names):
+            for two in self.names[number + 1 :]:
+                if self.halves and self.halves[one] != self.halves[two]:
+                    self.cut(one, two)
+                elif self.rng.random() < 0.1:
+                    self.connect(one, two)
+        for name in self.rng.sample(self.names, len(self.names)):
+            node = self.nodes.get(name)
+            if node is None or name in self.paused:
+                continue
+            self.deliver(name)
+            if chaos and node.consensus.is_serving and self.rng.random() < 0.5:
+                payload = b"%d" % self.sent + b"." * self.rng.choice((10, 200, 3000))
+                entry = node.consensus.append([payload], 1)
+                self.proposed[name, entry.index, entry.term] = self.sent
+                self.sent += 1
+            node.step(self.rng)
+
+    def is_converged(self) -> bool:
+        """Everybody has applied the same, to the end of the leader's log."""
+        ends = {(node.log.end_index, node.consensus.raftLastApplied) for node in self.nodes.values()}
+        return len(self.nodes) == len(self.names) and len(ends) == 1 and len(set(next(iter(ends)))) == 1
