@@ -25,7 +25,7 @@ IN_FLIGHT_SIZE_MAX_BYTES = 8 << 20
 APPEND_SIZE_MAX_BYTES = 4 << 20
 # Apply yields to the loop after this long, so that a replay never starves heartbeats.
 APPLY_SLICE_S = 0.02
-HEARTBEAT_PERIOD_S = 0.1
+HEARTBEAT_PERIOD_S = 0.2
 
 
 class _NoPoller:

@@ -17,7 +17,7 @@ from tern_wire.limits import ENTRY_SIZE_MAX_BYTES, SEGMENT_SIZE_DEFAULT_BYTES
 
 log = logging.getLogger(__name__)
 # The clock of elections and heartbeats; everything else is driven by events.
-TICK_PERIOD_S = 0.02
+TICK_PERIOD_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

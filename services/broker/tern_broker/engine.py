@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 # A restart replays at most about this much: 64 MiB are read and applied in well under a second.
 SAVE_AFTER_BYTES = 64 << 20
 SAVE_AFTER_S = 30.0
+# Expired leases become visible, and role changes are seen, at most this late.
+CLOCK_PERIOD_S = 0.05
 ENTRY_HEADER_SIZE_BYTES = 48
 
 
@@ -232,7 +234,7 @@ class Engine:
             grown = self._log.end_position - (self._saved.position if self._saved else 0)
             if grown > SAVE_AFTER_BYTES or time.monotonic() - self._saved_at_s > SAVE_AFTER_S:
                 self._save()
-        self._loop.call_later(0.02, self._clock)
+        self._loop.call_later(CLOCK_PERIOD_S, self._clock)
 
     def _allocate_ahead(self) -> None:
         """The next segment is allocated while the second half of this one is filled, so that a roll is a rename."""

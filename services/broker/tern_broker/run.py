@@ -17,7 +17,7 @@ from tern_wire.limits import CONNECTIONS_MAX, DISK_FREE_MIN_BYTES, FRAME_SIZE_MA
 from tern_wire.route import Registration, TopicRoute
 
 log = logging.getLogger(__name__)
-SWEEP_PERIOD_S = 0.02
+SWEEP_PERIOD_S = 0.05
 DISK_CHECK_PERIOD_S = 1.0
 # The disk thread needs the interpreter for a few us after each fdatasync: it must not wait 5 ms for it.
 SWITCH_INTERVAL_S = 0.0005

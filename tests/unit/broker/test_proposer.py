@@ -1,0 +1,197 @@
+"""Group commit: what is gathered, who is answered with what, also when leadership goes."""
+
+from typing import Any
+
+from tern_broker.core.machine import Applied
+from tern_broker.core.picking import ReceiveRequest
+from tern_broker.proposer import Proposal, Proposer
+from tern_wire.commands import CommandKind
+from tern_wire.errors import BrokerBusy, DiskFull, NotLeader, OutcomeUnknown
+from tern_wire.limits import GROUP_COMMIT_SIZE_MAX_BYTES, PROPOSALS_MAX
+from tests.support.entries import Log, send_payload
+
+
+class Desk:
+    """A proposer over an in-memory log; entries are applied when the test says so."""
+
+    def __init__(self) -> None:
+        self.log = Log()
+        self.topic, self.group = self.log.create()
+        self.serving, self.term, self.index = True, 1, 10
+        self.soon: list[Any] = []
+        self.proposed: list[tuple[int, int, bytes]] = []
+        self.answers: list[Any] = []
+        self.failure: OSError | None = None
+        self.mono_ms = 0
+        self.proposer = Proposer(
+            broker_group="broker-a",
+            state=lambda: self.log.state,
+            read_queue=self.log.read,
+            propose=self.propose,
+            is_serving=lambda: self.serving,
+            leader=lambda: "broker-a-1",
+            node="broker-a-0",
+            mono_ms=lambda: self.mono_ms,
+            wall_ms=lambda: 1_000_000 + self.mono_ms,
+            call_soon=self.soon.append,
+        )
+
+    def propose(self, parts: Any, _version: int) -> tuple[int, int]:
+        """Remember the entry."""
+        if self.failure:
+            raise self.failure
+        self.index += 1
+        self.proposed.append((self.index, self.term, b"".join(parts)))
+        return self.index, self.term
+
+    def turn(self) -> None:
+        """One turn of the loop."""
+        soon = list(self.soon)
+        self.soon.clear()
+        for callback in soon:
+            callback()
+
+    def commit(self) -> Applied:
+        """Apply the last entry."""
+        index, term, body = self.proposed[-1]
+        applied = self.log.state.apply(memoryview(body), self.log.position)
+        for append in applied.appends:
+            self.log.queues.setdefault((append.topic_id, append.queue), []).extend(append.entries.tolist())
+        self.proposer.applied(index, term, applied)
+        return applied
+
+    def send(self, size_bytes: int = 100) -> None:
+        """Submit one message."""
+        payload = send_payload((self.topic, 0, b"m", b""))
+        self.proposer.submit(
+            Proposal(
+                CommandKind.SEND, size_bytes, lambda verdict, _: self.answers.append(verdict), build=lambda _: [payload]
+            )
+        )
+
+    def receive(self, messages_max: int = 10) -> None:
+        """Submit one receive."""
+        request = ReceiveRequest(
+            group=self.log.state.names.groups["g"],
+            topic=self.log.state.names.topics["t"],
+            messages_max=messages_max,
+            size_max_bytes=1 << 20,
+            invisible_ms=1000,
+            first_queue=0,
+        )
+        self.proposer.submit(
+            Proposal(CommandKind.LEASE, 64, lambda _, picks: self.answers.append(picks), receive=request)
+        )
+
+
+def test_what_arrives_while_an_entry_is_in_flight_becomes_the_next_one() -> None:
+    """Three sends, one entry; two more during its flight, one entry."""
+    desk = Desk()
+    for _ in range(3):
+        desk.send()
+    desk.turn()
+    desk.send()
+    desk.send()
+    desk.turn()
+    assert len(desk.proposed) == 1
+    desk.commit()
+    assert [int(answer["offset"][0]) for answer in desk.answers] == [0, 1, 2]
+    desk.turn()
+    desk.commit()
+    assert len(desk.proposed) == 2
+    assert [int(answer["offset"][0]) for answer in desk.answers[3:]] == [3, 4]
+
+
+def test_an_entry_gathers_no_more_than_its_limit_but_one_large_message_fits() -> None:
+    """Half a limit and half a limit and a little: two entries."""
+    desk = Desk()
+    desk.send(GROUP_COMMIT_SIZE_MAX_BYTES // 2 + 1)
+    desk.send(GROUP_COMMIT_SIZE_MAX_BYTES // 2 + 1)
+    desk.send(4 * GROUP_COMMIT_SIZE_MAX_BYTES)
+    for expected in (1, 2, 3):
+        desk.turn()
+        assert len(desk.proposed) == expected
+        desk.commit()
+    assert len(desk.answers) == 3
+
+
+def test_two_receives_of_one_entry_share_nothing_and_an_empty_one_costs_no_entry() -> None:
+    """The picker remembers what the same entry has taken."""
+    desk = Desk()
+    for _ in range(5):
+        desk.send()
+    desk.turn()
+    desk.commit()
+    desk.answers.clear()
+    for _ in range(3):
+        desk.receive(3)
+    desk.turn()
+    assert desk.answers == [[]], "the third found nothing and was answered at once"
+    desk.commit()
+    taken = [int(offset) for picks in desk.answers[1:] for pick in picks for offset in pick.offsets]
+    assert taken == [0, 1, 2, 3, 4]
+
+
+def test_losing_leadership_answers_everybody_once() -> None:
+    """In flight: unknown. Not yet in an entry: nothing was stored."""
+    desk = Desk()
+    desk.send()
+    desk.turn()
+    desk.send()
+    desk.serving = False
+    desk.proposer.role_changed()
+    assert [OutcomeUnknown, NotLeader] == [type(answer) for answer in desk.answers]
+    desk.commit()
+    assert len(desk.answers) == 2
+    desk.send()
+    assert isinstance(desk.answers[-1], NotLeader)
+
+
+def test_another_leaders_entry_in_our_place_means_that_nothing_was_stored() -> None:
+    """Same index, later term."""
+    desk = Desk()
+    desk.send()
+    desk.turn()
+    desk.proposer.applied(desk.index, 2, Applied())
+    assert [NotLeader] == [type(answer) for answer in desk.answers]
+
+
+def test_a_full_disk_refuses_and_the_next_try_works() -> None:
+    """ENOSPC at a roll: nothing was stored, and the proposer is not stuck."""
+    desk = Desk()
+    desk.failure = OSError(28, "No space left on device")
+    desk.send()
+    desk.turn()
+    desk.failure = None
+    desk.send()
+    desk.turn()
+    desk.commit()
+    assert [DiskFull, "ndarray"] == [
+        type(desk.answers[0]),
+        type(desk.answers[1]).__name__,
+    ]
+
+
+def test_too_much_waiting_is_refused() -> None:
+    """A bound on requests without an entry."""
+    desk = Desk()
+    for _ in range(PROPOSALS_MAX + 1):
+        desk.send()
+    assert [BrokerBusy] == [type(answer) for answer in desk.answers]
+
+
+def test_an_expired_lease_is_ticked_back_though_nobody_asks() -> None:
+    """An entry without commands moves the group's time on."""
+    desk = Desk()
+    desk.send()
+    desk.turn()
+    desk.commit()
+    desk.receive()
+    desk.turn()
+    desk.commit()
+    desk.proposer.tick()
+    assert len(desk.proposed) == 2
+    desk.mono_ms += 1001
+    desk.proposer.tick()
+    assert len(desk.proposed) == 3
+    assert desk.commit().woken_topics == {desk.topic}
