@@ -25,12 +25,12 @@ def message(queue: int = 1, tag: str = "A", topic: str = "t", lie: dict[str, int
     return packed, record
 
 
-def check(*messages: tuple[bytes, bytes], topics: Any = ("t",), rows: Any = None, extra: bytes = b"") -> Any:
+def check(*messages: tuple[bytes, bytes], topics: Any = None, rows: Any = None, extra: bytes = b"") -> Any:
     """Check a request of *messages*."""
     log = Log()
     log.create()
     raw = b"".join(row for row, _ in messages) + b"".join(record for _, record in messages) + extra
-    head = {"topics": list(topics), "rows": len(messages) if rows is None else rows}
+    head = {"topics": ["t"] if topics is None else topics, "rows": len(messages) if rows is None else rows}
     return check_send(head, memoryview(raw), log.state, random.Random(1))
 
 
