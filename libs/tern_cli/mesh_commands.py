@@ -1,0 +1,158 @@
+"""`ternmq up`, `down`, `status`: the mesh on one machine as separate supervised processes."""
+
+import contextlib
+import os
+import signal
+from typing import Annotated, Any
+
+import typer
+
+from tern_cli.failures import CommandFailed
+from tern_cli.mesh_files import MeshFiles
+from tern_cli.output import Format, Output, show_json, show_rows
+
+DataDir = Annotated[
+    str, typer.Option("--data-dir", envvar="TERNMQ_DATA_DIR", help="Where the mesh keeps data, logs and its key.")
+]
+_MIB = 1024 * 1024
+
+
+def up(
+    *,
+    brokers: Annotated[int | None, typer.Option(help="1, 3 or 5 nodes of the broker group; 3 by default.")] = None,
+    proxies: Annotated[int | None, typer.Option(min=1, max=9, help="How many proxies.")] = None,
+    namesrvs: Annotated[int | None, typer.Option(min=1, max=9, help="How many name servers.")] = None,
+    data_dir: DataDir = ".tern",
+    port_base: Annotated[
+        int | None,
+        typer.Option(
+            min=1024, max=65_400, help="All ports from here: proxies +0, name servers +10, brokers +20, +30 ..."
+        ),
+    ] = None,
+    proxy_port: Annotated[int | None, typer.Option(min=1, max=65_000, help="First proxy's port; 8080.")] = None,
+    namesrv_port: Annotated[int | None, typer.Option(min=1, max=65_000, help="First name server's port; 9876.")] = None,
+    broker_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65_000, help="First broker's link port; 10911. Node i: +10*i, and +1 Raft, +2 HTTP."),
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(help="The cluster's name.")] = None,
+    segment_size_bytes: Annotated[int | None, typer.Option(hidden=True, min=65_536)] = None,
+    wait: Annotated[float, typer.Option(min=1, max=600, help="Seconds until the mesh must accept a message.")] = 20.0,
+    foreground: Annotated[bool, typer.Option("--foreground", help="Stay; Ctrl-C stops the mesh.")] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Start the mesh and return when it accepts a message.
+
+    Starts name servers, brokers and proxies as processes of their own, restarts those that die, and remembers its
+    options: the next `ternmq up` needs none. On a running mesh it says so and changes nothing.
+
+    [bold]Examples[/bold]
+
+    ternmq up
+    ternmq up --brokers 1
+    ternmq up --data-dir .tern-b --port-base 18000     (a second mesh beside the first)
+    """
+    from tern_cli.mesh_plan import shape_from_base  # noqa: PLC0415 - only `up` pays for these
+    from tern_cli.mesh_start import start_mesh, stop_mesh  # noqa: PLC0415
+    from tern_cli.readiness import accepts_a_message  # noqa: PLC0415
+
+    if brokers not in {None, 1, 3, 5}:
+        raise CommandFailed("Not a size for a broker group", "--brokers takes 1, 3 or 5.", exit_code=2)
+    wanted: dict[str, Any] = shape_from_base({}, port_base) if port_base else {}
+    asked = {
+        "brokers": brokers,
+        "proxies": proxies,
+        "namesrvs": namesrvs,
+        "proxy_port": proxy_port,
+        "namesrv_port": namesrv_port,
+        "broker_port": broker_port,
+        "cluster": cluster,
+        "segment_size_bytes": segment_size_bytes,
+    }
+    wanted |= {name: value for name, value in asked.items() if value is not None}
+    files = MeshFiles(data_dir)
+    started = start_mesh(files, wanted, wait_s=wait, probe=accepts_a_message, foreground=foreground)
+    if output is Format.JSON:
+        show_json(
+            {"already_running": started.already_running, "seconds": round(started.seconds, 3), "mesh": started.mesh}
+        )
+    else:
+        say = "The mesh is already running" if started.already_running else "The mesh is up"
+        typer.echo(f"{say} ({started.seconds:.1f} s, {len(started.mesh['processes'])} processes, {files.root})")
+        typer.echo(f"Endpoint: {' '.join(started.mesh['proxies'])}")
+        _show_try_it(started.mesh["proxies"][0])
+    if started.supervisor and foreground:
+        # Ctrl-C reaches the supervisor too, being in our process group; it stops the mesh and ends.
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.signal(signal.SIGTERM, lambda *_: _interrupt())
+            started.supervisor.wait()
+        stop_mesh(files)
+        started.supervisor.wait()
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _show_try_it(endpoint: str) -> None:
+    typer.echo(
+        f"\nTry:\n  ternmq topic create demo"
+        f"\n  curl -d hello '{endpoint}/v1/topics/demo/messages'"
+        f"\n  ternmq group create readers"
+        f"\n  ternmq recv demo readers"
+        f"\n  ternmq status"
+    )
+
+
+def down(data_dir: DataDir = ".tern", output: Output = Format.TABLE) -> None:
+    """Stop the mesh: proxies, then brokers, then name servers, all within 10 s. Data stays.
+
+    [bold]Examples[/bold]
+
+    ternmq down
+    ternmq down --data-dir .tern-b
+    """
+    from tern_cli.mesh_start import stop_mesh  # noqa: PLC0415
+
+    files = MeshFiles(data_dir)
+    stopped = stop_mesh(files)
+    if output is Format.JSON:
+        show_json({"stopped": stopped, "data_dir": str(files.root)})
+    else:
+        typer.echo(f"The mesh is down ({files.root})" if stopped else f"No mesh was running in {files.root}")
+
+
+def status(data_dir: DataDir = ".tern", output: Output = Format.TABLE) -> None:
+    """Show each process: role, pid, ports, state, memory, restarts, and who leads.
+
+    Exit code 1 when no mesh runs or one of its processes does not.
+
+    [bold]Examples[/bold]
+
+    ternmq status
+    ternmq status -o json
+    """
+    from tern_cli.mesh_start import living  # noqa: PLC0415
+    from tern_cli.mesh_view import leaders, process_rows  # noqa: PLC0415
+
+    files = MeshFiles(data_dir)
+    mesh = files.read_mesh()
+    if not mesh or not living(mesh):
+        raise CommandFailed("No mesh runs here", f"{files.root} has no running mesh. Start one with `ternmq up`.")
+    rows = process_rows(mesh, leaders(mesh["namesrvs"]))
+    if output is Format.JSON:
+        show_json(
+            {"cluster": mesh["cluster"], "data_dir": mesh["data_dir"], "proxies": mesh["proxies"], "processes": rows}
+        )
+    else:
+        shown = [{**row, "rss": f"{row['rss_bytes'] / _MIB:.0f} MiB", "ports": _ports(row["ports"])} for row in rows]
+        columns = ("name", "role", "pid", "ports", "state", "rss", "restarts", "leader")
+        show_rows(shown, columns, output, title=f"cluster {mesh['cluster']} in {mesh['data_dir']}")
+        total = sum(row["rss_bytes"] for row in rows) / _MIB
+        typer.echo(f"{total:.0f} MiB in all. Logs: {os.path.relpath(files.root / 'logs')}")
+    if any(row["state"] != "running" for row in rows):
+        raise typer.Exit(1)
+
+
+def _ports(ports: dict[str, int]) -> str:
+    return " ".join(f"{use} {port}" for use, port in ports.items())

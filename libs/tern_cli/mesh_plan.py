@@ -1,0 +1,150 @@
+"""Which processes make up a mesh, with which commands and ports. Pure: paths and ids are arguments, nothing is touched.
+
+A plan travels as JSON from `ternmq up` to the supervisor; standard library only, so that the supervisor stays small.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tern_cli.supervision import KILL_AFTER_S
+
+BROKER_GROUP = "broker-a"
+HOST = "127.0.0.1"
+# Between the first ports of two neighbouring brokers: link, Raft and HTTP take three, the rest keeps numbers readable.
+BROKER_PORT_STEP = 10
+# Dev mode is faster than production's 30 s and 120 s: a killed broker is out of the tables in 5 s.
+NAMESRV_PACE = ("--expiry-ms", "5000", "--scan-interval-ms", "500", "--warm-up-ms", "3000")
+HEARTBEAT = ("--heartbeat-interval-ms", "1000")
+BOOTSTRAP = "--bootstrap"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshShape:
+    """How many of each and where their ports begin; kept in cluster.json, so that the next `up` needs no options."""
+
+    cluster: str = "tern"
+    brokers: int = 3
+    proxies: int = 1
+    namesrvs: int = 1
+    proxy_port: int = 8080
+    namesrv_port: int = 9876
+    broker_port: int = 10911
+    segment_size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessPlan:
+    """One process: its command, and ports by what they are for (`http`, `link`, `raft`)."""
+
+    name: str
+    role: str
+    argv: tuple[str, ...]
+    ports: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshPlan:
+    """All processes of a mesh, in the order in which they are started, and when stopping turns into killing."""
+
+    cluster: str
+    data_dir: str
+    processes: tuple[ProcessPlan, ...]
+    stop_within_s: float = KILL_AFTER_S
+
+    def ports(self) -> list[tuple[int, ProcessPlan, str]]:
+        """Every port with its process and purpose."""
+        return [(port, process, use) for process in self.processes for use, port in process.ports.items()]
+
+    def endpoints(self, role: str) -> list[str]:
+        """The HTTP addresses of all processes of *role*."""
+        return [f"http://{HOST}:{process.ports['http']}" for process in self.processes if process.role == role]
+
+
+def shape_from_base(shape: dict[str, Any], port_base: int) -> dict[str, Any]:
+    """*shape* with all ports in one range of 100: proxies at +0, name servers at +10, brokers at +20, +30, +40 ..."""
+    return {**shape, "proxy_port": port_base, "namesrv_port": port_base + 10, "broker_port": port_base + 20}
+
+
+def plan_mesh(shape: MeshShape, *, data_dir: str, group_id: str, python: str) -> MeshPlan:
+    """The processes of *shape*; *data_dir* is absolute, *group_id* 32 hex digits. Brokers carry --bootstrap:
+    the supervisor leaves it out once the group is born."""
+    return MeshPlan(
+        cluster=shape.cluster,
+        data_dir=data_dir,
+        processes=(
+            *(_namesrv(shape, number, python) for number in range(shape.namesrvs)),
+            *(_broker(shape, number, python, data_dir, group_id) for number in range(shape.brokers)),
+            *(_proxy(shape, number, python, data_dir) for number in range(shape.proxies)),
+        ),
+    )
+
+
+def member_names(brokers: int) -> list[str]:
+    """The nodes of the broker group."""
+    return [f"{BROKER_GROUP}-{number}" for number in range(brokers)]
+
+
+def _namesrvs(shape: MeshShape) -> str:
+    return ",".join(f"http://{HOST}:{shape.namesrv_port + number}" for number in range(shape.namesrvs))
+
+
+def _namesrv(shape: MeshShape, number: int, python: str) -> ProcessPlan:
+    port = shape.namesrv_port + number
+    argv = (python, "-P", "-m", "tern_namesrv", "--listen", HOST, "--port", str(port), "--cluster", shape.cluster)
+    return ProcessPlan(name=f"namesrv-{number}", role="namesrv", argv=(*argv, *NAMESRV_PACE), ports={"http": port})
+
+
+def _broker(shape: MeshShape, number: int, python: str, data_dir: str, group_id: str) -> ProcessPlan:
+    names = member_names(shape.brokers)
+    first = [shape.broker_port + BROKER_PORT_STEP * at for at in range(shape.brokers)]
+    peers = ",".join(f"{name}={HOST}:{port + 1}" for name, port in zip(names, first, strict=True))
+    node, link = names[number], first[number]
+    argv = [
+        python,
+        "-P",
+        "-m",
+        "tern_broker",
+        "--cluster",
+        shape.cluster,
+        "--broker-group",
+        BROKER_GROUP,
+        "--node",
+        node,
+    ]
+    argv += ["--listen", HOST, "--link-port", str(link), "--raft-port", str(link + 1), "--http-port", str(link + 2)]
+    argv += ["--peers", peers, "--namesrv", _namesrvs(shape), "--data-dir", f"{data_dir}/data/{node}"]
+    argv += ["--cluster-key-file", f"{data_dir}/cluster.key", "--group-id", group_id, *HEARTBEAT]
+    if shape.segment_size_bytes:
+        argv += ["--segment-size-bytes", str(shape.segment_size_bytes)]
+    ports = {"link": link, "raft": link + 1, "http": link + 2}
+    return ProcessPlan(name=node, role="broker", argv=(*argv, BOOTSTRAP), ports=ports)
+
+
+def _proxy(shape: MeshShape, number: int, python: str, data_dir: str) -> ProcessPlan:
+    port = shape.proxy_port + number
+    argv: tuple[str, ...] = (
+        python,
+        "-P",
+        "-m",
+        "tern_proxy",
+        "--listen",
+        HOST,
+        "--port",
+        str(port),
+        "--cluster",
+        shape.cluster,
+    )
+    argv += ("--namesrv", _namesrvs(shape), "--cluster-key-file", f"{data_dir}/cluster.key")
+    return ProcessPlan(name=f"proxy-{number}", role="proxy", argv=argv, ports={"http": port})
+
+
+def plan_to_document(plan: MeshPlan) -> dict[str, Any]:
+    """*plan* as JSON takes it."""
+    return asdict(plan)
+
+
+def plan_from_document(document: Mapping[str, Any]) -> MeshPlan:
+    """The plan again."""
+    processes = tuple(ProcessPlan(**{**process, "argv": tuple(process["argv"])}) for process in document["processes"])
+    return MeshPlan(**{**document, "processes": processes})

@@ -1,0 +1,226 @@
+"""`ternmq up` and `ternmq down` without the terminal: decides the shape, starts the supervisor, waits until a message is accepted."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from tern_cli.failures import CommandFailed
+from tern_cli.mesh_files import GROUP_ID_SIZE_BYTES, MeshFiles
+from tern_cli.mesh_plan import (
+    HOST,
+    MeshPlan,
+    MeshShape,
+    member_names,
+    plan_mesh,
+    plan_to_document,
+)
+from tern_cli.process_table import boot_id, is_same, port_is_free, send_signal
+
+LOOK_INTERVAL_S = 0.05
+# The supervisor kills what is left after 8 s; two more for its own end.
+DOWN_DEADLINE_S = 10.0
+_PORT_OPTIONS = {"proxy": "--proxy-port", "namesrv": "--namesrv-port", "broker": "--broker-port"}
+
+# Asks an endpoint whether it accepts a message: "" when it does, else why not.
+Probe = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What `up` did: the mesh as its supervisor describes it, and whether it was there before."""
+
+    mesh: dict[str, Any]
+    already_running: bool
+    seconds: float
+    supervisor: "subprocess.Popen[bytes] | None" = None
+
+
+def settle_cluster(files: MeshFiles, wanted: dict[str, Any]) -> tuple[MeshShape, str]:
+    """Shape and group id: what was asked for, then what this directory remembers, then defaults. Written to cluster.json.
+
+    CommandFailed (exit 2) when the directory holds another number of brokers: a group's members are fixed at its birth.
+    """
+    known = files.read_cluster()
+    if not known and any(files.data(name).exists() for name in member_names(9)):
+        raise CommandFailed(
+            "The mesh's data has no cluster.json",
+            f"{files.root / 'data'} holds broker data but {files.cluster} is missing. Restore it, or choose another --data-dir.",
+        )
+    shape = replace(MeshShape(**known.get("shape", {})), **wanted)
+    if known and shape.brokers != len(known["members"]):
+        raise CommandFailed(
+            "This directory belongs to a mesh of another size",
+            f"{files.root} holds a group of {len(known['members'])} brokers, {shape.brokers} were asked for. "
+            "Leave --brokers out, or choose another --data-dir.",
+            exit_code=2,
+        )
+    group_id = known.get("group_id") or os.urandom(GROUP_ID_SIZE_BYTES).hex()
+    document = {
+        "version": 1,
+        "group_id": group_id,
+        "members": member_names(shape.brokers),
+        "shape": asdict(shape),
+        "born": bool(known.get("born")),
+    }
+    if document != known:
+        files.write_cluster(document)
+    return shape, group_id
+
+
+def start_mesh(
+    files: MeshFiles, wanted: dict[str, Any], *, wait_s: float, probe: Probe, foreground: bool = False
+) -> Started:
+    """Start the mesh of *files*, or find it running, and return when it accepts a message.
+
+    CommandFailed when a port is in use (exit 2) or the mesh is not ready in *wait_s* seconds; then nothing is left running.
+    """
+    began_s = time.monotonic()
+    files.make_folders()
+    lock = files.try_lock()
+    if lock < 0:
+        mesh = _wait_until_ready(files, began_s + wait_s, probe, ours=False)
+        return Started(mesh=mesh, already_running=True, seconds=time.monotonic() - began_s)
+    try:
+        stop_strays(files)
+        shape, group_id = settle_cluster(files, wanted)
+        files.make_key()
+        plan = plan_mesh(shape, data_dir=str(files.root), group_id=group_id, python=sys.executable)
+        check_ports(plan)
+        supervisor = spawn_supervisor(files, plan, lock, foreground=foreground)
+    finally:
+        os.close(lock)
+    try:
+        mesh = _wait_until_ready(files, began_s + wait_s, probe, ours=True)
+    except BaseException:
+        stop_mesh(files)
+        raise
+    files.write_cluster({**files.read_cluster(), "born": True})
+    return Started(mesh=mesh, already_running=False, seconds=time.monotonic() - began_s, supervisor=supervisor)
+
+
+def check_ports(plan: MeshPlan) -> None:
+    """CommandFailed (exit 2) that names the first port in use and the option that changes it."""
+    for port, process, use in plan.ports():
+        if not port_is_free(HOST, port):
+            raise CommandFailed(
+                "A port is in use",
+                f"Port {port} ({use} of {process.name}) is taken by another process. Choose another with "
+                f"{_PORT_OPTIONS[process.role]}, or move the whole mesh with --port-base.",
+                exit_code=2,
+            )
+
+
+def spawn_supervisor(
+    files: MeshFiles, plan: MeshPlan, lock: int, *, foreground: bool = False
+) -> "subprocess.Popen[bytes] | None":
+    """The supervisor, which inherits the lock: our child in the *foreground*, else detached in a session of its own."""
+    with files.log("supervisor").open("ab") as log:
+        supervisor = subprocess.Popen(  # noqa: S603 - our own module
+            # -P: the user's folder is not a place to import from.
+            [sys.executable, "-P", "-m", "tern_cli.supervisor", *([] if foreground else ["--detach"])],
+            stdin=subprocess.PIPE,
+            stdout=None if foreground else log,
+            stderr=None if foreground else log,
+            pass_fds=(lock,),
+            start_new_session=not foreground,
+        )
+    assert supervisor.stdin
+    with supervisor.stdin as stdin:
+        stdin.write(json.dumps(plan_to_document(plan)).encode())
+    if foreground:
+        return supervisor
+    supervisor.wait()
+    return None
+
+
+def stop_mesh(files: MeshFiles) -> bool:
+    """Stop the mesh of *files*, in 10 s at most; False when nothing ran."""
+    if not files.root.exists():
+        return False
+    deadline_s = time.monotonic() + DOWN_DEADLINE_S
+    lock = files.try_lock()
+    ran = lock < 0
+    told = False
+    while lock < 0 and time.monotonic() < deadline_s:
+        if not told:
+            # mesh.json is not there yet while another `up` is between lock and supervisor.
+            told = _signal_supervisor(files, signal.SIGTERM)
+        time.sleep(LOOK_INTERVAL_S)
+        lock = files.try_lock()
+    if lock < 0:
+        _signal_supervisor(files, signal.SIGKILL)
+        time.sleep(LOOK_INTERVAL_S)
+    else:
+        os.close(lock)
+    return stop_strays(files, patience_s=0.0 if ran else 8.0) or ran
+
+
+def stop_strays(files: MeshFiles, patience_s: float = 8.0) -> bool:
+    """End what a dead supervisor left behind and remove its mesh.json; False when there was nothing alive."""
+    mesh = files.read_mesh()
+    alive = living(mesh)
+    found = bool(alive)
+    deadline_s = time.monotonic() + patience_s
+    for row in alive:
+        send_signal(row["pid"], row["start_ticks"], signal.SIGTERM)
+    while alive and time.monotonic() < deadline_s:
+        time.sleep(LOOK_INTERVAL_S)
+        alive = living(mesh)
+    for row in alive:
+        send_signal(row["pid"], row["start_ticks"], signal.SIGKILL)
+    files.mesh.unlink(missing_ok=True)
+    return found
+
+
+def living(mesh: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of *mesh* whose process still is the one that was recorded."""
+    if mesh.get("boot_id") != boot_id():
+        return []
+    return [row for row in mesh["processes"] if is_same(row["pid"], row["start_ticks"])]
+
+
+def _signal_supervisor(files: MeshFiles, number: int) -> bool:
+    mesh = files.read_mesh()
+    if mesh.get("boot_id") != boot_id():
+        return False
+    return send_signal(mesh["supervisor"]["pid"], mesh["supervisor"]["start_ticks"], number)
+
+
+def _wait_until_ready(files: MeshFiles, deadline_s: float, probe: Probe, *, ours: bool) -> dict[str, Any]:
+    """The mesh once it accepts a message; CommandFailed with the failing process's last lines otherwise."""
+    why = "the supervisor has not started"
+    while True:
+        mesh = files.read_mesh()
+        lock = files.try_lock()
+        if lock >= 0:
+            os.close(lock)
+            raise _not_ready(files, mesh, "the supervisor ended", culprits=["supervisor"])
+        failed = [row for row in mesh.get("processes", []) if row["state"] == "failed"]
+        if failed and ours:
+            raise _not_ready(files, mesh, f"{failed[0]['name']}: {failed[0]['reason']}", culprits=[failed[0]["name"]])
+        if mesh and not mesh["stopping"]:
+            why = probe(mesh["proxies"][0])
+            if not why:
+                return files.read_mesh()
+        if time.monotonic() >= deadline_s:
+            culprits = [
+                row["name"] for row in mesh.get("processes", []) if row["restarts"] or row["state"] != "running"
+            ]
+            raise _not_ready(files, mesh, why, culprits=culprits or ["proxy-0", "broker-a-0"])
+        time.sleep(LOOK_INTERVAL_S)
+
+
+def _not_ready(files: MeshFiles, mesh: dict[str, Any], why: str, *, culprits: list[str]) -> CommandFailed:
+    lines: list[str] = []
+    for name in culprits[:2]:
+        lines += [f"--- {files.log(name)}", *files.last_lines(name, 12)]
+    rows = ", ".join(f"{row['name']} {row['state']}" for row in mesh.get("processes", []))
+    return CommandFailed(
+        "The mesh does not accept messages", f"{why.rstrip('.')}. Processes: {rows or 'none'}.", lines=lines
+    )

@@ -1,0 +1,176 @@
+"""`ternmq send` and `ternmq recv`: one message or many, from an argument, a file or a pipe."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tern_cli.admin_commands import Group, Topic, duration_ms
+from tern_cli.endpoint import Endpoint, endpoints
+from tern_cli.failures import CommandFailed
+from tern_cli.message_format import as_document, compile_format
+from tern_cli.output import Format, Output, show_json, show_rows
+from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES, RECEIVE_MESSAGES_MAX
+
+
+class Ack(StrEnum):
+    """What happens to a message that was shown."""
+
+    AUTO = "auto"
+    NONE = "none"
+
+
+def send(
+    topic: Topic,
+    text: Annotated[
+        str, typer.Argument(help="The message; @FILE reads it from a file, - from standard input.", show_default=False)
+    ] = "",
+    *,
+    tag: Annotated[str, typer.Option("-t", "--tag", help="One tag.")] = "",
+    key: Annotated[list[str] | None, typer.Option("-k", "--key", help="A key to find it by; repeatable.")] = None,
+    prop: Annotated[list[str] | None, typer.Option("-p", "--prop", help="name=value; repeatable.")] = None,
+    content_type: Annotated[str, typer.Option("--content-type", help="What the body is.")] = "",
+    queue: Annotated[str, typer.Option("--queue", help="This queue, such as broker-a:3.")] = "",
+    idempotency_key: Annotated[
+        str, typer.Option("--idempotency-key", help="Sending twice with the same key stores one message.")
+    ] = "",
+    lines: Annotated[bool, typer.Option("--lines", "-l", help="Each line of the input is a message.")] = False,
+    endpoint: Endpoint = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Send a message, or with --lines one per line. Done means durable on a majority of the brokers.
+
+    [bold]Examples[/bold]
+
+    ternmq send orders 'hello'
+    ternmq send orders @order.json -t paid -k 4711 -p shop=berlin
+    seq 1000 | ternmq send orders - --lines
+    """
+    from tern_client import BlockingProducer, OutgoingMessage  # noqa: PLC0415 - help must not wait for the SDK
+
+    if lines and idempotency_key:
+        raise CommandFailed(
+            "One key, many messages", "--idempotency-key names one message; leave --lines out.", exit_code=2
+        )
+    properties = _properties(prop or [])
+    bodies = _read_bodies(text, lines)
+    messages = [
+        OutgoingMessage(
+            body=body,
+            tag=tag,
+            keys=tuple(key or ()),
+            properties=properties,
+            content_type=content_type,
+            queue=queue,
+            idempotency_key=idempotency_key,
+        )
+        for body in bodies
+    ]
+    with BlockingProducer(endpoints(endpoint)) as producer:
+        if lines:
+            receipts = producer.send_batch(topic, messages).confirmed()
+        else:
+            receipts = [producer.send_message(topic, messages[0])]
+    rows = [
+        {
+            "message_id": receipt.message_id,
+            "queue": receipt.queue,
+            "offset": receipt.offset,
+            "replayed": receipt.replayed,
+        }
+        for receipt in receipts
+    ]
+    if output is Format.JSON:
+        show_json(rows if lines else rows[0])
+    elif lines:
+        typer.echo(f"{len(rows)} messages sent to {topic}.")
+    else:
+        show_rows(rows, ("message_id", "queue", "offset", "replayed"), output)
+
+
+def recv(
+    topic: Topic,
+    group: Group,
+    *,
+    count: Annotated[
+        int, typer.Option("-n", "--count", min=1, help="Stop after so many; fewer when no more come in --wait.")
+    ] = 1,
+    wait: Annotated[str, typer.Option("-w", "--wait", help="How long to wait for the next message.")] = "0s",
+    invisible: Annotated[
+        str, typer.Option("--invisible", help="Lease instead of the group's.", show_default=False)
+    ] = "",
+    ack: Annotated[
+        Ack, typer.Option("--ack", help="auto: acked once shown; none: seen again after the lease.")
+    ] = Ack.AUTO,
+    format: Annotated[
+        str, typer.Option("-f", "--format", help=r"%v body %t tag %k keys %p properties %i id %q queue %o offset \n \t")
+    ] = "%v\\n",
+    endpoint: Endpoint = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Receive messages for a group, print them and ack them. Exit code 1 when there was none.
+
+    [bold]Examples[/bold]
+
+    ternmq recv orders billing
+    ternmq recv orders billing -n 100 -w 10s -f '%q %o %k %v\\n'
+    ternmq recv orders billing --ack none -o json
+    """
+    from tern_client import BlockingConsumer  # noqa: PLC0415
+
+    write = compile_format(format)
+    wait_ms = duration_ms("--wait", wait)
+    invisible_ms = duration_ms("--invisible", invisible) if invisible else None
+    shown: list[dict[str, Any]] = []
+    received = 0
+    with BlockingConsumer(endpoints(endpoint), topic, group, invisible_ms=invisible_ms) as consumer:
+        while received < count:
+            messages = consumer.receive(min(count - received, RECEIVE_MESSAGES_MAX), wait_ms)
+            if not messages:
+                break
+            received += len(messages)
+            for message in messages:
+                if output is Format.JSON:
+                    shown.append(as_document(message))
+                else:
+                    sys.stdout.buffer.write(write(message))
+            sys.stdout.buffer.flush()
+            if ack is Ack.AUTO:
+                errors = consumer.ack(*messages)
+                if errors:
+                    raise next(iter(errors.values()))
+    if output is Format.JSON:
+        show_json(shown)
+    if not received:
+        if output is Format.TABLE:
+            typer.echo(f"No message for {group} in {topic}; wait for one with --wait 10s.", err=True)
+        raise typer.Exit(1)
+
+
+def _properties(pairs: list[str]) -> dict[str, str]:
+    for pair in pairs:
+        if "=" not in pair[1:]:
+            raise CommandFailed("Not a property", f"'{pair}' should look like name=value.", exit_code=2)
+    return {pair.partition("=")[0]: pair.partition("=")[2] for pair in pairs}
+
+
+def _read_bodies(text: str, lines: bool) -> list[bytes]:
+    """The message bodies that TEXT, @FILE or - stand for; nothing at all means standard input when it is a pipe."""
+    if text == "-" or (not text and not sys.stdin.isatty()):
+        limit = -1 if lines else MESSAGE_BODY_SIZE_MAX_BYTES + 1
+        data = sys.stdin.buffer.read(limit)
+    elif text.startswith("@"):
+        try:
+            data = Path(text[1:]).read_bytes()
+        except OSError as error:
+            raise CommandFailed("The file cannot be read", f"{text[1:]}: {error.strerror}.", exit_code=2) from error
+    else:
+        data = text.encode()
+    if not lines:
+        return [data]
+    bodies = data.splitlines()
+    if not bodies:
+        raise CommandFailed("Nothing to send", "The input has no line.", exit_code=2)
+    return bodies

@@ -1,0 +1,68 @@
+"""How `ternmq recv` writes a message: a format of `%` letters as rpk and kcat have it, or a JSON document. Pure."""
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tern_cli.failures import CommandFailed
+
+if TYPE_CHECKING:
+    from tern_client import ReceivedMessage  # only for its type: help must not wait for the SDK
+
+_PIECE = re.compile(r"%(.)|\\(.)|([^%\\]+)|(.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "0": "\0"}
+
+_FIELDS: "dict[str, Callable[[ReceivedMessage], bytes]]" = {
+    "v": lambda message: message.body,
+    "t": lambda message: message.tag.encode(),
+    "k": lambda message: " ".join(message.keys).encode(),
+    "p": lambda message: json.dumps(dict(message.properties), ensure_ascii=False).encode(),
+    "i": lambda message: message.message_id.encode(),
+    "q": lambda message: message.queue.encode(),
+    "o": lambda message: str(message.offset).encode(),
+    "a": lambda message: str(message.attempt).encode(),
+    "d": lambda message: str(message.born_at).encode(),
+    "h": lambda message: message.receipt_handle.encode(),
+    "s": lambda message: str(len(message.body)).encode(),
+}
+
+
+def compile_format(text: str) -> "Callable[[ReceivedMessage], bytes]":
+    """What writes a message as *text* says; CommandFailed (exit 2) for a letter that is not known."""
+    pieces: list[bytes | Callable[[ReceivedMessage], bytes]] = []
+    for letter, escape, plain, rest in _PIECE.findall(text):
+        if letter == "%":
+            pieces.append(b"%")
+        elif letter:
+            if letter not in _FIELDS:
+                known = " ".join(f"%{name}" for name in _FIELDS)
+                raise CommandFailed("Not a format", f"%{letter} is not known; there are {known} %%.", exit_code=2)
+            pieces.append(_FIELDS[letter])
+        else:
+            pieces.append((_ESCAPES.get(escape, f"\\{escape}") if escape else plain or rest).encode())
+    return lambda message: b"".join(piece if isinstance(piece, bytes) else piece(message) for piece in pieces)
+
+
+def as_document(message: "ReceivedMessage") -> dict[str, Any]:
+    """*message* as JSON: `body` when it is UTF-8 text, else `body_base64`."""
+    document: dict[str, Any] = {
+        "message_id": message.message_id,
+        "topic": message.topic,
+        "queue": message.queue,
+        "offset": message.offset,
+        "tag": message.tag,
+        "keys": list(message.keys),
+        "properties": dict(message.properties),
+        "content_type": message.content_type,
+        "born_at": message.born_at,
+        "stored_at": message.stored_at,
+        "attempt": message.attempt,
+        "receipt_handle": message.receipt_handle,
+        "invisible_until": message.invisible_until,
+    }
+    try:
+        return {**document, "body": message.body.decode()}
+    except UnicodeDecodeError:
+        return {**document, "body_base64": b64encode(message.body).decode()}

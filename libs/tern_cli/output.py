@@ -1,0 +1,51 @@
+"""What commands print: tables or JSON on stdout, failures on stderr. Colours only at a terminal (rich decides)."""
+
+import json
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+
+class Format(StrEnum):
+    """What `-o` takes."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+Output = Annotated[Format, typer.Option("-o", "--output", help="A table for people or JSON for programs.")]
+
+
+def show_json(document: Any) -> None:
+    """*document*, indented, on stdout."""
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def show_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], output: Format, *, title: str = "") -> None:
+    """*rows* as a table of *columns* (keys of the rows, headed by themselves), or as a JSON array of whole rows."""
+    if output is Format.JSON:
+        show_json(list(rows))
+        return
+    from rich import box  # noqa: PLC0415 - rich costs 30 ms, JSON needs none of it
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        number = bool(rows) and all(isinstance(row[column], int) for row in rows)
+        table.add_column(column.replace("_", " "), justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(str(row[column]) for column in columns))
+    # In a pipe there is no width to fit into: lines must not be folded.
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def show_failure(title: str, detail: str, lines: Sequence[str] = ()) -> None:
+    """Two lines on stderr: what is wrong, and what to do. Never a traceback."""
+    typer.echo(typer.style("error: ", fg="red", bold=True) + typer.style(title, bold=True), err=True)
+    typer.echo(f"  {detail}", err=True)
+    for line in lines:
+        typer.echo(f"  {line}", err=True)

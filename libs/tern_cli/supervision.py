@@ -1,0 +1,36 @@
+"""What to do when a child ends, and in which order a mesh stops. Pure: times are arguments, in seconds."""
+
+from collections.abc import Collection
+
+# An fsync failed: the disk lied, only a rebuild helps. A wrong configuration stays wrong. Both: sysexits.h's numbers.
+FINAL_EXITS = {74: "fsync failed; rebuild this node", 78: "wrong configuration; see its log"}
+RESTART_FIRST_S = 0.2
+RESTART_MAX_S = 5.0
+# A child that lived this long has recovered: the next restart is quick again.
+STABLE_S = 10.0
+
+# Proxies first, so that clients see a closed door and not errors; name servers last, so that brokers can unregister.
+STOP_ORDER = ("proxy", "broker", "namesrv")
+# When each role is told to stop at the latest, even if an earlier one still lives; then everything is killed.
+STOP_LATEST_S = {"proxy": 0.0, "broker": 2.5, "namesrv": 6.5}
+KILL_AFTER_S = 8.0
+
+
+def restart_delay_s(exit_code: int, uptime_s: float, quick_deaths: int) -> float | None:
+    """Seconds until the child is started again, None for never. *quick_deaths*: how often it died young before this."""
+    if exit_code in FINAL_EXITS:
+        return None
+    if uptime_s >= STABLE_S:
+        return RESTART_FIRST_S
+    return min(RESTART_FIRST_S * 2.0 ** min(quick_deaths, 16), RESTART_MAX_S)
+
+
+def roles_to_stop(elapsed_s: float, alive: Collection[str]) -> list[str]:
+    """Roles that must have been told to stop by now, given the roles that still have a living process."""
+    told: list[str] = []
+    for role in STOP_ORDER:
+        if elapsed_s >= STOP_LATEST_S[role] or not any(earlier in alive for earlier in told):
+            told.append(role)
+        else:
+            break
+    return told

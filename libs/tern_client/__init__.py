@@ -1,0 +1,33 @@
+"""The SDK: Producer, Consumer and Admin for asyncio, and the same for threads. Talks HTTP to any proxy of a cluster."""
+
+from tern_client.admin import Admin
+from tern_client.batching import BatchLimits
+from tern_client.blocking import BlockingAdmin, BlockingConsumer, BlockingProducer
+from tern_client.consumer import Consumer
+from tern_client.exchange import ProxyUnreachable, Request, Response
+from tern_client.models import BatchOutcome, OutgoingMessage, QueueOffsets, ReceivedMessage, RecordPage, SendReceipt
+from tern_client.producer import Producer
+from tern_client.retrying import RetryPolicy
+from tern_client.transport import HttpxTransport, Transport
+
+__all__ = [
+    "Admin",
+    "BatchLimits",
+    "BatchOutcome",
+    "BlockingAdmin",
+    "BlockingConsumer",
+    "BlockingProducer",
+    "Consumer",
+    "HttpxTransport",
+    "OutgoingMessage",
+    "Producer",
+    "ProxyUnreachable",
+    "QueueOffsets",
+    "ReceivedMessage",
+    "RecordPage",
+    "Request",
+    "Response",
+    "RetryPolicy",
+    "SendReceipt",
+    "Transport",
+]

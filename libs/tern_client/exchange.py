@@ -1,0 +1,90 @@
+"""One HTTP request and its response as values, and what a response that is no success means. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import orjson
+
+from tern_wire.errors import OutcomeUnknown, ShuttingDown, TernError, error_from
+
+Headers = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to any proxy. Header values are printable ASCII; `wait_ms` is how long the proxy may park it.
+
+    `repeatable`: doing it twice is the same as doing it once, so it may be repeated when its outcome is unknown.
+    """
+
+    method: str
+    path: str
+    headers: Headers = ()
+    body: bytes = b""
+    wait_ms: int = 0
+    repeatable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole response; header names are lower case."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+class ProxyUnreachable(TernError):
+    """No connection could be made, so nothing was sent. Raised by transports, never on the wire."""
+
+    code: ClassVar[str] = "proxy-unreachable"
+    status: ClassVar[int] = 503
+    retryable: ClassVar[bool] = True
+    title: ClassVar[str] = "The proxy cannot be reached"
+    fix: ClassVar[str] = (
+        "{endpoint} does not answer ({reason}). Start the mesh with `ternmq up`, or correct the endpoint."
+    )
+
+
+def lost_connection(endpoint: str, reason: object) -> OutcomeUnknown:
+    """The error of a request that was sent and not answered: it may have been done."""
+    return OutcomeUnknown(endpoint=endpoint, reason=str(reason) or type(reason).__name__)
+
+
+def error_of(response: Response, endpoint: str) -> TernError | None:
+    """The error that *response* is, None for a success. Something else than our proxy (a gateway's page) is told apart by status."""
+    if response.status < 400:
+        return None
+    try:
+        problem = orjson.loads(response.body)
+    except orjson.JSONDecodeError:
+        problem = None
+    if not isinstance(problem, dict) or "code" not in problem:
+        return _foreign_error(response, endpoint)
+    error = problem_error(problem)
+    retry_after = response.headers.get("retry-after", "")
+    if "retry_after_ms" not in error.fields and retry_after.isdecimal():
+        error.fields["retry_after_ms"] = int(retry_after) * 1000
+    return error
+
+
+def problem_error(problem: Mapping[str, Any]) -> TernError:
+    """The error of a problem document. Its own sentence wins: the proxy may be of another release."""
+    error = error_from(str(problem["code"]), problem)
+    detail = problem.get("detail")
+    if isinstance(detail, str) and detail:
+        error.detail = detail
+        error.args = (detail,)
+    return error
+
+
+def _foreign_error(response: Response, endpoint: str) -> TernError:
+    if response.status in {502, 503}:
+        return ShuttingDown(endpoint=endpoint)
+    if response.status == 504:
+        return lost_connection(endpoint, "a gateway gave up")
+    error = TernError(endpoint=endpoint, status=response.status)
+    error.detail = f"{endpoint} answered {response.status} without a problem document; is it a TernMQ proxy?"
+    error.args = (error.detail,)
+    return error

@@ -1,0 +1,127 @@
+"""How a request reaches a proxy: one protocol, two async implementations; which one is used, and the async shell of a call."""
+
+import asyncio
+import importlib.util
+import random
+import time
+from collections.abc import Generator, Sequence
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from tern_client.calling import Attempt, Course, Endpoints, Outcome, Step
+from tern_client.exchange import ProxyUnreachable, Request, Response, lost_connection
+from tern_client.retrying import RetryPolicy
+from tern_wire.errors import TernError
+
+T = TypeVar("T")
+CONNECTIONS_MAX = 256
+
+
+class Transport(Protocol):
+    """Exchanges one request for one response. Raises ProxyUnreachable (nothing was sent) or OutcomeUnknown (it may have been)."""
+
+    async def exchange(self, endpoint: str, request: Request, timeout_ms: float) -> Response:
+        """The whole response, whatever its status."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+class HttpxTransport:
+    """The general one: https, forward proxies of the environment. Owns an httpx client."""
+
+    __slots__ = ("_client", "_httpx")
+
+    def __init__(self, endpoints: Sequence[str]) -> None:
+        import httpx  # noqa: PLC0415 - costs 100 ms and 15 MB, and most connections do not need it
+
+        self._httpx = httpx
+        limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX)
+        self._client = httpx.AsyncClient(limits=limits, trust_env=not all(map(is_loopback, endpoints)))
+
+    async def exchange(self, endpoint: str, request: Request, timeout_ms: float) -> Response:
+        """As the protocol says."""
+        try:
+            response = await self._client.request(
+                request.method,
+                endpoint + request.path,
+                headers=list(request.headers),
+                content=request.body,
+                timeout=timeout_ms / 1000,
+            )
+        except (self._httpx.ConnectError, self._httpx.ConnectTimeout, self._httpx.PoolTimeout) as error:
+            raise ProxyUnreachable(endpoint=endpoint, reason=str(error) or type(error).__name__) from error
+        except self._httpx.TransportError as error:
+            raise lost_connection(endpoint, error) from error
+        return Response(response.status_code, dict(response.headers), response.content)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether *endpoint* is on this machine, where no forward proxy could reach it."""
+    return urlsplit(endpoint).hostname in {"127.0.0.1", "::1", "localhost"}
+
+
+def is_direct(endpoint: str) -> bool:
+    """Whether plain sockets do: http, and no forward proxy set for it in the environment."""
+    address = urlsplit(endpoint)
+    proxied = "http" in getproxies() and not proxy_bypass(address.hostname or "")
+    return address.scheme == "http" and (is_loopback(endpoint) or not proxied)
+
+
+def choose_transport(endpoints: Sequence[str]) -> Transport:
+    """The fast transport when every endpoint is plain http without a forward proxy and httptools is installed, else httpx."""
+    if importlib.util.find_spec("httptools") and all(map(is_direct, endpoints)):
+        from tern_client.fast_transport import FastTransport  # noqa: PLC0415 - httptools is optional
+
+        return FastTransport()
+    return HttpxTransport(endpoints)
+
+
+class AsyncCaller:
+    """Drives calls over a transport: the async shell. Owns the transport and the choice of endpoint."""
+
+    __slots__ = ("_transport", "course")
+
+    def __init__(
+        self, endpoints: str | Sequence[str], *, policy: RetryPolicy | None = None, transport: Transport | None = None
+    ) -> None:
+        urls = [endpoints] if isinstance(endpoints, str) else list(endpoints)
+        self.course = Course(endpoints=Endpoints(urls), policy=policy or RetryPolicy(), chance=random.random)
+        self._transport = transport or choose_transport(urls)
+
+    async def drive(self, steps: Generator[Step, Outcome, T]) -> T:
+        """Do what *steps* say until they return; their errors are raised."""
+        step = next(steps)
+        try:
+            while True:
+                step = steps.send(await self._take(step))
+        except StopIteration as end:
+            value: Any = end.value
+            return value  # type: ignore[no-any-return]
+
+    async def _take(self, step: Step) -> Outcome:
+        result: Response | TernError | None = None
+        if isinstance(step, Attempt):
+            try:
+                result = await self._transport.exchange(step.endpoint, step.request, step.timeout_ms)
+            except TernError as error:
+                result = error
+        elif step.delay_ms:
+            await asyncio.sleep(step.delay_ms / 1000)
+        return Outcome(result, now_ms())
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._transport.close()
+
+
+def now_ms() -> float:
+    """The clock of calls: monotonic, ms."""
+    return time.monotonic() * 1000

@@ -1,0 +1,54 @@
+"""`python -m tern_proxy`: one proxy until SIGTERM or SIGINT."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+
+import httpx
+
+from tern_proxy.app import build_app
+from tern_proxy.config import ProxySettings, read_cluster_key
+from tern_proxy.proxy import Proxy
+from tern_proxy.routes_cache import HttpNameServers
+from tern_service import SystemClock, load_settings, open_socket, refuse, run_service, serve, setup_logs
+
+
+def main() -> None:
+    """Read the settings, listen, serve."""
+    settings = load_settings(ProxySettings, prefix="TERN_PROXY_", environ=os.environ, arguments=sys.argv[1:])
+    setup_logs("proxy", level=settings.log_level)
+    try:
+        cluster_key = read_cluster_key(settings.cluster_key_file)
+    except ValueError as error:
+        refuse(str(error))
+    sock = open_socket(settings.listen, settings.port, "--port")
+
+    async def run(stop: asyncio.Event) -> None:
+        # trust_env: a proxy set for the outside world must not get between the mesh's own processes.
+        async with httpx.AsyncClient(trust_env=False) as client:
+            proxy = Proxy(
+                cluster=settings.cluster,
+                cluster_key=cluster_key,
+                name_servers=HttpNameServers(settings.namesrv, client),
+                clock=SystemClock(),
+                route_interval_ms=settings.route_interval_ms,
+            )
+            watcher = asyncio.create_task(_answer_parked(proxy, stop))
+            await serve(build_app(proxy, now=time.monotonic), sock, stop=stop)
+            watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watcher
+
+    run_service(run)
+
+
+async def _answer_parked(proxy: Proxy, stop: asyncio.Event) -> None:
+    """The server waits for open requests when it stops; the parked ones must end first."""
+    await stop.wait()
+    proxy.stop_waiting()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The proxy's settings."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tern_service.settings import setting
+from tern_wire.paths import PORT_PROXY
+
+CLUSTER_KEY_SIZE_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxySettings:
+    """TernMQ's HTTP door: produce, receive, settle, pull and admin for all clients. Stateless; run as many as you like."""
+
+    namesrv: tuple[str, ...] = setting(help="URLs of the name servers, such as http://127.0.0.1:9876")
+    cluster_key_file: Path = setting(help="file with the 32 bytes that all processes of the mesh share, mode 0600")
+    listen: str = setting("127.0.0.1", help="address to listen on; loopback only in this release")
+    port: int = setting(PORT_PROXY, help="port to listen on", minimum=0, maximum=65_535)
+    cluster: str = setting("dev", help="the cluster's name, as the brokers register it")
+    route_interval_ms: int = setting(1_000, help="how often routes are asked for", minimum=100, maximum=300_000)
+    log_level: str = setting("INFO", help="DEBUG, INFO, WARNING or ERROR")
+
+    def __post_init__(self) -> None:
+        if not self.namesrv:
+            raise ValueError("--namesrv is empty; give at least one URL, such as http://127.0.0.1:9876.")
+        for url in self.namesrv:
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"'{url}' (--namesrv) is not a URL; write it like http://127.0.0.1:9876.")
+        if self.log_level.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
+            raise ValueError(f"'{self.log_level}' (--log-level) is no level; use DEBUG, INFO, WARNING or ERROR.")
+
+
+def read_cluster_key(path: Path) -> bytes:
+    """The cluster key; ValueError with the fix when the file is not there, readable by others, or of another size."""
+    try:
+        mode = path.stat().st_mode
+        key = path.read_bytes()
+    except OSError as error:
+        raise ValueError(
+            f"The cluster key {path} cannot be read ({error.strerror}); see --cluster-key-file."
+        ) from error
+    if mode & 0o077:
+        raise ValueError(f"The cluster key {path} can be read by others; run: chmod 600 {path}")
+    if len(key) != CLUSTER_KEY_SIZE_BYTES:
+        raise ValueError(f"The cluster key {path} has {len(key)} bytes; it must have {CLUSTER_KEY_SIZE_BYTES}.")
+    return key

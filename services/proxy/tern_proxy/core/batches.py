@@ -1,0 +1,48 @@
+"""The body of a batch request as messages: JSON, NDJSON (one message a line) or MessagePack, by content type."""
+
+from collections.abc import Sequence
+
+from tern_wire.codec import read_json, read_msgpack
+from tern_wire.errors import BatchEmpty, BatchTooLarge, UnsupportedBatchFormat
+from tern_wire.limits import BATCH_MESSAGES_MAX
+from tern_wire.messages import JsonBatch, JsonMessage, PackedBatch, PackedMessage
+from tern_wire.paths import JSON, JSONL, MSGPACK, NDJSON
+
+_LINES = frozenset({NDJSON, JSONL, "application/ndjson"})
+# The names in use before IANA registered application/vnd.msgpack.
+PACKED = frozenset({MSGPACK, "application/msgpack", "application/x-msgpack"})
+SUPPORTED = f"{JSON}, {NDJSON}, {JSONL} or {MSGPACK}"
+
+
+def media_type(content_type: str) -> str:
+    """`application/json; charset=utf-8` without its parameters, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def read_batch(body: bytes, content_type: str) -> Sequence[PackedMessage | JsonMessage]:
+    """The messages of a batch, 1 to BATCH_MESSAGES_MAX of them, in order.
+
+    UnsupportedBatchFormat, BatchEmpty, BatchTooLarge, or what is wrong with the body with a pointer such as /messages/3/tag.
+    """
+    kind = media_type(content_type)
+    messages: Sequence[PackedMessage | JsonMessage]
+    if kind in PACKED:
+        messages = read_msgpack(body, PackedBatch).messages
+    elif kind == JSON:
+        messages = read_json(body, JsonBatch).messages
+    elif kind in _LINES:
+        messages = _read_lines(body)
+    else:
+        raise UnsupportedBatchFormat(content_type=content_type[:80], supported=SUPPORTED)
+    if not messages:
+        raise BatchEmpty()
+    if len(messages) > BATCH_MESSAGES_MAX:
+        raise BatchTooLarge(actual=len(messages), limit=BATCH_MESSAGES_MAX, unit="messages")
+    return messages
+
+
+def _read_lines(body: bytes) -> list[JsonMessage]:
+    lines = [line for line in body.split(b"\n") if line and not line.isspace()]
+    if len(lines) > BATCH_MESSAGES_MAX:
+        raise BatchTooLarge(actual=len(lines), limit=BATCH_MESSAGES_MAX, unit="messages")
+    return [read_json(line, JsonMessage, f"/messages/{index}") for index, line in enumerate(lines)]

@@ -1,0 +1,90 @@
+"""One topic as the send path needs it: its queues in every broker group, what of its records never changes, and its turns."""
+
+from tern_wire.errors import IllegalTag, QueueNotFound
+from tern_wire.limits import TAG_SIZE_MAX_BYTES
+from tern_wire.names import parse_queue
+from tern_wire.record import tag_hash
+from tern_wire.route import TopicRoute
+
+# Tags are few per topic (RocketMQ's advice); a producer that makes them up costs a hash each, not memory.
+TAGS_KEPT_MAX = 1_024
+
+
+class Queue:
+    """One queue of a topic, its name `broker-a:3` at hand. Immutable."""
+
+    __slots__ = ("broker_group", "name", "number")
+
+    def __init__(self, broker_group: str, number: int) -> None:
+        self.broker_group = broker_group
+        self.number = number
+        self.name = f"{broker_group}:{number}"
+
+
+class Topic:
+    """A topic's queues, grouped by broker group (in order of their names). Owner: the route cache, which replaces it.
+
+    Only the turn and the tags change: the turn moves with every request that may choose its queue.
+    """
+
+    __slots__ = ("_tags", "_turn", "broker_groups", "name", "name_bytes", "record_tail", "route")
+
+    def __init__(self, name: str, route: dict[str, TopicRoute], turn: int = 0) -> None:
+        self.name = name
+        self.name_bytes = name.encode()
+        # What stands between a record's body and the size of its properties.
+        self.record_tail = bytes((len(self.name_bytes),)) + self.name_bytes
+        self.route = route
+        self.broker_groups: dict[str, tuple[Queue, ...]] = {
+            broker_group: tuple(Queue(broker_group, number) for number in range(route[broker_group].queues))
+            for broker_group in sorted(route)
+        }
+        self._tags: dict[str, int] = {"": 0}
+        self._turn = turn
+
+    @property
+    def turn(self) -> int:
+        """How many turns were taken."""
+        return self._turn
+
+    def take_turn(self) -> int:
+        """A number that grows with every request: request n starts at queue n modulo the number of queues."""
+        self._turn += 1
+        return self._turn
+
+    def queue_at(self, turn: int, usable: tuple[str, ...]) -> Queue:
+        """The queue of *turn*, round robin over the broker groups in *usable* (not empty) and then over their queues."""
+        queues = self.broker_groups[usable[turn % len(usable)]]
+        return queues[turn // len(usable) % len(queues)]
+
+    def queue_of_key(self, key: bytes, turn: int) -> Queue:
+        """A queue in the broker group that *key* (a key hash) belongs to: its key table knows whether it was sent before."""
+        groups = list(self.broker_groups.values())
+        queues = groups[int.from_bytes(key[:8], "little") % len(groups)]
+        return queues[turn // len(groups) % len(queues)]
+
+    def pinned(self, text: str) -> Queue:
+        """The queue that a producer or a reader named `broker-a:3`; QueueNotFound when the topic has none such."""
+        name = parse_queue(text, self.name)
+        queues = self.broker_groups.get(name.broker_group, ())
+        if name.queue >= len(queues):
+            raise QueueNotFound(queue=text, topic=self.name)
+        return queues[name.queue]
+
+    def tag_hash(self, tag: str) -> int:
+        """The hash that a queue entry carries for *tag*; IllegalTag when it is not allowed."""
+        known = self._tags.get(tag)
+        if known is not None:
+            return known
+        if "|" in tag or not is_printable(tag) or len(tag.encode()) > TAG_SIZE_MAX_BYTES:
+            raise IllegalTag(pointer="/tag")
+        if len(self._tags) >= TAGS_KEPT_MAX:
+            self._tags = {"": 0}
+        value = self._tags[tag] = tag_hash(tag)
+        return value
+
+
+def is_printable(text: str) -> bool:
+    """Whether *text* has no control characters (C0, DEL): they separate properties inside a record."""
+    # str.isprintable is one C loop, but it also refuses spaces and signs of other scripts that are fine here.
+    return text.isprintable() or not any(sign < " " or sign == "\x7f" for sign in text)

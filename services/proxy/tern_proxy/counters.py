@@ -1,0 +1,84 @@
+"""What the proxy counts, in plain dictionaries (a labelled Prometheus counter costs more than parsing a small request).
+
+Owner: the event loop; Prometheus reads it when /metrics is asked.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+# Seconds. A single send should be in the first three, a parked poll in the last.
+BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class Latency:
+    """A histogram of one route."""
+
+    __slots__ = ("counts", "total_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS_S) + 1)
+        self.total_s = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One request that took *seconds*."""
+        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
+        self.total_s += seconds
+
+
+class Counters(Collector):
+    """Counts since the process started. *gauges*: name and help to what reads the value now."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[tuple[str, int]] = Counter()
+        self.latencies: dict[str, Latency] = {}
+        self.messages: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+        self.gauges: dict[tuple[str, str], Callable[[], dict[str, float]]] = {}
+
+    def count_request(self, route: str, status: int, seconds: float) -> None:
+        """One answered request."""
+        self.requests[route, status] += 1
+        latency = self.latencies.get(route)
+        if latency is None:
+            latency = self.latencies[route] = Latency()
+        latency.add(seconds)
+
+    def collect(self) -> Iterator[Metric]:
+        """What Prometheus reads."""
+        requests = CounterMetricFamily(
+            "ternmq_proxy_requests", "Answered requests by route and status.", labels=["route", "status"]
+        )
+        for (route, status), count in list(self.requests.items()):
+            requests.add_metric([route, str(status)], count)
+        yield requests
+        latency = HistogramMetricFamily(
+            "ternmq_proxy_request_seconds", "From the request's head to the answer.", labels=["route"]
+        )
+        for route, one in list(self.latencies.items()):
+            latency.add_metric([route], buckets=_cumulative(one.counts), sum_value=one.total_s)
+        yield latency
+        for name, help_text, counts in (
+            ("messages", "Messages stored, replayed, delivered, pulled, settled.", self.messages),
+            ("bytes", "Bytes of request bodies (in) and of answers (out) on hot routes.", self.bytes),
+        ):
+            family = CounterMetricFamily(f"ternmq_proxy_{name}", help_text, labels=["what"])
+            for what, count in list(counts.items()):
+                family.add_metric([what], count)
+            yield family
+        for (name, help_text), read in self.gauges.items():
+            gauge = GaugeMetricFamily(f"ternmq_proxy_{name}", help_text, labels=["of"])
+            for label, value in read().items():
+                gauge.add_metric([label], value)
+            yield gauge
+
+
+def _cumulative(counts: list[int]) -> list[tuple[str, float]]:
+    total, buckets = 0, []
+    for limit, count in zip((*map(str, BUCKETS_S), "+Inf"), counts, strict=True):
+        total += count
+        buckets.append((limit, float(total)))
+    return buckets

@@ -1,0 +1,140 @@
+"""One HTTP exchange on a hot route, raw ASGI: the request's head and body with their limits, and replies as bytes.
+
+Owner of the byte budget: `ByteBudget`, one a process. A body is charged before it is read and released after the answer.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from starlette.types import Receive, Scope
+
+from tern_wire.codec import encode_json, encode_msgpack
+from tern_wire.errors import ProxyOverloaded, RequestMalformed, TernError, UnsupportedEncoding
+from tern_wire.limits import IN_FLIGHT_SIZE_MAX_BYTES
+from tern_wire.paths import JSON, MSGPACK, NDJSON, OCTETS, RECORDS
+
+RawHeaders = list[tuple[bytes, bytes]]
+# Status, headers without Content-Length and MQ-Request-Id, body.
+Reply = tuple[int, RawHeaders, bytes]
+# The error for a body of so many bytes (or at least so many).
+TooLarge = Callable[[int], TernError]
+
+CONTENT_TYPES: dict[str, tuple[bytes, bytes]] = {
+    kind: (b"content-type", kind.encode()) for kind in (JSON, NDJSON, MSGPACK, OCTETS, RECORDS)
+}
+
+
+class ClientGone(Exception):
+    """The client closed its connection: there is nobody to answer."""
+
+
+class ByteBudget:
+    """Bytes of request bodies held at a time."""
+
+    __slots__ = ("limit_bytes", "used_bytes")
+
+    def __init__(self, limit_bytes: int = IN_FLIGHT_SIZE_MAX_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+
+    def take(self, size_bytes: int) -> None:
+        """Charge *size_bytes*; ProxyOverloaded when they do not fit."""
+        if self.used_bytes + size_bytes > self.limit_bytes:
+            raise ProxyOverloaded(what="bytes of requests in flight", limit=self.limit_bytes)
+        self.used_bytes += size_bytes
+
+    def give(self, size_bytes: int) -> None:
+        """Give back what was charged."""
+        self.used_bytes -= size_bytes
+
+
+class HotRequest:
+    """A request on a hot route. Header names are lower case; of a repeated header `fields` has the last."""
+
+    __slots__ = ("_budget", "_charged", "fields", "is_read", "receive", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive, budget: ByteBudget) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.fields: dict[bytes, bytes] = dict(scope["headers"])
+        self._budget = budget
+        self._charged = 0
+        # Whether the body was read to its end; if not, the connection cannot serve another request.
+        self.is_read = False
+
+    def header(self, name: bytes) -> str:
+        """A header's value, or ""."""
+        value = self.fields.get(name)
+        return "" if value is None else value.decode("latin-1")
+
+    @property
+    def query_string(self) -> bytes:
+        """As it was sent, without the question mark."""
+        query: bytes = self.scope["query_string"]
+        return query
+
+    async def read_body(self, limit_bytes: int, too_large: TooLarge) -> bytes:
+        """The whole body; *too_large* as soon as it is known to be over *limit_bytes*. ClientGone when it breaks off."""
+        encoding = self.fields.get(b"content-encoding")
+        if encoding is not None and encoding.strip().lower() not in {b"", b"identity"}:
+            raise UnsupportedEncoding(encoding=encoding.decode("latin-1")[:40])
+        declared = self.fields.get(b"content-length")
+        if declared is not None:
+            if not declared.isdigit() or len(declared) > 18:
+                raise RequestMalformed(reason="Content-Length is not a number")
+            size = int(declared)
+            if size > limit_bytes:
+                raise too_large(size)
+            self._charge(size)
+        message = await self.receive()
+        if message["type"] != "http.request":
+            raise ClientGone
+        body: bytes = message.get("body", b"")
+        if not message.get("more_body", False):
+            if declared is None:
+                self._charge(len(body))
+            if len(body) > limit_bytes:
+                raise too_large(len(body))
+            self.is_read = True
+            return body
+        return await self._read_rest(body, limit_bytes, too_large)
+
+    async def _read_rest(self, first: bytes, limit_bytes: int, too_large: TooLarge) -> bytes:
+        pieces = [first]
+        size = len(first)
+        while True:
+            if size > limit_bytes:
+                raise too_large(size)
+            if size > self._charged:
+                self._charge(size - self._charged)
+            message = await self.receive()
+            if message["type"] != "http.request":
+                raise ClientGone
+            piece = message.get("body", b"")
+            pieces.append(piece)
+            size += len(piece)
+            if not message.get("more_body", False):
+                break
+        if size > limit_bytes:
+            raise too_large(size)
+        self.is_read = True
+        return b"".join(pieces)
+
+    def _charge(self, size_bytes: int) -> None:
+        self._budget.take(size_bytes)
+        self._charged += size_bytes
+
+    def release(self) -> None:
+        """Give the budget back."""
+        self._budget.give(self._charged)
+        self._charged = 0
+
+
+def encode(document: Any, kind: str) -> bytes:
+    """*document* as JSON or, when *kind* says so, as MessagePack."""
+    return encode_msgpack(document) if kind == MSGPACK else encode_json(document)
+
+
+def reply(status: int, document: Any, kind: str) -> Reply:
+    """An answer with a document in it."""
+    return status, [CONTENT_TYPES[kind]], encode(document, kind)

@@ -1,0 +1,186 @@
+"""Lanes: while LANES_IN_FLIGHT requests to a broker group are under way, what arrives gathers and goes as the next one.
+
+There is no timer: an idle lane sends at once (at the end of the event loop's turn, so that what came in together goes together),
+a busy one turns single sends into batches. Owner of all state: one event loop.
+
+     submit ... submit -> [waiting] -> a flight of at most LANE_SIZE_MAX_BYTES -> leader -> verdicts -> futures
+"""
+
+import asyncio
+import struct
+from collections import deque
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from tern_proxy.core.encoding import Parcel
+from tern_proxy.core.results import Outcome, failed
+from tern_proxy.core.settling import SettleParcel
+from tern_proxy.group_link import GroupLink
+from tern_wire.errors import LinkBodyMalformed, OutcomeUnknown, TernError
+from tern_wire.limits import APPEND_DEADLINE_MS, LANE_SIZE_MAX_BYTES
+from tern_wire.requests import Parts, RequestCode, body_parts
+from tern_wire.rows import SEND_ROWS
+
+# One is being synced by the broker while the next one travels; a third would only wait in the broker's queue.
+LANES_IN_FLIGHT = 2
+_VERDICT = struct.Struct("<IIq")
+
+
+class Sized(Protocol):
+    """What a lane carries."""
+
+    size_bytes: int
+
+
+C = TypeVar("C", bound=Sized)
+R = TypeVar("R")
+
+
+class Lane(Generic[C, R]):
+    """Gathers cargo and flies it. Subclasses say how a flight is asked and what each piece of cargo gets."""
+
+    def __init__(self, link: GroupLink) -> None:
+        self.link = link
+        self._waiting: deque[tuple[C, asyncio.Future[R]]] = deque()
+        self._in_flight = 0
+        self._is_scheduled = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        # For metrics: flights so far and the cargo pieces that they carried.
+        self.flights = 0
+        self.carried = 0
+
+    def submit(self, cargo: C) -> asyncio.Future[R]:
+        """What became of *cargo*. Pieces submitted in one order are sent in that order."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        self._waiting.append((cargo, future))
+        if not self._is_scheduled and self._in_flight < LANES_IN_FLIGHT:
+            self._is_scheduled = True
+            loop.call_soon(self._start)
+        return future
+
+    @property
+    def waiting(self) -> int:
+        """Pieces of cargo that wait for a flight."""
+        return len(self._waiting)
+
+    def _start(self) -> None:
+        self._is_scheduled = False
+        while self._waiting and self._in_flight < LANES_IN_FLIGHT:
+            flight: list[tuple[C, asyncio.Future[R]]] = []
+            size = 0
+            while self._waiting and (not flight or size + self._waiting[0][0].size_bytes <= LANE_SIZE_MAX_BYTES):
+                size += self._waiting[0][0].size_bytes
+                flight.append(self._waiting.popleft())
+            self._in_flight += 1
+            self.flights += 1
+            self.carried += len(flight)
+            task = asyncio.create_task(self._fly(flight))
+            self._tasks.add(task)
+            task.add_done_callback(self._landed)
+
+    async def _fly(self, flight: list[tuple[C, asyncio.Future[R]]]) -> None:
+        results = await self._carry([cargo for cargo, _ in flight])
+        for (_, future), result in zip(flight, results, strict=True):
+            if not future.done():
+                future.set_result(result)
+
+    def _landed(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._in_flight -= 1
+        self._start()
+        if not task.cancelled():
+            task.result()
+
+    async def _carry(self, cargo: list[C]) -> list[R]:
+        """One result for each piece, in order. Never raises TernError."""
+        raise NotImplementedError
+
+
+class SendLane(Lane[Parcel, Outcome]):
+    """Sends to one broker group."""
+
+    async def _carry(self, cargo: list[Parcel]) -> list[Outcome]:
+        until = asyncio.get_running_loop().time() + APPEND_DEADLINE_MS / 1_000
+        is_keyed = all(parcel.is_keyed for parcel in cargo)
+        outcomes = await self._send(cargo, until, is_repeatable=is_keyed)
+        if is_keyed or not isinstance(outcomes[0].error, OutcomeUnknown):
+            return outcomes
+        # A flight with a row without key cannot be repeated as a whole; its keyed parcels can.
+        keyed = [number for number, parcel in enumerate(cargo) if parcel.is_keyed]
+        if keyed and asyncio.get_running_loop().time() < until:
+            again = await self._send([cargo[number] for number in keyed], until, is_repeatable=True)
+            for number, outcome in zip(keyed, again, strict=True):
+                # Even "nothing was stored" says that of the repeat only.
+                is_open = isinstance(outcome.error, TernError) and outcome.error.status == 503
+                outcomes[number] = failed(OutcomeUnknown()) if is_open else outcome
+        return outcomes
+
+    async def _send(self, cargo: list[Parcel], until: float, *, is_repeatable: bool) -> list[Outcome]:
+        left_ms = max(1, int((until - asyncio.get_running_loop().time()) * 1_000))
+        try:
+            head, raw = await self.link.request(
+                RequestCode.SEND, send_parts(cargo), is_repeatable=is_repeatable, deadline_ms=left_ms
+            )
+            return read_outcomes(cargo, head.get("replays", ()), raw)
+        except TernError as error:
+            return [failed(error)] * len(cargo)
+
+
+def send_parts(cargo: list[Parcel]) -> Parts:
+    """The body of one SEND request: rows of all parcels, then their records; topics by their place in the head."""
+    topics: dict[str, int] = {}
+    rows: list[bytes | bytearray | memoryview] = []
+    records: list[bytes | bytearray | memoryview] = []
+    for parcel in cargo:
+        number = topics.setdefault(parcel.topic, len(topics))
+        if number:
+            renamed = bytearray(b"".join(parcel.rows))
+            np.frombuffer(renamed, SEND_ROWS)["topic"] = number
+            rows.append(renamed)
+        else:
+            rows += parcel.rows
+        records += parcel.parts
+    count = sum(len(parcel.rows) for parcel in cargo)
+    return body_parts({"topics": list(topics), "rows": count}, [b"".join(rows), *records])
+
+
+def read_outcomes(cargo: list[Parcel], replays: list[tuple[int, str, int]], raw: memoryview) -> list[Outcome]:
+    """The reply to one SEND request, cut up by parcel; LinkBodyMalformed when it has another number of rows."""
+    rows = sum(len(parcel.rows) for parcel in cargo)
+    if len(raw) != rows * _VERDICT.size:
+        raise LinkBodyMalformed(reason=f"{len(raw)} bytes of verdicts for {rows} rows")
+    verdicts = list(_VERDICT.iter_unpack(raw))
+    firsts = {row: (message_id, born_ms) for row, message_id, born_ms in replays}
+    outcomes: list[Outcome] = []
+    at = 0
+    for parcel in cargo:
+        end = at + len(parcel.rows)
+        own = {row - at: firsts[row] for row in range(at, end) if row in firsts} if firsts else {}
+        outcomes.append(Outcome(verdicts=verdicts[at:end], replays=own))
+        at = end
+    return outcomes
+
+
+class SettleLane(Lane[SettleParcel, bytes | TernError]):
+    """Settles for one broker group. Settling twice is settling once, so a flight is repeated until its deadline."""
+
+    async def _carry(self, cargo: list[SettleParcel]) -> list[bytes | TernError]:
+        rows = sum(len(parcel.rows) for parcel in cargo)
+        packed = b"".join(row for parcel in cargo for row in parcel.rows)
+        try:
+            _, raw = await self.link.request(
+                RequestCode.SETTLE, body_parts({"rows": rows}, [packed]), is_repeatable=True
+            )
+            if len(raw) != rows:
+                raise LinkBodyMalformed(reason=f"{len(raw)} statuses for {rows} settles")
+        except TernError as error:
+            return [error] * len(cargo)
+        statuses = bytes(raw)
+        results: list[bytes | TernError] = []
+        at = 0
+        for parcel in cargo:
+            results.append(statuses[at : at + len(parcel.rows)])
+            at += len(parcel.rows)
+        return results

@@ -1,0 +1,198 @@
+"""The proxy's parts, put together once and handed to every route: routes, broker groups, lanes, parking, counters."""
+
+import random
+import secrets
+from dataclasses import dataclass
+
+from tern_proxy.core.message_ids import PREFIX_LENGTH, MessageIds
+from tern_proxy.core.topic import Topic
+from tern_proxy.counters import Counters
+from tern_proxy.exchange import ByteBudget
+from tern_proxy.group_link import Dial, GroupLink, OnDown, OnUp
+from tern_proxy.lanes import SendLane, SettleLane
+from tern_proxy.parking import ParkingLot
+from tern_proxy.routes_cache import NameServers, RoutesCache
+from tern_remoting import Frame, Link, Redialer
+from tern_service.clock import Clock
+from tern_wire.errors import BrokerGroupNotFound, NoLeader
+from tern_wire.handles import HandleMaker
+from tern_wire.limits import FRAME_SIZE_MAX_BYTES, LEADER_WAIT_MS, PARKED_POLLS_MAX
+from tern_wire.names import check_group, check_topic
+from tern_wire.route import Routes
+
+# Makers are two small objects a pair of topic and group; there are seldom more pairs than groups.
+HANDLE_MAKERS_KEPT_MAX = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerGroup:
+    """One broker group as the routes use it."""
+
+    link: GroupLink
+    sends: SendLane
+    settles: SettleLane
+
+
+class Proxy:
+    """Everything of one proxy. Owner of all its state: the event loop that `start` was called in."""
+
+    def __init__(
+        self,
+        *,
+        cluster_key: bytes,
+        cluster: str = "",
+        name_servers: NameServers,
+        clock: Clock,
+        route_interval_ms: int = 1_000,
+        leader_wait_ms: int = LEADER_WAIT_MS,
+        polls_max: int = PARKED_POLLS_MAX,
+        budget: ByteBudget | None = None,
+        dial: Dial | None = None,
+        id_prefix: str = "",
+    ) -> None:
+        self.clock = clock
+        self.ids = MessageIds(id_prefix or secrets.token_hex(PREFIX_LENGTH // 2).upper())
+        self.name = f"proxy-{secrets.token_hex(4)}"
+        self.budget = budget or ByteBudget()
+        self.parking = ParkingLot(polls_max)
+        self.counters = Counters()
+        self.groups: dict[str, BrokerGroup] = {}
+        self.cache = RoutesCache(name_servers, interval_ms=route_interval_ms, on_routes=self._follow)
+        self.is_stopping = False
+        self._cluster_key, self._cluster = cluster_key, cluster
+        self._leader_wait_ms = leader_wait_ms
+        self._dial = dial or self._dial_broker
+        self._makers: dict[tuple[str, str], HandleMaker] = {}
+        self._turn = 0
+        self._rng = random.Random()  # noqa: S311  spreads reconnects, protects nothing
+        self._count_gauges()
+
+    async def start(self) -> None:
+        """Ask the name servers once and go on asking; links dial in the background."""
+        await self.cache.start()
+
+    def stop_waiting(self) -> None:
+        """SIGTERM: not ready any more, parked polls are answered."""
+        self.is_stopping = True
+        self.parking.close()
+
+    async def stop(self) -> None:
+        """Close everything."""
+        self.stop_waiting()
+        await self.cache.stop()
+        for group in self.groups.values():
+            group.link.close()
+
+    # Broker groups ----------------------------------------------------------------------------------------------
+    def _follow(self, routes: Routes) -> None:
+        for name, route in routes.broker_groups.items():
+            group = self.groups.get(name)
+            if group is None:
+                link = GroupLink(
+                    name,
+                    self._dial,
+                    leader_wait_ms=self._leader_wait_ms,
+                    on_routing_error=self.cache.refresh_soon,
+                )
+                group = self.groups[name] = BrokerGroup(link, SendLane(link), SettleLane(link))
+            group.link.update(route)
+
+    def _dial_broker(self, host: str, port: int, on_up: OnUp, on_down: OnDown) -> Redialer:
+        return Redialer(
+            host,
+            port,
+            key=self._cluster_key,
+            role="proxy",
+            name=self.name,
+            group_id=self._cluster,
+            on_frame=_ignore,
+            on_up=on_up,
+            on_down=on_down,
+            frame_size_max_bytes=FRAME_SIZE_MAX_BYTES,
+            rng=self._rng,
+        )
+
+    def group(self, name: str) -> BrokerGroup:
+        """A broker group; NoLeader while no route names it (it was there: topics and receipts point to it)."""
+        group = self.groups.get(name)
+        if group is None:
+            raise NoLeader(broker_group=name)
+        return group
+
+    def known_group(self, name: str) -> BrokerGroup:
+        """As group, for names that come from a client: BrokerGroupNotFound."""
+        group = self.groups.get(name)
+        if group is None:
+            raise BrokerGroupNotFound(broker_group=name[:80])
+        return group
+
+    def usable(self, topic: Topic) -> tuple[str, ...]:
+        """The topic's broker groups that have a leader now; all of them when none has (one may be elected in time)."""
+        names = tuple(topic.broker_groups)
+        if len(names) == 1:
+            return names
+        groups = self.groups
+        return tuple(name for name in names if name in groups and groups[name].link.has_leader) or names
+
+    def rotated(self, topic: Topic) -> list[BrokerGroup]:
+        """The topic's broker groups, another one first with every call; NoLeader when no route names any of them."""
+        names = list(topic.broker_groups)
+        self._turn += 1
+        first = self._turn % len(names)
+        found = [self.groups[name] for name in names[first:] + names[:first] if name in self.groups]
+        if not found:
+            raise NoLeader(broker_group=names[0])
+        return found
+
+    # Names ------------------------------------------------------------------------------------------------------
+    async def topic(self, name: str) -> Topic:
+        """The topic, from the cache if it is there."""
+        found = self.cache.topics.get(name)
+        return found if found is not None else await self.cache.topic(name)
+
+    def maker(self, topic: str, group: str) -> HandleMaker:
+        """Makes and reads receipt handles of *topic* and *group*; IllegalTopic and IllegalGroup."""
+        maker = self._makers.get((topic, group))
+        if maker is None:
+            check_topic(topic)
+            check_group(group)
+            if len(self._makers) >= HANDLE_MAKERS_KEPT_MAX:
+                self._makers.clear()
+            maker = self._makers[topic, group] = HandleMaker(self._cluster_key, topic, group)
+        return maker
+
+    # What can be seen -------------------------------------------------------------------------------------------
+    def readiness(self) -> tuple[bool, dict[str, object]]:
+        """Ready: routes are loaded and at least one broker group has a leader."""
+        leaders = {name: group.link.leader if group.link.has_leader else "" for name, group in self.groups.items()}
+        reasons: dict[str, object] = {
+            "routes": self.cache.routes is not None,
+            "name_server": self.cache.is_reachable,
+            "leaders": leaders,
+            "stopping": self.is_stopping,
+        }
+        return self.cache.routes is not None and any(leaders.values()) and not self.is_stopping, reasons
+
+    def _count_gauges(self) -> None:
+        gauges = self.counters.gauges
+        gauges["parked_polls", "Long polls that wait."] = lambda: {"all": float(len(self.parking))}
+        gauges["in_flight_bytes", "Bytes of request bodies held."] = lambda: {"all": float(self.budget.used_bytes)}
+        gauges["lane_waiting", "Requests that wait for a flight, by lane."] = lambda: {
+            f"{name}/{kind}": float(lane.waiting)
+            for name, group in self.groups.items()
+            for kind, lane in (("send", group.sends), ("settle", group.settles))
+        }
+        gauges["lane_flights_total", "Flights so far, by lane."] = lambda: {
+            f"{name}/{kind}": float(lane.flights)
+            for name, group in self.groups.items()
+            for kind, lane in (("send", group.sends), ("settle", group.settles))
+        }
+        gauges["lane_carried_total", "Requests that flights have carried, by lane."] = lambda: {
+            f"{name}/{kind}": float(lane.carried)
+            for name, group in self.groups.items()
+            for kind, lane in (("send", group.sends), ("settle", group.settles))
+        }
+
+
+def _ignore(link: Link, frame: Frame) -> None:
+    """Brokers ask nothing of a proxy."""

@@ -1,0 +1,123 @@
+"""POST messages: one (the body is the message) or a batch. Both are encoded the same way and travel in the send lanes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tern_proxy.core.batches import read_batch
+from tern_proxy.core.encoding import Encoded, encode_messages
+from tern_proxy.core.parameters import BASIC, answer_kind, read_query, read_send
+from tern_proxy.core.results import Outcome, SendResults, failed, find_missing_topic, send_results
+from tern_proxy.core.topic import Topic
+from tern_proxy.exchange import HotRequest, Reply, reply
+from tern_proxy.proxy import Proxy
+from tern_wire.errors import BatchTooLarge, MessageTooLarge, TernError
+from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES
+from tern_wire.messages import JsonMessage, PackedMessage
+from tern_wire.paths import HEADER_REPLAYED, pull_path
+from tern_wire.record import host_bytes
+
+_REPLAYED = (HEADER_REPLAYED.lower().encode(), b"true")
+
+
+def _message_too_large(size_bytes: int) -> TernError:
+    return MessageTooLarge(actual=size_bytes, limit=MESSAGE_BODY_SIZE_MAX_BYTES)
+
+
+def _batch_too_large(size_bytes: int) -> TernError:
+    return BatchTooLarge(actual=size_bytes, limit=BATCH_SIZE_MAX_BYTES, unit="bytes")
+
+
+async def post_message(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
+    """201 with a receipt; 200 with the first one when the idempotency key was seen; 204 for `Prefer: return=minimal`."""
+    kind = answer_kind(request.header(b"accept"), BASIC)
+    topic = await proxy.topic(topic_name)
+    body = await request.read_body(MESSAGE_BODY_SIZE_MAX_BYTES, _message_too_large)
+    message = read_send(request.scope["headers"], request.query_string, body)
+    results = await _send(proxy, request, topic, [message], at="")
+    if results.errors:
+        raise results.errors[0]
+    receipt = results.entries[0]
+    del receipt["index"]
+    is_replay = receipt.pop("replayed", False)
+    if "return=minimal" in request.header(b"prefer"):
+        headers = [
+            (b"mq-message-id", receipt["message_id"].encode()),
+            (b"mq-queue", receipt["queue"].encode()),
+            (b"mq-offset", b"%d" % receipt["offset"]),
+            (b"preference-applied", b"return=minimal"),
+        ]
+        return 204, [*headers, _REPLAYED] if is_replay else headers, b""
+    status, headers, answer = reply(200 if is_replay else 201, receipt, kind)
+    if is_replay:
+        headers.append(_REPLAYED)
+    else:
+        where = f"{pull_path(topic.name, receipt['queue'])}?offset={receipt['offset']}&max_messages=1"
+        headers.append((b"location", where.encode()))
+    return status, headers, answer
+
+
+async def post_batch(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
+    """200 when all are stored, 207 when some failed; when all failed for one cause, that problem."""
+    kind = answer_kind(request.header(b"accept"), BASIC)
+    topic = await proxy.topic(topic_name)
+    body = await request.read_body(BATCH_SIZE_MAX_BYTES, _batch_too_large)
+    read_query(request.query_string, ())
+    messages = read_batch(body, request.header(b"content-type"))
+    results = await _send(proxy, request, topic, messages, at="/messages")
+    if results.errors:
+        error = results.common_error
+        if error is not None:
+            raise error
+        return reply(207, {"results": results.entries, "failed": len(results.errors)}, kind)
+    return reply(200, {"results": results.entries, "failed": 0}, kind)
+
+
+async def _send(
+    proxy: Proxy,
+    request: HotRequest,
+    topic: Topic,
+    messages: Sequence[PackedMessage | JsonMessage],
+    at: str,
+) -> SendResults:
+    born_ms = proxy.clock.now_ms()
+    client = request.scope.get("client")
+    encoded = encode_messages(
+        topic,
+        messages,
+        ids=proxy.ids,
+        born_ms=born_ms,
+        born_host=host_bytes(client[0], client[1]) if client else host_bytes("", 0),
+        usable=proxy.usable(topic),
+        at=at,
+    )
+    outcomes = await _store(proxy, encoded)
+    if find_missing_topic(encoded.parcels, outcomes):
+        proxy.cache.refresh_soon()
+    results = send_results(topic.name, encoded, outcomes, born_ms)
+    _count(proxy, results)
+    return results
+
+
+async def _store(proxy: Proxy, encoded: Encoded) -> list[Outcome]:
+    """Submit all parcels in one turn of the loop, so that they keep their order, then wait for them."""
+    parcels = encoded.parcels
+    if len(parcels) == 1:
+        group = proxy.groups.get(parcels[0].broker_group)
+        if group is not None:
+            return [await group.sends.submit(parcels[0])]
+    waiting: list[Any] = []
+    for parcel in parcels:
+        try:
+            waiting.append(proxy.group(parcel.broker_group).sends.submit(parcel))
+        except TernError as error:
+            waiting.append(failed(error))
+    return [each if isinstance(each, Outcome) else await each for each in waiting]
+
+
+def _count(proxy: Proxy, results: SendResults) -> None:
+    counts = proxy.counters.messages
+    counts["stored"] += len(results.entries) - len(results.errors) - len(results.replayed)
+    if results.replayed:
+        counts["replayed"] += len(results.replayed)
+    if results.errors:
+        counts["send_failed"] += len(results.errors)

@@ -1,0 +1,215 @@
+"""POST receive: settle what came along, lease what is there, and wait parked for what is not there yet.
+
+A poll whose client is gone receives nothing; what was leased for a client that went in the meantime is released at once, so
+that the next consumer sees it without waiting for the lease to end, and the attempt does not count.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from tern_proxy.core.delivery import ENCODINGS, PUT_BODY, Message, PutBody, put_bytes, raw_headers, read_leased
+from tern_proxy.core.parameters import (
+    RECEIVED,
+    answer_kind,
+    invisible_of,
+    is_packed,
+    number_of,
+    read_query_once,
+    wait_of,
+)
+from tern_proxy.core.settling import SettleParcel, Settles, read_settles
+from tern_proxy.core.topic import Topic
+from tern_proxy.exchange import CONTENT_TYPES, ClientGone, HotRequest, RawHeaders, Reply, encode
+from tern_proxy.proxy import BrokerGroup, Proxy
+from tern_proxy.routes.settle import SETTLE_BODY_SIZE_MAX_BYTES, apply_settles, body_too_large
+from tern_wire.codec import encode_json, read_json, read_msgpack
+from tern_wire.errors import BrokerBusy, InvalidField, NoLeader, OutcomeUnknown, TernError
+from tern_wire.handles import HandleMaker, Receipt
+from tern_wire.limits import RECEIVE_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES
+from tern_wire.messages import ReceiveRequest
+from tern_wire.paths import HEADER_WAIT_APPLIED, MSGPACK, NDJSON, OCTETS
+from tern_wire.requests import RequestCode, body_parts
+from tern_wire.rows import RELEASE, SETTLE_ROW
+
+_PARAMETERS = ("max_messages", "max_bytes", "wait", "invisible", "encoding", "format")
+_WAIT_APPLIED = HEADER_WAIT_APPLIED.lower().encode()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Poll:
+    """One receive request, read and checked."""
+
+    topic: Topic
+    group: str
+    maker: HandleMaker
+    kind: str
+    put_body: PutBody
+    wait_ms: int
+    head: dict[str, Any]
+    settles: Settles | None = None
+    headers: RawHeaders
+
+
+async def post_receive(proxy: Proxy, request: HotRequest, topic_name: str, group_name: str) -> Reply:
+    """200 with messages (perhaps none) and the results of `settle`; in raw form 200 with one body, or 204."""
+    poll = await _read(proxy, request, topic_name, group_name)
+    if poll.settles is not None:
+        await apply_settles(proxy, poll.settles)
+    # Does two things at once: it hears of a client that goes away, and it ends a parked poll when that happens.
+    gone: asyncio.Future[Any] = asyncio.ensure_future(request.receive())
+    try:
+        messages, receipts = await _wait_for_messages(proxy, poll, gone)
+        if gone.done():
+            await _release(proxy, receipts)
+            raise ClientGone
+    finally:
+        gone.cancel()
+    proxy.counters.messages["delivered"] += len(messages)
+    return _answer(poll, messages)
+
+
+async def _read(proxy: Proxy, request: HotRequest, topic_name: str, group_name: str) -> _Poll:
+    maker = proxy.maker(topic_name, group_name)
+    topic = await proxy.topic(topic_name)
+    body = await request.read_body(SETTLE_BODY_SIZE_MAX_BYTES, body_too_large)
+    query = read_query_once(request.query_string, _PARAMETERS)
+    asked = _read_body(request, body)
+    for name in ("max_messages", "max_bytes"):
+        if name in query:
+            setattr(asked, name, number_of(query[name], name, 0, 1 << 31))
+    asked.wait = query.get("wait", asked.wait)
+    asked.invisible = query.get("invisible", asked.invisible)
+    kind = _kind_of(query, request)
+    if kind == OCTETS:
+        asked.max_messages = 1
+        if asked.settle:
+            raise InvalidField(reason="The raw form has no place for the results of 'settle'", pointer="/settle")
+    number_of(asked.max_messages, "max_messages", 1, RECEIVE_MESSAGES_MAX, "/")
+    number_of(asked.max_bytes, "max_bytes", 1, RECEIVE_SIZE_MAX_BYTES, "/")
+    return _Poll(
+        topic=topic,
+        group=group_name,
+        maker=maker,
+        kind=kind,
+        put_body=put_body_of(query, kind),
+        wait_ms=wait_of(asked.wait),
+        head={
+            "topic": topic_name,
+            "group": group_name,
+            "max_messages": asked.max_messages,
+            "max_bytes": asked.max_bytes,
+            "invisible_ms": 0 if asked.invisible is None else invisible_of(asked.invisible),
+        },
+        settles=read_settles(asked.settle, maker, "/settle") if asked.settle else None,
+        headers=[],
+    )
+
+
+def _read_body(request: HotRequest, body: bytes) -> ReceiveRequest:
+    if not body:
+        return ReceiveRequest()
+    if is_packed(request.header(b"content-type")):
+        return read_msgpack(body, ReceiveRequest)
+    return read_json(body, ReceiveRequest)
+
+
+def _kind_of(query: dict[str, str], request: HotRequest) -> str:
+    form = query.get("format")
+    if form is None:
+        return answer_kind(request.header(b"accept"), RECEIVED)
+    if form != "raw":
+        raise InvalidField(reason=f"'format' is '{form[:20]}'; the only one is raw", pointer="query/format")
+    return OCTETS
+
+
+def put_body_of(query: dict[str, str], kind: str) -> PutBody:
+    """How bodies are written: by `encoding` in JSON and NDJSON; as bytes elsewhere, where `encoding` is refused."""
+    encoding = query.get("encoding", "")
+    if encoding and encoding not in ENCODINGS:
+        reason = f"'encoding' is '{encoding[:20]}'; use {', '.join(ENCODINGS)}"
+        raise InvalidField(reason=reason, pointer="query/encoding")
+    if kind in {MSGPACK, OCTETS}:
+        if encoding:
+            raise InvalidField(reason=f"'encoding' has no meaning for {kind}", pointer="query/encoding")
+        return put_bytes
+    return PUT_BODY[encoding]
+
+
+# Waiting ----------------------------------------------------------------------------------------------------------
+async def _wait_for_messages(
+    proxy: Proxy, poll: _Poll, gone: asyncio.Future[Any]
+) -> tuple[list[Message], list[Receipt]]:
+    groups = proxy.rotated(poll.topic)
+    if not poll.wait_ms:
+        return await _receive_from(groups, poll, is_last_word=True)
+    if not proxy.parking.has_room:
+        # The longest wait that costs nothing; the header below says it.
+        poll.wait_ms = 0
+    poll.headers.append((_WAIT_APPLIED, b"%dms" % poll.wait_ms))
+    until = asyncio.get_running_loop().time() + poll.wait_ms / 1_000
+    found = await _receive_from(groups, poll, is_last_word=not poll.wait_ms)
+    links = [group.link for group in groups]
+    again = False
+    while not found[0] and not gone.done() and asyncio.get_running_loop().time() < until:
+        bay = await proxy.parking.wait(links, poll.topic.name, poll.group, until, gone=gone, again=again)
+        if bay is None:
+            break
+        again = True
+        try:
+            if not gone.done():
+                first = [group for group in groups if group.link is bay.link]
+                found = await _receive_from(first, poll, is_last_word=False)
+        finally:
+            bay.received()
+    return found
+
+
+async def _receive_from(
+    groups: list[BrokerGroup], poll: _Poll, *, is_last_word: bool
+) -> tuple[list[Message], list[Receipt]]:
+    """From the first broker group that has something. A group in trouble is passed over; if all are, and nobody waits
+    for it to end (*is_last_word*), the trouble is the answer."""
+    trouble: TernError | None = None
+    is_served = False
+    for group in groups:
+        try:
+            head, raw = await group.link.request(RequestCode.RECEIVE, body_parts(poll.head), is_repeatable=False)
+        except (NoLeader, OutcomeUnknown, BrokerBusy) as error:
+            trouble = error
+            continue
+        is_served = True
+        if head.get("runs"):
+            return read_leased(head, bytes(raw), poll.topic.name, group.link.broker_group, poll.put_body, poll.maker)
+    if trouble is not None and not is_served and is_last_word:
+        raise trouble
+    return [], []
+
+
+async def _release(proxy: Proxy, receipts: list[Receipt]) -> None:
+    """Give back what was leased for a client that is gone."""
+    parcels: dict[str, SettleParcel] = {}
+    for index, receipt in enumerate(receipts):
+        row = SETTLE_ROW.pack(
+            receipt.group_id, receipt.topic_id, receipt.queue, RELEASE, receipt.offset, receipt.lease, 0
+        )
+        parcels.setdefault(receipt.broker_group, SettleParcel(receipt.broker_group)).add(index, row)
+    for parcel in parcels.values():
+        await proxy.group(parcel.broker_group).settles.submit(parcel)
+    proxy.counters.messages["released"] += len(receipts)
+
+
+# Answering --------------------------------------------------------------------------------------------------------
+def _answer(poll: _Poll, messages: list[Message]) -> Reply:
+    settled = poll.settles.results() if poll.settles is not None else []
+    if poll.kind == OCTETS:
+        if not messages:
+            return 204, poll.headers, b""
+        return 200, [*raw_headers(messages[0]), *poll.headers], messages[0]["body"]
+    headers = [CONTENT_TYPES[poll.kind], *poll.headers]
+    if poll.kind == NDJSON:
+        lines = [encode_json(message) for message in messages]
+        if poll.settles is not None:
+            lines.append(encode_json({"settled": settled}))
+        return 200, headers, b"".join(line + b"\n" for line in lines)
+    return 200, headers, encode({"messages": messages, "settled": settled}, poll.kind)

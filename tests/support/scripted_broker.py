@@ -1,0 +1,351 @@
+"""A broker peer for tests of the proxy: a real LinkServer that speaks tern_wire.requests over a small log in memory.
+
+What it does is right by default; `script` bends the next replies: errors, silence, a broken link. It counts what it was asked.
+"""
+
+import asyncio
+import struct
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tern_remoting import Frame, Link, LinkServer
+from tern_wire.errors import GroupNotFound, NotLeader, OffsetExpired, OffsetMoved, QueueNotFound, TernError, TopicNotFound
+from tern_wire.limits import FRAME_SIZE_MAX_BYTES
+from tern_wire.record import decode_record
+from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts, read_body
+from tern_wire.rows import (
+    ACK,
+    EXTEND,
+    FLAG_KEYED,
+    KEY_REUSED,
+    LEASE_OVER,
+    NO_QUEUE,
+    NO_TOPIC,
+    RELEASE,
+    REPLAYED,
+    SEND_ROWS,
+    SENT,
+    SETTLE_ROWS,
+    SETTLED,
+)
+
+_VERDICT = struct.Struct("<IIq")
+# What a scripted reply is: an error, None for silence, or a function that does what it likes with the link.
+Bend = TernError | None | Callable[[Link, Frame], None]
+
+
+class ScriptedBroker:
+    """One node of one broker group. *peers* of a group share `state`; `leads` says who answers."""
+
+    def __init__(self, key: bytes, *, broker_group: str = "broker-a", node: str = "broker-a-0") -> None:
+        self.broker_group, self.node = broker_group, node
+        self.leads, self.leader_hint, self.term = True, "", 1
+        self.topics: dict[str, tuple[int, list[list[bytes]]]] = {}
+        self.groups: dict[str, int] = {}
+        self.min_offsets: dict[tuple[str, int], int] = {}
+        self.asked: Counter[RequestCode] = Counter()
+        self.flights: list[int] = []
+        self.heads: list[tuple[RequestCode, dict[str, Any]]] = []
+        self.released: list[int] = []
+        self.committed: dict[tuple[str, str], dict[str, int]] = {}
+        self.held: deque[Callable[[], None]] = deque()
+        self.is_holding = False
+        self._bends: dict[RequestCode, deque[Bend]] = {}
+        self._keys: dict[bytes, tuple[int, int, int, int]] = {}
+        self._cursors: dict[tuple[str, str, int], int] = {}
+        self._returned: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
+        # lease -> (topic, group, queue), and what of it is unsettled, with the attempt.
+        self._leases: dict[int, tuple[str, str, int, set[int], int]] = {}
+        self._settled: set[tuple[int, int, int, int]] = set()
+        self._next_lease = 1
+        self._notified: list[tuple[Link, int, str, str, asyncio.TimerHandle]] = []
+        self.server = LinkServer(
+            "127.0.0.1",
+            0,
+            key=key,
+            name=node,
+            group_id="",
+            on_frame=self._on_frame,
+            frame_size_max_bytes=FRAME_SIZE_MAX_BYTES,
+        )
+
+    # What tests call --------------------------------------------------------------------------------------------
+    def script(self, code: RequestCode, *bends: Bend) -> None:
+        """Bend the next replies to *code*, one each."""
+        self._bends.setdefault(code, deque()).extend(bends)
+
+    def hold(self) -> None:
+        """Keep all SEND and SETTLE requests waiting until `let_go`."""
+        self.is_holding = True
+
+    def let_go(self, count: int = 1_000_000) -> None:
+        """Answer *count* of what was held."""
+        while self.held and count > 0:
+            self.held.popleft()()
+            count -= 1
+        if not self.held:
+            self.is_holding = False
+
+    def create_topic(self, name: str, queues: int) -> int:
+        """A topic, as if a proxy had asked for it."""
+        if name not in self.topics:
+            self.topics[name] = (len(self.topics) + 1, [])
+        topic_id, logs = self.topics[name]
+        logs.extend([] for _ in range(queues - len(logs)))
+        return topic_id
+
+    def records(self, topic: str) -> list[bytes]:
+        """All records of a topic, by queue."""
+        return [record for log in self.topics[topic][1] for record in log]
+
+    @property
+    def notified(self) -> int:
+        """NOTIFY requests that wait."""
+        return len(self._notified)
+
+    # Requests ---------------------------------------------------------------------------------------------------
+    def _on_frame(self, link: Link, frame: Frame) -> None:
+        code = RequestCode(frame.code)
+        self.asked[code] += 1
+        bends = self._bends.get(code)
+        if bends:
+            bend = bends.popleft()
+            if isinstance(bend, TernError):
+                link.reply(frame.opaque, ERROR, error_parts(bend))
+            elif bend is not None:
+                bend(link, frame)
+            return
+        if self.is_holding and code in {RequestCode.SEND, RequestCode.SETTLE}:
+            self.held.append(lambda: self._answer(link, frame, code))
+            return
+        self._answer(link, frame, code)
+
+    def _answer(self, link: Link, frame: Frame, code: RequestCode) -> None:
+        head, raw = read_body(frame.body)
+        self.heads.append((code, head))
+        try:
+            if code != RequestCode.STATUS and not self.leads:
+                raise NotLeader(node=self.node, leader=self.leader_hint)
+            if code == RequestCode.NOTIFY:
+                self._notify(link, frame.opaque, head)
+                return
+            reply, data = self._handlers()[code](head, raw)
+        except TernError as error:
+            link.reply(frame.opaque, ERROR, error_parts(error))
+            return
+        link.reply(frame.opaque, 0, body_parts(reply, [data] if data else []))
+        self._wake()
+
+    def _handlers(self) -> dict[RequestCode, Callable[[dict[str, Any], memoryview], tuple[dict[str, Any], bytes]]]:
+        return {
+            RequestCode.SEND: self._send,
+            RequestCode.RECEIVE: self._receive,
+            RequestCode.SETTLE: self._settle,
+            RequestCode.PULL: self._pull,
+            RequestCode.OFFSETS: self._offsets,
+            RequestCode.CREATE_TOPIC: self._create_topic,
+            RequestCode.CREATE_GROUP: self._create_group,
+            RequestCode.GROUP_OFFSETS: self._group_offsets,
+            RequestCode.COMMIT_OFFSETS: self._commit_offsets,
+            RequestCode.STATUS: self._status,
+        }
+
+    def _send(self, head: dict[str, Any], raw: memoryview) -> tuple[dict[str, Any], bytes]:
+        rows, at = self._rows_of(raw)
+        self.flights.append(len(rows))
+        verdicts: list[bytes] = []
+        replays: list[list[Any]] = []
+        for number, (size, topic_number, queue, flags, _, crc, _, key) in enumerate(rows):
+            record = bytes(raw[at : at + size])
+            at += size
+            decoded = decode_record(record)
+            name = head["topics"][topic_number]
+            assert (decoded.topic, decoded.queue, decoded.body_crc, decoded.size_bytes) == (name, queue, crc, size)
+            if name not in self.topics:
+                verdicts.append(_VERDICT.pack(NO_TOPIC, queue, 0))
+                continue
+            log = self.topics[name][1]
+            if queue >= len(log):
+                verdicts.append(_VERDICT.pack(NO_QUEUE, queue, 0))
+                continue
+            known = self._keys.get(bytes(key)) if flags & FLAG_KEYED else None
+            if known is not None:
+                first_queue, offset, first_crc, born_ms = known
+                if first_crc == crc:
+                    first = decode_record(log[first_queue][offset])
+                    replays.append([number, first.properties["UNIQ_KEY"], born_ms])
+                status = REPLAYED if first_crc == crc else KEY_REUSED
+                verdicts.append(_VERDICT.pack(status, first_queue, offset))
+                continue
+            offset = len(log[queue])
+            log[queue].append(record[:20] + offset.to_bytes(8, "big") + record[28:])
+            if flags & FLAG_KEYED:
+                self._keys[bytes(key)] = (queue, offset, crc, decoded.born_ms)
+            verdicts.append(_VERDICT.pack(SENT, queue, offset))
+        assert at == len(raw)
+        return {"rows": len(rows), "replays": replays}, b"".join(verdicts)
+
+    @staticmethod
+    def _rows_of(raw: memoryview) -> tuple[list[Any], int]:
+        """The rows in front of the records: as many as make the sizes add up."""
+        total = 0
+        for count in range(1, len(raw) // SEND_ROWS.itemsize + 1):
+            row = np.frombuffer(raw, SEND_ROWS, 1, (count - 1) * SEND_ROWS.itemsize)[0]
+            total += int(row["size"])
+            if count * SEND_ROWS.itemsize + total == len(raw):
+                rows = np.frombuffer(raw, SEND_ROWS, count)
+                return [tuple(each) for each in rows.tolist()], count * SEND_ROWS.itemsize
+        raise AssertionError("rows and records do not add up")
+
+    def _available(self, topic: str, group: str) -> int:
+        fresh = sum(
+            len(log) - self._cursors.get((topic, group, queue), 0) for queue, log in enumerate(self.topics[topic][1])
+        )
+        return fresh + len(self._returned.get((topic, group), ()))
+
+    def _check(self, head: dict[str, Any]) -> tuple[int, int]:
+        if head["topic"] not in self.topics:
+            raise TopicNotFound(topic=head["topic"])
+        if head["group"] not in self.groups:
+            raise GroupNotFound(group=head["group"])
+        return self.topics[head["topic"]][0], self.groups[head["group"]]
+
+    def _receive(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
+        topic_id, group_id = self._check(head)
+        topic, group = head["topic"], head["group"]
+        left = head["max_messages"]
+        runs: list[list[int]] = []
+        data = b""
+        returned = self._returned.get((topic, group), [])
+        while returned and left:
+            queue, offset, attempt = returned.pop(0)
+            runs.append([queue, self._lease(topic, group, queue, {offset}, attempt), attempt, 1_000_000, 1])
+            data += self.topics[topic][1][queue][offset]
+            left -= 1
+        for queue, log in enumerate(self.topics[topic][1]):
+            at = self._cursors.get((topic, group, queue), 0)
+            taken = log[at : at + left]
+            if taken:
+                self._cursors[topic, group, queue] = at + len(taken)
+                offsets = set(range(at, at + len(taken)))
+                runs.append([queue, self._lease(topic, group, queue, offsets, 1), 1, 1_000_000, len(taken)])
+                data += b"".join(taken)
+                left -= len(taken)
+        return {"topic_id": topic_id, "group_id": group_id, "runs": runs}, data
+
+    def _lease(self, topic: str, group: str, queue: int, offsets: set[int], attempt: int) -> int:
+        lease = self._next_lease
+        self._next_lease += 1
+        self._leases[lease] = (topic, group, queue, offsets, attempt)
+        return lease
+
+    def _settle(self, head: dict[str, Any], raw: memoryview) -> tuple[dict[str, Any], bytes]:
+        assert len(raw) == head["rows"] * SETTLE_ROWS.itemsize
+        statuses = bytearray()
+        for group, topic, queue, action, offset, lease, _ in np.frombuffer(raw, SETTLE_ROWS).tolist():
+            held = self._leases.get(lease)
+            if held is None or offset not in held[3]:
+                done = action == ACK and (group, topic, queue, offset) in self._settled
+                statuses.append(SETTLED if done else LEASE_OVER)
+                continue
+            statuses.append(SETTLED)
+            if action == ACK:
+                held[3].discard(offset)
+                self._settled.add((group, topic, queue, offset))
+            elif action == RELEASE:
+                held[3].discard(offset)
+                self.released.append(offset)
+                self._returned.setdefault((held[0], held[1]), []).append((queue, offset, held[4]))
+            else:
+                assert action == EXTEND
+        return {}, bytes(statuses)
+
+    def expire(self) -> None:
+        """End all leases: what is unsettled comes back with the next attempt."""
+        for topic, group, queue, offsets, attempt in self._leases.values():
+            for offset in sorted(offsets):
+                self._returned.setdefault((topic, group), []).append((queue, offset, attempt + 1))
+        self._leases.clear()
+        self._wake()
+
+    def _notify(self, link: Link, opaque: int, head: dict[str, Any]) -> None:
+        self._check(head)
+
+        def late() -> None:
+            self._notified.remove(entry)
+            link.reply(opaque, 0, body_parts({"available": 0}))
+
+        timer = asyncio.get_running_loop().call_later(head["wait_ms"] / 1_000, late)
+        entry = (link, opaque, head["topic"], head["group"], timer)
+        self._notified.append(entry)
+        self._wake()
+
+    def _wake(self) -> None:
+        for entry in list(self._notified):
+            link, opaque, topic, group, timer = entry
+            available = self._available(topic, group)
+            if available:
+                self._notified.remove(entry)
+                timer.cancel()
+                link.reply(opaque, 0, body_parts({"available": available}))
+
+    def resign(self) -> None:
+        """Lead no longer: waiting notifications are refused, as a broker does."""
+        self.leads = False
+        for link, opaque, _, _, timer in self._notified:
+            timer.cancel()
+            link.reply(opaque, ERROR, error_parts(NotLeader(node=self.node, leader=self.leader_hint)))
+        self._notified.clear()
+
+    def _pull(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
+        topic, queue, offset = head["topic"], head["queue"], head["offset"]
+        if topic not in self.topics:
+            raise TopicNotFound(topic=topic)
+        if queue >= len(self.topics[topic][1]):
+            raise QueueNotFound(queue=f"{self.broker_group}:{queue}", topic=topic)
+        log = self.topics[topic][1][queue]
+        least = self.min_offsets.get((topic, queue), 0)
+        if offset < least:
+            raise OffsetExpired(offset=offset, min_offset=least)
+        end = len(log) if head["end_offset"] < 0 else head["end_offset"]
+        found = log[offset:end][: head["max_messages"]]
+        reply = {"next_offset": offset + len(found), "min_offset": least, "max_offset": len(log)}
+        return reply, b"".join(found)
+
+    def _offsets(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
+        if head["topic"] not in self.topics:
+            raise TopicNotFound(topic=head["topic"])
+        logs = self.topics[head["topic"]][1]
+        least = [self.min_offsets.get((head["topic"], queue), 0) for queue in range(len(logs))]
+        return {"queues": [[queue, least[queue], len(log)] for queue, log in enumerate(logs)]}, b""
+
+    def _create_topic(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
+        created = head["topic"] not in self.topics
+        topic_id = self.create_topic(head["topic"], head["queues"])
+        return {"topic_id": topic_id, "queues": len(self.topics[head["topic"]][1]), "created": created}, b""
+
+    def _create_group(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
+        created = head["group"] not in self.groups
+        group_id = self.groups.setdefault(head["group"], len(self.groups) + 1)
+        return {"group_id": group_id, "created": created}, b""
+
+    def _group_offsets(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
+        self._check(head)
+        return {"offsets": self.committed.get((head["group"], head["topic"]), {})}, b""
+
+    def _commit_offsets(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
+        self._check(head)
+        committed = self.committed.setdefault((head["group"], head["topic"]), {})
+        for queue, expected in head["expected"].items():
+            actual = committed.get(queue, 0)
+            if actual != expected:
+                raise OffsetMoved(queue=queue, actual=actual, expected=expected)
+        committed.update(head["offsets"])
+        return {"offsets": head["offsets"]}, b""
+
+    def _status(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
+        role = "leader" if self.leads else "follower"
+        return {"node": self.node, "role": role, "term": self.term, "leader": self.node if self.leads else ""}, b""
