@@ -70,20 +70,31 @@ class LogScan:
         extent = HEADER_SIZE_BYTES
         try:
             header = decode_header(head)
-            # The size is believed only as far as any entry may reach: a rotten size must not make its own zero sector.
+            self._require_next(header, position)
             if not HEADER_SIZE_BYTES <= header.size <= min(self._entry_size_max_bytes, segment.end - position):
                 raise EntryRefused(f"an entry cannot have {header.size} bytes here")
+            # Only a header that is right otherwise is believed: a rotten size would reach out for zero sectors of its own.
             extent = header.size
             raw = self._bytes(segment, position, header.size)
-            if len(raw) < header.size:
-                raise EntryRefused("the file ends inside the entry")
-            if (crc := crc_of(raw)) != header.crc:
-                raise EntryRefused(f"checksum {crc:08x}, the header says {header.crc:08x}")
-            self._require_next(header, position)
+            if len(raw) == header.size and crc_of(raw) == header.crc:
+                return header
+            if self._is_size_rotten(segment, header):
+                raise LogRot(segment.path, position, "one bit of its size has changed")
+            raise EntryRefused("its checksum is wrong")
         except EntryRefused as refused:
             self._require_torn(segment, position, extent, refused.reason)
             return None
-        return header
+
+    def _is_size_rotten(self, segment: Segment, header: EntryHeader) -> bool:
+        """Whether the entry is good but for one bit of its size, which would otherwise pass for a tear near the log's end."""
+        for bit in range(self._entry_size_max_bytes.bit_length()):
+            size = header.size ^ (1 << bit)
+            if HEADER_SIZE_BYTES <= size <= min(self._entry_size_max_bytes, segment.end - header.position):
+                raw = bytearray(self._segments.read(header.position, size))
+                raw[4:8] = size.to_bytes(4, "big")
+                if len(raw) == size and crc_of(raw) == header.crc:
+                    return True
+        return False
 
     def _require_next(self, header: EntryHeader, position: int) -> None:
         found = (header.index, header.position, header.previous_crc)

@@ -113,12 +113,14 @@ class FaultyFiles:
     def pwrite(self, fd: int, data: Buffer, position: int) -> None:
         file = self._file(fd)
         data = bytes(data)
-        if any(operation == "pwrite" for operation, _ in self._failures):
+        try:
+            self._step("pwrite")
+        except OSError:
             self._put(file, data[: len(data) // 2], position)  # half a write, then the error
-        is_last = self.cut_at is not None and self.operations + 1 >= self.cut_at
-        if is_last:
-            self._put(file, data, position)
-        self._step("pwrite")
+            raise
+        except PowerCut:
+            self._put(file, data, position)  # on its way when the power went: `crash` decides what arrived
+            raise
         self._put(file, data, position)
 
     def pwritev(self, fd: int, parts: Sequence[Buffer], position: int) -> None:

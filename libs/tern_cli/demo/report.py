@@ -50,7 +50,8 @@ def show_report(report: DemoReport, *, as_json: bool) -> None:
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
     console.print()
-    console.print(_delay_table(report.spark.table if report.spark else report.table, bool(report.spark)))
+    console.print(delay_heat_table(report.spark.table if report.spark else report.table, is_sparks=bool(report.spark)))
+    console.print()
     console.print(_summary(report))
     console.print(_files(report))
     if not report.differences:
@@ -63,11 +64,14 @@ def show_report(report: DemoReport, *, as_json: bool) -> None:
         console.print(f"  {line}", soft_wrap=True, markup=False)
 
 
-def _delay_table(rows: Sequence[DelayRow], is_sparks: bool) -> Table:
+def delay_heat_table(rows: Sequence[DelayRow], *, is_sparks: bool) -> Table:
     """Mean departure delay: a row per carrier, the worst year first, a column per month."""
     by, names = ("Spark" if is_sparks else "pandas"), carrier_names()
     title = f"Mean departure delay from New York in 2013, minutes (by {by})"
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    # Without padding it fits into 80 columns.
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0)
+    )
     table.add_column("carrier", no_wrap=True)
     for month in _MONTHS:
         table.add_column(month, justify="right", min_width=3)

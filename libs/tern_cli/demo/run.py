@@ -60,7 +60,6 @@ def run_demo(settings: DemoSettings) -> None:
     began_ms = now_ms()
     files = MeshFiles(settings.data_dir)
     out = files.root / "demo"
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)
     if settings.kills_leader:
         broker_processes(files.read_mesh())  # refuses now what could not be killed later
     bars = RunBars(shown=not settings.as_json)
@@ -74,6 +73,7 @@ def run_demo(settings: DemoSettings) -> None:
             traffic = asyncio.run(_exchange(settings, messages, run, files, bars))
         except ExceptionGroup as group:
             raise _first_of(group) from group
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
         spark = None
         if settings.with_spark:
             bars.spark_begins()

@@ -1,0 +1,214 @@
+"""The command line: help that teaches, exit codes, JSON for programs, and errors as two lines without a traceback."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tern_cli.app import app
+from tern_cli.endpoint import endpoints
+from tern_cli.mesh_files import MeshFiles
+from tern_wire.errors import ReceiptExpired, TopicNotFound
+from tests.support.scripted_proxy import Asked, Reply, ScriptedProxy, packed, refused, said
+
+RUNNER = CliRunner()
+RECEIPT = {"message_id": "m1", "queue": "broker-a:1", "offset": 7, "born_at": 1}
+DELIVERY = {
+    **RECEIPT,
+    "topic": "demo",
+    "body": b"hello",
+    "content_type": "",
+    "tag": "A",
+    "keys": ["k"],
+    "properties": {},
+    "stored_at": 2,
+    "attempt": 1,
+    "receipt_handle": "h1",
+    "invisible_until": 3,
+}
+
+
+@contextmanager
+def proxy(answer: Callable[[Asked], Reply]) -> Iterator[ScriptedProxy]:
+    """A scripted proxy in a thread of its own, for commands that block."""
+    made = ScriptedProxy(answer=answer)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(made.__aenter__(), loop).result(10)
+    try:
+        yield made
+    finally:
+        asyncio.run_coroutine_threadsafe(made.__aexit__(None, None, None), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+COMMANDS = ["", "up", "down", "status", "serve", "topic", "topic create", "topic ls", "topic describe", "group create"]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "send", "recv", "offsets"])
+def test_every_command_explains_itself_with_an_example(command: str) -> None:
+    """Groups list their commands instead."""
+    shown = RUNNER.invoke(app, [*command.split(), "--help"])
+    if command == "serve":
+        # Its options are the service's: --help without a service asks for one.
+        assert shown.exit_code == 2
+        return
+    assert shown.exit_code == 0
+    assert f"ternmq {command}".strip() in shown.output or command in {"topic", "group"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nonsense"],
+        ["up", "--brokers", "2"],
+        ["send", "demo", "x", "-p", "noequals"],
+        ["send", "demo", "@/does/not/exist"],
+        ["send", "demo", "x", "--lines", "--idempotency-key", "k"],
+        ["send", "bad name", "x", "--endpoint", "http://127.0.0.1:1"],
+        ["recv", "demo", "g", "-f", "%z"],
+        ["recv", "demo", "g", "-w", "soon"],
+        ["recv", "demo", "g", "-n", "0"],
+        ["group", "create", "g", "--invisible", "ever"],
+        ["offsets", "demo", "--endpoint", "ftp://x"],
+        ["topic", "create", "demo", "-q", "0"],
+        ["status", "-o", "yaml"],
+    ],
+)
+def test_what_is_asked_wrongly_exits_with_2_and_no_traceback(words: list[str]) -> None:
+    """Before anything is sent anywhere."""
+    failed = RUNNER.invoke(app, words)
+    assert failed.exit_code == 2, failed.output
+    assert "Traceback" not in failed.output
+    assert failed.output.strip()
+
+
+def test_a_problem_is_shown_as_title_and_sentence() -> None:
+    """What the proxy says is what the user reads."""
+    with proxy(lambda _: refused(TopicNotFound(topic="demo"))) as made:
+        failed = RUNNER.invoke(app, ["send", "demo", "hello", "--endpoint", made.url])
+    assert failed.exit_code == 1
+    assert failed.stdout == ""
+    assert failed.stderr.splitlines()[0] == "error: The topic does not exist"
+    assert "ternmq topic create demo" in failed.stderr
+
+
+def test_a_message_is_sent_with_all_its_metadata() -> None:
+    """From an argument; the receipt comes as JSON."""
+    with proxy(lambda _: said(RECEIPT, 201)) as made:
+        words = ["send", "demo", "hello", "-t", "A", "-k", "k1", "-k", "k2", "-p", "a=b=c", "--idempotency-key", "once"]
+        sent = RUNNER.invoke(app, [*words, "--endpoint", made.url, "-o", "json"])
+        (asked,) = made.asked
+    assert sent.exit_code == 0, sent.output
+    assert json.loads(sent.stdout) == {"message_id": "m1", "queue": "broker-a:1", "offset": 7, "replayed": False}
+    assert (asked.body, asked.headers["mq-tag"], asked.headers["mq-key"]) == (b"hello", "A", "k1\nk2")
+    assert json.loads(asked.headers["mq-properties"]) == {"a": "b=c"}
+    assert asked.headers["idempotency-key"] == "once"
+
+
+def test_messages_come_from_files_and_pipes_byte_for_byte(tmp_path: Path) -> None:
+    """@FILE, -, and one message per line."""
+    (tmp_path / "body").write_bytes(b"\xff\x00 bytes\n")
+
+    def store(asked: Asked) -> Reply:
+        if not asked.path.endswith("/batch"):
+            return said(RECEIPT, 201)
+        results = [{**RECEIPT, "index": at} for at in range(len(asked.document["messages"]))]
+        return packed({"results": results, "failed": 0})
+
+    with proxy(store) as made:
+        at = ["--endpoint", made.url]
+        assert RUNNER.invoke(app, ["send", "demo", f"@{tmp_path / 'body'}", *at]).exit_code == 0
+        assert RUNNER.invoke(app, ["send", "demo", "-", *at], input=b"from a pipe\n").exit_code == 0
+        lines = RUNNER.invoke(app, ["send", "demo", "-", "--lines", *at], input=b"one\ntwo\n\nfour\n")
+        assert "4 messages sent" in lines.output
+        first, second, third = made.asked
+    assert (first.body, second.body) == (b"\xff\x00 bytes\n", b"from a pipe\n")
+    assert [one["body"] for one in third.document["messages"]] == [b"one", b"two", b"", b"four"]
+
+
+def receiving(settle: dict[str, Any] | None = None) -> Callable[[Asked], Reply]:
+    """A proxy with one message, which answers settles with *settle*."""
+    left = [DELIVERY]
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path.endswith("/settle"):
+            return said({"results": [settle or {"index": 0}]})
+        return packed({"messages": [left.pop()] if left else [], "settled": []})
+
+    return answer
+
+
+def test_received_messages_are_written_as_asked_and_acked() -> None:
+    """The ack follows the writing, so that a broken pipe loses nothing; fewer than -n is no failure."""
+    with proxy(receiving()) as made:
+        got = RUNNER.invoke(app, ["recv", "demo", "g", "-n", "5", "-f", r"%q|%v\n", "--endpoint", made.url])
+        paths = [asked.path.rsplit("/", 1)[1] for asked in made.asked]
+    assert (got.exit_code, got.stdout) == (0, "broker-a:1|hello\n")
+    assert paths == ["receive", "settle", "receive"]
+
+
+def test_without_ack_nothing_is_settled() -> None:
+    """The message comes again after its lease."""
+    with proxy(receiving()) as made:
+        got = RUNNER.invoke(app, ["recv", "demo", "g", "--ack", "none", "-o", "json", "--endpoint", made.url])
+        assert [asked.path.rsplit("/", 1)[1] for asked in made.asked] == ["receive"]
+    assert [one["body"] for one in json.loads(got.stdout)] == ["hello"]
+
+
+def test_an_ack_that_came_too_late_is_a_failure() -> None:
+    """The message was shown, but will be shown again."""
+    with proxy(receiving({"index": 0, "error": ReceiptExpired().problem()})) as made:
+        got = RUNNER.invoke(app, ["recv", "demo", "g", "--endpoint", made.url])
+    assert got.exit_code == 1
+    assert "The lease is over" in got.stderr
+
+
+def test_nothing_to_receive_exits_with_1() -> None:
+    """A script can tell."""
+    with proxy(lambda _: packed({"messages": [], "settled": []})) as made:
+        got = RUNNER.invoke(app, ["recv", "demo", "g", "--endpoint", made.url])
+        assert RUNNER.invoke(app, ["recv", "demo", "g", "-o", "json", "--endpoint", made.url]).stdout.strip() == "[]"
+    assert (got.exit_code, got.stdout) == (1, "")
+
+
+def test_admin_commands_show_tables_and_json() -> None:
+    """Offsets with a group show how far it is behind."""
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path == "/v1/routes":
+            return said({"broker_groups": {}, "topics": {"demo": {"broker-a": {"topic_id": 1, "queues": 8}}}})
+        if "/groups/" in asked.path and asked.method == "GET":
+            return said({"offsets": {"broker-a:0": 3}})
+        if asked.path.endswith("/offsets"):
+            return said({"queues": [{"queue": "broker-a:0", "min_offset": 1, "max_offset": 5}]})
+        return said({"topic": "demo", "queues": 8}, 201)
+
+    with proxy(answer) as made:
+        at = ["--endpoint", made.url]
+        assert "8 queues" in RUNNER.invoke(app, ["topic", "create", "demo", *at]).stdout
+        assert "demo" in RUNNER.invoke(app, ["topic", "ls", "--namesrv", made.url]).stdout
+        assert "4 messages in 1 queues" in RUNNER.invoke(app, ["topic", "describe", "demo", *at]).stdout
+        assert "Group g is there" in RUNNER.invoke(app, ["group", "create", "g", "--invisible", "5m", *at]).stdout
+        shown = RUNNER.invoke(app, ["offsets", "demo", "-g", "g", "-o", "json", *at]).stdout
+        assert made.asked[3].document == {"invisible": 300_000, "start": "earliest"}
+    row = {"queue": "broker-a:0", "min_offset": 1, "max_offset": 5, "messages": 4, "committed": 3, "lag": 2}
+    assert json.loads(shown) == [row]
+
+
+def test_the_endpoint_is_found_in_the_order_that_help_says(tmp_path: Path) -> None:
+    """Option, then the mesh of this directory, then the default."""
+    files = MeshFiles(tmp_path)
+    assert endpoints("http://a:1, http://b:2", str(tmp_path)) == ["http://a:1", "http://b:2"]
+    assert endpoints("", str(tmp_path)) == ["http://127.0.0.1:8080"]
+    files.write_mesh({"proxies": ["http://127.0.0.1:18000"]})
+    assert endpoints("", str(tmp_path)) == ["http://127.0.0.1:18000"]

@@ -1,0 +1,255 @@
+"""`ternmq up`, `down` and the supervisor with real processes: stand-ins for the services, told to die, to be deaf or to be slow."""
+
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tern_cli.app import app
+from tern_cli.mesh_files import MeshFiles
+from tern_cli.mesh_plan import MeshShape, plan_mesh, shape_from_base
+from tern_cli.mesh_start import living, spawn_supervisor, stop_mesh
+from tern_cli.process_table import boot_id, is_same, port_is_free, rss_bytes, start_ticks
+from tern_cli.supervisor import bound_log
+from tests.support import fake_service
+
+RSS_MAX_BYTES = 30 * 1024 * 1024
+DEADLINE_S = 12.0
+
+
+@dataclass(slots=True)
+class Home:
+    """A directory with a mesh of stand-ins, and what they are told."""
+
+    files: MeshFiles
+    orders: Path
+    port_base: int
+
+    def run(self, *words: str) -> Result:
+        """`ternmq WORDS --data-dir ...`."""
+        return CliRunner().invoke(app, [*words, "--data-dir", str(self.files.root)])
+
+    def up(self, *words: str) -> Result:
+        """`ternmq up` on this home's ports."""
+        return self.run("up", "--port-base", str(self.port_base), *words)
+
+    def order(self, name: str, what: str) -> None:
+        """From its next start, *name* does *what*."""
+        (self.orders / name).write_text(what)
+
+    def row(self, name: str) -> dict[str, Any]:
+        """What mesh.json says of *name*."""
+        return next(row for row in self.files.read_mesh()["processes"] if row["name"] == name)
+
+    def starts(self, name: str) -> list[str]:
+        """The arguments of every start of *name*."""
+        lines = (self.orders / "starts").read_text().splitlines()
+        return [line for line in lines if line.startswith(f"{name} ")]
+
+
+def eventually(check: Callable[[], Any], what: str) -> Any:
+    """The first true answer of *check*; AssertionError at the deadline."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not (found := check()):
+        assert time.monotonic() < deadline_s, f"not in {DEADLINE_S} s: {what}"
+        time.sleep(0.01)
+    return found
+
+
+def free_base(rng: random.Random) -> int:
+    """A range of ports in which those of a mesh are free."""
+    while True:
+        base = rng.randrange(20_000, 60_000, 100)
+        if all(port_is_free("127.0.0.1", base + at) for at in (0, 1, 2, 10, 11, *range(20, 43))):
+            return base
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    """A home whose services are stand-ins; nothing runs in it afterwards."""
+    seed = time.time_ns()
+    print(f"seed {seed}")
+    fakes = tmp_path / "fakes"
+    fakes.mkdir()
+    for role in ("namesrv", "broker", "proxy"):
+        copyfile(str(fake_service.__file__), fakes / f"tern_{role}.py")
+    libs = Path(__file__).parents[3] / "libs"
+    monkeypatch.setenv("PYTHONPATH", f"{fakes}:{libs}")
+    monkeypatch.setenv("FAKE_ORDERS", str(tmp_path))
+    made = Home(MeshFiles(tmp_path / "mesh"), tmp_path, free_base(random.Random(seed)))
+    yield made
+    stop_mesh(made.files)
+
+
+def test_a_mesh_goes_up_once_and_down_within_its_deadline(home: Home) -> None:
+    """Separate processes with their own logs; a second `up` changes nothing; after `down` nothing is left but data."""
+    first = home.up()
+    assert first.exit_code == 0, first.output
+    assert "The mesh is up" in first.output
+    mesh = home.files.read_mesh()
+    assert len(living(mesh)) == 5
+    assert rss_bytes(mesh["supervisor"]["pid"]) < RSS_MAX_BYTES
+    assert "malloc arenas 2" in home.files.log("broker-a-1").read_text()
+    assert home.files.key.stat().st_mode & 0o777 == 0o600
+    assert home.files.key.stat().st_size == 32
+    again = home.run("up")
+    assert (again.exit_code, "already running" in again.output) == (0, True)
+    assert home.files.read_mesh() == mesh
+    down = home.run("down")
+    assert down.exit_code == 0
+    assert living(mesh) == []
+    assert not is_same(mesh["supervisor"]["pid"], mesh["supervisor"]["start_ticks"])
+    assert not home.files.mesh.exists()
+    assert home.files.log("broker-a-0").read_text().splitlines()[-1] == "stopped"
+    assert "No mesh was running" in home.run("down").output
+
+
+def test_a_group_is_born_once(home: Home) -> None:
+    """--bootstrap, group id and key are made at the first start; later starts, with other ports too, keep the id and leave it out."""
+    home.up("--brokers", "1")
+    key, known = home.files.key.read_bytes(), home.files.read_cluster()
+    home.run("down")
+    home.run("up")
+    first, second = home.starts("broker-a-0")
+    assert "--bootstrap" in first
+    assert "--bootstrap" not in second
+    assert f"--group-id {known['group_id']}" in second
+    assert len(bytes.fromhex(known["group_id"])) == 16
+    assert (home.files.key.read_bytes(), home.files.read_cluster()) == (key, known)
+    home.run("down")
+    other = home.up("--brokers", "3")
+    assert (other.exit_code, "a group of 1 brokers, 3 were asked for" in other.output) == (2, True)
+
+
+def test_a_killed_child_is_started_again(home: Home) -> None:
+    """And mesh.json says how often; it is started without --bootstrap."""
+    home.up()
+    before = home.row("broker-a-1")
+    os.kill(before["pid"], signal.SIGKILL)
+    after = eventually(
+        lambda: (row := home.row("broker-a-1"))["restarts"] == 1 and row["state"] == "running" and row, "a restart"
+    )
+    assert after["pid"] != before["pid"]
+    assert after["exit_code"] == -signal.SIGKILL
+    assert eventually(lambda: len(home.starts("broker-a-1")) == 2, "its second start")
+    assert "--bootstrap" not in home.starts("broker-a-1")[1]
+
+
+def test_a_broker_whose_fsync_failed_stays_down_and_status_says_why(home: Home) -> None:
+    """Starting it again would trust pages that the kernel has dropped."""
+    home.up()
+    home.order("broker-a-2", "exit 74")
+    os.kill(home.row("broker-a-2")["pid"], signal.SIGKILL)
+    eventually(lambda: home.row("broker-a-2")["state"] == "failed", "the failure")
+    status = home.run("status", "-o", "json")
+    assert status.exit_code == 1
+    rows = {row["name"]: row for row in json.loads(status.stdout)["processes"]}
+    assert rows["broker-a-2"]["state"] == "failed: fsync failed; rebuild this node"
+    assert rows["broker-a-0"]["state"] == "running"
+    assert rows["broker-a-0"]["rss_bytes"] > 1_000_000
+
+
+def test_an_up_that_fails_shows_the_last_lines_of_who_failed_and_leaves_nothing(home: Home) -> None:
+    """At once when a process says that its configuration is wrong."""
+    home.order("proxy-0", "exit 78")
+    failed = home.up()
+    assert failed.exit_code == 1
+    assert "The mesh does not accept messages" in failed.output
+    assert "I was told to exit 78" in failed.output
+    assert not home.files.mesh.exists()
+    for line in (home.orders / "starts").read_text().splitlines():
+        assert start_ticks(int(line.split()[1])) == 0
+
+
+def test_a_deaf_process_is_killed_and_the_others_still_stop_properly(home: Home) -> None:
+    """By the supervisor itself. A tenth of the usual patience, so that the test does not wait for 8 s."""
+    home.order("proxy-0", "deaf")
+    home.files.make_folders()
+    shape = MeshShape(**shape_from_base({}, home.port_base))
+    plan = plan_mesh(shape, data_dir=str(home.files.root), group_id="ab", python=sys.executable)
+    lock = home.files.try_lock()
+    spawn_supervisor(home.files, replace(plan, stop_within_s=0.8), lock)
+    os.close(lock)
+    eventually(lambda: home.files.log("proxy-0").exists() and home.files.last_lines("proxy-0", 1), "the deaf one")
+    eventually(lambda: home.files.last_lines("broker-a-0", 1), "a broker that hears")
+    deaf = home.row("proxy-0")
+    assert stop_mesh(home.files)
+    assert not is_same(deaf["pid"], deaf["start_ticks"])
+    assert home.files.last_lines("broker-a-0", 1) == ["stopped"]
+    assert not home.files.mesh.exists()
+
+
+def test_children_die_with_a_killed_supervisor_and_the_next_up_works(home: Home) -> None:
+    """mesh.json of the dead supervisor is stale, and is not believed."""
+    home.up("--brokers", "1")
+    mesh = home.files.read_mesh()
+    os.kill(mesh["supervisor"]["pid"], signal.SIGKILL)
+    eventually(lambda: not living(mesh), "the end of the children")
+    assert home.run("status").exit_code == 1
+    assert home.run("up").exit_code == 0
+    assert len(living(home.files.read_mesh())) == 3
+
+
+def test_a_stray_of_a_dead_supervisor_is_ended_by_down(home: Home) -> None:
+    """Known by pid and start time; a process that only has the same pid is left alone."""
+    home.files.make_folders()
+    stray = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, "-c", "import signal; signal.pause()"])
+    bystander = {"name": "b", "pid": os.getpid(), "start_ticks": start_ticks(os.getpid()) + 1}
+    row = {"name": "a", "pid": stray, "start_ticks": start_ticks(stray)}
+    supervisor = {"pid": 0, "start_ticks": 0}
+    home.files.write_mesh({"boot_id": boot_id(), "supervisor": supervisor, "processes": [row, bystander]})
+    assert home.run("down").exit_code == 0
+    assert os.waitstatus_to_exitcode(os.waitpid(stray, 0)[1]) == -signal.SIGTERM
+    assert not home.files.mesh.exists()
+
+
+@pytest.mark.parametrize(("offset", "option"), [(0, "--proxy-port"), (10, "--namesrv-port"), (31, "--broker-port")])
+def test_a_port_in_use_is_named_with_its_option_before_anything_starts(home: Home, offset: int, option: str) -> None:
+    """Exit code 2: it was asked wrongly."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", home.port_base + offset))
+        taken.listen()
+        refused = home.up()
+    assert refused.exit_code == 2
+    assert f"Port {home.port_base + offset}" in refused.output
+    assert option in refused.output
+    assert not (home.orders / "starts").exists()
+
+
+def test_two_meshes_run_side_by_side(home: Home) -> None:
+    """Directories and ports of their own; the end of one is not the other's."""
+    other = Home(MeshFiles(home.orders / "other"), home.orders, free_base(random.Random(home.port_base)))
+    try:
+        assert home.up("--brokers", "1").exit_code == 0
+        assert other.up("--brokers", "1").exit_code == 0
+        assert home.run("down").exit_code == 0
+        assert len(living(other.files.read_mesh())) == 3
+        assert home.files.read_cluster()["group_id"] != other.files.read_cluster()["group_id"]
+    finally:
+        stop_mesh(other.files)
+
+
+def test_a_log_is_cut_when_it_is_full_and_its_writer_goes_on(tmp_path: Path) -> None:
+    """The writer keeps its descriptor; one older log is kept."""
+    files = MeshFiles(tmp_path)
+    files.make_folders()
+    with files.log("x").open("ab", buffering=0) as log:
+        log.write(b"a" * 100)
+        bound_log(files, "x", size_max_bytes=100)
+        assert files.log("x").stat().st_size == 100
+        log.write(b"b")
+        bound_log(files, "x", size_max_bytes=100)
+        log.write(b"c")
+    assert files.log("x").read_bytes() == b"c"
+    assert (tmp_path / "logs" / "x.log.1").read_bytes() == b"a" * 100 + b"b"
