@@ -12,7 +12,7 @@ from tern_raft.disk import DiskThread
 from tern_raft.journal import CommitLogJournal
 from tern_raft.links import PeerLinks
 from tern_raft.transport import PeerTransport
-from tern_store import CommitLog, Genesis, LogMark, StoredEntry, VoteFile
+from tern_store import CommitLog, Genesis, LogMark, StoredEntry, StoreError, VoteFile
 from tern_wire.limits import ENTRY_SIZE_MAX_BYTES, SEGMENT_SIZE_DEFAULT_BYTES
 
 log = logging.getLogger(__name__)
@@ -108,6 +108,12 @@ class RaftNode:
             entry_size_max_bytes=ENTRY_SIZE_MAX_BYTES,
             start=start,
         )
+        if commit_log.was_created and votes.term > 0:
+            commit_log.close()
+            raise StoreError(
+                f"{config.directory} holds votes of term {votes.term} but no log: the log was lost, and this node may not "
+                "vote as if it had never had one. Restore the directory, or wait for a release that rebuilds nodes."
+            )
         return commit_log, votes
 
     async def start(self) -> None:

@@ -71,8 +71,8 @@ class Waiting:
         now = self._loop.time()
         self._timer = None
         self._sweep_at = math.inf
-        late = [opaque for opaque, (_, deadline) in self._replies.items() if deadline <= now]
-        for opaque in late:
+        late = sorted((deadline, opaque) for opaque, (_, deadline) in self._replies.items() if deadline <= now)
+        for _, opaque in late:
             future, _ = self._replies.pop(opaque)
             if not future.done():
                 future.set_exception(LinkTimeout("no reply in time"))

@@ -129,12 +129,10 @@ def _summary(report: DemoReport) -> Table:
     table.add_row("distinct ids", f"{figures.distinct_ids:,}", "")
     if report.spark:
         table.add_row("read by Spark", f"{report.spark.rows:,}", f"{report.spark.seconds:.1f} s with its start")
-    gap = f"{sends.longest_gap_ms:,.0f} ms"
+    table.add_row("longest gap", f"{sends.longest_gap_ms:,.0f} ms", "between two confirmed sends")
     if traffic.killed:
-        back = f"{traffic.killed} came back and had caught up {traffic.back_after_ms / 1_000:.1f} s after the last ack"
-        table.add_row("leader killed", gap, f"was the longest interruption of sends; {back}")
-    else:
-        table.add_row("longest gap", gap, "between two confirmed sends")
+        back = f"{traffic.back_after_ms / 1_000:.1f} s"
+        table.add_row("leader killed", traffic.killed, f"back and caught up {back} after the last ack")
     table.add_row("whole run", f"{report.result['seconds']:.1f} s", "")
     return table
 

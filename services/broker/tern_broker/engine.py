@@ -268,10 +268,18 @@ class Engine:
         applied = self.raft.applied_index
         if applied <= (self._saved.index if self._saved else 1):
             return
+        try:
+            queue_sync = self.queues.flush()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            # Without space the state stays as it was saved; the log has everything. Try again with the next save.
+            self._saved_at_s = time.monotonic()
+            return
         self._saved_once.clear()
         mark = self._log.mark(applied)
         snapshot = saving.take(self.state)
-        log_sync, queue_sync = self._log.take_sync(), self.queues.flush()
+        log_sync = self._log.take_sync()
 
         def job() -> None:
             if log_sync is not None:

@@ -1,0 +1,180 @@
+"""What a node must not forget: its vote, its saved state, and that the directory is its own."""
+
+import contextlib
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tern_store import (
+    CommitLog,
+    DirectoryInUse,
+    DirectoryLock,
+    Genesis,
+    LogMark,
+    StateSave,
+    StoreError,
+    VoteCorrupt,
+    VoteFile,
+    WrongGroup,
+    load_state,
+    load_states,
+)
+from tests.support.faulty_files import FaultyFiles, PowerCut
+
+GROUP = Genesis(b"g" * 16, ("a", "b", "c"), 65536)
+DIRECTORY = Path("/data")
+VOTES = DIRECTORY / "votes"
+
+
+def votes(files: FaultyFiles, *, bootstrap: bool = False) -> VoteFile:
+    return VoteFile.open(DIRECTORY, bootstrap=bootstrap, group=GROUP, files=files)
+
+
+def test_a_vote_is_read_again_and_a_group_is_born_once() -> None:
+    """Bootstrap, vote, reopen without bootstrap, and with it: the vote stays."""
+    files = FaultyFiles()
+    file = votes(files, bootstrap=True)
+    assert (file.term, file.voted_for) == (0, None)
+    for term, name in ((1, "a"), (2, None), (3, "b"), (4, "")):
+        file.save(term, name)
+        assert (votes(files).term, votes(files).voted_for) == (term, name)
+    assert votes(files, bootstrap=True).term == 4
+
+
+def test_an_empty_directory_never_becomes_a_member_by_itself() -> None:
+    """Without bootstrap, and with it where a log is: WrongGroup says what to do."""
+    files = FaultyFiles()
+    with pytest.raises(WrongGroup, match="is empty, but this group was born already"):
+        votes(files)
+    CommitLog.open(DIRECTORY, group=GROUP, files=files).close()
+    with pytest.raises(WrongGroup, match="has a log"):
+        votes(files, bootstrap=True)
+
+
+def test_the_votes_of_another_group_are_refused() -> None:
+    """Other id, other members."""
+    files = FaultyFiles()
+    votes(files, bootstrap=True)
+    for group in (Genesis(b"h" * 16, GROUP.members, 65536), Genesis(GROUP.group_id, ("a", "b"), 65536)):
+        with pytest.raises(WrongGroup, match="configured for"):
+            VoteFile.open(DIRECTORY, bootstrap=True, group=group, files=files)
+    assert (
+        VoteFile.open(DIRECTORY, bootstrap=False, group=Genesis(b"g" * 16, ("c", "b", "a"), 8192), files=files).term
+        == 0
+    )
+
+
+def test_one_bad_slot_leaves_the_other_and_two_leave_none() -> None:
+    """Damage each slot at some bytes, then both."""
+    for at in (0, 8, 16, 80, 300, 511):
+        files = FaultyFiles()
+        file = votes(files, bootstrap=True)
+        file.save(5, "a")  # sequence 1: the second slot
+        file.save(6, "b")  # sequence 2: the first
+        content = files.content(VOTES)
+        content[at] ^= 1
+        assert (votes(files).term, votes(files).voted_for) == (5, "a")
+        content = files.content(VOTES)
+        content[512 + at] ^= 1
+        with pytest.raises(VoteCorrupt):
+            votes(files)
+        content[at] ^= 1
+        assert votes(files).term == 6
+
+
+def test_a_vote_survives_a_power_cut_at_every_operation() -> None:
+    """A vote whose save returned is there; one whose save did not may be there."""
+    for seed in range(300):
+        rng, files = random.Random(seed), FaultyFiles()
+        files.cut_at = 1 + seed % 16
+        saved = tried = 0
+        try:
+            file = votes(files, bootstrap=True)
+            for term in range(1, 20):
+                tried = term
+                file.save(term, f"node-{term}")
+                saved = term
+        except PowerCut:
+            files.crash(rng)
+        found = votes(files, bootstrap=True)
+        assert found.term in (saved, tried)
+        assert found.voted_for == (f"node-{found.term}" if found.term else None)
+
+
+def test_a_name_that_does_not_fit_its_slot_is_refused() -> None:
+    """433 bytes are too many; the vote before stays."""
+    file = votes(FaultyFiles(), bootstrap=True)
+    with pytest.raises(StoreError, match="433"):
+        file.save(1, "x" * 433)
+    assert (file.term, file.voted_for) == (0, None)
+
+
+def save(files: FaultyFiles, index: int, payload: bytes) -> LogMark:
+    mark = LogMark(index, index * 100, index * 7, index // 10)
+    StateSave(DIRECTORY, mark, [payload[:3], memoryview(payload)[3:]], files).run()
+    return mark
+
+
+def test_two_generations_of_the_state_are_kept() -> None:
+    """Save five times; the newest two are there, newest first."""
+    files = FaultyFiles()
+    marks = [save(files, index, b"state %d" % index) for index in (10, 20, 30, 40, 50)]
+    assert [(state.mark, state.payload) for state in load_states(DIRECTORY, files)] == [
+        (marks[4], b"state 50"),
+        (marks[3], b"state 40"),
+    ]
+    newest, older = load_state(DIRECTORY, None, files), load_state(DIRECTORY, 49, files)
+    assert newest is not None and newest.mark == marks[4]
+    assert older is not None and older.mark == marks[3]
+    assert load_state(DIRECTORY, 39, files) is None
+    StateSave(DIRECTORY, marks[4], b"whole", files).run()
+    assert [state.payload for state in load_states(DIRECTORY, files)] == [b"whole", b"state 40"]
+
+
+def test_a_state_of_a_future_that_was_lost_does_not_outlive_the_next_save() -> None:
+    """The log ended before 50: state 40 was loaded, 45 is saved; what is kept is 45 and 40."""
+    files = FaultyFiles()
+    for index in (40, 50, 45):
+        save(files, index, b"state")
+    assert [state.mark.index for state in load_states(DIRECTORY, files)] == [45, 40]
+
+
+def test_a_damaged_state_is_skipped() -> None:
+    """Flip a bit of every byte, and cut at every byte, of the newer of two."""
+    files = FaultyFiles()
+    save(files, 10, b"old")
+    save(files, 20, b"new")
+    path = DIRECTORY / "state" / f"state-{20:020d}.bin"
+    whole = bytes(files.content(path))
+    for at in range(len(whole)):
+        for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :]):
+            files.content(path)[:] = damaged
+            found = load_state(DIRECTORY, None, files)
+            assert found is not None and found.payload == b"old"
+
+
+def test_a_saved_state_survives_a_power_cut_at_every_operation() -> None:
+    """A save that returned is there; whatever is there is whole."""
+    for seed in range(200):
+        rng, files = random.Random(seed), FaultyFiles()
+        files.cut_at = 1 + seed % 40
+        saved = 0
+        with contextlib.suppress(PowerCut):
+            for index in range(1, 9):
+                save(files, index, bytes([index]) * 2000)
+                saved = index
+        files.crash(rng)
+        found = load_state(DIRECTORY, None, files)
+        assert (found.mark.index if found is not None else 0) in (saved, saved + 1)
+        assert found is None or found.payload == bytes([found.mark.index]) * 2000
+
+
+def test_a_directory_has_one_owner(tmp_path: Path) -> None:
+    """The second is told who the first is; after release the directory is free."""
+    lock = DirectoryLock.acquire(tmp_path / "node")
+    with pytest.raises(DirectoryInUse, match=f"node is in use by process {os.getpid()}"):
+        DirectoryLock.acquire(tmp_path / "node")
+    lock.release()
+    DirectoryLock.acquire(tmp_path / "node").release()
