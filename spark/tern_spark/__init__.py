@@ -1,0 +1,48 @@
+"""Spark reads topics: `spark.read.format("ternmq")`, a Python Data Source whose partitions are frozen queue ranges.
+
+`register(spark)` makes the format known to a session. The data source itself is loaded on first use, so that the codec and
+the page reader can be used without PySpark.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from tern_spark.columns import record_batch
+from tern_spark.options import OptionError, ReadOptions, read_options
+from tern_spark.pages import Page, ProxyPages
+from tern_spark.ranges import QueueRange, QueueSpan, plan_ranges
+from tern_spark.schema import COLUMNS, arrow_schema, row_schema
+
+if TYPE_CHECKING:
+    from tern_spark.source import TernSource
+
+__all__ = [
+    "COLUMNS",
+    "OptionError",
+    "Page",
+    "ProxyPages",
+    "QueueRange",
+    "QueueSpan",
+    "ReadOptions",
+    "TernSource",
+    "arrow_schema",
+    "plan_ranges",
+    "read_options",
+    "record_batch",
+    "register",
+    "row_schema",
+]
+
+
+def register(spark: Any) -> None:
+    """Make `format("ternmq")` known to *spark*, a SparkSession (classic or Connect)."""
+    from tern_spark.source import TernSource  # noqa: PLC0415 - PySpark is needed from here on only
+
+    spark.dataSource.register(TernSource)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "TernSource":
+        from tern_spark.source import TernSource  # noqa: PLC0415 - as above
+
+        return TernSource
+    raise AttributeError(f"module 'tern_spark' has no attribute {name!r}")

@@ -1,0 +1,168 @@
+"""Reads offsets and pages of records from proxies: blocking HTTP/1.1 over one connection kept open, for Spark's tasks.
+
+Owns its connection and which proxy it talks to; one thread uses it. Reads have no effect, so every failure that another try
+can cure (a broken connection, 503, 504, a queue whose new leader is not there yet) is repeated, at the next proxy, with
+doubling pauses. Anything else is raised as the error that the proxy named.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPMessage
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import orjson
+
+from tern_spark.options import ReadOptions
+from tern_spark.ranges import QueueSpan
+from tern_wire.errors import NotAcceptable, OutcomeUnknown, TernError, error_from
+from tern_wire.limits import PULL_MESSAGES_MAX
+from tern_wire.paths import HEADER_NEXT_OFFSET, JSON, RECORDS, offsets_path, pull_path
+
+T = TypeVar("T")
+
+# A proxy that asks for more patience than this is as good as gone; another one is asked.
+_RETRY_AFTER_MAX_MS = 10_000
+_PAUSE_MAX_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Concatenated records of one queue, and the offset behind the last one that was looked at."""
+
+    records: bytes
+    next_offset: int
+
+
+class ProxyPages:
+    """The proxies at *endpoints*, seen as a source of pages. Use as a context manager, or close it."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        timeout_ms: int,
+        retries: int,
+        retry_interval_ms: int,
+        first: int = 0,
+        pause_s: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._endpoints = tuple(endpoints)
+        self._timeout_ms = timeout_ms
+        self._retries = retries
+        self._retry_interval_ms = retry_interval_ms
+        self._at = first % len(self._endpoints)
+        self._pause_s = pause_s
+        self._connection: HTTPConnection | None = None
+
+    @classmethod
+    def of(cls, options: ReadOptions, first: int = 0) -> Self:
+        """As *options* say; *first* spreads tasks over the endpoints."""
+        return cls(
+            options.endpoints,
+            timeout_ms=options.fetch_timeout_ms,
+            retries=options.fetch_retries,
+            retry_interval_ms=options.fetch_retry_interval_ms,
+            first=first,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drop the connection; the next call opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def spans(self, topic: str) -> list[QueueSpan]:
+        """What every queue of *topic* holds now, by one call."""
+
+        def read(_: HTTPMessage, body: bytes) -> list[QueueSpan]:
+            return [
+                QueueSpan(
+                    topic=topic,
+                    queue=found["queue"],
+                    min_offset=found["min_offset"],
+                    max_offset=found["max_offset"],
+                )
+                for found in orjson.loads(body)["queues"]
+            ]
+
+        return self._get(offsets_path(topic), JSON, read)
+
+    def page(self, topic: str, queue: str, offset: int, end_offset: int, size_max_bytes: int) -> Page:
+        """Records from *offset* on, up to *end_offset* (exclusive) or *size_max_bytes*; always at least one offset further.
+
+        OffsetExpired (field `min_offset`) when *offset* was deleted.
+        """
+        query = {
+            "offset": offset,
+            "end_offset": end_offset,
+            "max_messages": PULL_MESSAGES_MAX,
+            "max_bytes": size_max_bytes,
+        }
+
+        def read(headers: HTTPMessage, body: bytes) -> Page:
+            if headers.get_content_type() != RECORDS:
+                raise NotAcceptable(accept=RECORDS, supported=headers.get_content_type())
+            page = Page(records=body, next_offset=int(headers[HEADER_NEXT_OFFSET]))
+            if page.next_offset <= offset:
+                # The range was frozen from committed offsets, so a queue that ends before it belongs to a leader still
+                # applying: as good as no answer.
+                raise OutcomeUnknown(
+                    reason=f"queue {queue} of '{topic}' ends at {page.next_offset}, {end_offset} was planned"
+                )
+            return page
+
+        return self._get(f"{pull_path(topic, quote(queue))}?{urlencode(query)}", RECORDS, read)
+
+    def _get(self, path: str, accept: str, read: Callable[[HTTPMessage, bytes], T]) -> T:
+        pause_ms = self._retry_interval_ms
+        for left in range(self._retries, -1, -1):
+            try:
+                return self._get_once(path, accept, read)
+            except (OSError, HTTPException, TernError) as error:
+                self.close()
+                is_final = isinstance(error, TernError) and not error.retryable
+                if is_final or left == 0:
+                    error.add_note(f"GET {self._endpoints[self._at]}{path}, {self._retries - left} repeats before")
+                    raise
+                asked_ms = error.fields.get("retry_after_ms", 0) if isinstance(error, TernError) else 0
+                self._at = (self._at + 1) % len(self._endpoints)
+                self._pause_s(max(pause_ms, min(asked_ms, _RETRY_AFTER_MAX_MS)) / 1_000)
+                pause_ms = min(2 * pause_ms, _PAUSE_MAX_MS)
+        raise AssertionError("the last try returns or raises")
+
+    def _get_once(self, path: str, accept: str, read: Callable[[HTTPMessage, bytes], T]) -> T:
+        if self._connection is None:
+            parts = urlsplit(self._endpoints[self._at])
+            self._connection = HTTPConnection(parts.hostname or "", parts.port or 80, timeout=self._timeout_ms / 1_000)
+        self._connection.request("GET", path, headers={"Accept": accept})
+        answer = self._connection.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            raise _error_of(answer.status, answer.headers, body)
+        return read(answer.headers, body)
+
+
+def _error_of(status: int, headers: HTTPMessage, body: bytes) -> TernError:
+    """The error that an answer means; an answer without a problem document (a gateway's) is told by its status."""
+    problem: dict[str, Any] = {}
+    with suppress(orjson.JSONDecodeError):
+        found = orjson.loads(body)
+        problem = found if isinstance(found, dict) else {}
+    after_s = headers.get("Retry-After", "")
+    if after_s.isdecimal():
+        problem.setdefault("retry_after_ms", int(after_s) * 1_000)
+    if "code" in problem:
+        return error_from(str(problem["code"]), problem)
+    if status in {429, 502, 503, 504}:
+        return OutcomeUnknown(status=status, **problem)
+    return TernError(status=status, body=body[:200].decode("utf-8", "replace"))

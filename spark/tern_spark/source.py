@@ -1,0 +1,82 @@
+"""The data source itself: the one module that knows PySpark's Python Data Source API.
+
+Spark pickles readers and rebuilds them in workers, so a reader holds options only; connections live inside one `read()`.
+"""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from tern_spark.columns import record_batch
+from tern_spark.options import ReadOptions, read_options
+from tern_spark.pages import ProxyPages
+from tern_spark.ranges import QueueRange, plan_ranges
+from tern_spark.schema import check_columns, row_schema
+from tern_wire.errors import LinkBodyMalformed, OffsetExpired
+from tern_wire.names import parse_queue
+
+
+class TernSource(DataSource):  # type: ignore[misc]  # PySpark ships no types
+    """`spark.read.format("ternmq")`. `.schema("queue_id int, queue_offset bigint")` reads those columns only."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format()`."""
+        return "ternmq"
+
+    def schema(self) -> str:
+        """The whole row; see tern_spark.schema."""
+        return row_schema()
+
+    def reader(self, schema: Any) -> "TernReader":
+        """A batch read of the columns in *schema*, a StructType."""
+        columns = check_columns((field.name, field.dataType.simpleString()) for field in schema.fields)
+        return TernReader(read_options(dict(self.options)), columns)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePartition(InputPartition):  # type: ignore[misc]  # as above
+    """One queue range on its way to a task."""
+
+    range: QueueRange
+
+
+class TernReader(DataSourceReader):  # type: ignore[misc]  # as above
+    """Plans in the driver, reads in tasks."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self.options = options
+        self.columns = columns
+
+    def partitions(self) -> list[QueuePartition]:
+        """The queue ranges, frozen now by one offsets call a topic."""
+        with ProxyPages.of(self.options) as pages:
+            spans = [span for topic in self.options.topics for span in pages.spans(topic)]
+        return [QueuePartition(found) for found in plan_ranges(spans, self.options)]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """RecordBatches of the range, a page each. Without partitions Spark hands over an empty one of its own."""
+        if not isinstance(partition, QueuePartition):
+            return
+        found = partition.range
+        queue = parse_queue(found.queue, found.topic)
+        # A stable hash, so that a retried task begins at the same proxy and the tasks spread evenly.
+        first = zlib.crc32(f"{found.topic}/{found.queue}/{found.start}".encode())
+        offset = found.start
+        with ProxyPages.of(self.options, first) as pages:
+            while offset < found.end:
+                try:
+                    page = pages.page(found.topic, found.queue, offset, found.end, self.options.page_size_bytes)
+                except OffsetExpired as error:
+                    if self.options.fail_on_data_loss:
+                        raise
+                    offset = max(int(error.fields["min_offset"]), offset + 1)
+                    continue
+                if page.next_offset > found.end:
+                    raise LinkBodyMalformed(reason=f"a page of {found} goes on to {page.next_offset}")
+                if page.records:
+                    yield record_batch(page.records, topic=found.topic, queue=queue, names=self.columns)
+                offset = page.next_offset

@@ -1,0 +1,112 @@
+"""A page of records as Arrow columns: whatever `decode_record` says of a record, the columns say too."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tern_spark import COLUMNS, arrow_schema, record_batch
+from tern_wire.errors import LinkBodyMalformed
+from tern_wire.names import QueueName
+from tern_wire.record import decode_record, encode_record, fill_in, record_starts
+from tests.support.record_server import stored
+
+QUEUE = QueueName("broker-a", 3)
+LIFTED = {"UNIQ_KEY": "message_id", "KEYS": "keys", "TAGS": "tags"}
+
+bodies = st.one_of(st.binary(max_size=40), st.binary(min_size=11, max_size=14), st.just(b"x" * 5_000))
+names = st.one_of(st.sampled_from([*LIFTED, "origin", ""]), st.text(st.characters(codec="utf-8"), max_size=8))
+# Bytes as any producer may have written them: separators in odd places, doubled names, halves of characters.
+raw_properties = st.one_of(
+    st.lists(st.tuples(names, st.text(st.characters(codec="utf-8"), max_size=20)), max_size=6).map(
+        lambda pairs: "".join(f"{name}\x01{value}\x02" for name, value in pairs).encode()
+    ),
+    st.lists(st.sampled_from([b"\x01", b"\x02", b"a", b"KEYS", b"\xff", "é".encode(), b""]), max_size=12).map(b"".join),
+)
+records = st.tuples(bodies, raw_properties, st.integers(0, 2**40), st.integers(0, 2**50))
+
+
+def page_of(parts: list[tuple[bytes, bytes, int, int]]) -> bytes:
+    """Records with the given bodies, properties, birth times and offsets, one behind another."""
+    page = bytearray(b"".join(encode_record(b"orders", 3, body, raw, born_ms=born) for body, raw, born, _ in parts))
+    starts = record_starts(page)
+    fill_in(page, starts, np.array([offset for *_, offset in parts], np.int64), starts)
+    return bytes(page)
+
+
+@settings(deadline=None)
+@given(st.lists(records, max_size=20))
+@example([])
+@example([(b"", b"", 0, 0)])
+@example([(b"twelve bytes", b"a\x01b\x02a\x01c\x02", 1, 1), (b"thirteen byte", b"KEYS\x01k\x02", 2, 2)])
+@example([(b"x", b"\xff\x01v\x02", 0, 0)])
+def test_columns_equal_the_records_decoded_one_by_one(parts: list[tuple[bytes, bytes, int, int]]) -> None:
+    """Property: build a page of any records; each row equals what decode_record makes of the same bytes."""
+    page = page_of(parts)
+    batch = record_batch(page, topic="orders", queue=QUEUE)
+    batch.validate(full=True)
+    rows = batch.to_pylist()
+    assert len(rows) == len(parts)
+    for row, start in zip(rows, record_starts(page), strict=True):
+        record = decode_record(page, int(start))
+        rest = {name: value for name, value in record.properties.items() if name not in LIFTED}
+        assert (row["queue_offset"], row["body"], row["store_size"]) == (record.offset, record.body, record.size_bytes)
+        assert row["born_ts"].timestamp() * 1_000 == pytest.approx(record.born_ms, abs=1e-3)
+        assert dict(row["properties"]) == rest
+        assert {name: row[column] for name, column in LIFTED.items()} == {
+            name: record.properties.get(name) for name in LIFTED
+        }
+
+
+def test_a_row_names_the_queue_that_was_read() -> None:
+    """Topic, broker group and queue number are those of the read, for every row."""
+    page = stored(0, b"a") + stored(1, b"b")
+    rows = record_batch(page, topic="retries", queue=QUEUE, names=["topic", "broker", "queue_id"]).to_pylist()
+    assert rows == [{"topic": "retries", "broker": "broker-a", "queue_id": 3}] * 2
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_any_column_can_be_read_alone(name: str) -> None:
+    """Project one column: the values equal that column of the whole row, and the schema is the one that Spark compares."""
+    page = stored(7, b"body", {"KEYS": "k", "TAGS": "t", "colour": "red"})
+    whole = record_batch(page, topic="orders", queue=QUEUE)
+    alone = record_batch(page, topic="orders", queue=QUEUE, names=[name])
+    assert alone.column(0).to_pylist() == whole.column(name).to_pylist()
+    assert alone.schema.equals(arrow_schema([name]), check_metadata=True)
+
+
+def test_columns_without_a_value_are_null() -> None:
+    """No key, no tag: NULL, as Spark's `is null` expects, while properties are an empty map."""
+    row = record_batch(stored(0, b""), topic="orders", queue=QUEUE).to_pylist()[0]
+    assert (row["keys"], row["tags"], row["properties"]) == (None, None, [])
+    assert row["message_id"] == "id-0-0"
+
+
+@pytest.mark.parametrize("cut", [1, 40, 91])
+def test_a_page_that_ends_inside_a_record_is_refused(cut: int) -> None:
+    """Cut the page's end: an error, never a shorter batch, since the reader would go on behind the lost record."""
+    page = stored(0, b"first") + stored(1, b"second")
+    with pytest.raises(LinkBodyMalformed):
+        record_batch(page[:-cut], topic="orders", queue=QUEUE)
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "says"),
+    [(4, 0, "magic"), (87, 200, "runs past its end"), (93, 200, "runs past its end"), (93, 5, "do not add up")],
+)
+def test_a_record_that_contradicts_itself_is_refused(at: int, value: int, says: str) -> None:
+    """Damage magic, body size or topic size of a good record: refused with what is wrong, never read out of bounds."""
+    page = bytearray(stored(0, b"first"))
+    page[at] = value
+    with pytest.raises(LinkBodyMalformed, match=says):
+        record_batch(bytes(page), topic="orders", queue=QUEUE)
+
+
+def test_bodies_of_one_page_may_fill_megabytes() -> None:
+    """A page of 4 MiB with empty, short and long bodies keeps every byte in its place."""
+    bodies_in = [bytes([number % 251]) * (number * 37 % 9_000) for number in range(900)]
+    page = b"".join(stored(number, body) for number, body in enumerate(bodies_in))
+    batch = record_batch(page, topic="orders", queue=QUEUE, names=["body"])
+    assert batch.column(0).to_pylist() == bodies_in
+    assert batch.schema.field("body").type == pa.binary()
