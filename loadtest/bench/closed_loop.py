@@ -1,0 +1,112 @@
+"""N connections that each send the next request when the last was answered, for a time; rate, latencies and CPU of a window.
+
+A warm-up goes before the window: connections, routes and lanes come up in it. What is counted in total includes it, so that
+the totals can be compared with what the mesh stored.
+"""
+
+import asyncio
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from loadtest.bench.http_load import HttpConnection
+from loadtest.bench.process_cpu import Pids, cpu_seconds, cpu_us_each
+
+WARM_UP_S = 1.0
+
+# One request and its checks on this connection: how many messages it moved, None when there is no more to do.
+Step = Callable[[HttpConnection], Awaitable[int | None]]
+
+
+class Prepared(NamedTuple):
+    """A request made before the clock runs; `await connection.request(*prepared)`."""
+
+    method: str
+    path: str
+    headers: bytes
+    body: bytes
+
+
+def prepare(method: str, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Prepared:
+    """The request with its header lines encoded."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+    return Prepared(method, path, lines.encode(), body)
+
+
+class BenchFailed(Exception):
+    """An answer or a total was not what it must be: there is no figure then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a loop did: messages in all, and within the window its rate, latencies in ms, and CPU us per message and process."""
+
+    total: int
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+    cpu_us: dict[str, float]
+
+    def latencies(self) -> dict[str, Any]:
+        """For a figure's line."""
+        return {"p50_ms": round(self.p50_ms, 3), "p99_ms": round(self.p99_ms, 3)}
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Owned by one loop; its workers add to it."""
+
+    moved: int = 0
+    latencies_s: list[float] | None = None
+    ended: bool = False
+
+
+async def run_closed_loop(port: int, connections: int, step: Step, *, seconds: float, pids: Pids) -> Run:
+    """Run *step* over and over on each connection to *port*. Ends early when the steps have no more to do."""
+    tally = _Tally()
+    opened = [await HttpConnection.open("127.0.0.1", port) for _ in range(connections)]
+    workers = [asyncio.create_task(_work(connection, step, tally)) for connection in opened]
+    try:
+        await _until(workers, WARM_UP_S)
+        latencies_s: list[float] = []
+        tally.latencies_s = latencies_s
+        moved, cpu, began_s = tally.moved, cpu_seconds(pids), time.perf_counter()
+        await _until(workers, seconds)
+        took_s, cpu_after, moved = time.perf_counter() - began_s, cpu_seconds(pids), tally.moved - moved
+        tally.ended, tally.latencies_s = True, None
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        for connection in opened:
+            connection.close()
+    if len(latencies_s) < 2:
+        raise BenchFailed(f"only {len(latencies_s)} answers in {took_s:.1f} s")
+    percentiles = statistics.quantiles(latencies_s, n=100)
+    return Run(
+        total=tally.moved,
+        per_s=moved / took_s,
+        p50_ms=percentiles[49] * 1_000,
+        p99_ms=percentiles[98] * 1_000,
+        cpu_us=cpu_us_each(cpu, cpu_after, moved),
+    )
+
+
+async def _until(workers: list[asyncio.Task[None]], seconds: float) -> None:
+    """Let them work for that time, or until all have nothing to do; the first failure is raised."""
+    done, _ = await asyncio.wait(workers, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+    for worker in done:
+        worker.result()
+
+
+async def _work(connection: HttpConnection, step: Step, tally: _Tally) -> None:
+    while not tally.ended:
+        began_s = time.perf_counter()
+        moved = await step(connection)
+        if moved is None:
+            return
+        tally.moved += moved
+        if tally.latencies_s is not None:
+            tally.latencies_s.append(time.perf_counter() - began_s)

@@ -1,0 +1,88 @@
+"""One figure of a bench: its JSON line, and its row in the table with the bar that it is measured against."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+# What the first mesh has to reach on 2 quiet cores with the load inside; (figure, key): (bar, whether more is better).
+BARS: Mapping[tuple[str, str], tuple[float, bool]] = {
+    ("send_batch", "value"): (30_000, True),
+    ("send_single_1", "p50_ms"): (2.5, False),
+    ("send_single_16", "value"): (2_500, True),
+    ("send_single_64", "value"): (3_000, True),
+    ("receive_ack", "value"): (15_000, True),
+    ("startup_s", "value"): (4.0, False),
+    ("rss_idle_mb", "value"): (450, False),
+    ("rss_idle_mb", "cpu_percent"): (5.0, False),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A measured value, the ceiling measured in the same run (None where there is none), and what explains it."""
+
+    bench: str
+    figure: str
+    value: float
+    unit: str
+    ceiling: float | None = None
+    cpu_us_per_message: Mapping[str, float] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """As its JSON line says it; `ratio` is value to ceiling."""
+        ratio = round(self.value / self.ceiling, 3) if self.ceiling else None
+        return {
+            "bench": self.bench,
+            "figure": self.figure,
+            "value": _rounded(self.value),
+            "unit": self.unit,
+            "ceiling": None if self.ceiling is None else _rounded(self.ceiling),
+            "ratio": ratio,
+            "cpu_us_per_message": dict(self.cpu_us_per_message),
+            **self.more,
+        }
+
+    def line(self) -> str:
+        """The JSON line."""
+        return json.dumps(self.document())
+
+
+def show(figures: Sequence[Figure], console: Console) -> None:
+    """The table for people: value, bar, ceiling, latency, and CPU by process."""
+    table = Table("figure", "value", "bar", "ceiling", "ratio", "p50 / p99 ms", "CPU us per message", title="bench")
+    for column in table.columns[1:5]:
+        column.justify = "right"
+    for figure in figures:
+        row = figure.document()
+        latency = f"{row['p50_ms']:.2f} / {row['p99_ms']:.2f}" if "p50_ms" in row else ""
+        cpu = "  ".join(f"{name} {used:g}" for name, used in figure.cpu_us_per_message.items() if used >= 0.05)
+        table.add_row(
+            figure.figure,
+            f"{row['value']:,} {figure.unit}",
+            "\n".join(_bars(row)),
+            "" if row["ceiling"] is None else f"{row['ceiling']:,}",
+            "" if row["ratio"] is None else f"{row['ratio']:.2f}",
+            latency,
+            cpu,
+        )
+    console.print(table)
+
+
+def _bars(row: Mapping[str, Any]) -> list[str]:
+    said = []
+    for (figure, key), (bar, more_is_better) in BARS.items():
+        if figure == row["figure"]:
+            met = row[key] >= bar if more_is_better else row[key] <= bar
+            what = "" if key == "value" else f"{key} {row[key]:g} "
+            colour = "green" if met else "red"
+            said.append(f"[{colour}]{what}{'≥' if more_is_better else '≤'} {bar:,} {'met' if met else 'MISSED'}[/]")
+    return said
+
+
+def _rounded(value: float) -> float:
+    return round(value) if value >= 1_000 else round(value, 3)

@@ -1,0 +1,104 @@
+"""A fresh mesh for one bench: started by `ternmq up` in a folder and on ports of its own, measured, stopped, removed."""
+
+import json
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+HOST = "127.0.0.1"
+_PORTS = (0, 10, *range(20, 43))  # what `ternmq up --port-base` takes for 1 proxy, 1 name server, 3 brokers
+_UP_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnMesh:
+    """A running mesh: its proxy's port, its processes by name (the supervisor among them), how long its start took."""
+
+    port: int
+    pids: dict[str, int]
+    startup_s: float
+    data_dir: Path
+
+    def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """One request to the proxy outside the measured path; RuntimeError when it fails."""
+        connection = HTTPConnection(HOST, self.port, timeout=30)
+        try:
+            connection.request(
+                method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json"}
+            )
+            reply = connection.getresponse()
+            text = reply.read()
+        finally:
+            connection.close()
+        if reply.status >= 300:
+            raise RuntimeError(f"{method} {path}: {reply.status} {text[:500].decode(errors='replace')}")
+        document: dict[str, Any] = json.loads(text or b"{}")
+        return document
+
+    def stored(self, topic: str) -> int:
+        """How many messages the topic holds, from the offsets of its queues."""
+        queues = self.ask("GET", f"/v1/topics/{topic}/offsets")["queues"]
+        return sum(queue["max_offset"] - queue["min_offset"] for queue in queues)
+
+
+@contextmanager
+def own_mesh(folder: Path) -> Iterator[OwnMesh]:
+    """A mesh of 3 brokers below *folder*: a real disk, since /tmp may be memory, where fdatasync costs nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data_dir = Path(tempfile.mkdtemp(prefix="mesh-", dir=folder))
+    port_base = _free_port_base()
+    try:
+        began_s = time.monotonic()
+        _ternmq("up", "--port-base", str(port_base), data_dir=data_dir)
+        mesh = OwnMesh(port=port_base, pids={}, startup_s=0, data_dir=data_dir)
+        mesh.ask("PUT", "/v1/topics/first", {"queues": 1})
+        mesh.ask("POST", "/v1/topics/first/messages", "the first message")
+        startup_s = time.monotonic() - began_s
+        yield OwnMesh(port=port_base, pids=_pids(data_dir), startup_s=startup_s, data_dir=data_dir)
+    finally:
+        _ternmq("down", data_dir=data_dir)
+        shutil.rmtree(data_dir)
+
+
+def _ternmq(command: str, *options: str, data_dir: Path) -> None:
+    argv = [sys.executable, "-m", "tern_cli", command, *options, "--data-dir", str(data_dir)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=_UP_TIMEOUT_S, check=False)  # noqa: S603
+    if done.returncode:
+        raise RuntimeError(f"ternmq {command}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def _pids(data_dir: Path) -> dict[str, int]:
+    running = json.loads((data_dir / "mesh.json").read_bytes())
+    return {
+        **{process["name"]: process["pid"] for process in running["processes"]},
+        "supervisor": running["supervisor"]["pid"],
+        "load": os.getpid(),
+    }
+
+
+def _free_port_base() -> int:
+    for _ in range(100):
+        base = random.randrange(20_000, 32_000, 100)  # below the ports that the kernel hands out
+        if all(_is_free(base + offset) for offset in _PORTS):
+            return base
+    raise RuntimeError("no free range of 100 ports between 20000 and 32000")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True

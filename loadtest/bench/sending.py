@@ -1,0 +1,125 @@
+"""The figures of sending: singles over 1, 16 and 64 connections, and batches of 100 in MessagePack over 16."""
+
+import itertools
+import random
+
+import msgspec
+
+from loadtest.bench.ceilings import echo_ceiling, synced_mb_per_s
+from loadtest.bench.closed_loop import BenchFailed, Prepared, Run, Step, prepare, run_closed_loop
+from loadtest.bench.figures import Figure
+from loadtest.bench.http_load import HttpConnection
+from loadtest.bench.own_mesh import OwnMesh
+from tern_wire import paths
+
+BODY_SIZE_BYTES = 1_024
+BATCH_MESSAGES = 100
+BATCH_CONNECTIONS = 16
+# Different bodies in turn, so that nothing on the way profits from seeing the same bytes again.
+_BODIES = 64
+_QUEUES = 8
+
+
+class _BatchReply(msgspec.Struct):
+    """What counts in a batch's answer; the receipts stay unparsed."""
+
+    results: list[msgspec.Raw]
+    failed: int = 0
+
+
+_decode_batch_reply = msgspec.msgpack.Decoder(_BatchReply).decode
+
+
+def single_requests(topic: str, rng: random.Random) -> list[Prepared]:
+    """Whole requests with one random body each."""
+    path = paths.messages_path(topic)
+    return [prepare("POST", path, rng.randbytes(BODY_SIZE_BYTES)) for _ in range(_BODIES)]
+
+
+def batch_requests(topic: str, rng: random.Random) -> list[Prepared]:
+    """Whole requests with 100 random bodies each."""
+    headers = {"Content-Type": paths.MSGPACK, "Accept": paths.MSGPACK}
+    batches = (
+        msgspec.msgpack.encode({"messages": [{"body": rng.randbytes(BODY_SIZE_BYTES)} for _ in range(BATCH_MESSAGES)]})
+        for _ in range(_BODIES)
+    )
+    return [prepare("POST", paths.batch_path(topic), body, headers) for body in batches]
+
+
+def send_singles(requests: list[Prepared]) -> Step:
+    """A step that sends the next single; BenchFailed unless it is stored."""
+    turns = itertools.cycle(requests)
+
+    async def step(connection: HttpConnection) -> int:
+        status, body = await connection.request(*next(turns))
+        if status != 201:
+            raise BenchFailed(f"a send got {status}: {body[:300]!r}")
+        return 1
+
+    return step
+
+
+def send_batches(requests: list[Prepared]) -> Step:
+    """A step that sends the next batch; BenchFailed unless every message is stored."""
+    turns = itertools.cycle(requests)
+
+    async def step(connection: HttpConnection) -> int:
+        status, body = await connection.request(*next(turns))
+        if status != 200:
+            raise BenchFailed(f"a batch got {status}: {body[:300]!r}")
+        reply = _decode_batch_reply(body)
+        if reply.failed or len(reply.results) != BATCH_MESSAGES:
+            raise BenchFailed(f"a batch of {BATCH_MESSAGES} got {len(reply.results)} results, {reply.failed} failed")
+        return BATCH_MESSAGES
+
+    return step
+
+
+async def bench_singles(mesh: OwnMesh, connections: int, rng: random.Random, *, seconds: float) -> Figure:
+    """send_single_N: each message its own request. Ceiling: the same requests against a bare echo."""
+    topic = f"single-{connections}"
+    mesh.ask("PUT", paths.topic_path(topic), {"queues": _QUEUES})
+    requests = single_requests(topic, rng)
+    run = await run_closed_loop(mesh.port, connections, send_singles(requests), seconds=seconds, pids=mesh.pids)
+    check_stored(mesh, topic, run)
+    return Figure(
+        bench="mesh",
+        figure=f"send_single_{connections}",
+        value=run.per_s,
+        unit="msg/s",
+        ceiling=await echo_ceiling(requests, connections),
+        cpu_us_per_message=run.cpu_us,
+        more={**run.latencies(), "ceiling_is": "echo"},
+    )
+
+
+async def bench_batches(mesh: OwnMesh, topic: str, rng: random.Random, *, seconds: float) -> Figure:
+    """send_batch. Ceiling: as many bodies as three files take, written and fdatasynced 512 KiB at a time."""
+    mesh.ask("PUT", paths.topic_path(topic), {"queues": _QUEUES})
+    requests = batch_requests(topic, rng)
+    step = send_batches(requests)
+    run = await run_closed_loop(mesh.port, BATCH_CONNECTIONS, step, seconds=seconds, pids=mesh.pids)
+    check_stored(mesh, topic, run)
+    disk = synced_mb_per_s(mesh.data_dir)
+    echo = BATCH_MESSAGES * await echo_ceiling(requests, BATCH_CONNECTIONS)
+    return Figure(
+        bench="mesh",
+        figure="send_batch",
+        value=run.per_s,
+        unit="msg/s",
+        ceiling=disk * 1e6 / BODY_SIZE_BYTES,
+        cpu_us_per_message=run.cpu_us,
+        more={
+            **run.latencies(),
+            "ceiling_is": f"disk, {disk:.0f} MB/s synced into each of 3 files",
+            "echo_ceiling": round(echo),
+            "mb_per_s": round(run.per_s * BODY_SIZE_BYTES / 1e6, 1),
+        },
+    )
+
+
+def check_stored(mesh: OwnMesh, topic: str, run: Run) -> None:
+    """BenchFailed unless the topic holds exactly what was acknowledged."""
+    stored = mesh.stored(topic)
+    if stored != run.total:
+        raise BenchFailed(f"{topic}: {run.total} sends were acknowledged, {stored} messages are stored")

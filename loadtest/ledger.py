@@ -1,0 +1,85 @@
+"""What a load run sent, received and acked, and what it does not know yet. Pure bookkeeping; owned by one Locust process.
+
+Law: a send or an ack is entered before it leaves and taken out by its final answer, so what a killed user leaves behind is what
+has to be asked again at the end. Messages are told apart by where they are stored, so a repeated send counts once.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Place = tuple[str, int]  # queue such as `broker-a:3`, offset in it
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One send request, single or batch, with idempotency keys inside: the same bytes again are stored once."""
+
+    path: str
+    body: bytes
+    headers: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The totals of one run."""
+
+    open_sends: dict[str, Send] = field(default_factory=dict)
+    open_acks: dict[str, Place] = field(default_factory=dict)
+    stored: set[Place] = field(default_factory=set)
+    acked: set[Place] = field(default_factory=set)
+    received: int = 0
+    repeated_sends: int = 0
+    expired_acks: int = 0
+    wrong_answers: list[str] = field(default_factory=list)
+
+    def begin_send(self, key: str, send: Send) -> None:
+        """*send* leaves now."""
+        self.open_sends[key] = send
+
+    def end_send(self, key: str, receipts: Iterable[Mapping[str, Any]]) -> None:
+        """All of its messages are stored, as *receipts* say."""
+        self.stored.update((receipt["queue"], receipt["offset"]) for receipt in receipts)
+        del self.open_sends[key]
+
+    def refuse_send(self, key: str, why: str) -> None:
+        """It never will be: an answer that this load must not get."""
+        self.wrong_answers.append(why)
+        del self.open_sends[key]
+
+    def receive(self, messages: Iterable[Mapping[str, Any]]) -> list[str]:
+        """*messages* arrived: their receipt handles, to be acked next."""
+        handles = []
+        for message in messages:
+            handles.append(message["receipt_handle"])
+            self.open_acks[message["receipt_handle"]] = (message["queue"], message["offset"])
+        self.received += len(handles)
+        return handles
+
+    def end_acks(self, handles: Iterable[str], results: Iterable[Mapping[str, Any]]) -> None:
+        """The answers to acks, in their order. An expired lease is no harm: that message comes again."""
+        for handle, result in zip(handles, results, strict=True):
+            place = self.open_acks.pop(handle)
+            code = result["error"]["code"] if "error" in result else ""
+            if not code:
+                self.acked.add(place)
+            elif code == "receipt-expired":
+                self.expired_acks += 1
+            elif result["error"].get("retryable"):
+                self.open_acks[handle] = place
+            else:
+                self.wrong_answers.append(f"an ack got {code}")
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all is known, and every stored message was acked and no other."""
+        return not (self.open_sends or self.open_acks or self.wrong_answers) and self.stored == self.acked
+
+    def report(self, stored_by_broker: int) -> str:
+        """The totals in a line or two."""
+        text = (
+            f"sent {len(self.stored):,} (the broker holds {stored_by_broker:,}), acked {len(self.acked):,}, received "
+            f"{self.received:,}; sends repeated {self.repeated_sends:,}, acks too late {self.expired_acks:,}, outcomes "
+            f"unknown {len(self.open_sends) + len(self.open_acks):,}"
+        )
+        return "\n".join([text, *self.wrong_answers[:5]])
