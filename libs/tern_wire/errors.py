@@ -123,7 +123,7 @@ class ReceiptInvalid(TernError):
 
 class RequestMalformed(TernError):
     code, status, title = "request-malformed", 400, "The request cannot be read"
-    fix = "{reason}."
+    fix = "{reason}. Send a well-formed HTTP/1.1 request."
 
 
 class LinkBodyMalformed(TernError):

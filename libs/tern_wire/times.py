@@ -2,7 +2,7 @@
 
 import re
 
-_DURATION = re.compile(r"(\d{1,12})(?:\.(\d{1,3}))?(ms|s|m|h|d)?")
+_DURATION = re.compile(r"(\d{1,12})(?:\.(\d{1,3}))?(ms|s|m|h|d)?", re.ASCII)
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, None: 1}
 
 
