@@ -11,6 +11,8 @@ HOST ?= http://127.0.0.1:8080
 # In the environment, not as an option, because only so does it also bind what pip builds packages with.
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# These read the data set or Arrow, which only .venv/.ready has.
+DEMO_TESTS := tests/unit/spark tests/unit/demo
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
@@ -28,12 +30,12 @@ run: .venv/.ready ## Start the mesh, send the 336,776 flights through it, report
 down: .venv/.test ## Stop the mesh that `make run` left; its data stays in .tern/
 	$(BIN)/ternmq down
 
-test: .venv/.test ## Run all tests but Spark's (ARGS='-k name' chooses)
-	$(BIN)/python -m pytest $(ARGS)
+test: .venv/.test ## Run all tests but those of Spark and the demo's data (ARGS='-k name' chooses)
+	$(BIN)/python -m pytest $(DEMO_TESTS:%=--ignore=%) $(ARGS)
 
-test-spark: .venv/.ready ## Run the tests of the Spark source; needs Java 17
+test-spark: .venv/.ready ## Run the tests of the Spark source and of the demo's data; needs Java 17
 	@command -v java >/dev/null || { echo "No java on the PATH: install Java 17, for example openjdk-17-jre-headless."; exit 1; }
-	$(BIN)/python -m pytest tests/spark $(ARGS)
+	$(BIN)/python -m pytest tests/spark $(DEMO_TESTS) $(ARGS)
 
 check: .venv/.test ## Lint, format, types and the tidy test
 	$(BIN)/ruff check .

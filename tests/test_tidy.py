@@ -241,21 +241,23 @@ def test_no_folder_is_an_empty_promise() -> None:
 
 @pytest.mark.parametrize("path", sources("libs"), ids=name_of)
 def test_public_names_of_the_libraries_are_explained(path: Path) -> None:
-    """Every public function, class and method has a docstring; an error class has its title and fix instead."""
+    """Every public function, class and method has a docstring, but for what is described elsewhere: errors by their title and
+    fix, callbacks of asyncio, overrides that call what they override, lines of a Protocol."""
+    classes = [node for node in tree(path).body if isinstance(node, ast.ClassDef)]
+    protocols = [node for node in classes if "Protocol" in {ast.unparse(base) for base in node.bases}]
+    described = {method.name for protocol in protocols for method in definitions(protocol.body)} | set(
+        dir(asyncio.Protocol)
+    )
     for node in definitions(tree(path).body):
         if isinstance(node, ast.ClassDef) and path.name == "errors.py" and path.parent.name == "tern_wire":
             continue
-        if node.name in dir(asyncio.Protocol):  # called by the loop and described there
-            continue
-        marks = {ast.unparse(mark).split(".")[-1] for mark in node.decorator_list}
-        assert ast.get_docstring(node) or marks & {"setter", "overload", "override"}, (
-            f"{name_of(path)}:{node.lineno}: {node.name}"
-        )
+        is_override = node.name in described or f"super().{node.name}(" in ast.unparse(node)
+        assert ast.get_docstring(node) or is_override, f"{name_of(path)}:{node.lineno}: {node.name}"
 
 
 @pytest.mark.parametrize("path", sources(), ids=name_of)
 def test_no_error_is_swallowed_into_a_log(path: Path) -> None:
-    """`except Exception` that only logs or passes hides our own bugs: handle it, translate it, or let the process die."""
+    """`except Exception` that only logs or passes hides our own bugs: handle it, or say why in a comment there."""
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.ExceptHandler) and names_everything(node.type):
             idle = [
@@ -266,7 +268,9 @@ def test_no_error_is_swallowed_into_a_log(path: Path) -> None:
                 )
                 for step in node.body
             ]
-            assert not all(idle), f"{name_of(path)}:{node.lineno}: an error ends here unseen"
+            lines = path.read_text("utf-8").splitlines()[node.lineno : node.end_lineno]
+            has_reason = any(line.lstrip().startswith("#") for line in lines)
+            assert not all(idle) or has_reason, f"{name_of(path)}:{node.lineno}: an error ends here unseen"
 
 
 @pytest.mark.parametrize("path", sources("tests"), ids=name_of)
@@ -276,7 +280,7 @@ def test_every_test_says_its_goal_and_none_sleeps(path: Path) -> None:
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             assert ast.get_docstring(node), f"{name_of(path)}:{node.lineno}: {node.name} says nothing"
-        if isinstance(node, ast.Call) and id(node) not in polls:
+        if isinstance(node, ast.Call) and id(node) not in polls and [ast.unparse(wait) for wait in node.args] != ["0"]:
             assert called(node) not in {"time.sleep", "asyncio.sleep", "anyio.sleep"}, (
                 f"{name_of(path)}:{node.lineno}: sleeps"
             )

@@ -3,6 +3,7 @@
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import msgspec
 
@@ -95,7 +96,7 @@ def test_a_long_poll_is_woken_by_a_message_and_wakes_nobody_else(mesh: Mesh) -> 
             for n in range(2)
         ]
         for proxy in (0, 1):
-            eventually(lambda proxy=proxy: parked(mesh, proxy), within_s=5, what="a parked poll at each proxy")
+            eventually(partial(parked, mesh, proxy), within_s=5, what="a parked poll at each proxy")
         mesh.call("POST", "/v1/topics/polls/messages", content=b"one")
         got = [len(future.result().json()["messages"]) for future in waiting]
     assert sorted(got) == [0, 1]

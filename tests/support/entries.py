@@ -41,7 +41,10 @@ class Log:
             (CommandKind.CREATE_TOPIC, encode_msgpack({"topic": topic, "queues": queues})),
             (CommandKind.CREATE_GROUP, encode_msgpack({"group": group, "invisible_ms": 1000, "start": start})),
         ).verdicts
-        return verdicts[0]["topic_id"], verdicts[1]["group_id"]  # type: ignore[index,call-overload]
+        topic_verdict, group_verdict = verdicts
+        assert isinstance(topic_verdict, dict)
+        assert isinstance(group_verdict, dict)
+        return topic_verdict["topic_id"], group_verdict["group_id"]
 
     def send(self, now_ms: int, *messages: tuple[int, int, bytes, bytes]) -> npt.NDArray[Any]:
         """Send (topic id, queue, body, idempotency key or b""); the verdicts."""
