@@ -55,7 +55,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=6.0, help="length of each figure's window (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the random bodies (%(default)s)")
     options = parser.parse_args()
-    console = Console(stderr=True)
+    console = Console(stderr=True, width=None if sys.stderr.isatty() else 170)
     console.print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, seed {options.seed}; about 75 s")
     if os.getloadavg()[0] > 0.5:
         console.print("[yellow]This machine is not quiet: the figures will be lower than they could be.[/]")
