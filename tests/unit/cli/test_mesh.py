@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -37,8 +38,16 @@ class Home:
     port_base: int
 
     def run(self, *words: str) -> Result:
-        """`ternmq WORDS --data-dir ...`."""
-        return CliRunner().invoke(app, [*words, "--data-dir", str(self.files.root)])
+        """`ternmq WORDS --data-dir ...`; after an `up` that worked, when all stand-ins listen."""
+        done = CliRunner().invoke(app, [*words, "--data-dir", str(self.files.root)])
+        if words[0] == "up" and done.exit_code == 0:
+            for row in self.files.read_mesh()["processes"]:
+                eventually(partial(self.listens, row["name"]), f"{row['name']} listens")
+        return done
+
+    def listens(self, name: str) -> bool:
+        """Whether the stand-in has said so."""
+        return "listens" in self.files.log(name).read_text()
 
     def up(self, *words: str) -> Result:
         """`ternmq up` on this home's ports."""
