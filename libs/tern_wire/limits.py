@@ -62,7 +62,6 @@ TOPICS_MAX = 1_000
 GROUPS_MAX = 1_000
 QUEUES_PER_TOPIC_MAX = 1_024
 QUEUES_PER_TOPIC_DEFAULT = 8
-ATTEMPTS_MAX_DEFAULT = 16
 # Idempotency keys are remembered this long (SQS FIFO remembers 5 minutes) ...
 IDEMPOTENCY_WINDOW_MS = 600_000
 # ... and no more than this many: about 150 bytes each. Full means `overloaded`, never forgotten early.

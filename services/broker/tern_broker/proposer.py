@@ -144,7 +144,11 @@ class Proposer:
             self._pending_size -= proposal.size_bytes
             picks: list[Pick] = []
             if proposal.receive is not None:
-                picks = picker.pick(proposal.receive)
+                try:
+                    picks = picker.pick(proposal.receive)
+                except TernError as error:
+                    proposal.done(error, [])
+                    continue
                 if not picks:
                     proposal.done(None, [])
                     continue

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from tern_broker.core import saving
+from tern_broker.core import picking, saving
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind
-from tern_wire.errors import OffsetMoved
+from tern_wire.errors import LimitReached, OffsetMoved
 from tern_wire.rows import ACK, EXTEND, LEASE_OVER, LEASE_UNKNOWN, RELEASE, SETTLED
 from tests.support.entries import Log
 
@@ -119,6 +119,20 @@ def test_a_lease_proposed_against_an_old_state_is_refused_not_granted_twice() ->
     verdict = log.state.apply(memoryview(body), 0).verdicts[0]
     assert granted
     assert verdict["lease"].tolist() == [0]  # type: ignore[index,call-overload]
+
+
+def test_a_group_that_never_settles_is_told_so_and_not_given_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound on leased messages in a queue; acks make room; the other queue goes on."""
+    monkeypatch.setattr(picking, "LEASED_PER_QUEUE_MAX", 3)
+    log, topic, _ = filled(5)
+    granted = log.receive(10, messages_max=3)
+    assert offsets_of(granted) == [0, 1, 2]
+    with pytest.raises(LimitReached):
+        log.receive(11)
+    log.send(12, (topic, 1, b"m", b""))
+    assert [pick.row[2] for pick, _, _ in log.receive(13)] == [1]
+    log.ack_all(14, granted)
+    assert offsets_of(log.receive(15)) == [3, 4]
 
 
 @pytest.mark.parametrize("seed", range(30))

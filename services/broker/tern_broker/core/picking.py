@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tern_broker.core.leases import Delivery
 from tern_broker.core.machine import OPEN_QUEUE, StateMachine
 from tern_broker.core.topics import Group, Topic
+from tern_wire.errors import LimitReached
 from tern_wire.limits import LEASED_PER_QUEUE_MAX
 from tern_wire.rows import LEASE_ROWS
 
@@ -53,7 +54,11 @@ class Picker:
         self._runs: set[int] = set()
 
     def pick(self, request: ReceiveRequest) -> list[Pick]:
-        """What to lease for *request*; empty when nothing is visible."""
+        """What to lease for *request*; empty when nothing is visible.
+
+        LimitReached when there is something, but the group holds too much unsettled in every such queue.
+        """
+        full: Delivery | None = None
         picks: list[Pick] = []
         messages, size = request.messages_max, request.size_max_bytes
         group_id, topic = request.group.group_id, request.topic
@@ -64,12 +69,22 @@ class Picker:
             if delivery is None and request.group.start_latest:
                 picks.append(self._open(request, queue))
                 continue
+            if (
+                delivery is not None
+                and delivery.leased >= LEASED_PER_QUEUE_MAX
+                and delivery.available(topic.ends[queue])
+            ):
+                full = delivery
+                continue
             for pick in self._pick_queue(request, queue, delivery, messages, size, first=not picks):
                 picks.append(pick)
                 messages -= len(pick.offsets)
                 size -= int(pick.entries["size"].astype(np.int64).sum())
             if messages <= 0 or size <= 0:
                 break
+        if full is not None and not picks:
+            what = f"unsettled messages of group '{request.group.name}' in one queue"
+            raise LimitReached(what=what, actual=full.leased, limit=LEASED_PER_QUEUE_MAX)
         return picks
 
     def _open(self, request: ReceiveRequest, queue: int) -> Pick:
