@@ -78,8 +78,9 @@ def read_body(body: bytes | memoryview) -> tuple[dict[str, Any], memoryview]:
 
 
 def error_parts(error: TernError) -> Parts:
-    """The body of an error reply."""
-    return body_parts({"code": error.code, "fields": {key: str(value) for key, value in error.fields.items()}})
+    """The body of an error reply. Fields stay numbers and texts; anything else travels as text."""
+    fields = {key: value if isinstance(value, int | str) else str(value) for key, value in error.fields.items()}
+    return body_parts({"code": error.code, "fields": fields})
 
 
 def read_error(body: bytes | memoryview) -> TernError:

@@ -1,7 +1,8 @@
 """A proxy in this process, in front of scripted brokers and a scripted name server, reached through its ASGI application."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx
@@ -14,6 +15,67 @@ from tests.support.scripted_broker import ScriptedBroker
 
 KEY = bytes(range(32))
 NOW_MS = 1_700_000_000_000
+
+
+async def eventually(check: Callable[[], Any], what: str, within_s: float = 10.0) -> Any:
+    """The first true answer of *check*, polled until the deadline; AssertionError naming *what* after it."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within_s
+    while True:
+        answer = check()
+        if answer:
+            return answer
+        assert loop.time() < deadline, f"not within {within_s} s: {what}"
+        await asyncio.sleep(0.002)
+
+
+class RawExchange:
+    """One request at the ASGI application itself: its body comes in pieces, and its client may go away."""
+
+    def __init__(self, app: Any, method: str, path: str, headers: dict[str, str] | None = None) -> None:
+        path, _, query = path.partition("?")
+        self._scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": query.encode(),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
+            "client": ("127.0.0.1", 50_000),
+        }
+        self._app = app
+        self._inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.sent: list[dict[str, Any]] = []
+        self.taken = 0
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        async def receive() -> dict[str, Any]:
+            message = await self._inbox.get()
+            self.taken += 1
+            return message
+
+        async def send(message: dict[str, Any]) -> None:
+            self.sent.append(message)
+
+        await self._app(self._scope, receive, send)
+
+    def push(self, body: bytes, *, more: bool = False) -> None:
+        """One piece of the request's body."""
+        self._inbox.put_nowait({"type": "http.request", "body": body, "more_body": more})
+
+    def hang_up(self) -> None:
+        """The client closes its connection."""
+        self._inbox.put_nowait({"type": "http.disconnect"})
+
+    @property
+    def status(self) -> int:
+        """The answer's status; 0 while there is none."""
+        return int(self.sent[0]["status"]) if self.sent else 0
+
+    @property
+    def headers(self) -> dict[bytes, bytes]:
+        """The answer's headers."""
+        return dict(self.sent[0]["headers"])
 
 
 class FixedClock:
@@ -70,9 +132,32 @@ class ProxyMesh:
         transport = httpx.ASGITransport(app=app)
         self.http = httpx.AsyncClient(transport=transport, base_url="http://proxy", timeout=30)
 
+    async def post(self, path: str, content: Any = b"", **headers: str) -> httpx.Response:
+        """POST bytes; header names are written with `_` for `-`."""
+        return await self.http.post(
+            path, content=content, headers={name.replace("_", "-"): value for name, value in headers.items()}
+        )
+
+    async def send(self, topic: str = "orders", count: int = 1) -> list[dict[str, Any]]:
+        """Store *count* small messages one by one; their receipts."""
+        answers = [await self.post(f"/v1/topics/{topic}/messages", b"m%d" % number) for number in range(count)]
+        assert {answer.status_code for answer in answers} == {201}
+        return [answer.json() for answer in answers]
+
+    async def receive(self, query: str = "", topic: str = "orders", **fields: Any) -> httpx.Response:
+        """Receive as group billing."""
+        path = f"/v1/topics/{topic}/groups/billing/receive{query}"
+        return await self.http.post(path, json=fields) if fields else await self.http.post(path)
+
+    def raw(self, method: str, path: str, headers: dict[str, str] | None = None) -> RawExchange:
+        """A request whose body and end the test controls."""
+        return RawExchange(self.app, method, path, headers)
+
 
 @contextlib.asynccontextmanager
-async def proxy_mesh(*brokers: ScriptedBroker, topics: dict[str, int] | None = None, **settings: Any) -> AsyncIterator[ProxyMesh]:
+async def proxy_mesh(
+    *brokers: ScriptedBroker, topics: dict[str, int] | None = None, **settings: Any
+) -> AsyncIterator[ProxyMesh]:
     """A running proxy. *brokers*: by default one, which leads broker-a; *topics*: name to number of queues in each."""
     nodes = list(brokers) or [ScriptedBroker(KEY)]
     for broker in nodes:

@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 
 from tern_remoting import Frame, Link, LinkServer
-from tern_wire.errors import GroupNotFound, NotLeader, OffsetExpired, OffsetMoved, QueueNotFound, TernError, TopicNotFound
+from tern_wire.errors import (
+    GroupNotFound,
+    NotLeader,
+    OffsetExpired,
+    OffsetMoved,
+    QueueNotFound,
+    TernError,
+    TopicNotFound,
+)
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
 from tern_wire.record import decode_record
 from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts, read_body
@@ -154,7 +162,8 @@ class ScriptedBroker:
         }
 
     def _send(self, head: dict[str, Any], raw: memoryview) -> tuple[dict[str, Any], bytes]:
-        rows, at = self._rows_of(raw)
+        rows = np.frombuffer(raw, SEND_ROWS, head["rows"]).tolist()
+        at = head["rows"] * SEND_ROWS.itemsize
         self.flights.append(len(rows))
         verdicts: list[bytes] = []
         replays: list[list[Any]] = []
@@ -187,18 +196,6 @@ class ScriptedBroker:
             verdicts.append(_VERDICT.pack(SENT, queue, offset))
         assert at == len(raw)
         return {"rows": len(rows), "replays": replays}, b"".join(verdicts)
-
-    @staticmethod
-    def _rows_of(raw: memoryview) -> tuple[list[Any], int]:
-        """The rows in front of the records: as many as make the sizes add up."""
-        total = 0
-        for count in range(1, len(raw) // SEND_ROWS.itemsize + 1):
-            row = np.frombuffer(raw, SEND_ROWS, 1, (count - 1) * SEND_ROWS.itemsize)[0]
-            total += int(row["size"])
-            if count * SEND_ROWS.itemsize + total == len(raw):
-                rows = np.frombuffer(raw, SEND_ROWS, count)
-                return [tuple(each) for each in rows.tolist()], count * SEND_ROWS.itemsize
-        raise AssertionError("rows and records do not add up")
 
     def _available(self, topic: str, group: str) -> int:
         fresh = sum(

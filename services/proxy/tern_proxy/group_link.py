@@ -70,7 +70,8 @@ class GroupLink:
         self._nodes: dict[str, _Node] = {}
         self._leader = ""
         self._term = 0
-        self._waiters: set[asyncio.Future[None]] = set()
+        # In order: flights that wait together go on in the order in which they were filled.
+        self._waiters: dict[asyncio.Future[None], None] = {}
         self._search: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -154,7 +155,7 @@ class GroupLink:
         self._wake()
 
     def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, set()
+        waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -171,7 +172,7 @@ class GroupLink:
                 self._on_routing_error()
                 raise NoLeader(broker_group=self.broker_group)
             waiter = loop.create_future()
-            self._waiters.add(waiter)
+            self._waiters[waiter] = None
             if self._search is None or self._search.done():
                 self._on_routing_error()
                 self._search = asyncio.create_task(self._search_leader())
@@ -180,11 +181,11 @@ class GroupLink:
                 await waiter
             finally:
                 timer.cancel()
-                self._waiters.discard(waiter)
+                self._waiters.pop(waiter, None)
 
     async def _search_leader(self) -> None:
-        """Ask all nodes again and again, as long as somebody waits."""
-        while self._waiters:
+        """Ask all nodes again and again, as long as somebody waits (looked at after a pause: a woken waiter may wait again)."""
+        while True:
             links = [(name, node.link) for name, node in self._nodes.items() if node.link is not None]
             answers = await asyncio.gather(*(self._ask_status(link) for _, link in links))
             found = [
@@ -198,6 +199,8 @@ class GroupLink:
             if self.has_leader:
                 return
             await asyncio.sleep(SEARCH_INTERVAL_S)
+            if not self._waiters:
+                return
 
     @staticmethod
     async def _ask_status(link: Link) -> dict[str, Any]:

@@ -156,8 +156,10 @@ class RoutesCache:
     # Polling ----------------------------------------------------------------------------------------------------
     async def _run(self) -> None:
         while True:
+            # Not wait_for: in Python 3.11 it can lose a cancellation that comes together with the event.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), self._interval_s)
+                async with asyncio.timeout(self._interval_s):
+                    await self._wanted.wait()
             self._wanted.clear()
             await self._poll()
             await self._sleep(POLL_INTERVAL_MIN_S)

@@ -1,0 +1,98 @@
+"""Lanes gather while two flights are under way, keep order, and never carry more than their size but for one large piece."""
+
+import asyncio
+from collections.abc import Sized
+from functools import partial
+
+import orjson
+import pytest
+
+from tern_proxy.lanes import LANES_IN_FLIGHT
+from tern_wire.limits import LANE_SIZE_MAX_BYTES
+from tern_wire.paths import JSON
+from tern_wire.record import decode_record
+from tern_wire.requests import RequestCode
+from tests.support.proxy_mesh import eventually, proxy_mesh
+
+pytestmark = pytest.mark.anyio
+ONE = "/v1/topics/orders/messages"
+
+
+def _has(things: Sized, count: int) -> bool:
+    return len(things) == count
+
+
+async def test_what_arrives_during_two_flights_goes_as_one() -> None:
+    """Ten sends behind two flights under way become one request to the broker, each with its own receipt."""
+    async with proxy_mesh() as mesh:
+        lane = mesh.proxy.groups["broker-a"].sends
+        mesh.broker.hold()
+        tasks = []
+        for number in range(LANES_IN_FLIGHT):
+            tasks.append(asyncio.create_task(mesh.post(ONE, b"first")))
+            await eventually(partial(_has, mesh.broker.held, number + 1), "a flight at the broker")
+        tasks += [asyncio.create_task(mesh.post(ONE, b"later %d" % number)) for number in range(10)]
+        await eventually(lambda: lane.waiting == 10, "ten to gather")
+        assert mesh.broker.asked[RequestCode.SEND] == LANES_IN_FLIGHT
+        mesh.broker.let_go()
+        answers = await asyncio.gather(*tasks)
+        assert mesh.broker.flights == [1, 1, 10]
+        places = [(answer.json()["queue"], answer.json()["offset"]) for answer in answers]
+        assert len(set(places)) == 12
+        by_place = {
+            (f"broker-a:{record.queue}", record.offset): record
+            for record in map(decode_record, mesh.broker.records("orders"))
+        }
+        for answer, place in zip(answers, places, strict=True):
+            assert by_place[place].properties["UNIQ_KEY"] == answer.json()["message_id"]
+
+
+async def test_an_idle_lane_sends_at_once() -> None:
+    """One send, one flight: nothing waits for company."""
+    async with proxy_mesh() as mesh:
+        await mesh.send(count=3)
+        assert mesh.broker.flights == [1, 1, 1]
+
+
+async def test_one_flights_failure_is_not_anothers() -> None:
+    """What gathered behind a broken flight is sent and answered."""
+    async with proxy_mesh() as mesh:
+        mesh.broker.script(RequestCode.SEND, lambda link, _: link.abort("scripted"))
+        lost = await mesh.post(ONE, b"lost")
+        assert lost.status_code == 504
+        assert (await mesh.post(ONE, b"fine")).status_code == 201
+
+
+async def test_a_large_batch_flies_in_pieces_and_keeps_its_order() -> None:
+    """No flight is over the lane's size; offsets follow the input."""
+    async with proxy_mesh() as mesh:
+        messages = [{"body": f"{number:04d}" + "x" * 250_000} for number in range(12)]
+        answer = await mesh.post(f"{ONE}/batch", orjson.dumps({"messages": messages}), content_type=JSON)
+        assert [result["offset"] for result in answer.json()["results"]] == list(range(12))
+        assert [int(decode_record(record).body[:4]) for record in mesh.broker.records("orders")] == list(range(12))
+        assert len(mesh.broker.flights) >= 12 * 250_000 // LANE_SIZE_MAX_BYTES
+
+
+async def test_a_message_larger_than_a_lane_flies_alone() -> None:
+    """4 MiB is a legal message: it is its own flight."""
+    async with proxy_mesh() as mesh:
+        assert (await mesh.post(ONE, bytes(4 << 20))).status_code == 201
+        assert mesh.broker.flights == [1]
+
+
+async def test_settles_gather_as_sends_do() -> None:
+    """Eight acks behind two flights under way become one request."""
+    async with proxy_mesh() as mesh:
+        await mesh.send(count=10)
+        messages = (await mesh.receive(max_messages=10)).json()["messages"]
+        mesh.broker.hold()
+        path = "/v1/topics/orders/groups/billing/ack"
+        tasks = []
+        for number, message in enumerate(messages):
+            tasks.append(asyncio.create_task(mesh.http.post(f"{path}?receipt_handle={message['receipt_handle']}")))
+            if number < LANES_IN_FLIGHT:
+                await eventually(partial(_has, mesh.broker.held, number + 1), "a flight at the broker")
+        await eventually(lambda: mesh.proxy.groups["broker-a"].settles.waiting == 8, "eight to gather")
+        mesh.broker.let_go()
+        assert {answer.status_code for answer in await asyncio.gather(*tasks)} == {200}
+        assert [head["rows"] for code, head in mesh.broker.heads if code == RequestCode.SETTLE] == [1, 1, 8]
