@@ -64,8 +64,8 @@ QUEUES_PER_TOPIC_MAX = 1_024
 QUEUES_PER_TOPIC_DEFAULT = 8
 # Idempotency keys are remembered this long (SQS FIFO remembers 5 minutes) ...
 IDEMPOTENCY_WINDOW_MS = 600_000
-# ... and no more than this many: about 150 bytes each. Full means `overloaded`, never forgotten early.
-IDEMPOTENCY_KEYS_MAX = 2_000_000
+# ... and no more than this many: about 60 bytes each. Full means `overloaded`, never forgotten early.
+IDEMPOTENCY_KEYS_MAX = 4_000_000
 
 # HTTP -------------------------------------------------------------------------------------------------------------
 REQUEST_HEAD_SIZE_MAX_BYTES = 16 * KIB

@@ -309,5 +309,10 @@ def _recover(config: BrokerConfig, raft_config: RaftConfig) -> tuple[StateMachin
             continue
         if saved is None:
             return StateMachine(), None, commit_log, votes
-        return saving.load(saved.payload), saved.mark, commit_log, votes
+        try:
+            return saving.load(saved.payload), saved.mark, commit_log, votes
+        except ValueError as error:
+            # Another release's format: the log has everything that it says.
+            log.warning("replaying the log", extra={"reason": str(error)})
+            commit_log.close()
     raise AssertionError("unreachable: None is always tried")

@@ -1,25 +1,29 @@
 """The state machine as bytes and back: what a restart loads before it replays the tail of the log.
 
      | snapshot size 4 | snapshot: MessagePack map | generation | generation | ... |
-     a generation of idempotency keys:  | number 8 | count 8 | keys 16 each | receipts 12 each |
+     a generation of idempotency keys:
+     | number 8 | count 8 | first halves 8 each | second halves 8 each | receipts 8 each | crcs 4 each |
 
 Little-endian. `take` is quick and runs on the owner's thread; `encode` may run on any other.
 """
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from tern_broker.core.idempotency import Packed
 from tern_broker.core.leases import Delivery, Lease, Run
 from tern_broker.core.machine import StateMachine
 from tern_broker.core.topics import Group, Topic
 from tern_wire.codec import decode_msgpack, encode_msgpack
 
-FORMAT = 1
+FORMAT = 2
 _SIZE = struct.Struct("<I")
 _GENERATION = struct.Struct("<qq")
-_RECEIPT_SIZE_BYTES = 12
+# The arrays of a generation, in order.
+_ARRAYS = ("<u8", "<u8", "<u8", "<u4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Snapshot:
     """A frozen copy of the state."""
 
     facts: dict[str, Any]
-    keys: list[tuple[int, dict[bytes, int]]]
+    keys: list[Packed]
 
 
 def take(state: StateMachine) -> Snapshot:
@@ -59,10 +63,10 @@ def encode(snapshot: Snapshot) -> list[bytes]:
     """The parts of the saved state."""
     packed = encode_msgpack(snapshot.facts)
     parts = [_SIZE.pack(len(packed)), packed]
-    for number, receipts in snapshot.keys:
-        parts.append(_GENERATION.pack(number, len(receipts)))
-        parts.append(b"".join(receipts))
-        parts.append(b"".join([value.to_bytes(_RECEIPT_SIZE_BYTES, "little") for value in receipts.values()]))
+    for keys in snapshot.keys:
+        parts.append(_GENERATION.pack(keys.number, len(keys.first)))
+        arrays = (keys.first, keys.second, keys.receipts, keys.crcs)
+        parts.extend(array.astype(kind, copy=False).tobytes() for array, kind in zip(arrays, _ARRAYS, strict=True))
     return parts
 
 
@@ -85,19 +89,14 @@ def load(payload: bytes) -> StateMachine:
         row[queue] = _unpack_delivery(packed)
     while end < len(payload):
         number, count = _GENERATION.unpack_from(payload, end)
-        keys_at = end + _GENERATION.size
-        receipts_at = keys_at + 16 * count
-        end = receipts_at + _RECEIPT_SIZE_BYTES * count
-        state.keys.restore(number, _read_keys(payload, keys_at, receipts_at, count))
+        end += _GENERATION.size
+        arrays = []
+        for kind in _ARRAYS:
+            arrays.append(np.frombuffer(payload, kind, count, end))
+            end += arrays[-1].nbytes
+        state.keys.restore(Packed(number, *arrays))
     state.watch_all()
     return state
-
-
-def _read_keys(payload: bytes, keys_at: int, receipts_at: int, count: int) -> Iterator[tuple[bytes, int]]:
-    for number in range(count):
-        key = payload[keys_at + 16 * number : keys_at + 16 * number + 16]
-        at = receipts_at + _RECEIPT_SIZE_BYTES * number
-        yield key, int.from_bytes(payload[at : at + _RECEIPT_SIZE_BYTES], "little")
 
 
 def _pack_delivery(delivery: Delivery) -> list[Any]:

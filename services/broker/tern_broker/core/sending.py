@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tern_broker.core.idempotency import KeyTable, pack_receipt, unpack_receipt
+from tern_broker.core.idempotency import KeyTable
 from tern_broker.core.topics import Names
 from tern_wire.commands import SEND_HEAD
 from tern_wire.rows import (
@@ -79,22 +79,21 @@ class SendApplier:
 
     def _find_repeats(self, rows: Rows, keyed: Rows, verdicts: Rows) -> dict[int, int]:
         """Mark rows whose key is known; returns row -> earlier row of the same entry with the same key."""
-        hashes, crcs = rows["key"].tobytes(), rows["crc"].tolist()
+        keyed = keyed[verdicts["status"][keyed] == SENT]
+        keys, crcs = rows["key"][keyed].tobytes(), rows["crc"][keyed].tolist()
+        known, room = self._keys.find(keys), self._keys.room()
         statuses = verdicts["status"]
         first_rows: dict[bytes, int] = {}
         repeats: dict[int, int] = {}
-        for row in keyed.tolist():
-            if statuses[row] != SENT:
-                continue
-            key = hashes[row * 16 : row * 16 + 16]
-            receipt = self._keys.find(key)
-            if receipt is not None:
-                queue, offset, crc = unpack_receipt(receipt)
-                verdicts[row] = (REPLAYED if crc == crcs[row] else KEY_REUSED, queue, offset)
+        for number, row in enumerate(keyed.tolist()):
+            key = keys[number * 16 : number * 16 + 16]
+            if number in known:
+                queue, offset, crc = known[number]
+                verdicts[row] = (REPLAYED if crc == crcs[number] else KEY_REUSED, queue, offset)
             elif key in first_rows:
-                repeats[row] = first_rows[key]
-                statuses[row] = REPLAYED if crcs[first_rows[key]] == crcs[row] else KEY_REUSED
-            elif not self._keys.has_room(len(first_rows) + 1):
+                first = repeats[row] = first_rows[key]
+                statuses[row] = REPLAYED if rows["crc"][first] == crcs[number] else KEY_REUSED
+            elif len(first_rows) >= room:
                 statuses[row] = KEYS_FULL
             else:
                 first_rows[key] = row
@@ -122,20 +121,8 @@ class SendApplier:
             verdicts["queue"][row] = verdicts["queue"][first_row]
             verdicts["offset"][row] = verdicts["offset"][first_row]
         stored = keyed[verdicts["status"][keyed] == SENT]
-        hashes = rows["key"][stored].tobytes()
-        facts = zip(
-            verdicts["queue"][stored].tolist(),
-            verdicts["offset"][stored].tolist(),
-            rows["crc"][stored].tolist(),
-            strict=True,
-        )
-        self._keys.add(
-            (
-                (hashes[number * 16 : number * 16 + 16], pack_receipt(queue, offset, crc))
-                for number, (queue, offset, crc) in enumerate(facts)
-            ),
-            now_ms,
-        )
+        queues, offsets = verdicts["queue"][stored].astype(np.uint64), verdicts["offset"][stored].astype(np.uint64)
+        self._keys.add(rows["key"][stored].tobytes(), queues, offsets, rows["crc"][stored].tolist(), now_ms)
 
 
 def _distinct(values: Rows) -> list[int]:
