@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from tern_store import CommitLog, Genesis, LogMark, StoredEntry, StoreError, Vot
 from tern_wire.limits import ENTRY_SIZE_MAX_BYTES, SEGMENT_SIZE_DEFAULT_BYTES
 
 log = logging.getLogger(__name__)
+# Exit code of a node that must not go on in this process; the supervisor starts it again.
+EXIT_BROKEN = 70
 # The clock of elections and heartbeats; everything else is driven by events.
 TICK_PERIOD_S = 0.05
 
@@ -63,8 +66,10 @@ class RaftNode:
         apply: Callable[[StoredEntry], None],
         on_role: Callable[[], None],
         rng: random.Random,
+        on_fatal: Callable[[Exception], None] | None = None,
     ) -> None:
         self._config, self._disk = config, disk
+        self._on_fatal = on_fatal or _end_process
         self._loop = asyncio.get_running_loop()
         self._syncing = False
         self._tick_due = False
@@ -185,7 +190,12 @@ class RaftNode:
         self._tick_due = False
         if self._stopped:
             return
-        self._consensus.doTick(0)
+        try:
+            self._consensus.doTick(0)
+        except Exception as error:
+            # An entry half applied, a log that cannot be read: going on would apply it twice. A restart replays from the save.
+            self._on_fatal(error)
+            raise
         if self._consensus.needs_apply:
             self._kick()
 
@@ -203,3 +213,8 @@ class RaftNode:
         self._transport.synced()
         self._sync_soon()
         self._kick()
+
+
+def _end_process(error: Exception) -> None:
+    log.critical("this node cannot go on; it ends, and replays the log when it is started again", exc_info=error)
+    os._exit(EXIT_BROKEN)

@@ -6,6 +6,7 @@ Links are FIFO and lose what is in flight when they break, as TCP does. A kill l
 import collections
 import random
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pysyncobj.syncobj
@@ -32,10 +33,17 @@ class Clock:
         return self.now_s
 
     def install(self) -> None:
-        """The one clock of pysyncobj and of tern_raft."""
-        pysyncobj.syncobj.monotonicTime = self
-        tern_raft.consensus.monotonic = self  # type: ignore[attr-defined]
-        tern_raft.transport.monotonic = self  # type: ignore[attr-defined]
+        """The one clock of pysyncobj and of tern_raft; a fixture of the tests' folders undoes it."""
+        for module, name in CLOCKS:
+            setattr(module, name, self)
+
+
+# The module globals through which pysyncobj and tern_raft read the time.
+CLOCKS: tuple[tuple[ModuleType, str], ...] = (
+    (pysyncobj.syncobj, "monotonicTime"),
+    (tern_raft.consensus, "monotonic"),
+    (tern_raft.transport, "monotonic"),
+)
 
 
 class SimNode:

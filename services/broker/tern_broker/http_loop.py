@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from tern_broker.config import BrokerConfig
+from tern_raft import EXIT_BROKEN
 from tern_wire.route import Registration
 
 log = logging.getLogger(__name__)
@@ -63,8 +65,13 @@ class HttpLoop:
             app = create_app(self._config, ask_status=lambda: self._ask(self._status))
             await asyncio.gather(serve(app, self._sock, stop=self._stop), heartbeat.run(self._stop))
 
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(main())
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(main())
+        except Exception:
+            # A node that no longer registers would lead without being found.
+            log.critical("the HTTP loop broke; the process ends", exc_info=True)
+            os._exit(EXIT_BROKEN)
 
     def _ask(self, question: Callable[[], T]) -> "asyncio.Future[T]":
         """Run *question* in the core loop; a future of this loop."""

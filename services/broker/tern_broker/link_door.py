@@ -20,6 +20,7 @@ from tern_broker.proposer import Proposal
 from tern_broker.sends import check_send
 from tern_broker.waiters import Waiters
 from tern_remoting import Frame, Link
+from tern_store import StoreError
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind
 from tern_wire.errors import (
@@ -87,6 +88,13 @@ class LinkDoor:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             malformed = LinkBodyMalformed(reason=f"request {frame.code}: {type(error).__name__} {error}")
             link.reply(frame.opaque, ERROR, error_parts(malformed))
+        except (OSError, StoreError) as error:
+            self._unreadable(link, frame.opaque, error)
+
+    def _unreadable(self, link: Link, opaque: int, error: Exception) -> None:
+        """A record that should be there cannot be read: this request fails, loudly; the node goes on for the others."""
+        log.error("a read failed", exc_info=error)
+        link.reply(opaque, ERROR, error_parts(TernError()))
 
     def sweep(self) -> None:
         """Every few ms: deadlines of parked notifications, and none of them at a broker that does not lead."""
@@ -109,12 +117,12 @@ class LinkDoor:
             if isinstance(verdicts, TernError):
                 link.reply(opaque, ERROR, error_parts(verdicts))
                 return
-            replays = []
-            if (verdicts["status"] == REPLAYED).any():
-                replays = [
-                    self._replay(send.rows, verdicts, int(row))
-                    for row in np.flatnonzero(verdicts["status"] == REPLAYED)
-                ]
+            repeated = np.flatnonzero(verdicts["status"] == REPLAYED).tolist()
+            try:
+                replays = [self._replay(send.rows, verdicts, row) for row in repeated]
+            except (OSError, StoreError) as error:
+                self._unreadable(link, opaque, error)
+                return
             link.reply(opaque, 0, body_parts({"rows": len(verdicts), "replays": replays}, [verdicts.tobytes()]))
 
         self._engine.proposer.submit(
@@ -145,7 +153,10 @@ class LinkDoor:
             if isinstance(verdicts, TernError):
                 link.reply(opaque, ERROR, error_parts(verdicts))
                 return
-            link.reply(opaque, 0, self._leased(topic, group, verdicts, picks))
+            try:
+                link.reply(opaque, 0, self._leased(topic, group, verdicts, picks))
+            except (OSError, StoreError) as error:
+                self._unreadable(link, opaque, error)
 
         self._engine.proposer.submit(Proposal(CommandKind.LEASE, 64, done, receive=request))
 
