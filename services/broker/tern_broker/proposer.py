@@ -178,6 +178,9 @@ class Proposer:
             self._flight = None  # the log has undone its half-written entry
             for proposal, _ in waiting:
                 proposal.done(DiskFull(broker_group=self._broker_group), [])
+            if self._pending:
+                self._soon()
+            return
         self.entries += 1
 
     def _now_ms(self) -> int:

@@ -160,10 +160,10 @@ def test_a_full_disk_refuses_and_the_next_try_works() -> None:
     """ENOSPC at a roll: nothing was stored, and the proposer is not stuck."""
     desk = Desk()
     desk.failure = OSError(28, "No space left on device")
-    desk.send()
+    desk.send(GROUP_COMMIT_SIZE_MAX_BYTES)
+    desk.send(GROUP_COMMIT_SIZE_MAX_BYTES)
     desk.turn()
     desk.failure = None
-    desk.send()
     desk.turn()
     desk.commit()
     assert [DiskFull, "ndarray"] == [
