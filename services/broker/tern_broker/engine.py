@@ -113,7 +113,7 @@ class Engine:
             node=config.node,
             mono_ms=lambda: int(time.monotonic() * 1000),
             wall_ms=lambda: int(time.time() * 1000),
-            call_soon=self._loop.call_soon,
+            call_soon=self._call_soon,
         )
 
     async def start(self) -> None:
@@ -206,6 +206,18 @@ class Engine:
             listener(applied)
         if applied.metadata_changed:
             self._on_change()
+
+    def _call_soon(self, callback: Callable[[], None]) -> None:
+        """Run the proposer's next step in a turn of its own; half an entry must not leave it waiting for ever."""
+
+        def step() -> None:
+            try:
+                callback()
+            except Exception as error:
+                self.raft.fail(error)
+                raise
+
+        self._loop.call_soon(step)
 
     def _propose(self, parts: Parts, version: int) -> tuple[int, int]:
         entry = self.raft.propose(parts, version)
