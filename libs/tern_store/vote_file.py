@@ -102,7 +102,8 @@ def _require_birth(directory: Path, bootstrap: bool, files: Files) -> None:
         )
     if not bootstrap:
         raise WrongGroup(
-            f"{directory} is empty, but this group was born already: a member that lost its directory is rebuilt from a peer. "
+            f"{directory} is empty, but this group was born already. Restore the directory from a backup: a member that "
+            "lost it cannot be rebuilt from its peers yet. "
             "Only to found a new group, start every member once with --bootstrap."
         )
 
