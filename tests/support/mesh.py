@@ -85,6 +85,7 @@ class Mesh:
     def kill(self, name: str, with_signal: signal.Signals = signal.SIGKILL) -> int:
         """Send *with_signal*; the process id that got it."""
         pid = self.pid(name)
+        assert pid > 1, f"{name} does not run now"  # 0 would be this very process group
         os.kill(pid, with_signal)
         return pid
 
