@@ -98,3 +98,18 @@ def test_after_all_that_nothing_was_stored(mesh: Mesh) -> None:
     mesh.create("bad", "readers")
     queues = mesh.call("GET", "/v1/topics/bad/offsets").json()["queues"]
     assert sum(queue["max_offset"] for queue in queues) == 0
+
+
+def test_what_cannot_be_answered_is_not_done(mesh: Mesh) -> None:
+    """406 comes before the topic exists, not after."""
+    refused = mesh.settled("PUT", "/v1/topics/unwanted", headers={"accept": "text/html"})
+    assert refused.status_code == 406
+    assert mesh.settled("GET", "/v1/topics/unwanted/offsets").status_code == 404
+
+
+def test_the_api_document_lists_every_operation(mesh: Mesh) -> None:
+    """The hot routes too, which pass by FastAPI."""
+    paths = mesh.call("GET", "/openapi.json").json()["paths"]
+    hot = ("messages", "messages/batch", "groups/{group}/receive", "groups/{group}/ack", "groups/{group}/settle")
+    assert {f"/v1/topics/{{topic}}/{path}" for path in (*hot, "queues/{queue}/messages")} <= set(paths)
+    assert {"/v1/topics/{topic}", "/v1/groups/{group}", "/v1/cluster", "/healthz", "/metrics"} <= set(paths)

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from tern_proxy.hot import HotRoutes
+from tern_proxy.openapi import install_openapi
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.admin import admin_router
 from tern_service import add_health, add_metrics, install_problems
@@ -37,4 +38,5 @@ def build_app(proxy: Proxy, *, now: Callable[[], float] | None = None) -> HotRou
     registry = CollectorRegistry()
     registry.register(proxy.counters)
     add_metrics(app, registry, service="proxy")
+    install_openapi(app)
     return HotRoutes(proxy, app, now or time.monotonic)

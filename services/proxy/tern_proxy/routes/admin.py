@@ -183,8 +183,9 @@ class _Admin:
 
 
 async def _read(request: Request, kind: type[K]) -> K:
-    """The request's body as *kind*; an empty one means all defaults."""
+    """The request's body as *kind*; an empty one means all defaults. Whatever can be refused is refused before anything is done."""
     _refuse_query(request)
+    answer_kind(request.headers.get("accept", ""), BASIC)
     pieces: list[bytes] = []
     size = 0
     async for piece in request.stream():

@@ -1,0 +1,247 @@
+"""The API document: FastAPI's own, completed with the hot routes, bodies, errors and examples. OpenAPI 3.1.
+
+Built at the first request of /openapi.json, from tables that are imported only then: most proxies are never asked, and
+start-up time and idle memory are for messages. The same release always gives the same bytes.
+
+Reference: OpenAPI 3.1.0; RFC 9457 (problems).
+"""
+
+from collections.abc import Iterable, Mapping
+from string import Formatter
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from fastapi import FastAPI
+
+from tern_service.problems import problem_reply
+from tern_wire import paths
+from tern_wire.errors import ERRORS, TernError
+from tern_wire.limits import CONNECTIONS_MAX, MESSAGE_BODY_SIZE_MAX_BYTES
+
+if TYPE_CHECKING:
+    from tern_proxy.openapi_operations import Operation
+
+Document = dict[str, Any]
+EXAMPLE_NAMES = {"topic": "orders", "group": "billing", "queue": "broker-a:3"}
+BASE_URL = f"http://127.0.0.1:{paths.PORT_PROXY}"
+_TAGS = {
+    "messages": "Send, receive, settle, and read by offset.",
+    "topics": "Declare topics, see their queues.",
+    "groups": "Declare consumer groups, see and move their offsets.",
+    "cluster": "Who is there and who leads.",
+    "health": "For supervisors, load balancers and Prometheus.",
+}
+# What stands in the examples of problems for the fields of an error, and where one error says something else.
+_FIELDS: Mapping[str, Any] = {
+    "accept": "text/html",
+    "actual": 4_194_305,
+    "allowed": "none",
+    "broker_group": "broker-a",
+    "content_type": "text/csv",
+    "encoding": "gzip",
+    "endpoints": "http://127.0.0.1:9876",
+    "expected": 40,
+    "field": "delay",
+    "group": "billing",
+    "limit": MESSAGE_BODY_SIZE_MAX_BYTES,
+    "limit_s": 30,
+    "min_offset": 1_000,
+    "offset": 42,
+    "parameter": "delay",
+    "pointer": "/messages/3",
+    "queue": "broker-a:9",
+    "reason": "Expected `str`, got `int`",
+    "supported": "application/json",
+    "topic": "orders",
+    "unit": "bytes",
+    "wanted": 4,
+    "what": "groups",
+}
+_OTHER_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "batch-too-large": {"actual": 2_000, "limit": 1_024, "unit": "messages"},
+    "illegal-group": {"group": "no spaces"},
+    "illegal-invisible-time": {"actual": "13h"},
+    "illegal-topic": {"topic": "no/slashes"},
+    "illegal-wait": {"actual": "60s"},
+    "limit-reached": {"actual": 1_000, "limit": 1_000},
+    "offset-moved": {"actual": 42, "queue": "broker-a:3"},
+    "properties-too-large": {"actual": 20_000, "limit": 16_384},
+    "proxy-overloaded": {"limit": CONNECTIONS_MAX, "what": "connections"},
+    "request-malformed": {"reason": "Content-Length is not a number"},
+    "topic-conflict": {"actual": 8},
+}
+
+
+def install_openapi(app: FastAPI) -> None:
+    """Let *app* answer the completed document, built when it is first asked for."""
+    of_fastapi = app.openapi
+    complete: Document = {}
+
+    def openapi() -> Document:
+        if not complete:
+            complete.update(build_document(of_fastapi()))
+        return complete
+
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation does it
+
+
+def build_document(known: Document) -> Document:
+    """*known*, which FastAPI has made, with everything that it cannot know. *known* stays as it is."""
+    from tern_proxy import openapi_schemas  # noqa: PLC0415 - see above: only those who ask pay
+    from tern_proxy.openapi_messages import MESSAGES  # noqa: PLC0415
+    from tern_proxy.openapi_operations import ADMIN, SERVER  # noqa: PLC0415
+
+    operations = (*MESSAGES, *ADMIN)
+    documented: dict[str, Document] = {}
+    for operation in operations:
+        of_fastapi = known["paths"].get(operation.path, {}).get(operation.method.lower(), {})
+        documented.setdefault(operation.path, {})[operation.method.lower()] = _complete(operation, of_fastapi, SERVER)
+    # A route that the tables do not have yet stays as FastAPI describes it.
+    for path, methods in known["paths"].items():
+        documented[path] = methods | documented.get(path, {})
+    codes = sorted({code for operation in operations for code in (*operation.errors, *SERVER)})
+    components = known.get("components", {})
+    return {
+        **known,
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
+        "servers": [{"url": "/"}],
+        "paths": documented,
+        "components": {
+            **components,
+            "schemas": {
+                **_still_used(components.get("schemas", {}), known["paths"], documented),
+                **openapi_schemas.build_schemas(),
+            },
+            "parameters": _path_parameters(openapi_schemas) | {"RequestId": _request_id()},
+            "headers": _headers(),
+            "examples": {code: _problem_example(ERRORS[code]) for code in codes},
+        },
+    }
+
+
+def _still_used(schemas: Document, known: Document, documented: Document) -> Document:
+    """FastAPI's schemas, as long as an operation is left that is described by FastAPI alone."""
+    left = [path for path in known for method in known[path] if documented[path][method] is known[path][method]]
+    return schemas if left else {}
+
+
+def _complete(operation: "Operation", of_fastapi: Document, server: Iterable[str]) -> Document:
+    names = [name for _, name, _, _ in Formatter().parse(operation.path) if name]
+    shared = [{"$ref": f"#/components/parameters/{name}"} for name in (*names, "RequestId")]
+    document: Document = {
+        "operationId": operation.id,
+        "tags": [operation.tag] if operation.tag else of_fastapi["tags"],
+        "summary": operation.summary,
+        "description": operation.description or of_fastapi["description"],
+        "parameters": [*shared, *operation.parameters],
+    }
+    if operation.body:
+        document["requestBody"] = {"required": operation.is_body_needed, "content": dict(operation.body)}
+    answers = {str(status): _with_request_id(answer) for status, answer in operation.answers.items()}
+    problems: dict[int, list[str]] = {}
+    for code in sorted({*operation.errors, *server}):
+        problems.setdefault(ERRORS[code].status, []).append(code)
+    for status, codes in problems.items():
+        answer = _problem(status, codes)
+        if str(status) in answers:  # readiness: its own document and problems share 503
+            own = answers[str(status)]
+            text = f"{own['description']} Or:\n\n{answer['description']}"
+            answer = {**answer, "description": text, "content": own["content"] | answer["content"]}
+        answers[str(status)] = answer
+    document["responses"] = {status: answers[status] for status in sorted(answers)}
+    document["x-codeSamples"] = [
+        {"lang": "Shell", "label": f"curl, {body[0]}" if body else "curl", "source": _curl(operation, body)}
+        for body in operation.bodies or (None,)
+    ]
+    return document | dict(operation.extensions)
+
+
+def _with_request_id(answer: Mapping[str, Any]) -> Document:
+    request_id = {"$ref": f"#/components/headers/{paths.HEADER_REQUEST_ID}"}
+    return {**answer, "headers": {**answer.get("headers", {}), paths.HEADER_REQUEST_ID: request_id}}
+
+
+def _curl(operation: "Operation", body: tuple[str, str] | None) -> str:
+    method = "" if operation.method == "GET" else f" -X {operation.method}"
+    text = f"curl{method} '{BASE_URL}{operation.path.format_map(EXAMPLE_NAMES)}{operation.query}'"
+    if body is None:
+        return text
+    return f"{text} \\\n  -H 'Content-Type: {body[0]}' \\\n  --data-binary '{body[1]}'"
+
+
+# Problems ---------------------------------------------------------------------------------------------------------
+def _problem(status: int, codes: list[str]) -> Document:
+    pause = {"Retry-After": {"$ref": "#/components/headers/Retry-After"}} if status in {408, 429, 503, 504} else {}
+    return _with_request_id(
+        {
+            "description": "\n".join(f"- `{code}`: {ERRORS[code].title}." for code in codes),
+            "headers": pause,
+            "content": {
+                paths.PROBLEM: {
+                    "schema": {
+                        "allOf": [{"$ref": "#/components/schemas/Problem"}],
+                        "properties": {"code": {"enum": codes}, "status": {"const": status}},
+                    },
+                    "examples": {code: {"$ref": f"#/components/examples/{code}"} for code in codes},
+                }
+            },
+        }
+    )
+
+
+def _problem_example(kind: type[TernError]) -> Document:
+    wanted = {name for _, name, _, _ in Formatter().parse(kind.fix) if name}
+    fields = {**_FIELDS, **_OTHER_FIELDS.get(kind.code, {})}
+    error = kind(**{name: fields[name] for name in sorted(wanted)})
+    _, _, body = problem_reply(error, instance="/v1/topics/orders/messages", request_id="5b1f0c9a7e-2a")
+    return {"summary": kind.title, "value": orjson.loads(body)}
+
+
+# Components -------------------------------------------------------------------------------------------------------
+def _path_parameters(schemas: Any) -> Document:
+    patterns = (
+        ("topic", schemas.TOPIC_PATTERN, "The topic."),
+        ("group", schemas.GROUP_PATTERN, "The consumer group."),
+        ("queue", schemas.QUEUE_PATTERN, "The queue: broker group and number."),
+    )
+    return {
+        name: {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": text,
+            "schema": {"type": "string", "pattern": pattern},
+            "example": EXAMPLE_NAMES[name],
+        }
+        for name, pattern, text in patterns
+    }
+
+
+def _request_id() -> Document:
+    return {
+        "name": paths.HEADER_REQUEST_ID,
+        "in": "header",
+        "description": "Names this request in logs and problems; by default the proxy makes one.",
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
+    }
+
+
+def _headers() -> Document:
+    offset = {"type": "integer", "minimum": 0}
+    text = {"type": "string"}
+    known: tuple[tuple[str, Document, str], ...] = (
+        (paths.HEADER_REQUEST_ID, text, "The request's id: the client's own, or a new one."),
+        ("Retry-After", {"type": "integer", "minimum": 1}, "Seconds."),
+        ("Location", text, "Where the message can be read."),
+        ("Link", text, 'The next page, `rel="next"`.'),
+        ("Preference-Applied", text, "`return=minimal`."),
+        (paths.HEADER_REPLAYED, {"const": "true"}, "The idempotency key was seen before."),
+        (paths.HEADER_WAIT_APPLIED, text, "The wait that was granted, such as `20000ms`; only when one was asked for."),
+        (paths.HEADER_NEXT_OFFSET, offset, "Where to go on."),
+        (paths.HEADER_MIN_OFFSET, offset, "The oldest message kept."),
+        (paths.HEADER_MAX_OFFSET, offset, "The offset that the next message will get."),
+        ("MQ-Message-Id", text, "The message's id."),
+        (paths.HEADER_QUEUE, text, "The message's queue."),
+        ("MQ-Offset", offset, "The message's offset."),
+    )
+    return {name: {"description": description, "schema": schema} for name, schema, description in known}
