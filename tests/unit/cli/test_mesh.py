@@ -227,6 +227,8 @@ def test_a_stray_of_a_dead_supervisor_is_ended_by_down(home: Home) -> None:
 def test_a_port_in_use_is_named_with_its_option_before_anything_starts(home: Home, offset: int, option: str) -> None:
     """Exit code 2: it was asked wrongly."""
     with socket.socket() as taken:
+        # An earlier test's connections may still linger on this port.
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", home.port_base + offset))
         taken.listen()
         refused = home.up()
