@@ -131,6 +131,16 @@ class LinkBodyMalformed(TernError):
     fix = "{reason}. Proxy and broker must be of the same release."
 
 
+class RecordMalformed(TernError):
+    code, status, title = "record-malformed", 400, "These bytes are not what RocketMQ writes"
+    fix = "At byte {position}: {reason}. Read from a place where a record begins, or restore the file."
+
+
+class CompressionNotInstalled(TernError):
+    code, status, title = "compression-not-installed", 501, "A body is compressed in a way that is not installed"
+    fix = "A body compressed with {compression} needs a library: pip install 'ternmq[rocketmq]'."
+
+
 # 404 to 431: it is not there, or too large ------------------------------------------------------------------------
 class RouteNotFound(TernError):
     code, status, title = "route-not-found", 404, "No such path"

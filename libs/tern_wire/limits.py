@@ -23,6 +23,14 @@ TAG_SIZE_MAX_BYTES = 255
 # Longer keys are almost always a serialised object put there by mistake.
 IDEMPOTENCY_KEY_SIZE_MAX_BYTES = 255
 
+# RocketMQ's files --------------------------------------------------------------------------------------------------
+# RocketMQ's remoting takes frames of 16 MiB, so no record of its own can be larger than that and its header.
+ROCKETMQ_RECORD_SIZE_MAX_BYTES = 16 * MIB + 64 * KIB
+# A body may unpack to this many times its stored size: zlib cannot do more, a bomb in zstd can. Short bodies may always ...
+DECOMPRESSION_RATIO_MAX = 1_032
+# ... unpack to this much: a page of zeros is small and harmless.
+DECOMPRESSED_SIZE_FREE_BYTES = 64 * KIB
+
 # Log --------------------------------------------------------------------------------------------------------------
 # One largest message with its record header, row and entry header.
 ENTRY_SIZE_MAX_BYTES = 5 * MIB

@@ -1,0 +1,67 @@
+"""Documents as lines on the way out: NDJSON, one JSON array, or a table; each as a stream that holds one line."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tern_cli.store.commands import FileKind
+
+# Column (a field, or a property after a dot) and width; text is to the left, numbers to the right.
+_COLUMNS: dict[FileKind, list[tuple[str, int]]] = {
+    FileKind.COMMIT_LOG: [
+        *(("physicalOffset", 14), ("totalSize", 9), ("storeTimestamp", 14), ("queueId", 7), ("queueOffset", 11)),
+        *(("bodyLength", 10), ("compression", 11), ("topic", 32), ("properties.TAGS", 16), ("properties.KEYS", 16)),
+    ],
+    FileKind.CONSUME_QUEUE: [("queueOffset", 11), ("physicalOffset", 14), ("size", 9), ("tagsCode", 20)],
+    FileKind.INDEX: [
+        *(("index", 10), ("slotHash", 11), ("physicalOffset", 14), ("storeTimestamp", 14), ("previousIndex", 13)),
+    ],
+}
+
+_TEXTS = {"compression", "topic", "properties.TAGS", "properties.KEYS"}
+
+
+def ndjson_lines(documents: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+    """Each document as a line."""
+    return (orjson.dumps(document) + b"\n" for document in documents)
+
+
+def json_lines(documents: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+    """The documents as one array, a line each."""
+    before = b"[\n"
+    for document in documents:
+        yield before + orjson.dumps(document)
+        before = b",\n"
+    yield b"[]\n" if before == b"[\n" else b"\n]\n"
+
+
+def table_lines(kind: FileKind, path: Path, documents: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+    """The file's name, its columns, a row per record; an index's header stands above its columns."""
+    columns = _COLUMNS[kind]
+    yield f"{_printable(str(path))}\n".encode()
+    titles = ((name.rpartition(".")[2], width, name in _TEXTS) for name, width in columns)
+    head = "  ".join(title.ljust(width) if is_text else title.rjust(width) for title, width, is_text in titles)
+    heading = f"{head}\n{'-' * len(head)}\n".encode()
+    if kind is not FileKind.INDEX:
+        yield heading
+    for document in documents:
+        if "indexCount" in document:
+            fields = [f"{name} {value}" for name, value in document.items() if name != "file"]
+            yield f"{', '.join(fields)}\n".encode() + heading
+            continue
+        cells = (_cell(document, name, width) for name, width in columns)
+        yield f"{'  '.join(cells).rstrip()}\n".encode()
+    yield b"\n"
+
+
+def _cell(document: dict[str, Any], name: str, width: int) -> str:
+    field, _, key = name.partition(".")
+    value = document[field].get(key, "") if key else document[field]
+    return str(value).rjust(width) if isinstance(value, int) else _printable(value).ljust(width)
+
+
+def _printable(text: str) -> str:
+    """What a terminal may be shown: a topic of a damaged file must not move its cursor."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

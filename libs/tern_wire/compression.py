@@ -1,0 +1,144 @@
+"""Compressed bodies of RocketMQ's records: which compression the sysflag names, and bodies unpacked within bounds.
+
+    sysflag bit 0      the body is compressed
+    sysflag bits 8-10  with what: 1 LZ4 (frame), 2 zstd, 3 zlib; 0 is zlib too (before RocketMQ 5 there was nothing else)
+
+Law: unpacking never yields more than its limit, whatever the input claims. LZ4 and zstd come from libraries (the extra
+`rocketmq`), loaded when the first such body is met. Reference: Apache RocketMQ 5, MessageSysFlag and CompressionType.
+"""
+
+import zlib
+from enum import IntEnum
+from typing import Any
+
+from tern_wire.errors import CompressionNotInstalled, RecordMalformed
+from tern_wire.limits import DECOMPRESSED_SIZE_FREE_BYTES, DECOMPRESSION_RATIO_MAX, MESSAGE_BODY_SIZE_MAX_BYTES
+
+COMPRESSED = 0x1
+_TYPE_SHIFT, _TYPE_MASK = 8, 0x7
+# RocketMQ's own level (compressLevel) for zlib.
+LEVEL_DEFAULT = 5
+# A zstd block of 4 bytes can stand for 128 KiB, so this much input yields at most 4 MiB before the size is looked at.
+_ZSTD_STEP_SIZE_BYTES = 128
+_LZ4_STEP_SIZE_BYTES = 64 << 10
+
+
+class Compression(IntEnum):
+    """How a body is stored; the numbers are those of sysflag bits 8 to 10."""
+
+    NONE = 0
+    LZ4 = 1
+    ZSTD = 2
+    ZLIB = 3
+
+
+def compression_of(sysflag: int) -> Compression:
+    """What *sysflag* says about the body; RecordMalformed for a compression that RocketMQ does not have."""
+    if not sysflag & COMPRESSED:
+        return Compression.NONE
+    number = sysflag >> _TYPE_SHIFT & _TYPE_MASK
+    if number > Compression.ZLIB:
+        raise RecordMalformed(position=0, reason=f"sysflag {sysflag:#x} names compression {number}, which is not known")
+    return Compression(number) if number else Compression.ZLIB
+
+
+def compressed_sysflag(sysflag: int, compression: Compression) -> int:
+    """*sysflag* with the bits for *compression*, all others kept."""
+    kept = sysflag & ~(COMPRESSED | _TYPE_MASK << _TYPE_SHIFT)
+    return kept | (COMPRESSED | compression << _TYPE_SHIFT if compression else 0)
+
+
+def compress(body: bytes, compression: Compression, level: int = LEVEL_DEFAULT) -> bytes:
+    """*body* as a client of RocketMQ would store it. *level* counts for zlib (0 to 9) and zstd (1 to 22)."""
+    match compression:
+        case Compression.LZ4:
+            return bytes(_lz4_frame().compress(body))
+        case Compression.ZSTD:
+            return bytes(_zstandard().ZstdCompressor(level=level).compress(body))
+        case Compression.ZLIB:
+            return zlib.compress(body, level)
+    return body
+
+
+def decompress(stored: bytes, compression: Compression, size_max_bytes: int = MESSAGE_BODY_SIZE_MAX_BYTES) -> bytes:
+    """The body behind *stored*, at most *size_max_bytes* long.
+
+    RecordMalformed when the bytes are not of that compression, are cut, or unpack to more than the limit or than
+    `DECOMPRESSION_RATIO_MAX` times their size; CompressionNotInstalled without the library.
+    """
+    limit_bytes = min(size_max_bytes, max(DECOMPRESSED_SIZE_FREE_BYTES, DECOMPRESSION_RATIO_MAX * len(stored)))
+    match compression:
+        case Compression.LZ4:
+            body, done = _unpack_lz4(stored, limit_bytes)
+        case Compression.ZSTD:
+            body, done = _unpack_zstd(stored, limit_bytes)
+        case Compression.ZLIB:
+            body, done = _unpack_zlib(stored, limit_bytes)
+        case _:
+            return stored
+    if len(body) > limit_bytes:
+        raise RecordMalformed(
+            position=0, reason=f"{len(stored)} bytes of {compression.name} unpack to more than {limit_bytes}"
+        )
+    if not done:
+        raise RecordMalformed(position=0, reason=f"{len(stored)} bytes of {compression.name} end too early")
+    return body
+
+
+# Each returns at most a little more than its limit, and whether the compressed stream came to its end.
+
+
+def _unpack_zlib(stored: bytes, limit_bytes: int) -> tuple[bytes, bool]:
+    unpacker = zlib.decompressobj()
+    try:
+        return unpacker.decompress(stored, limit_bytes + 1), unpacker.eof
+    except zlib.error as error:
+        raise RecordMalformed(position=0, reason=f"not zlib: {error}") from error
+
+
+def _unpack_lz4(stored: bytes, limit_bytes: int) -> tuple[bytes, bool]:
+    unpacker = _lz4_frame().LZ4FrameDecompressor()
+    parts: list[bytes] = []
+    size = 0
+    try:
+        # The library makes room for all that it may yield at once, so it is asked for little at a time.
+        while size <= limit_bytes and not unpacker.eof and (unpacker.needs_input is False or not parts):
+            parts.append(unpacker.decompress(b"" if parts else stored, max_length=_LZ4_STEP_SIZE_BYTES))
+            size += len(parts[-1])
+    except (RuntimeError, EOFError, ValueError) as error:
+        raise RecordMalformed(position=0, reason=f"not an LZ4 frame: {error}") from error
+    return b"".join(parts), bool(unpacker.eof)
+
+
+def _unpack_zstd(stored: bytes, limit_bytes: int) -> tuple[bytes, bool]:
+    library = _zstandard()
+    # A window larger than the limit has nothing to look back at; the library refuses frames that ask for one.
+    window_bytes = 1 << max(limit_bytes, 8 << 20).bit_length()
+    unpacker = library.ZstdDecompressor(max_window_size=window_bytes).decompressobj()
+    parts: list[bytes] = []
+    size = 0
+    try:
+        for at in range(0, len(stored), _ZSTD_STEP_SIZE_BYTES):
+            parts.append(unpacker.decompress(stored[at : at + _ZSTD_STEP_SIZE_BYTES]))
+            size += len(parts[-1])
+            if unpacker.eof or size > limit_bytes:
+                break
+    except library.ZstdError as error:
+        raise RecordMalformed(position=0, reason=f"not zstd: {error}") from error
+    return b"".join(parts), unpacker.eof
+
+
+def _lz4_frame() -> Any:
+    try:
+        import lz4.frame  # noqa: PLC0415 - only who reads RocketMQ's files needs it
+    except ImportError as error:
+        raise CompressionNotInstalled(compression="LZ4") from error
+    return lz4.frame
+
+
+def _zstandard() -> Any:
+    try:
+        import zstandard  # noqa: PLC0415 - only who reads RocketMQ's files needs it
+    except ImportError as error:
+        raise CompressionNotInstalled(compression="ZSTD") from error
+    return zstandard
