@@ -1,7 +1,7 @@
 """The files of a broker node, synchronous: commit log, entry index, consume queues, votes, saved state, directory lock."""
 
 from tern_store.commit_log import CommitLog
-from tern_store.consume_queue import CQ_DTYPE, ConsumeQueues
+from tern_store.consume_queue import ConsumeQueues
 from tern_store.directory_lock import DirectoryLock
 from tern_store.entry import (
     HEADER_SIZE_BYTES,
@@ -30,7 +30,6 @@ from tern_store.sync_job import SyncJob
 from tern_store.vote_file import VoteFile
 
 __all__ = [
-    "CQ_DTYPE",
     "HEADER_SIZE_BYTES",
     "REAL_FILES",
     "CommitLog",

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from tern_store.errors import StoreError
 from tern_store.files import REAL_FILES, Files
 from tern_store.sync_job import SyncJob
+from tern_wire.rows import QUEUE_ENTRIES
 
-CQ_DTYPE = np.dtype([("position", ">i8"), ("size", ">i4"), ("tag", ">i8")])
 ENTRY_SIZE_BYTES = 20
 FOLDER = "consumequeue"
 # A queue's own tail is written in blocks of this size: one system call per 3,276 messages.
@@ -69,11 +69,11 @@ class ConsumeQueues:
         return cls(directory, (entries_per_file, buffer_max_bytes, open_files_max), files)
 
     def append(self, topic_id: int, queue: int, first_offset: int, entries: QueueEntries) -> None:
-        """Add *entries* (CQ_DTYPE) behind the queue's end, which must be *first_offset*. In memory; written in blocks."""
+        """Add *entries* (QUEUE_ENTRIES) behind the queue's end, which must be *first_offset*. In memory; written in blocks."""
         state = self._queues.get((topic_id, queue))
         if state is None:
             state = self._queues[topic_id, queue] = _Queue((topic_id, queue), 0)
-        if first_offset != state.end or entries.dtype != CQ_DTYPE:
+        if first_offset != state.end or entries.dtype != QUEUE_ENTRIES:
             raise StoreError(
                 f"queue {topic_id}/{queue} ends at {state.end}, cannot add {entries.dtype} at {first_offset}"
             )
@@ -97,7 +97,7 @@ class ConsumeQueues:
         """A copy of up to *count* entries from *offset* on, fewer at the queue's end."""
         state = self._queues.get((topic_id, queue))
         if state is None or offset < 0 or offset >= state.end or count <= 0:
-            return np.empty(0, CQ_DTYPE)
+            return np.empty(0, QUEUE_ENTRIES)
         stop = min(offset + count, state.end)
         data = bytearray()
         if offset < state.written:
@@ -105,7 +105,7 @@ class ConsumeQueues:
         if stop > state.written:
             first = max(0, offset - state.written)
             data += state.tail[first * ENTRY_SIZE_BYTES : (stop - state.written) * ENTRY_SIZE_BYTES]
-        return np.frombuffer(data, CQ_DTYPE)
+        return np.frombuffer(data, QUEUE_ENTRIES)
 
     def flush(self) -> SyncJob:
         """Write every tail (OSError: what was not written stays in memory); the job makes all that durable."""

@@ -19,9 +19,9 @@ from tern_wire.java_hashes import Numbers
 from tern_wire.record import Bytes
 from tern_wire.record_columns import RecordColumns, tag_codes
 from tern_wire.rocketmq_record import COMMITTED, TRANSACTION
+from tern_wire.rows import QUEUE_ENTRIES
 
-QUEUE_ENTRY = np.dtype([("position", ">i8"), ("size", ">i4"), ("tag_code", ">i8")])
-QUEUE_ENTRY_SIZE_BYTES = QUEUE_ENTRY.itemsize
+QUEUE_ENTRY_SIZE_BYTES = QUEUE_ENTRIES.itemsize
 PRE_BLANK_SIZE = 0x7FFFFFFF
 PRE_BLANK = (0).to_bytes(8, "big") + PRE_BLANK_SIZE.to_bytes(4, "big") + (0).to_bytes(8, "big")
 
@@ -43,8 +43,8 @@ def read_queue_entries(data: Bytes, first_offset: int = 0) -> tuple[list[QueueEn
     RecordMalformed, with the position in *data*, for an entry that no broker writes and for one that is cut.
     """
     whole = len(data) - len(data) % QUEUE_ENTRY_SIZE_BYTES
-    table = np.frombuffer(data, QUEUE_ENTRY, count=whole // QUEUE_ENTRY_SIZE_BYTES)
-    ends = np.flatnonzero((table["size"] == 0) & (table["position"] == 0) & (table["tag_code"] == 0))
+    table = np.frombuffer(data, QUEUE_ENTRIES, count=whole // QUEUE_ENTRY_SIZE_BYTES)
+    ends = np.flatnonzero((table["size"] == 0) & (table["position"] == 0) & (table["tag"] == 0))
     count = int(ends[0]) if len(ends) else len(table)
     written = table[:count]
     bad = np.flatnonzero((written["size"] <= 0) | (written["position"] < 0))
@@ -69,12 +69,12 @@ def is_queued(sysflags: Numbers) -> npt.NDArray[np.bool_]:
 
 
 def queue_entries_of(columns: RecordColumns, first_position: int) -> npt.NDArray[np.void]:
-    """The entry of each record, shape (n,) of QUEUE_ENTRY, when *columns* begin at *first_position* of the commit log.
+    """The entry of each record, shape (n,) of QUEUE_ENTRIES, when *columns* begin at *first_position* of the commit log.
 
     Records in SCHEDULE_TOPIC_* get their tag's code here as well; a broker writes the time at which they are due.
     """
-    entries = np.zeros(len(columns), QUEUE_ENTRY)
+    entries = np.zeros(len(columns), QUEUE_ENTRIES)
     entries["position"] = columns.starts + first_position
     entries["size"] = columns.front["size"]
-    entries["tag_code"] = tag_codes(columns)
+    entries["tag"] = tag_codes(columns)
     return entries

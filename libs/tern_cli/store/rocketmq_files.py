@@ -25,9 +25,10 @@ from tern_wire.index_layout import (
     slots_of,
 )
 from tern_wire.limits import KIB, ROCKETMQ_RECORD_SIZE_MAX_BYTES
-from tern_wire.queue_entry import PRE_BLANK_SIZE, QUEUE_ENTRY, QUEUE_ENTRY_SIZE_BYTES, read_queue_entries
+from tern_wire.queue_entry import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE_BYTES, read_queue_entries
 from tern_wire.record import OVERHEAD_SIZE_BYTES
 from tern_wire.rocketmq_record import BLANK, MAGIC_BLANK, VERSIONS, decode_rocketmq_record
+from tern_wire.rows import QUEUE_ENTRIES
 
 # Whole entries of both kinds.
 _BLOCK_SIZE_BYTES = 20 * 3 * KIB
@@ -174,6 +175,6 @@ def _kind_by_content(head: bytes, size_bytes: int, index_slots: int) -> FileKind
     if size_bytes % QUEUE_ENTRY_SIZE_BYTES:
         return None
     # A place that a commit log can have, and a size that a record can have.
-    position, size, _ = (int(value) for value in np.frombuffer(head, QUEUE_ENTRY, count=1)[0].item())
+    position, size, _ = (int(value) for value in np.frombuffer(head, QUEUE_ENTRIES, count=1)[0].item())
     likely = position in range(1 << 50) and (size == PRE_BLANK_SIZE or size in range(1, ROCKETMQ_RECORD_SIZE_MAX_BYTES))
     return FileKind.CONSUME_QUEUE if likely else None

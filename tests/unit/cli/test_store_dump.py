@@ -13,8 +13,9 @@ from typer.testing import CliRunner, Result
 
 from tern_cli.app import app
 from tern_cli.store.rocketmq_files import open_rocketmq_file
-from tern_wire.queue_entry import PRE_BLANK, QUEUE_ENTRY
+from tern_wire.queue_entry import PRE_BLANK
 from tern_wire.record import encode_record
+from tern_wire.rows import QUEUE_ENTRIES
 from tests.support.rocketmq_golden import GOLDEN, PARTS, golden_part
 
 RUNNER = CliRunner()
@@ -119,10 +120,10 @@ def test_damage_is_named_with_file_and_byte_after_what_stands_before_it(tmp_path
 
 def test_damaged_queues_and_indexes_are_named_too(tmp_path: Path) -> None:
     """A negative position, an entry behind zeros, a chain that leads forward, an index of another proportion."""
-    entry = np.array([(7, 100, 5)], QUEUE_ENTRY).tobytes()
+    entry = np.array([(7, 100, 5)], QUEUE_ENTRIES).tobytes()
     queue = tmp_path / "queue"
     for data, at, shown in (
-        (entry + np.array([(-7, 100, 5)], QUEUE_ENTRY).tobytes(), 20, 1),
+        (entry + np.array([(-7, 100, 5)], QUEUE_ENTRIES).tobytes(), 20, 1),
         (entry + bytes(20) + entry, 20, 1),
         (entry + entry[:7], 20, 1),
     ):
@@ -147,7 +148,7 @@ def test_damaged_queues_and_indexes_are_named_too(tmp_path: Path) -> None:
 def test_pre_blanks_are_left_out_and_count(tmp_path: Path) -> None:
     """A queue that begins in the middle of a file, as after old files were removed."""
     queue = tmp_path / f"{200:020}"
-    queue.write_bytes(PRE_BLANK * 3 + np.array([(7, 100, 5)], QUEUE_ENTRY).tobytes() + bytes(120))
+    queue.write_bytes(PRE_BLANK * 3 + np.array([(7, 100, 5)], QUEUE_ENTRIES).tobytes() + bytes(120))
     assert lines(queue) == [{"queueOffset": 13, "physicalOffset": 7, "size": 100, "tagsCode": 5}]
 
 

@@ -10,21 +10,22 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tern_store import CQ_DTYPE, ConsumeQueues, StoreError
+from tern_store import ConsumeQueues, StoreError
+from tern_wire.rows import QUEUE_ENTRIES
 from tests.support.faulty_files import FaultyFiles
 
 DIRECTORY = Path("/data")
 
 
 def some(first: int, count: int) -> npt.NDArray[Any]:
-    entries = np.zeros(count, CQ_DTYPE)
+    entries = np.zeros(count, QUEUE_ENTRIES)
     numbers = np.arange(first, first + count)
     entries["position"], entries["size"], entries["tag"] = numbers * 1000, numbers % 77, -numbers
     return entries
 
 
 def same(found: npt.NDArray[Any], first: int, count: int) -> bool:
-    return found.dtype == CQ_DTYPE and found.tobytes() == some(first, count).tobytes()
+    return found.dtype == QUEUE_ENTRIES and found.tobytes() == some(first, count).tobytes()
 
 
 def test_an_entry_has_rocketmqs_twenty_bytes(tmp_path: Path) -> None:

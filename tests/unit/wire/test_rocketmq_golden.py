@@ -13,7 +13,7 @@ from tern_wire.hosts import host_text
 from tern_wire.index_layout import entry_start, is_indexed, look_up, read_index_entry, read_index_header, slots_of
 from tern_wire.java_hashes import slot_hash, unit_hashes
 from tern_wire.message_id import decode_offset_id, decode_unique_key, encode_unique_key
-from tern_wire.queue_entry import QUEUE_ENTRY, is_queued, queue_entries_of, read_queue_entries
+from tern_wire.queue_entry import is_queued, queue_entries_of, read_queue_entries
 from tern_wire.record import tag_hash
 from tern_wire.record_columns import key_hashes, read_columns, tag_codes
 from tern_wire.rocketmq_record import (
@@ -25,6 +25,7 @@ from tern_wire.rocketmq_record import (
     encode_blank,
     encode_rocketmq_record,
 )
+from tern_wire.rows import QUEUE_ENTRIES
 from tests.support.rocketmq_golden import GOLDEN, NOT_ORDINARY, PARTS, GoldenPart, golden_part
 
 
@@ -108,9 +109,9 @@ def test_consume_queues_built_from_the_commit_log_are_rocketmq_s_own(part: Golde
     assert queues.keys() == {(queue["topic"], queue["queueId"]) for queue in part.described["consumeQueues"]}
     for (topic, queue), rows in queues.items():
         folder = part.folder / "consumequeue" / topic / str(queue)
-        theirs = np.frombuffer(b"".join(path.read_bytes() for path in sorted(folder.iterdir())), QUEUE_ENTRY)
+        theirs = np.frombuffer(b"".join(path.read_bytes() for path in sorted(folder.iterdir())), QUEUE_ENTRIES)
         ours = entries[[number for _, number in sorted(rows)]]
-        names = ["position", "size"] if topic in NOT_ORDINARY else list(QUEUE_ENTRY.names or ())
+        names = ["position", "size"] if topic in NOT_ORDINARY else list(QUEUE_ENTRIES.names or ())
         assert ours[names].tolist() == theirs[names].tolist(), topic
         if topic not in NOT_ORDINARY:
             assert ours.tobytes() == theirs.tobytes()
@@ -122,7 +123,7 @@ def test_consume_queue_files_read_as_described(part: GoldenPart) -> None:
         folder = part.folder / "consumequeue" / queue["topic"] / str(queue["queueId"])
         files = sorted(folder.iterdir())
         entries = chained.from_iterable(
-            read_queue_entries(path.read_bytes(), int(path.name) // QUEUE_ENTRY.itemsize)[0] for path in files
+            read_queue_entries(path.read_bytes(), int(path.name) // QUEUE_ENTRIES.itemsize)[0] for path in files
         )
         assert [
             {

@@ -25,7 +25,7 @@ from tern_wire.message_id import (
     encode_offset_id,
     encode_unique_key,
 )
-from tern_wire.queue_entry import PRE_BLANK, QUEUE_ENTRY, read_queue_entries
+from tern_wire.queue_entry import PRE_BLANK, read_queue_entries
 from tern_wire.record import encode_record, tag_hash
 from tern_wire.record_columns import key_hashes, read_columns, tag_codes
 from tern_wire.rocketmq_record import (
@@ -39,6 +39,7 @@ from tern_wire.rocketmq_record import (
     encode_rocketmq_record,
     read_properties,
 )
+from tern_wire.rows import QUEUE_ENTRIES
 from tests.support.rocketmq_golden import PARTS, golden_part
 
 INTS, LONGS = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
@@ -334,11 +335,11 @@ def test_properties_read_as_in_rocketmq() -> None:
 
 def test_consume_queue_entries_end_where_zeros_begin() -> None:
     """Pre-blanks are left out but count; impossible and cut entries are refused with their place."""
-    entry = np.array([(7, 100, -5)], QUEUE_ENTRY).tobytes()
+    entry = np.array([(7, 100, -5)], QUEUE_ENTRIES).tobytes()
     entries, written = read_queue_entries(PRE_BLANK + entry + bytes(45), 10)
     assert [(found.offset, found.position, found.size_bytes, found.tag_code) for found in entries] == [(11, 7, 100, -5)]
     assert written == 40
-    for bad, at in ((entry + np.array([(7, -1, 0)], QUEUE_ENTRY).tobytes(), 20), (entry + entry[:19], 20)):
+    for bad, at in ((entry + np.array([(7, -1, 0)], QUEUE_ENTRIES).tobytes(), 20), (entry + entry[:19], 20)):
         with pytest.raises(RecordMalformed) as refused:
             read_queue_entries(bad)
         assert refused.value.fields["position"] == at
