@@ -202,7 +202,7 @@ def _wait_until_ready(files: MeshFiles, deadline_s: float, probe: Probe, *, ours
             os.close(lock)
             raise _not_ready(files, mesh, "the supervisor ended", culprits=["supervisor"])
         failed = [row for row in mesh.get("processes", []) if row["state"] == "failed"]
-        if failed and ours:
+        if ours and _is_hopeless(mesh.get("processes", [])):
             raise _not_ready(files, mesh, f"{failed[0]['name']}: {failed[0]['reason']}", culprits=[failed[0]["name"]])
         if mesh and not mesh["stopping"]:
             why = probe(mesh["proxies"][0])
@@ -214,6 +214,16 @@ def _wait_until_ready(files: MeshFiles, deadline_s: float, probe: Probe, *, ours
             ]
             raise _not_ready(files, mesh, why, culprits=culprits or ["proxy-0", "broker-a-0"])
         time.sleep(LOOK_INTERVAL_S)
+
+
+def _is_hopeless(rows: list[dict[str, Any]]) -> bool:
+    """Whether too much has failed for good: all of a role, or a majority of the brokers. A failed minority is only reported."""
+    for role in {row["role"] for row in rows}:
+        states = [row["state"] == "failed" for row in rows if row["role"] == role]
+        lost = sum(states)
+        if lost and (lost == len(states) or (role == "broker" and lost * 2 >= len(states))):
+            return True
+    return False
 
 
 def _not_ready(files: MeshFiles, mesh: dict[str, Any], why: str, *, culprits: list[str]) -> CommandFailed:

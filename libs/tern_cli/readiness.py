@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 # Where `ternmq up` sends its one message per start; kept, so that a mesh's starts can be read back.
 READINESS_TOPIC = "ternmq-up"
 _TIMEOUT_S = 2.0
+# What the answer of a mesh says that refuses sends for want of disk space (tern_wire.errors.DiskFull).
+DISK_FULL = "refuses sends until disk space is free"
 
 
 def accepts_a_message(endpoint: str) -> str:
@@ -16,7 +18,8 @@ def accepts_a_message(endpoint: str) -> str:
     status, said = _ask(endpoint, "PUT", path, b'{"queues":1}')
     if status < 300:
         status, said = _ask(endpoint, "POST", f"{path}/messages", b"up")
-    return "" if 200 <= status < 300 else said
+    # A full disk refuses sends only; reading and acking, which may free it, must be possible.
+    return "" if 200 <= status < 300 or DISK_FULL in said else said
 
 
 def _ask(endpoint: str, method: str, path: str, body: bytes) -> tuple[int, str]:

@@ -4,6 +4,7 @@ Started by `ternmq up` as `python -m tern_cli.supervisor --detach` with the plan
 library only; it sits in `sigtimedwait` and costs about 15 MB. Its children die with it (PR_SET_PDEATHSIG).
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -159,6 +160,11 @@ class Supervisor:
         return changed
 
     def _publish(self) -> None:
+        """Tell mesh.json; on a full disk it stays as it was: the processes matter more than their list."""
+        with contextlib.suppress(OSError):
+            self._write_mesh()
+
+    def _write_mesh(self) -> None:
         self._files.write_mesh(
             {
                 "version": 1,
@@ -216,7 +222,8 @@ def _in_child(supervisor: int) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}", flush=True)
+    with contextlib.suppress(OSError):  # the log's disk is full: go on without a word
+        print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}", flush=True)
 
 
 def main(argv: list[str]) -> None:

@@ -8,7 +8,7 @@ from tern_client.calling import Course, Outcome, Pause, Step, call
 from tern_client.documents import batch_request, read_results, send_request
 from tern_client.models import BatchOutcome, OutgoingMessage, SendReceipt
 from tern_client.retrying import decide
-from tern_wire.errors import TernError
+from tern_wire.errors import BatchEmpty, TernError
 
 KeySource = Callable[[], str]
 
@@ -38,6 +38,8 @@ def send_many(
 
     A request that fails as a whole gives its error to all of its messages; the others keep their receipts.
     """
+    if not messages:
+        raise BatchEmpty()
     receipts: list[SendReceipt | None] = [None] * len(messages)
     errors: dict[int, TernError] = {}
     for chunk in split(messages):

@@ -35,7 +35,7 @@ from tern_store import (
 )
 from tern_wire.errors import OffsetExpired
 from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
-from tern_wire.record import Record, decode_record, fill_in, record_starts
+from tern_wire.record import Record, decode_record, fill_in, find_damaged, record_starts
 from tern_wire.requests import Parts
 
 log = logging.getLogger(__name__)
@@ -142,6 +142,11 @@ class Engine:
         sizes = entries["size"].astype(np.int64)
         data = bytearray().join(self._log.read_many(list(zip(positions.tolist(), sizes.tolist(), strict=True))))
         starts = np.cumsum(sizes) - sizes
+        damaged = find_damaged(data, starts)
+        if damaged is not None:
+            raise StoreError(
+                f"the record at position {int(positions[damaged])} of the log is damaged: its body's CRC is wrong"
+            )
         fill_in(data, starts, offsets, positions)
         return Messages(data, offsets)
 
@@ -293,16 +298,24 @@ class Engine:
         snapshot = saving.take(self.state)
         log_sync = self._log.take_sync()
 
+        saved = False
+
         def job() -> None:
+            nonlocal saved
             if log_sync is not None:
                 log_sync.run()
             queue_sync.run()
-            StateSave(self._config.data_dir, mark, saving.encode(snapshot)).run()
+            try:
+                StateSave(self._config.data_dir, mark, saving.encode(snapshot)).run()
+                saved = True
+            except OSError as error:
+                if error.errno != errno.ENOSPC:  # without space the last save stays; the log has everything
+                    raise
 
         def done() -> None:
             if log_sync is not None:
                 self._log.mark_synced(log_sync)
-            self._saved, self._saved_at_s = mark, time.monotonic()
+            self._saved, self._saved_at_s = mark if saved else self._saved, time.monotonic()
             self._saved_once.set()
 
         self._disk.run_soon(job, done)

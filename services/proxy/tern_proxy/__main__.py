@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import resource
 import sys
 import time
 
@@ -13,6 +14,24 @@ from tern_proxy.config import ProxySettings, read_cluster_key
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes_cache import HttpNameServers
 from tern_service import SystemClock, load_settings, open_socket, refuse, run_service, serve, setup_logs
+from tern_wire.limits import CONNECTIONS_MAX, PARKED_POLLS_MAX
+
+# Sockets to brokers and name servers, and what Python itself holds open.
+FILES_OF_ITS_OWN = 256
+
+
+def raise_connections_max() -> int:
+    """How many connections fit: every parked poll holds one, and producers must find room beside them. Raises the limit of files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = PARKED_POLLS_MAX + CONNECTIONS_MAX + FILES_OF_ITS_OWN
+    files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, files), hard))
+    return files - FILES_OF_ITS_OWN
+
+
+def polls_max_of(connections_max: int) -> int:
+    """How many polls may be parked: at most half of few connections, and all but CONNECTIONS_MAX of many."""
+    return min(PARKED_POLLS_MAX, max(connections_max // 2, connections_max - CONNECTIONS_MAX))
 
 
 def main() -> None:
@@ -25,6 +44,8 @@ def main() -> None:
         refuse(str(error))
     sock = open_socket(settings.listen, settings.port, "--port")
 
+    connections_max = raise_connections_max()
+
     async def run(stop: asyncio.Event) -> None:
         # trust_env: a proxy set for the outside world must not get between the mesh's own processes.
         async with httpx.AsyncClient(trust_env=False) as client:
@@ -34,9 +55,10 @@ def main() -> None:
                 name_servers=HttpNameServers(settings.namesrv, client),
                 clock=SystemClock(),
                 route_interval_ms=settings.route_interval_ms,
+                polls_max=polls_max_of(connections_max),
             )
             watcher = asyncio.create_task(_answer_parked(proxy, stop))
-            await serve(build_app(proxy, now=time.monotonic), sock, stop=stop)
+            await serve(build_app(proxy, now=time.monotonic), sock, stop=stop, connections_max=connections_max)
             watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher

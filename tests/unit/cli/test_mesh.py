@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 from tern_cli.app import app
 from tern_cli.mesh_files import MeshFiles
 from tern_cli.mesh_plan import MeshShape, plan_mesh, shape_from_base
-from tern_cli.mesh_start import living, spawn_supervisor, stop_mesh
+from tern_cli.mesh_start import _is_hopeless, living, spawn_supervisor, stop_mesh
 from tern_cli.process_table import boot_id, is_same, port_is_free, rss_bytes, start_ticks
 from tern_cli.supervisor import bound_log
 from tests.support import fake_service
@@ -167,6 +167,25 @@ def test_a_broker_whose_fsync_failed_stays_down_and_status_says_why(home: Home) 
     assert rows["broker-a-2"]["state"] == "failed: fsync failed; rebuild this node"
     assert rows["broker-a-0"]["state"] == "running"
     assert rows["broker-a-0"]["rss_bytes"] > 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ({"broker": "rrr", "proxy": "r", "namesrv": "r"}, False),
+        ({"broker": "frr", "proxy": "r", "namesrv": "r"}, False),
+        ({"broker": "ffr", "proxy": "r", "namesrv": "r"}, True),
+        ({"broker": "f", "proxy": "r", "namesrv": "r"}, True),
+        ({"broker": "rrr", "proxy": "f", "namesrv": "r"}, True),
+        ({"broker": "rrr", "proxy": "fr", "namesrv": "fr"}, False),
+    ],
+    ids=str,
+)
+def test_a_failed_minority_is_no_reason_to_stop_the_others(states: dict[str, str], expected: bool) -> None:
+    """A mesh with a majority of its brokers and one of every other role accepts messages."""
+    words = {"r": "running", "f": "failed"}
+    rows = [{"role": role, "state": words[letter]} for role, letters in states.items() for letter in letters]
+    assert _is_hopeless(rows) is expected
 
 
 def test_an_up_that_fails_shows_the_last_lines_of_who_failed_and_leaves_nothing(home: Home) -> None:

@@ -19,6 +19,7 @@ from tern_wire.record import (
     encode_properties,
     encode_record,
     fill_in,
+    find_damaged,
     has_magic,
     host_bytes,
     record_starts,
@@ -93,6 +94,19 @@ def test_many_records_at_once_are_what_they_are_one_by_one(messages: list[tuple[
         record = decode_record(data, int(starts[number]))
         assert (body, queue, properties) == (record.body, record.queue, record.properties)
         assert (number + 5, number * 3, 1234, 7) == (record.offset, record.position, record.stored_ms, record.born_ms)
+
+
+def test_a_damaged_body_is_found_by_its_number() -> None:
+    """One flipped bit in any body; sizes that cannot be; none in good ones."""
+    records = [encode_record(b"topic", 0, b"body %d" % number, b"", born_ms=7) for number in range(5)]
+    good = b"".join(records)
+    starts = record_starts(good)
+    assert find_damaged(good, starts) is None
+    for number, start in enumerate(starts.tolist()):
+        for at in (HEAD_SIZE_BYTES, HEAD_SIZE_BYTES + 5, HEAD_SIZE_BYTES - 4, 9):
+            bad = bytearray(good)
+            bad[start + at] ^= 4
+            assert find_damaged(bad, starts) == number
 
 
 @given(st.binary(max_size=400), st.integers(0, 400))
