@@ -56,6 +56,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self._void_before: dict[str, int] = {}
         self._answering_seq = 0
         self._verified = -1
+        self._is_heartbeat = False
         self.flight_base: dict[str, int] = {}
 
     def bind(self, consensus: "Consensus") -> None:
@@ -205,8 +206,6 @@ class PeerTransport(Transport):  # type: ignore[misc]
             )
         finally:
             self._verified, self._is_heartbeat = -1, False
-
-    _is_heartbeat = False
 
     def _receive_reply(self, node: Node, message: Message) -> None:
         core, peer = self._core, str(node.id)

@@ -167,11 +167,6 @@ class QueueNotFound(TernError):
     fix = "'{queue}' is not a queue of topic '{topic}'. GET /v1/topics/{topic}/offsets lists them, written like 'broker-a:3'."
 
 
-class BrokerGroupNotFound(TernError):
-    code, status, title = "broker-group-not-found", 404, "The broker group does not exist"
-    fix = "No broker group '{broker_group}' is registered. GET /v1/cluster lists them."
-
-
 class NotAcceptable(TernError):
     code, status, title = "not-acceptable", 406, "No representation fits the Accept header"
     fix = "Accept asks for '{accept}'; this path can answer {supported}."

@@ -13,7 +13,7 @@ Reference: Apache RocketMQ 5, MessageDecoder and MessageExtEncoder.
 """
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -210,8 +210,3 @@ def system_properties(message_id: str, tag: str, keys: Iterable[str], content_ty
     if content_type:
         pairs.append((CONTENT_TYPE, content_type))
     return pairs
-
-
-def user_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """What the producer itself set."""
-    return {name: value for name, value in properties.items() if name not in RESERVED_PROPERTIES}

@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,8 @@ from typing import Any
 
 import httpx
 
+from tern_cli.process_table import port_is_free
+
 # A range of ports that `ternmq up --port-base` uses.
 PORTS = 100
 SEGMENT_SIZE_BYTES = 16 << 20
@@ -24,19 +25,9 @@ def free_port_base(rng: random.Random) -> int:
     """The first port of a range in which the ones that a mesh needs are free now."""
     for _ in range(200):
         base = rng.randrange(20_000, 32_000, PORTS)  # below the ports that the kernel gives to clients
-        if all(_is_free(base + offset) for offset in (0, 1, 2, 10, 11, *range(20, 63))):
+        if all(port_is_free("127.0.0.1", base + offset) for offset in (0, 1, 2, 10, 11, *range(20, 63))):
             return base
     raise AssertionError("no free range of ports on this machine")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 def eventually(check: Callable[[], Any], *, within_s: float, what: str) -> Any:

@@ -35,7 +35,6 @@ class HttpLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._changed: Callable[[], None] = lambda: None
-        self._latest: dict[str, Any] = {}
         self._thread = threading.Thread(target=self._work, name="http", daemon=True)
 
     def start(self) -> None:

@@ -14,7 +14,7 @@ from tern_proxy.parking import ParkingLot
 from tern_proxy.routes_cache import NameServers, RoutesCache
 from tern_remoting import Frame, Link, Redialer
 from tern_service.clock import Clock
-from tern_wire.errors import BrokerGroupNotFound, NoLeader
+from tern_wire.errors import NoLeader
 from tern_wire.handles import HandleMaker
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES, LEADER_WAIT_MS, PARKED_POLLS_MAX
 from tern_wire.names import check_group, check_topic
@@ -117,13 +117,6 @@ class Proxy:
         group = self.groups.get(name)
         if group is None:
             raise NoLeader(broker_group=name)
-        return group
-
-    def known_group(self, name: str) -> BrokerGroup:
-        """As group, for names that come from a client: BrokerGroupNotFound."""
-        group = self.groups.get(name)
-        if group is None:
-            raise BrokerGroupNotFound(broker_group=name[:80])
         return group
 
     def usable(self, topic: Topic) -> tuple[str, ...]:

@@ -21,9 +21,10 @@ from tern_cli.app import app
 from tern_cli.mesh_files import MeshFiles
 from tern_cli.mesh_plan import MeshShape, plan_mesh, shape_from_base
 from tern_cli.mesh_start import _is_hopeless, living, spawn_supervisor, stop_mesh
-from tern_cli.process_table import boot_id, is_same, port_is_free, rss_bytes, start_ticks
+from tern_cli.process_table import boot_id, is_same, rss_bytes, start_ticks
 from tern_cli.supervisor import bound_log
 from tests.support import fake_service
+from tests.support.mesh import free_port_base
 
 RSS_MAX_BYTES = 30 * 1024 * 1024
 DEADLINE_S = 12.0
@@ -76,14 +77,6 @@ def eventually(check: Callable[[], Any], what: str) -> Any:
     return found
 
 
-def free_base(rng: random.Random) -> int:
-    """A range of ports in which those of a mesh are free."""
-    while True:
-        base = rng.randrange(20_000, 32_000, 100)  # below the ports that the kernel gives to clients
-        if all(port_is_free("127.0.0.1", base + at) for at in (0, 1, 2, 10, 11, *range(20, 43))):
-            return base
-
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     """A home whose services are stand-ins; nothing runs in it afterwards."""
@@ -96,7 +89,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     libs = Path(__file__).parents[3] / "libs"
     monkeypatch.setenv("PYTHONPATH", f"{fakes}:{libs}")
     monkeypatch.setenv("FAKE_ORDERS", str(tmp_path))
-    made = Home(MeshFiles(tmp_path / "mesh"), tmp_path, free_base(random.Random(seed)))
+    made = Home(MeshFiles(tmp_path / "mesh"), tmp_path, free_port_base(random.Random(seed)))
     yield made
     stop_mesh(made.files)
 
@@ -259,7 +252,7 @@ def test_a_port_in_use_is_named_with_its_option_before_anything_starts(home: Hom
 
 def test_two_meshes_run_side_by_side(home: Home) -> None:
     """Directories and ports of their own; the end of one is not the other's."""
-    other = Home(MeshFiles(home.orders / "other"), home.orders, free_base(random.Random(home.port_base)))
+    other = Home(MeshFiles(home.orders / "other"), home.orders, free_port_base(random.Random(home.port_base)))
     try:
         assert home.up("--brokers", "1").exit_code == 0
         assert other.up("--brokers", "1").exit_code == 0

@@ -31,12 +31,6 @@ class Lease:
         """Whether nothing is left to settle."""
         return self.settled == (1 << self.count) - 1
 
-    def next_deadline_ms(self) -> int:
-        """When something of it expires next."""
-        if not self.extended:
-            return self.deadline_ms
-        return min(self.deadline_ms, *self.extended.values())
-
 
 @dataclass(slots=True)
 class Run:
