@@ -14,6 +14,7 @@ from tern_store.entry import (
     verify,
 )
 from tern_store.errors import (
+    DerivedDamage,
     DirectoryInUse,
     EntryRefused,
     LogRot,
@@ -34,6 +35,7 @@ __all__ = [
     "REAL_FILES",
     "CommitLog",
     "ConsumeQueues",
+    "DerivedDamage",
     "DirectoryInUse",
     "DirectoryLock",
     "EntryHeader",

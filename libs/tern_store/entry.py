@@ -16,11 +16,11 @@ As CommitLog's blank in RocketMQ (BLANK_MAGIC_CODE), which a reader skips.
 """
 
 import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from tern_store.checksum import crc32
 from tern_store.errors import EntryRefused
 from tern_store.files import Buffer
 
@@ -122,9 +122,9 @@ def encode_entry(
 ) -> StoredEntry:
     """Build an entry; the body is read once for the checksum and copied once."""
     size = entry_size(parts)
-    crc = zlib.crc32(HEADER.pack(MAGIC, size, index, term, position, kind, 0, version, previous_crc, 0, 0))
+    crc = crc32(HEADER.pack(MAGIC, size, index, term, position, kind, 0, version, previous_crc, 0, 0))
     for part in parts:
-        crc = zlib.crc32(part, crc)
+        crc = crc32(part, crc)
     header = HEADER.pack(MAGIC, size, index, term, position, kind, 0, version, previous_crc, crc, 0)
     return StoredEntry(index, term, position, kind, version, crc, b"".join((header, *parts)))
 
@@ -144,7 +144,7 @@ def decode_header(data: Buffer) -> EntryHeader:
 def crc_of(raw: Buffer) -> int:
     """The checksum that the header of *raw* should carry."""
     view = memoryview(raw)
-    return zlib.crc32(view[_CRC_AT + 4 :], zlib.crc32(_ZERO_CRC, zlib.crc32(view[:_CRC_AT])))
+    return crc32(view[_CRC_AT + 4 :], crc32(_ZERO_CRC, crc32(view[:_CRC_AT])))
 
 
 def verify(raw: Buffer) -> EntryHeader:

@@ -9,10 +9,10 @@ row's first 24 bytes) tells a row that a crash lost from a good one; since cuts 
 
 import errno
 import struct
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from tern_store.checksum import crc32
 from tern_store.entry import EntryHeader, LogMark
 from tern_store.files import Files
 
@@ -72,13 +72,13 @@ class EntryIndex:
         if len(data) < ROW_SIZE_BYTES:
             return None
         position, term, size, crc, check, _ = _ROW.unpack(data)
-        if check != zlib.crc32(_FACTS.pack(index, position, term, size, crc)):
+        if check != crc32(_FACTS.pack(index, position, term, size, crc)):
             return None
         return IndexRow(index, position, term, size, crc)
 
     def put(self, index: int, position: int, term: int, size: int, crc: int) -> None:
         """Add the next row, or write an earlier one again."""
-        check = zlib.crc32(_FACTS.pack(index, position, term, size, crc))
+        check = crc32(_FACTS.pack(index, position, term, size, crc))
         row = _ROW.pack(position, term, size, crc, check, 0)
         number = index - 1
         assert number <= self.count, "rows come one after the other"

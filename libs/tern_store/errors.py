@@ -15,6 +15,14 @@ class LogRot(StoreError):
         super().__init__(f"{file}: the log is damaged at position {position}: {reason}. Rebuild this node from a peer.")
 
 
+class DerivedDamage(StoreError):
+    """A file that follows from the log is missing, short or damaged: it is never served, and is made again from the log."""
+
+    def __init__(self, file: Path, position: int, reason: str) -> None:
+        self.file, self.position, self.reason = file, position, reason
+        super().__init__(f"{file}: damaged at byte {position}: {reason}. The node derives it again from its log.")
+
+
 class EntryRefused(StoreError):
     """An entry that does not continue this log; nothing was written."""
 

@@ -10,11 +10,11 @@ newer one may stand for entries that do not exist any more.
 
 import re
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tern_store.checksum import crc32
 from tern_store.entry import LogMark
 from tern_store.files import REAL_FILES, Buffer, Files
 
@@ -52,9 +52,9 @@ class StateSave:
         size = sum(memoryview(part).nbytes for part in self._parts)
         mark = self._mark
         header = _HEADER.pack(_MAGIC, FORMAT, 0, mark.index, mark.position, mark.term, mark.crc, size)
-        crc = zlib.crc32(header)
+        crc = crc32(header)
         for part in self._parts:
-            crc = zlib.crc32(part, crc)
+            crc = crc32(part, crc)
         self._files.makedirs(self._folder)
         fresh = self._folder / "new"
         fd = self._files.open(fresh, create=True)
@@ -107,6 +107,6 @@ def _load(path: Path, files: Files) -> SavedState | None:
     magic, form, _, index, position, term, mark_crc, size = _HEADER.unpack_from(data)
     if (magic, form, size) != (_MAGIC, FORMAT, len(data) - _BODY_AT):
         return None
-    if zlib.crc32(data[_BODY_AT:], zlib.crc32(data[: _HEADER.size])) != _CRC.unpack_from(data, _HEADER.size)[0]:
+    if crc32(data[_BODY_AT:], crc32(data[: _HEADER.size])) != _CRC.unpack_from(data, _HEADER.size)[0]:
         return None
     return SavedState(LogMark(index, position, mark_crc, term), bytes(data[_BODY_AT:]))

@@ -10,10 +10,10 @@ one counts. A directory without the file never becomes a member by itself: it ma
 
 import hashlib
 import struct
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from tern_store.checksum import crc32
 from tern_store.errors import StoreError, VoteCorrupt, WrongGroup
 from tern_store.files import REAL_FILES, Files
 from tern_store.genesis import Genesis
@@ -127,11 +127,11 @@ def _encode(vote: _Vote) -> bytes:
     name_size = _NOBODY if vote.voted_for is None else len(name)
     head = _SLOT.pack(_MAGIC, FORMAT, name_size, vote.sequence, vote.term, vote.group_id, vote.members)
     slot = (head + name).ljust(SLOT_SIZE_BYTES - _CRC.size, b"\0")
-    return slot + _CRC.pack(zlib.crc32(slot))
+    return slot + _CRC.pack(crc32(slot))
 
 
 def _decode(slot: bytes) -> _Vote | None:
-    if len(slot) < SLOT_SIZE_BYTES or _CRC.pack(zlib.crc32(slot[: -_CRC.size])) != slot[-_CRC.size :]:
+    if len(slot) < SLOT_SIZE_BYTES or _CRC.pack(crc32(slot[: -_CRC.size])) != slot[-_CRC.size :]:
         return None
     magic, form, name_size, sequence, term, group_id, members = _SLOT.unpack_from(slot)
     if magic != _MAGIC or form != FORMAT:
