@@ -8,11 +8,16 @@ never comes back; what is neither an entry nor explained by a crash is rot (`rec
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
+from tern_store.dirty_segments import DirtySegments
 from tern_store.entry import (
     BLANK,
     BLANK_MAGIC,
     BLANK_SIZE_BYTES,
     ORIGIN,
+    URGENT,
     EntryKind,
     LogMark,
     StoredEntry,
@@ -22,39 +27,46 @@ from tern_store.entry import (
     verify,
 )
 from tern_store.entry_index import EntryIndex, IndexRow
+from tern_store.entry_places import EntryPlaces
 from tern_store.errors import EntryRefused, LogRot, StateCorrupt, StoreError
 from tern_store.files import REAL_FILES, Buffer, Files
 from tern_store.genesis import Genesis
 from tern_store.genesis_file import begin_log, read_genesis
+from tern_store.log_reader import LogReader
+from tern_store.log_start import LogStart, TrimJob, read_start
 from tern_store.recent import RecentEntries
-from tern_store.recovery import LogScan
 from tern_store.segment import Segments, SpareJob, segment_bases
 from tern_store.sync_job import SyncJob
 
 LOG_FOLDER = "commitlog"
 INDEX_FOLDER = "entryindex"
-# One coalesced read; bounds the memory of a read that spans many neighbouring records.
-READ_SIZE_MAX_BYTES = 8 << 20
 
 
 class CommitLog:
-    """One log, from its genesis to its end. Owner: one thread; only `SyncJob.run` and `SpareJob.run` may run elsewhere."""
+    """One log, from its start to its end. Owner: one thread; only the `run` of its jobs may be called elsewhere."""
 
-    def __init__(self, segments: Segments, index: EntryIndex, files: Files, limits: tuple[int, int]) -> None:
+    def __init__(
+        self, segments: Segments, index: EntryIndex, files: Files, limits: tuple[int, int], start: LogStart
+    ) -> None:
         """Use `open`. *limits*: largest entry, memory for recent entries; bytes."""
+        self._start = start
         entry_size_max_bytes, recent_max_bytes = limits
-        self._segments, self._index, self._files = segments, index, files
+        self._segments, self._files = segments, files
         self._entry_size_max_bytes = min(entry_size_max_bytes, segments.size_bytes - BLANK_SIZE_BYTES)
+        self._places = EntryPlaces(index, segments, start.mark, self._entry_size_max_bytes)
+        self._dirty = DirtySegments(files)
         self._recent = RecentEntries(recent_max_bytes)
-        self._end = ORIGIN
+        self._end = start.mark
         self._synced_index = 0
         self._cuts = 0
-        # Descriptor -> number of its last write; a job makes clean only what was not written again since.
-        self._dirty: dict[int, int] = {}
-        self._write_count = 0
-        self._jobs: set[SyncJob] = set()
-        self._retired: list[int] = []
-        self._is_broken = False
+        # Why nothing may be written any more; empty while all is well.
+        self._broken = ""
+        self._reader = LogReader(
+            segments,
+            row=self._row,
+            bounds=lambda: (self.first_index, self._end.index),
+            recent=self._recent.find_position,
+        )
         self.was_created = False
         self.was_torn = False
 
@@ -80,20 +92,24 @@ class CommitLog:
         if segment_size_bytes not in (None, group.segment_size_bytes):
             raise ValueError(f"segments of {segment_size_bytes} bytes, but the group has {group.segment_size_bytes}")
         folder = directory / LOG_FOLDER
-        was_created = not segment_bases(folder, files)
+        log_start = read_start(folder, files)
+        was_created = log_start is None and not segment_bases(folder, files)
         if was_created:
             if start is not None:
                 raise StateCorrupt(f"{directory} has a saved state at entry {start.index}, but no log")
             begin_log(folder, group, files)
-        segments = Segments(folder, read_genesis(folder, group, files).segment_size_bytes, files)
+        found, genesis = read_genesis(folder, log_start, files)
+        group.require_same_group(found, folder)
+        log_start = log_start or LogStart(ORIGIN, genesis)
+        segments = Segments(folder, found.segment_size_bytes, files, first_position=log_start.mark.position)
         index = EntryIndex(directory / INDEX_FOLDER, files)
-        log = cls(segments, index, files, (entry_size_max_bytes, recent_max_bytes))
+        log = cls(segments, index, files, (entry_size_max_bytes, recent_max_bytes), log_start)
         log.was_created = was_created
         try:
             segments.load()
             log._recover(start)
         except BaseException:
-            index.abandon()
+            log._places.abandon()
             segments.close()
             raise
         return log
@@ -101,8 +117,13 @@ class CommitLog:
     # Where it ends ---------------------------------------------------------------------------------------------
     @property
     def first_index(self) -> int:
-        """The genesis entry."""
-        return 1
+        """The oldest entry that is left; 1, the genesis, unless retention has dropped some."""
+        return self._start.mark.index + 1
+
+    @property
+    def start(self) -> LogMark:
+        """The point before the first entry; its position is where the first segment begins."""
+        return self._start.mark
 
     @property
     def end_index(self) -> int:
@@ -120,11 +141,6 @@ class CommitLog:
         return self._end.position
 
     @property
-    def end_crc(self) -> int:
-        """The last entry's checksum, which the next entry repeats."""
-        return self._end.crc
-
-    @property
     def synced_index(self) -> int:
         """Everything up to this entry is durable on this node."""
         return self._synced_index
@@ -134,14 +150,39 @@ class CommitLog:
         """As the genesis says, whatever the settings say."""
         return self._segments.size_bytes
 
+    @property
+    def segment_bases(self) -> list[int]:
+        """Where each segment begins, ascending."""
+        return self._segments.bases
+
+    @property
+    def is_on_reserve(self) -> bool:
+        """Whether the disk is so full that the emergency segment is in use: only urgent entries are taken."""
+        return self._segments.last.is_partial
+
     # Append ----------------------------------------------------------------------------------------------------
-    def append(self, kind: EntryKind, index: int, term: int, parts: Sequence[Buffer], version: int) -> StoredEntry:
-        """Build the next entry and write it to the page cache. EntryRefused, or OSError (ENOSPC): nothing has changed."""
+    def append(
+        self,
+        kind: EntryKind,
+        index: int,
+        term: int,
+        parts: Sequence[Buffer],
+        version: int,
+        *,
+        urgent: bool = False,
+    ) -> StoredEntry:
+        """Build the next entry and write it to the page cache. EntryRefused, or OSError (ENOSPC): nothing has changed.
+
+        What is *urgent* (it stores no message) may use the emergency segment.
+        """
         size = entry_size(parts)
         self._require_next(index, term, size)
         position = self._position_of(size)
-        entry = encode_entry(kind, index, term, parts, version, position=position, previous_crc=self._end.crc)
-        self._write(entry)
+        flags = URGENT if urgent else 0
+        entry = encode_entry(
+            *(kind, index, term, parts, version), position=position, previous_crc=self._end.crc, flags=flags
+        )
+        self._write(entry, urgent=urgent)
         return entry
 
     def append_stored(self, raw: bytes) -> StoredEntry:
@@ -157,12 +198,14 @@ class CommitLog:
                 f"entry {header.index} lies at {header.position} in the leader's log, at {position} in ours"
             )
         entry = stored(header, raw)
-        self._write(entry)
+        self._write(entry, urgent=bool(header.flags & URGENT))
         return entry
 
     # Read ------------------------------------------------------------------------------------------------------
     def term_at(self, index: int) -> int:
-        """The term of entry *index*; IndexError outside the log."""
+        """The term of entry *index*, which may be the last one dropped; IndexError outside the log."""
+        if index == self._start.mark.index and index:
+            return self._start.mark.term
         recent = self._recent.find(index)
         return recent.term if recent is not None else self._row(index).term
 
@@ -186,34 +229,12 @@ class CommitLog:
             raise self._rot(row.position, f"entry {index} was expected, entry {header.index} is there")
         return stored(header, raw)
 
-    def read(self, position: int, size: int) -> bytes:
-        """*size* bytes at *position*, which lie within one entry; not verified."""
-        if position < 0 or position + size > self._end.position:
-            raise StoreError(
-                f"bytes {position} to {position + size} are not in the log, which ends at {self._end.position}"
-            )
-        return self._segments.read(position, size)
+    def read_records(self, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> bytearray:
+        """The bytes at *positions*, *sizes* each, one behind the other; shapes (n,). Verified.
 
-    def read_many(self, spans: list[tuple[int, int]]) -> list[bytes]:
-        """As `read` for each (position, size); neighbours in the list that are neighbours in the log cost one read."""
-        found: list[bytes] = []
-        first = 0
-        while first < len(spans):
-            start, size = spans[first]
-            stop, last = start + size, first + 1
-            segment_end = (start // self._segments.size_bytes + 1) * self._segments.size_bytes
-            while last < len(spans) and spans[last][0] == stop and stop < segment_end:
-                if stop + spans[last][1] - start > READ_SIZE_MAX_BYTES:
-                    break
-                stop += spans[last][1]
-                last += 1
-            data = self.read(start, stop - start)
-            if last == first + 1:
-                found.append(data)
-            else:
-                found += [data[at - start : at - start + size] for at, size in spans[first:last]]
-            first = last
-        return found
+        LogRot if an entry went bad; StoreError for a place that is not within one entry of the log.
+        """
+        return self._reader.read(positions, sizes)
 
     # Cut and sync ----------------------------------------------------------------------------------------------
     def truncate_from(self, index: int) -> None:
@@ -221,58 +242,82 @@ class CommitLog:
         if index > self._end.index:
             return
         if index <= self.first_index:
-            raise StoreError("the genesis entry cannot be cut: a log belongs to one group for ever")
+            raise StoreError(
+                f"entry {index} is the first of the log and cannot be cut: a log belongs to one group for ever"
+            )
         end = self.mark(index - 1)
         self._require_sound()
-        self._is_broken = True  # until the disk says otherwise
+        self._broken = _HALF_DONE  # until the disk says otherwise
         self._end = end
         self._recent.cut(index)
+        self._reader.forget()
         self._erase()
-        self._index.cut(end.index)
-        for fd in self._dirty:
-            self._files.fdatasync(fd)
-        self._dirty.clear()
+        self._places.cut(end.index)
+        self._dirty.sync_now()
         self._cuts += 1
         self._synced_index = end.index
-        self._is_broken = False
+        self._broken = ""
 
     def take_sync(self) -> SyncJob | None:
         """What must be synced to make everything up to `end_index` durable, or None if it is already."""
         if self._synced_index == self._end.index:
             return None
-        job = SyncJob(
-            files=self._files,
-            fds=tuple(self._dirty),
-            end_index=self._end.index,
-            cuts=self._cuts,
-            writes=tuple(self._dirty.items()),
-        )
-        self._jobs.add(job)
-        return job
+        return self._dirty.take_job(self._end.index, self._cuts)
 
     def mark_synced(self, job: SyncJob) -> None:
         """Durable here: *job* has run without an error."""
-        self._jobs.discard(job)
-        for fd, write in job.writes:
-            if self._dirty.get(fd) == write:
-                del self._dirty[fd]
         if job.cuts == self._cuts:  # a job from before a cut promises entries that may be others by now
             self._synced_index = max(self._synced_index, job.end_index)
-        self._close_retired()
+        self._dirty.job_done(job)
 
+    def fail(self, error: OSError) -> None:
+        """A sync has failed: the kernel may have dropped what it held, so nothing is accepted or promised any more."""
+        self._broken = (
+            f"a sync of the log failed ({error.strerror}): what was written since the last one may be lost although it can "
+            "still be read. This node must be rebuilt from a peer"
+        )
+
+    # Retention -------------------------------------------------------------------------------------------------
+    def trim(self, last: LogMark) -> TrimJob | None:
+        """Drop every segment that holds nothing behind *last*, the end of an entry; None if there is none.
+
+        They are gone for readers at once. The job is to be run, then noted by `mark_trimmed`.
+        """
+        self._require_sound()
+        following = self._row(last.index + 1) if last.index < self._end.index else None
+        if following is None or self.mark(last.index) != last:
+            raise StoreError(f"the log cannot begin behind entry {last.index}, it ends with {self._end.index}")
+        first = following.position // self._segments.size_bytes * self._segments.size_bytes
+        if first != following.position or first <= self._start.mark.position:
+            return None
+        self._start = LogStart(LogMark(last.index, first, last.crc, last.term), self._start.genesis)
+        dropped = self._segments.drop_before(first)
+        self._dirty.forget([segment.fd for segment in dropped])
+        self._reader.forget()
+        return TrimJob(files=self._files, folder=self._segments.directory, start=self._start, segments=tuple(dropped))
+
+    def mark_trimmed(self, job: TrimJob) -> None:
+        """The job has run."""
+        self._dirty.retire([segment.fd for segment in job.segments])
+        self._places.begin(self._start.mark)
+
+    # Space -----------------------------------------------------------------------------------------------------
     def preallocate_next(self) -> SpareJob | None:
         """The allocation of the next segment, to be run on another thread and then noted; None if it is there."""
         return self._segments.spare_job()
 
-    def mark_preallocated(self, _job: SpareJob) -> None:
+    def preallocate_reserve(self) -> SpareJob | None:
+        """The same for the emergency segment, with which urgent entries have room on a full disk."""
+        return self._segments.reserve_job()
+
+    def mark_preallocated(self, job: SpareJob) -> None:
         """The job has run: the next roll is a rename."""
-        self._segments.spare_made()
+        self._segments.spare_made(job)
 
     def close(self) -> None:
         """Close the files. Syncs nothing: what was not synced may be lost with the machine, not with the process."""
-        self._index.close()
-        self._jobs.clear()
-        self._close_retired()
+        self._places.close()
+        self._dirty.close()
         self._segments.close()
 
     # Below -----------------------------------------------------------------------------------------------------
@@ -286,8 +331,8 @@ class CommitLog:
             raise EntryRefused(f"entry {index} has {size} bytes, at most {self._entry_size_max_bytes} are allowed")
 
     def _require_sound(self) -> None:
-        if self._is_broken:
-            raise StoreError("an earlier write to the log failed and could not be undone; restart this node")
+        if self._broken:
+            raise StoreError(self._broken)
 
     def _segment_end(self) -> int:
         # An entry never ends with its segment: there is always room for a filler behind it.
@@ -298,9 +343,8 @@ class CommitLog:
         fits = self._end.position + size + BLANK_SIZE_BYTES <= segment_end
         return self._end.position if fits else segment_end
 
-    def _write(self, entry: StoredEntry) -> None:
-        if entry.position != self._end.position:
-            self._segments.require(entry.position)
+    def _write(self, entry: StoredEntry, *, urgent: bool) -> None:
+        self._segments.require(entry.position, urgent=urgent)
         try:
             if entry.position != self._end.position:
                 filler = BLANK.pack(BLANK_MAGIC, entry.position - self._end.position)
@@ -308,59 +352,37 @@ class CommitLog:
             self._put(entry.raw, entry.position)
         except OSError:
             # Half an entry must not stay behind the end: a shorter one would be written before it.
-            self._is_broken = True
+            self._broken = _HALF_DONE
             self._erase()
-            self._is_broken = False
+            self._broken = ""
             raise
         self._end = entry.mark
-        self._index.put(entry.index, entry.position, entry.term, len(entry.raw), entry.crc)
+        self._places.put(entry.index, entry.position, entry.term, len(entry.raw), entry.crc)
         self._recent.add(entry)
 
     def _put(self, data: Buffer, position: int) -> None:
-        self._write_count += 1
-        segment = self._segments.write(data, position)
-        self._dirty[segment.fd] = self._write_count
+        self._dirty.written(self._segments.write(data, position).fd)
 
     def _erase(self) -> None:
-        retired = self._segments.erase_behind(self._end.position)
-        for fd in retired:
-            self._dirty.pop(fd, None)
-        self._retired += retired
-        self._close_retired()
-
-    def _close_retired(self) -> None:
-        # A job that runs on another thread may still hold a descriptor; its number must not be given away.
-        if not self._jobs:
-            while self._retired:
-                self._files.close(self._retired.pop())
+        self._dirty.retire(self._segments.erase_behind(self._end.position))
 
     def _row(self, index: int) -> IndexRow:
         if not self.first_index <= index <= self._end.index:
             raise IndexError(f"entry {index} is not in the log, which ends with {self._end.index}")
-        row = self._index.find(index) or self._find_again(index)
+        row = self._places.find(index)
         if row is None:
             raise self._rot(self._end.position, f"entry {index} cannot be reached from the entries before it")
         return row
 
-    def _find_again(self, index: int) -> IndexRow | None:
-        """Write lost rows again, from the last good one before *index*; None if the log does not reach *index*."""
-        known = min(index - 1, self._index.count)
-        while known and self._index.find(known) is None:
-            known -= 1
-        row = self._index.find(known) if known else None
-        for header in LogScan(self._segments, row.mark if row is not None else ORIGIN, self._entry_size_max_bytes):
-            self._index.put_header(header)
-            if header.index == index:
-                return self._index.find(index)
-        return None
-
     def _recover(self, start: LogMark | None) -> None:
-        if start is not None and start != ORIGIN:
+        self._places.begin(self._start.mark)
+        if start is not None and start.index == self._start.mark.index:
+            start = None  # a state of the very point where the log begins
+        if start is not None and start.index < self._start.mark.index:
+            raise StateCorrupt(f"the saved state at entry {start.index} is older than the log")
+        if start is not None:
             self._require_in_log(start)
-        scan = LogScan(self._segments, start or ORIGIN, self._entry_size_max_bytes)
-        self._index.cut(scan.end.index)
-        for header in scan:
-            self._index.put_header(header)
+        scan = self._places.scan(start or self._start.mark)
         self._end, self.was_torn = scan.end, scan.torn
         self._erase()
         self._segments.sync()
@@ -368,7 +390,7 @@ class CommitLog:
 
     def _require_in_log(self, start: LogMark) -> None:
         self._end = start
-        row = self._index.find(start.index) or self._find_again(start.index)
+        row = self._places.find(start.index)
         try:
             is_there = row is not None and row.mark == start and self.entry(start.index).mark == start
         except LogRot:  # the scan from an older point decides whether it is rot or a lost tail
@@ -379,3 +401,6 @@ class CommitLog:
     def _rot(self, position: int, reason: str) -> LogRot:
         segment = self._segments.at(position)
         return LogRot(segment.path if segment is not None else self._segments.directory, position, reason)
+
+
+_HALF_DONE = "an earlier write to the log failed and could not be undone; restart this node"

@@ -6,7 +6,8 @@ All numbers big-endian, as in RocketMQ's store:
      | magic  | size 4 | index 8 | term 8  | pos. 8  | kind | flags| version  | previous's  | crc 4  | reserved | body ...
      | "TRNL" |        |         |         |         | 1    | 1    | 2        | crc 4       |        | 4        |
 
-size counts header and body; position is where the entry starts in the log; version is the state machine's. crc is zlib.crc32 of
+flags: 1 marks an urgent entry, which may use the emergency segment of a full disk (nothing in it stores a message). size counts
+header and body; position is where the entry starts in the log; version is the state machine's. crc is zlib.crc32 of
 the header with the crc field zero, then of the body. Behind the last entry of a segment lies a filler up to the segment's end:
 
      0        4        8
@@ -30,6 +31,7 @@ BLANK = struct.Struct(">4sI")
 BLANK_SIZE_BYTES = BLANK.size
 MAGIC = b"TRNL"
 BLANK_MAGIC = b"TRNB"
+URGENT = 1
 _CRC_AT = 40
 _ZERO_CRC = bytes(4)
 
@@ -72,6 +74,7 @@ class EntryHeader:
     version: int
     previous_crc: int
     crc: int
+    flags: int = 0
 
     @property
     def mark(self) -> LogMark:
@@ -119,13 +122,14 @@ def encode_entry(
     *,
     position: int,
     previous_crc: int,
+    flags: int = 0,
 ) -> StoredEntry:
     """Build an entry; the body is read once for the checksum and copied once."""
     size = entry_size(parts)
-    crc = crc32(HEADER.pack(MAGIC, size, index, term, position, kind, 0, version, previous_crc, 0, 0))
+    crc = crc32(HEADER.pack(MAGIC, size, index, term, position, kind, flags, version, previous_crc, 0, 0))
     for part in parts:
         crc = crc32(part, crc)
-    header = HEADER.pack(MAGIC, size, index, term, position, kind, 0, version, previous_crc, crc, 0)
+    header = HEADER.pack(MAGIC, size, index, term, position, kind, flags, version, previous_crc, crc, 0)
     return StoredEntry(index, term, position, kind, version, crc, b"".join((header, *parts)))
 
 
@@ -133,18 +137,27 @@ def decode_header(data: Buffer) -> EntryHeader:
     """Read the header at the start of *data*; EntryRefused if there is none. The checksum is `verify`'s business."""
     if len(data) < HEADER_SIZE_BYTES:
         raise EntryRefused(f"an entry has at least {HEADER_SIZE_BYTES} bytes, here are {len(data)}")
-    magic, size, index, term, position, kind, _flags, version, previous_crc, crc, _reserved = HEADER.unpack_from(data)
+    magic, size, index, term, position, kind, flags, version, previous_crc, crc, _reserved = HEADER.unpack_from(data)
     if magic != MAGIC:
         raise EntryRefused(f"an entry begins with {MAGIC!r}, here is {magic!r}")
     if kind not in _KINDS:
         raise EntryRefused(f"entry kind {kind} is not known to this release")
-    return EntryHeader(size, index, term, position, EntryKind(kind), version, previous_crc, crc)
+    return EntryHeader(size, index, term, position, EntryKind(kind), version, previous_crc, crc, flags)
 
 
 def crc_of(raw: Buffer) -> int:
     """The checksum that the header of *raw* should carry."""
     view = memoryview(raw)
     return crc32(view[_CRC_AT + 4 :], crc32(_ZERO_CRC, crc32(view[:_CRC_AT])))
+
+
+def crc_of_parts(parts: Sequence[Buffer]) -> int:
+    """As `crc_of` for an entry in pieces, the first of which holds the header."""
+    head = memoryview(parts[0])
+    crc = crc32(head[_CRC_AT + 4 :], crc32(_ZERO_CRC, crc32(head[:_CRC_AT])))
+    for part in parts[1:]:
+        crc = crc32(part, crc)
+    return crc
 
 
 def verify(raw: Buffer) -> EntryHeader:

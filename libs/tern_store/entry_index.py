@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tern_store.checksum import crc32
-from tern_store.entry import EntryHeader, LogMark
+from tern_store.entry import LogMark
 from tern_store.files import Files
 
 _ROW = struct.Struct(">QQIIII")
@@ -76,6 +76,15 @@ class EntryIndex:
             return None
         return IndexRow(index, position, term, size, crc)
 
+    def drop_before(self, index: int) -> None:
+        """Unlink the files that hold only rows of entries before *index*."""
+        for number in self._numbers():
+            if (number + 1) * self._rows_per_file < index:
+                fd = self._fds.pop(number, None)
+                if fd is not None:
+                    self._files.close(fd)
+                self._files.unlink(self._path(number))
+
     def put(self, index: int, position: int, term: int, size: int, crc: int) -> None:
         """Add the next row, or write an earlier one again."""
         check = crc32(_FACTS.pack(index, position, term, size, crc))
@@ -90,9 +99,13 @@ class EntryIndex:
         if len(self._tail) >= self._write_at_bytes:
             self._write_tail_if_room()
 
-    def put_header(self, header: EntryHeader) -> None:
-        """The row of a scanned entry."""
-        self.put(header.index, header.position, header.term, header.size, header.crc)
+    def skip_to(self, count: int) -> None:
+        """Count at least *count* rows; those that were never put are lost ones."""
+        if self.count < count:
+            self._write_tail_if_room()
+            if self._tail:  # no room: they are lost as well, and can be found again
+                self._tail, self._write_at_bytes = bytearray(), TAIL_SIZE_BYTES
+            self._written = count
 
     def cut(self, count: int) -> None:
         """Durable here: no row behind the first *count* is left."""

@@ -8,9 +8,15 @@ import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 Buffer = bytes | bytearray | memoryview
+Advice = Literal["sequential", "willneed", "dontneed"]
+_ADVICE = {
+    "sequential": os.POSIX_FADV_SEQUENTIAL,
+    "willneed": os.POSIX_FADV_WILLNEED,
+    "dontneed": os.POSIX_FADV_DONTNEED,
+}
 # Linux's IOV_MAX: pwritev refuses more buffers than this.
 IOV_MAX = 1024
 
@@ -31,6 +37,12 @@ class Files(Protocol):
 
     def pread(self, fd: int, size: int, position: int) -> bytes:
         """*size* bytes, fewer only at the end of the file."""
+
+    def preadv(self, fd: int, buffers: Sequence[bytearray | memoryview], position: int) -> int:
+        """Fill *buffers* one behind the other; returns the bytes read, fewer than they hold only at the end of the file."""
+
+    def advise(self, fd: int, position: int, size: int, advice: Advice) -> None:
+        """Tell the kernel what will be read (a hint; size 0 means to the end)."""
 
     def fdatasync(self, fd: int) -> None: ...
 
@@ -100,6 +112,22 @@ class RealFiles:
                 break
             data += more
         return data
+
+    def preadv(self, fd: int, buffers: Sequence[bytearray | memoryview], position: int) -> int:
+        wanted = sum(len(buffer) for buffer in buffers)
+        read = os.preadv(fd, buffers, position)
+        if read < wanted:  # a signal, or the end of the file
+            rest = self.pread(fd, wanted - read, position + read)
+            at = 0
+            for buffer in buffers:
+                start = max(0, read - at)
+                part = rest[: max(0, len(buffer) - start)]
+                buffer[start : start + len(part)] = part
+                rest, read, at = rest[len(part) :], read + len(part), at + len(buffer)
+        return read
+
+    def advise(self, fd: int, position: int, size: int, advice: Advice) -> None:
+        os.posix_fadvise(fd, position, size, _ADVICE[advice])
 
     def fdatasync(self, fd: int) -> None:
         os.fdatasync(fd)

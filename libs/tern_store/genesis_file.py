@@ -6,6 +6,7 @@ from tern_store.entry import HEADER_SIZE_BYTES, EntryKind, verify
 from tern_store.errors import EntryRefused, LogRot
 from tern_store.files import Files
 from tern_store.genesis import Genesis
+from tern_store.log_start import START, LogStart
 from tern_store.segment import create_segment_file
 
 
@@ -17,9 +18,20 @@ def begin_log(folder: Path, group: Genesis, files: Files) -> None:
     files.fsync_dir(folder)
 
 
-def read_genesis(folder: Path, group: Genesis, files: Files) -> Genesis:
-    """The group that the log in *folder* belongs to; WrongGroup if it is not *group*, LogRot if it cannot be read."""
-    path = folder / f"{0:020d}"
+def read_genesis(folder: Path, start: LogStart | None, files: Files) -> tuple[Genesis, bytes]:
+    """The group that the log in *folder* belongs to, and the bytes of that entry; LogRot if they cannot be read."""
+    path = folder / (START if start is not None else f"{0:020d}")
+    raw = start.genesis if start is not None else _first_entry(path, files)
+    try:
+        header = verify(raw)
+    except EntryRefused as refused:  # it was durable before it had its name, so this is never a tear
+        raise LogRot(path, 0, refused.reason) from refused
+    if header.kind is not EntryKind.GENESIS or header.index != 1:
+        raise LogRot(path, 0, f"the first entry is {header.kind.name} {header.index}, not the genesis")
+    return Genesis.decode(memoryview(raw)[HEADER_SIZE_BYTES:]), raw
+
+
+def _first_entry(path: Path, files: Files) -> bytes:
     try:
         fd = files.open(path)
     except FileNotFoundError as error:
@@ -27,15 +39,6 @@ def read_genesis(folder: Path, group: Genesis, files: Files) -> Genesis:
     try:
         head = files.pread(fd, HEADER_SIZE_BYTES, 0)
         size = min(int.from_bytes(head[4:8], "big"), files.size(fd))
-        raw = files.pread(fd, size, 0)
+        return files.pread(fd, size, 0)
     finally:
         files.close(fd)
-    try:
-        header = verify(raw)
-    except EntryRefused as refused:  # it was durable before it had its name, so this is never a tear
-        raise LogRot(path, 0, refused.reason) from refused
-    if header.kind is not EntryKind.GENESIS or header.index != 1:
-        raise LogRot(path, 0, f"the first entry is {header.kind.name} {header.index}, not the genesis")
-    found = Genesis.decode(memoryview(raw)[HEADER_SIZE_BYTES:])
-    group.require_same_group(found, folder)
-    return found

@@ -16,6 +16,17 @@ class RecentEntries:
         """Entry *index* if it is still here."""
         return self._entries.get(index)
 
+    def find_position(self, position: int) -> StoredEntry | None:
+        """The entry that holds *position* if it is still here."""
+        low, high = self._first, self._first + len(self._entries) - 1
+        if high < low or position < self._entries[low].position:
+            return None
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._entries[middle].position <= position else (low, middle - 1)
+        found = self._entries[low]
+        return found if position < found.position + len(found.raw) else None
+
     def add(self, entry: StoredEntry) -> None:
         """The log's new last entry; the oldest ones give way."""
         if not self._entries:

@@ -1,9 +1,15 @@
 """The files of the commit log: `commitlog/{20-digit start position}`, all of one size, preallocated, zero where unwritten.
 
-Law: a segment appears under its name complete (allocated, synced, renamed), before anything refers to it; it disappears last
-first, each removal made durable before the next. So a gap, or a short segment that is not the last, is never our own crash.
+Law: a segment appears under its name complete (allocated, synced, renamed), before anything refers to it. It disappears last first
+(a cut, each removal made durable before the next) or first first (retention, behind a durable `start`). So a gap, or a short segment
+that is not the last, is never our own crash.
+
+`reserve` is the emergency segment: space held back so that acks, offsets and trims still fit into the log when the disk is full. It
+then becomes a segment that is allocated only in part (*is_partial*) and takes urgent entries alone until the rest could be allocated.
 """
 
+import errno
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +17,9 @@ from tern_store.errors import LogRot
 from tern_store.files import Buffer, Files
 
 SPARE = "spare"
+RESERVE = "reserve"
+# Room for some hundred thousand acks: time to notice, and for a trim to make space.
+RESERVE_SIZE_BYTES = 64 << 20
 _ZEROS = bytes(1 << 16)
 
 
@@ -23,11 +32,12 @@ class Segment:
     path: Path
     fd: int
     length: int
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpareJob:
-    """Allocates the file that will become the next segment. `run` may be called on any thread, once."""
+    """Allocates the file that will become the next segment, or the reserve. `run` may be called on any thread, once."""
 
     files: Files
     path: Path
@@ -41,34 +51,61 @@ class SpareJob:
 class Segments:
     """The open segments of one log, first to last. Owner: the commit log."""
 
-    def __init__(self, directory: Path, size_bytes: int, files: Files) -> None:
+    def __init__(self, directory: Path, size_bytes: int, files: Files, *, first_position: int = 0) -> None:
+        """*first_position*: where the log begins; a multiple of *size_bytes*."""
         self.directory, self.size_bytes = directory, size_bytes
         self._files = files
         self._open: list[Segment] = []
+        self._first = first_position // size_bytes
         self._has_spare = False
+        self._has_reserve = False
 
     def load(self) -> None:
         """Open what is on disk; LogRot for a gap or a size that cannot come from a crash."""
-        for name in self._files.listdir(self.directory):
-            if not (len(name) == 20 and name.isdecimal()):  # a spare, or a creation that a crash interrupted
-                self._files.unlink(self.directory / name)
         bases = segment_bases(self.directory, self._files)
-        for number, base in enumerate(bases):
+        for base in bases:
+            if base < self.first_position:  # retention was interrupted behind its durable `start`
+                self._files.unlink(self._path(base))
+        bases = [base for base in bases if base >= self.first_position]
+        if not bases:
+            raise LogRot(self._path(self.first_position), self.first_position, "the first segment is missing")
+        for number, base in enumerate(bases, self._first):
             segment = self._add(base)
             if base != number * self.size_bytes:
                 raise LogRot(segment.path, number * self.size_bytes, "the segment before this one is missing")
-            is_last = number == len(bases) - 1
+            is_last = base == bases[-1]
             if segment.length > self.size_bytes or (segment.length < self.size_bytes and not is_last):
                 raise LogRot(segment.path, base, f"it has {segment.length} bytes, a segment has {self.size_bytes}")
+        for name in self._files.listdir(self.directory):
+            if name in {SPARE, "new"}:  # of unknown content: a creation that a crash may have interrupted
+                self._files.unlink(self.directory / name)
+        self._has_reserve = self._find_reserve()
+        if self._open[-1].length == self.size_bytes:
+            self._open[-1].is_partial = not self.allocate_rest(self._open[-1])
+
+    @property
+    def first_position(self) -> int:
+        """Where the first segment that is left begins."""
+        return self._first * self.size_bytes
+
+    @property
+    def last(self) -> Segment:
+        """The segment that is written to."""
+        return self._open[-1]
+
+    @property
+    def bases(self) -> list[int]:
+        """Where each segment begins, ascending."""
+        return [segment.base for segment in self._open]
 
     def at(self, position: int) -> Segment | None:
-        """The segment that holds *position*, or None behind the last."""
-        number = position // self.size_bytes
-        return self._open[number] if number < len(self._open) else None
+        """The segment that holds *position*, or None outside."""
+        number = position // self.size_bytes - self._first
+        return self._open[number] if 0 <= number < len(self._open) else None
 
     def write(self, data: Buffer, position: int) -> Segment:
         """Put *data* at *position*, in the page cache; the segment exists and has the room."""
-        segment = self._open[position // self.size_bytes]
+        segment = self._open[position // self.size_bytes - self._first]
         self._files.pwrite(segment.fd, data, position - segment.base)
         return segment
 
@@ -77,18 +114,45 @@ class Segments:
         segment = self.at(position)
         return self._files.pread(segment.fd, size, position - segment.base) if segment is not None else b""
 
-    def require(self, position: int) -> None:
-        """Make sure that the segment of *position* exists: the spare, or a new one. ENOSPC before anything is written."""
+    def read_into(self, buffers: list[bytearray | memoryview], position: int) -> int:
+        """Fill *buffers* from *position* on; returns how many bytes there were."""
+        segment = self.at(position)
+        return self._files.preadv(segment.fd, buffers, position - segment.base) if segment is not None else 0
+
+    def read_ahead(self, position: int, size: int) -> None:
+        """Let the kernel fetch *size* bytes from *position* on while we are busy with what is before."""
+        segment = self.at(position)
+        if segment is not None:
+            self._files.advise(segment.fd, position - segment.base, size, "willneed")
+
+    # Space -----------------------------------------------------------------------------------------------------
+    def require(self, position: int, *, urgent: bool) -> None:
+        """Make sure that the segment of *position* exists: the spare, a new one, or for what is urgent the reserve.
+
+        ENOSPC before anything is written.
+        """
         while self.at(position) is None:
-            base = len(self._open) * self.size_bytes
-            source = self.directory / SPARE
+            base = self._open[-1].end
+            source, is_partial = self.directory / SPARE, False
             if not self._has_spare:
-                source = self.directory / "new"
-                create_segment_file(self._files, source, self.size_bytes)
+                source, is_partial = self._create_or_use_reserve(urgent=urgent)
             self._has_spare = False
             self._files.rename(source, self._path(base))
             self._files.fsync_dir(self.directory)
-            self._add(base)
+            self._add(base).is_partial = is_partial
+        if self.last.is_partial and not urgent and not self.allocate_rest(self.last):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.last.path))
+
+    def allocate_rest(self, segment: Segment) -> bool:
+        """Whether all of *segment* has its place on the disk (now)."""
+        try:
+            self._files.fallocate(segment.fd, self.size_bytes)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return False
+        segment.is_partial = False
+        return True
 
     def spare_job(self) -> SpareJob | None:
         """The allocation to be run elsewhere, or None if a spare is there."""
@@ -96,10 +160,20 @@ class Segments:
             return None
         return SpareJob(files=self._files, path=self.directory / SPARE, size_bytes=self.size_bytes)
 
-    def spare_made(self) -> None:
-        """The job has run: the next segment is a rename away."""
-        self._has_spare = True
+    def spare_made(self, job: SpareJob) -> None:
+        """The job has run: the next segment, or the reserve, is a rename away."""
+        if job.path.name == RESERVE:
+            self._has_reserve = True
+        else:
+            self._has_spare = True
 
+    def reserve_job(self) -> SpareJob | None:
+        """The allocation of the emergency segment, to be run elsewhere; None if it is there, or in use."""
+        if self._has_reserve or self.last.is_partial:
+            return None
+        return SpareJob(files=self._files, path=self.directory / RESERVE, size_bytes=self._reserve_size())
+
+    # Cuts ------------------------------------------------------------------------------------------------------
     def erase_behind(self, position: int) -> list[int]:
         """Durable here: nothing but zeros behind *position*, and no later segment. Returns descriptors to close."""
         segment = self.at(position)
@@ -118,6 +192,14 @@ class Segments:
             retired.append(last.fd)
         return retired
 
+    def drop_before(self, position: int) -> list[Segment]:
+        """Forget the segments that end at or before *position*; the caller unlinks and closes them."""
+        dropped = []
+        while len(self._open) > 1 and self._open[0].end <= position:
+            dropped.append(self._open.pop(0))
+            self._first += 1
+        return dropped
+
     def sync(self) -> None:
         """Durable here: every segment and its name."""
         for segment in self._open:
@@ -128,6 +210,45 @@ class Segments:
         """Close every descriptor."""
         while self._open:
             self._files.close(self._open.pop().fd)
+
+    # Below -----------------------------------------------------------------------------------------------------
+    def _create_or_use_reserve(self, *, urgent: bool) -> tuple[Path, bool]:
+        source = self.directory / "new"
+        try:
+            create_segment_file(self._files, source, self.size_bytes)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not urgent or not self._has_reserve:
+                raise
+        else:
+            return source, False
+        # Longer but not larger: what lies behind the reserve is allocated when there is space again.
+        reserve = self.directory / RESERVE
+        fd = self._files.open(reserve)
+        try:
+            self._files.ftruncate(fd, self.size_bytes)
+            self._files.fdatasync(fd)
+        finally:
+            self._files.close(fd)
+        self._has_reserve = False
+        return reserve, True
+
+    def _find_reserve(self) -> bool:
+        path = self.directory / RESERVE
+        try:
+            fd = self._files.open(path)
+        except FileNotFoundError:
+            return False
+        try:
+            # Its bytes were synced before it was whole, so the size tells; a longer one was about to become a segment.
+            if self._files.size(fd) == self._reserve_size():
+                return True
+        finally:
+            self._files.close(fd)
+        self._files.unlink(path)
+        return False
+
+    def _reserve_size(self) -> int:
+        return min(RESERVE_SIZE_BYTES, self.size_bytes // 2)
 
     def _zero_behind(self, segment: Segment, start: int) -> None:
         # Only what is not zero is written: a fresh segment is a gibibyte of zeros that need not be touched.

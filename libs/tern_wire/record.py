@@ -177,17 +177,11 @@ def has_magic(data: Bytes, starts: npt.NDArray[np.int64]) -> bool:
     return bool((found == np.frombuffer(MAGIC.to_bytes(4, "big"), np.uint8)).all())
 
 
-def find_damaged(data: Bytes, starts: npt.NDArray[np.int64]) -> int | None:
-    """The number of the first record whose body does not have its CRC, or whose sizes cannot be; None when all are right."""
-    view = memoryview(data)
-    end = len(view)
-    for number, start in enumerate(starts.tolist()):
-        body_size = SIZE.unpack_from(view, start + HEAD_SIZE_BYTES - 4)[0]
-        body_at = start + HEAD_SIZE_BYTES
-        stored = SIZE.unpack_from(view, start + 8)[0]
-        if body_at + body_size > end or crc32(view[body_at : body_at + body_size]) & 0x7FFFFFFF != stored:
-            return number
-    return None
+def is_whole(data: Bytes, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> bool:
+    """Whether at every one of *starts* lies a record of just that many bytes (its head says so)."""
+    view = np.frombuffer(data, np.uint8)
+    heads = view[starts[:, None] + np.arange(8)].view(">u4").reshape(-1, 2)
+    return bool((heads[:, 0] == sizes).all() and (heads[:, 1] == MAGIC).all())
 
 
 def tag_hash(tag: str) -> int:

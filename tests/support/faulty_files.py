@@ -1,50 +1,30 @@
-"""Files in memory that can lose power: synced bytes survive, unsynced ones are lost, kept or torn at 512-byte sectors.
+"""Files in memory that can lose power, run full and fail (what a crash may leave of them: `faulty_disk.py`).
 
-Model. A write changes sectors; until fdatasync every touched sector may be found as it was after any of its writes, independently
-of all other sectors. A size change may or may not have arrived. Creations, renames and removals of a directory arrive in order,
-up to some point, until fsync_dir. Locks and descriptors die with the power. `makedirs` is durable at once.
+Locks and descriptors die with the power. Space: a file has all of it from its start to the last byte written or allocated.
 """
 
 import errno
 import os
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from tern_store.files import Buffer
-
-SECTOR = 512
+from tern_store.files import Advice, Buffer
+from tests.support.faulty_disk import (
+    FOLDER,
+    REMOVED,
+    Arrivals,
+    Effect,
+    Everything,
+    FaultyDisk,
+    FaultyFile,
+    RandomArrivals,
+)
 
 
 class PowerCut(Exception):
     """The machine is off; only `FaultyFiles.crash` turns it on again."""
-
-
-@dataclass(eq=False)
-class _File:
-    live: bytearray = field(default_factory=bytearray)
-    durable: bytearray = field(default_factory=bytearray)
-    # Sector number -> its content after each write since the last sync.
-    versions: dict[int, list[bytes]] = field(default_factory=dict)
-    is_locked: bool = False
-
-    def remember(self, start: int, stop: int) -> None:
-        for sector in range(start // SECTOR, -(-stop // SECTOR)):
-            self.versions.setdefault(sector, []).append(
-                bytes(self.live[sector * SECTOR : (sector + 1) * SECTOR]).ljust(SECTOR, b"\0")
-            )
-
-    def after_crash(self, rng: random.Random) -> "_File":
-        size = rng.choice([len(self.durable), len(self.live)])
-        content = bytearray(self.durable)
-        content.extend(bytes(max(0, len(self.live) - len(content))))
-        for sector, versions in self.versions.items():
-            kept = rng.choice([0, len(versions), rng.randint(0, len(versions))])
-            if kept:
-                content[sector * SECTOR : (sector + 1) * SECTOR] = versions[kept - 1]
-        content = content[:size].ljust(size, b"\0")
-        return _File(bytearray(content), bytearray(content))
 
 
 class FaultyFiles:
@@ -53,75 +33,113 @@ class FaultyFiles:
     def __init__(self) -> None:
         self.operations = 0  # that change something, or make it durable
         self.cut_at: int | None = None  # the operation during which the power goes
+        self.capacity_bytes: int | None = None  # of the disk; None: as much as you like
+        self.tape: list[Effect] | None = None  # a list here gets every effect from now on
         self._is_off = False
-        self._names: dict[Path, _File] = {}
-        self._durable_names: dict[Path, _File] = {}
-        # Since the last fsync_dir: (path, file or None) sets a name, in order; one inner list is one atomic step.
-        self._steps: dict[Path, list[list[tuple[Path, _File | None]]]] = {}
-        self._directories: set[Path] = set()
-        self._fds: dict[int, _File] = {}
+        self._disk = FaultyDisk()
+        self._fds: dict[int, FaultyFile] = {}
         self._next_fd = 1000
-        self._failures: list[tuple[str, int]] = []
+        self._failures: list[list[Any]] = []
 
     # What a test does to it ------------------------------------------------------------------------------------
-    def fail_next(self, operation: str, error: int) -> None:
-        """The next call of *operation* ("pwrite", "fallocate", ...) raises OSError(*error*)."""
-        self._failures.append((operation, error))
+    def fail_next(self, operation: str, error: int, *, after: int = 0) -> None:
+        """The next call of *operation* ("pwrite", "fallocate", ...) but *after* others raises OSError(*error*)."""
+        self._failures.append([operation, error, after])
 
     def crash(self, rng: random.Random) -> None:
         """Cut the power and turn it on again: what follows sees one of the states that a disk could be in."""
-        for directory, steps in self._steps.items():
-            assert directory in self._directories
-            for step in steps[: rng.choice([0, len(steps), rng.randint(0, len(steps))])]:
-                _apply(self._durable_names, step)
-        files = {id(file): file.after_crash(rng) for file in self._durable_names.values()}
-        self._names = {path: files[id(file)] for path, file in self._durable_names.items()}
-        self._durable_names = dict(self._names)
-        self._steps.clear()
+        self._disk = self._disk.after_crash(RandomArrivals(rng))
         self._fds.clear()
-        self.cut_at, self._is_off, self.operations = None, False, 0
+        self.cut_at, self.tape, self._is_off, self.operations = None, None, False, 0
+
+    def after_crash(self, arrivals: Arrivals) -> "FaultyFiles":
+        """Another machine with what *arrivals* leaves of this one's disk, which does not change."""
+        files = FaultyFiles()
+        files._disk = self._disk.after_crash(arrivals)
+        return files
+
+    def fork(self) -> "FaultyFiles":
+        """Another machine with the same files, all of them synced."""
+        return self.after_crash(Everything())
+
+    def play(self, effect: Effect) -> None:
+        """One effect of another's tape that began where this one is now."""
+        kind, *arguments = effect
+        getattr(self._disk, kind)(*arguments)
 
     def content(self, path: Path) -> bytearray:
         """The bytes of a file, to be read or damaged in place (synced and unsynced alike) by a test."""
-        file = self._names[path]
-        file.durable, file.versions = file.live, {}
+        file = self._disk.files[self._disk.names[path.parent][path.name]]
+        file.durable, file.versions, file.lost, file.sizes = file.live, {}, {}, []
         return file.live
+
+    def paths(self, below: Path = Path("/")) -> list[Path]:
+        """Every file below a directory, sorted."""
+        disk = self._disk
+        return sorted(
+            directory / name
+            for directory, entries in disk.names.items()
+            if directory == below or below in directory.parents
+            for name, number in entries.items()
+            if number > FOLDER
+        )
+
+    def disk(self) -> FaultyDisk:
+        """What `crash_states` looks at: pending steps, and files by number."""
+        return self._disk
 
     def open_count(self) -> int:
         """Descriptors that nobody has closed."""
         return len(self._fds)
 
+    @property
+    def used_bytes(self) -> int:
+        """Space of the files that have a name or are open."""
+        named = {number for entries in self._disk.names.values() for number in entries.values() if number > FOLDER}
+        held = named | {file.number for file in self._fds.values()}
+        return sum(self._disk.files[number].allocated for number in held)
+
     # The protocol ----------------------------------------------------------------------------------------------
     def open(self, path: Path, *, create: bool = False) -> int:
         self._require_power()
-        if path not in self._names:
+        number = self._disk.names.get(path.parent, {}).get(path.name)
+        if number is None:
             if not create:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+                raise _error(errno.ENOENT, path)
+            self._require_directory(path.parent)
             self._step("open")
-            self._set_names(path.parent, [(path, _File())])
+            self._require_room(1, path)
+            number = self._disk.file_count + 1
+            self._do("name", path.parent, ((path.name, number),))
+        if number == FOLDER:
+            raise _error(errno.EISDIR, path)
         self._next_fd += 1
-        self._fds[self._next_fd] = self._names[path]
+        self._fds[self._next_fd] = self._disk.files[number]
         return self._next_fd
 
     def close(self, fd: int) -> None:
         file = self._fds.pop(fd, None)
         if file is not None:
-            file.is_locked = False
+            file.locked_by = None if file.locked_by == fd else file.locked_by
         elif not self._is_off:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            raise _error(errno.EBADF)
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> None:
-        file = self._file(fd)
-        data = bytes(data)
+        file, data = self._file(fd), bytes(data)
         try:
             self._step("pwrite")
         except OSError:
-            self._put(file, data[: len(data) // 2], position)  # half a write, then the error
+            self._do("put", file.number, data[: len(data) // 2], position)  # half a write, then the error
             raise
         except PowerCut:
-            self._put(file, data, position)  # on its way when the power went: `crash` decides what arrived
+            self._do("put", file.number, data, position)  # on its way when the power went: `crash` decides what arrived
             raise
-        self._put(file, data, position)
+        room = file.allocated + max(0, self.free_bytes(Path("/")))
+        if position + len(data) > max(room, file.allocated):
+            if room > position:
+                self._do("put", file.number, data[: room - position], position)
+            raise _error(errno.ENOSPC)
+        self._do("put", file.number, data, position)
 
     def pwritev(self, fd: int, parts: Sequence[Buffer], position: int) -> None:
         for part in parts:
@@ -131,31 +149,46 @@ class FaultyFiles:
     def pread(self, fd: int, size: int, position: int) -> bytes:
         assert size >= 0, "a read of fewer than no bytes"
         assert position >= 0, "a read before the file"
-        return bytes(self._file(fd).live[position : position + size])
+        file = self._file(fd)
+        self._fail_if_asked("pread")
+        return bytes(file.live[position : position + size])
 
     def fdatasync(self, fd: int) -> None:
         file = self._file(fd)
-        self._step("fdatasync")
-        file.durable, file.versions = bytearray(file.live), {}
+        try:
+            self._step("fdatasync")
+        except OSError:
+            self._do("fail_sync", file.number)
+            raise
+        self._do("sync", file.number)
 
     def fsync_dir(self, path: Path) -> None:
+        self._require_power()
+        self._require_directory(path)
         self._step("fsync_dir")
-        if path not in self._directories:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        for step in self._steps.pop(path, []):
-            _apply(self._durable_names, step)
+        self._do("sync_names", path)
 
     def fallocate(self, fd: int, size: int) -> None:
         file = self._file(fd)
         self._step("fallocate")
-        file.live.extend(bytes(max(0, size - len(file.live))))
+        self._require_room(size - file.allocated)
+        self._do("allocate", file.number, size)
 
     def ftruncate(self, fd: int, size: int) -> None:
         file = self._file(fd)
         self._step("ftruncate")
-        old = len(file.live)
-        file.live = file.live[:size].ljust(size, b"\0")
-        file.remember(min(size, old), max(size, old))
+        self._do("resize", file.number, size)
+
+    def preadv(self, fd: int, buffers: Sequence[bytearray | memoryview], position: int) -> int:
+        read = 0
+        for buffer in buffers:
+            part = self.pread(fd, len(buffer), position + read)
+            buffer[: len(part)] = part
+            read += len(part)
+        return read
+
+    def advise(self, fd: int, position: int, size: int, advice: Advice) -> None:
+        self._file(fd)
 
     def size(self, fd: int) -> int:
         return len(self._file(fd).live)
@@ -166,42 +199,69 @@ class FaultyFiles:
 
     def rename(self, source: Path, target: Path) -> None:
         assert source.parent == target.parent, "only renames within a directory are atomic here"
+        self._require_name(source)
         self._step("rename")
-        self._set_names(source.parent, [(target, self._names[source]), (source, None)])
+        number = self._disk.names[source.parent][source.name]
+        self._do("name", source.parent, ((target.name, number), (source.name, REMOVED)))
 
     def unlink(self, path: Path) -> None:
-        self._require_power()
-        if path not in self._names:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        self._require_name(path)
         self._step("unlink")
-        self._set_names(path.parent, [(path, None)])
+        self._do("name", path.parent, ((path.name, REMOVED),))
 
     def listdir(self, path: Path) -> list[str]:
         self._require_power()
-        below = {file.relative_to(path).parts[0] for file in self._names if path in file.parents}
-        return sorted(below | {made.name for made in self._directories if made.parent == path})
+        return sorted(self._disk.names.get(path, {}))
 
     def makedirs(self, path: Path, *, synced: bool = True) -> None:
         self._require_power()
-        self._directories |= {path, *path.parents}
+        missing = []
+        while path not in self._disk.names:
+            missing.append(path)
+            path = path.parent
+        for directory in reversed(missing):
+            self._step("mkdir")
+            self._require_room(1, directory)
+            self._do("name", directory.parent, ((directory.name, FOLDER),))
+            if synced:
+                self.fsync_dir(directory.parent)
 
     def free_bytes(self, path: Path) -> int:
-        return 1 << 40
+        return 1 << 40 if self.capacity_bytes is None else self.capacity_bytes - self.used_bytes
 
     def try_lock(self, fd: int) -> bool:
         file = self._file(fd)
-        was_locked, file.is_locked = file.is_locked, True
-        return not was_locked
+        if file.locked_by is None:
+            file.locked_by = fd
+        return file.locked_by == fd
 
     # Below -----------------------------------------------------------------------------------------------------
+    def _do(self, *effect: Any) -> None:
+        if self.tape is not None:
+            self.tape.append(effect)
+        self.play(effect)
+
     def _require_power(self) -> None:
         if self._is_off:
             raise PowerCut
 
-    def _file(self, fd: int) -> _File:
+    def _require_room(self, size_bytes: int, path: Path | None = None) -> None:
+        if size_bytes > 0 and size_bytes > self.free_bytes(Path("/")):
+            raise _error(errno.ENOSPC, path)
+
+    def _require_directory(self, path: Path) -> None:
+        if path not in self._disk.names:
+            raise _error(errno.ENOENT, path)
+
+    def _require_name(self, path: Path) -> None:
+        self._require_power()
+        if path.name not in self._disk.names.get(path.parent, {}):
+            raise _error(errno.ENOENT, path)
+
+    def _file(self, fd: int) -> FaultyFile:
         self._require_power()
         if fd not in self._fds:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            raise _error(errno.EBADF)
         return self._fds[fd]
 
     def _step(self, operation: str) -> None:
@@ -210,27 +270,17 @@ class FaultyFiles:
         if self.cut_at is not None and self.operations >= self.cut_at:
             self._is_off = True
             raise PowerCut
-        for number, (failing, error) in enumerate(self._failures):
-            if failing == operation:
+        self._fail_if_asked(operation)
+
+    def _fail_if_asked(self, operation: str) -> None:
+        for number, failure in enumerate(self._failures):
+            if failure[0] == operation:
+                if failure[2]:
+                    failure[2] -= 1
+                    continue
                 del self._failures[number]
-                raise OSError(error, os.strerror(error))
-
-    def _put(self, file: _File, data: bytes, position: int) -> None:
-        stop = position + len(data)
-        file.live.extend(bytes(max(0, stop - len(file.live))))
-        file.live[position:stop] = data
-        file.remember(position, stop)
-
-    def _set_names(self, directory: Path, step: list[tuple[Path, _File | None]]) -> None:
-        if directory not in self._directories:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
-        _apply(self._names, step)
-        self._steps.setdefault(directory, []).append(step)
+                raise _error(failure[1])
 
 
-def _apply(names: dict[Path, _File], step: list[tuple[Path, _File | None]]) -> None:
-    for path, file in step:
-        if file is None:
-            names.pop(path, None)
-        else:
-            names[path] = file
+def _error(number: int, path: Path | None = None) -> OSError:
+    return OSError(number, os.strerror(number), None if path is None else str(path))

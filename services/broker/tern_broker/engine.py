@@ -35,7 +35,7 @@ from tern_store import (
 )
 from tern_wire.errors import OffsetExpired
 from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
-from tern_wire.record import Record, decode_record, fill_in, find_damaged, record_starts
+from tern_wire.record import Record, decode_record, fill_in, is_whole, record_starts
 from tern_wire.requests import Parts
 
 log = logging.getLogger(__name__)
@@ -140,13 +140,10 @@ class Engine:
         """The records that *entries* point at, copied, with offset and position filled in."""
         positions = entries["position"].astype(np.int64)
         sizes = entries["size"].astype(np.int64)
-        data = bytearray().join(self._log.read_many(list(zip(positions.tolist(), sizes.tolist(), strict=True))))
+        data = self._log.read_records(positions, sizes)
         starts = np.cumsum(sizes) - sizes
-        damaged = find_damaged(data, starts)
-        if damaged is not None:
-            raise StoreError(
-                f"the record at position {int(positions[damaged])} of the log is damaged: its body's CRC is wrong"
-            )
+        if not is_whole(data, starts, sizes):
+            raise StoreError(f"no records of topic '{topic.name}' lie where queue {queue} says; restart this node")
         fill_in(data, starts, offsets, positions)
         return Messages(data, offsets)
 

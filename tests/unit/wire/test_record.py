@@ -19,9 +19,9 @@ from tern_wire.record import (
     encode_properties,
     encode_record,
     fill_in,
-    find_damaged,
     has_magic,
     host_bytes,
+    is_whole,
     record_starts,
     stamp_stored,
     tag_hash,
@@ -96,17 +96,17 @@ def test_many_records_at_once_are_what_they_are_one_by_one(messages: list[tuple[
         assert (number + 5, number * 3, 1234, 7) == (record.offset, record.position, record.stored_ms, record.born_ms)
 
 
-def test_a_damaged_body_is_found_by_its_number() -> None:
-    """One flipped bit in any body; sizes that cannot be; none in good ones."""
+def test_records_are_whole_only_where_their_heads_say_so() -> None:
+    """Good ones; another size; another place; another magic."""
     records = [encode_record(b"topic", 0, b"body %d" % number, b"", born_ms=7) for number in range(5)]
     good = b"".join(records)
     starts = record_starts(good)
-    assert find_damaged(good, starts) is None
-    for number, start in enumerate(starts.tolist()):
-        for at in (HEAD_SIZE_BYTES, HEAD_SIZE_BYTES + 5, HEAD_SIZE_BYTES - 4, 9):
-            bad = bytearray(good)
-            bad[start + at] ^= 4
-            assert find_damaged(bad, starts) == number
+    sizes = np.array([len(record) for record in records])
+    assert is_whole(good, starts, sizes)
+    assert not is_whole(good, starts, sizes + 1)
+    assert not is_whole(good, starts + 1, sizes)
+    for start in starts.tolist():
+        assert not is_whole(good[: start + 4] + b"XXXX" + good[start + 8 :], starts, sizes)
 
 
 @given(st.binary(max_size=400), st.integers(0, 400))

@@ -1,0 +1,201 @@
+"""Records out of the log, verified: no byte reaches a reader that its entry's checksum does not cover.
+
+An entry is checked as a whole when it is first read in this process; then it is remembered (one bit) and its records are read
+alone, since what the checksum has covered comes from the page cache. Records that lie side by side arrive in their place with one
+scattered read: the entry's other bytes go into buffers of their own, so nothing is copied twice.
+"""
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_store.entry import HEADER_SIZE_BYTES, StoredEntry, crc_of_parts, decode_header
+from tern_store.entry_index import IndexRow
+from tern_store.errors import EntryRefused, LogRot, StoreError
+from tern_store.segment import Segments
+
+# Rows of the entry index that are looked at together: a search costs some twenty reads, what follows it none.
+WINDOW_ROWS = 256
+# Verified entries are remembered in chunks of bits; the oldest chunks give way. 2 MiB for 16 million entries.
+_CHUNK_BITS = 4096
+CHUNKS_MAX = 4096
+# A gap between two records that is cheaper to read than to skip.
+GAP_SIZE_MAX_BYTES = 64 << 10
+READ_AHEAD_SIZE_BYTES = 4 << 20
+
+Positions = npt.NDArray[np.int64]
+
+
+class VerifiedEntries:
+    """Which entries were read and found good since this process began. Owner: the log reader."""
+
+    def __init__(self) -> None:
+        self._chunks: OrderedDict[int, bytearray] = OrderedDict()
+
+    def __contains__(self, index: int) -> bool:
+        chunk = self._chunks.get(index // _CHUNK_BITS)
+        return chunk is not None and bool(chunk[index % _CHUNK_BITS >> 3] >> (index & 7) & 1)
+
+    def add(self, index: int) -> None:
+        """Entry *index* is good."""
+        number = index // _CHUNK_BITS
+        chunk = self._chunks.get(number)
+        if chunk is None:
+            if len(self._chunks) >= CHUNKS_MAX:
+                self._chunks.popitem(last=False)
+            chunk = self._chunks[number] = bytearray(_CHUNK_BITS // 8)
+        chunk[index % _CHUNK_BITS >> 3] |= 1 << (index & 7)
+
+    def forget(self) -> None:
+        """Trust nothing any more."""
+        self._chunks.clear()
+
+
+class LogReader:
+    """Reads records by position. Owner: the commit log."""
+
+    def __init__(
+        self,
+        segments: Segments,
+        *,
+        row: Callable[[int], IndexRow],
+        bounds: Callable[[], tuple[int, int]],
+        recent: Callable[[int], StoredEntry | None],
+    ) -> None:
+        """*row* gives the place of an entry, *bounds* the first and last index, *recent* an entry in memory by position."""
+        self._segments = segments
+        self._row, self._bounds, self._recent = row, bounds, recent
+        self._verified = VerifiedEntries()
+        self._window: list[IndexRow] = []
+        self._window_positions: list[int] = []
+        self._read_to = 0
+
+    def forget(self) -> None:
+        """The log was cut: what was known of its end is not true any more."""
+        self._window, self._window_positions = [], []
+        self._verified.forget()
+
+    def read(self, positions: Positions, sizes: Positions) -> bytearray:
+        """The bytes at *positions* (shape (n,)), *sizes* each, one behind the other.
+
+        Each lies within one entry. LogRot if an entry went bad; StoreError for a place that is not in the log.
+        """
+        ends = np.cumsum(sizes)
+        data = bytearray(int(ends[-1]) if len(ends) else 0)
+        out = memoryview(data)
+        rising = bool((np.diff(positions) > 0).all())
+        at, wanted, done = positions.tolist(), sizes.tolist(), 0
+        while done < len(at):
+            recent = self._recent(at[done])
+            row = None if recent is not None else self._find(at[done])
+            stop = recent.position + len(recent.raw) if recent is not None else _end(row)
+            if rising:
+                until = int(np.searchsorted(positions, stop))
+            else:
+                until = done + 1
+                while until < len(at) and at[until - 1] < at[until] < stop:
+                    until += 1
+            if at[until - 1] + wanted[until - 1] > stop:
+                raise StoreError(f"bytes {at[until - 1]} to {at[until - 1] + wanted[until - 1]} are not in one entry")
+            begin = int(ends[done]) - wanted[done]
+            place = out[begin : int(ends[until - 1])]
+            spans = list(zip(at[done:until], wanted[done:until], strict=True))
+            if recent is not None:
+                _gather(place, memoryview(recent.raw), recent.position, spans)
+            elif row is not None:
+                self._read_entry(place, row, spans)
+            done = until
+        out.release()
+        return data
+
+    # One entry -------------------------------------------------------------------------------------------------
+    def _read_entry(self, place: memoryview, row: IndexRow, spans: list[tuple[int, int]]) -> None:
+        first, last = spans[0][0], spans[-1][0] + spans[-1][1]
+        stop = row.position + row.size
+        if 0 <= first - self._read_to < GAP_SIZE_MAX_BYTES:
+            self._segments.read_ahead(stop, READ_AHEAD_SIZE_BYTES)
+        self._read_to = last
+        together = last - first == len(place)
+        if row.index in self._verified:
+            if together:
+                self._fill([place], first)
+            elif last - first <= 2 * len(place) + len(spans) * GAP_SIZE_MAX_BYTES:
+                _gather(place, memoryview(self._bytes(first, last - first)), first, spans)
+            else:
+                for position, size in spans:
+                    self._fill([place[:size]], position)
+                    place = place[size:]
+            return
+        if together and first - row.position >= HEADER_SIZE_BYTES:
+            head, tail = bytearray(first - row.position), bytearray(stop - last)
+            self._fill([head, place, tail], row.position)
+            self._verify(row, [head, place, tail])
+            return
+        raw = self._bytes(row.position, row.size)
+        self._verify(row, [raw])
+        _gather(place, memoryview(raw), row.position, spans)
+
+    def _verify(self, row: IndexRow, parts: list[bytearray | memoryview]) -> None:
+        try:
+            header = decode_header(parts[0])
+            if (header.index, header.position, header.size) != (row.index, row.position, row.size):
+                raise EntryRefused(f"entry {row.index} was expected, entry {header.index} is there")
+            if not crc_of_parts(parts) == header.crc == row.crc:
+                raise EntryRefused(f"entry {row.index} has a wrong checksum")
+        except EntryRefused as refused:
+            raise LogRot(self._path(row.position), row.position, refused.reason) from refused
+        self._verified.add(row.index)
+
+    def _bytes(self, position: int, size: int) -> bytearray:
+        data = bytearray(size)
+        self._fill([data], position)
+        return data
+
+    def _fill(self, buffers: list[bytearray | memoryview], position: int) -> None:
+        wanted = sum(len(buffer) for buffer in buffers)
+        buffers = [buffer for buffer in buffers if len(buffer)]
+        if (found := self._segments.read_into(buffers, position)) < wanted:
+            raise LogRot(self._path(position), position, f"the segment ends {wanted - found} bytes too early")
+
+    def _path(self, position: int) -> Path:
+        segment = self._segments.at(position)
+        return segment.path if segment is not None else self._segments.directory
+
+    # Where is it? ----------------------------------------------------------------------------------------------
+    def _find(self, position: int) -> IndexRow:
+        number = bisect_right(self._window_positions, position) - 1
+        if number < 0 or not self._window[number].position <= position < _end(self._window[number]):
+            self._load_window(position)
+            number = bisect_right(self._window_positions, position) - 1
+        row = self._window[number] if number >= 0 else None
+        if row is None or not row.position <= position < _end(row):
+            raise StoreError(f"position {position} is in no entry of the log")
+        return row
+
+    def _load_window(self, position: int) -> None:
+        low, high = self._bounds()
+        last = high
+        while low < high:  # the last entry that begins at or before *position*
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._row(middle).position <= position else (low, middle - 1)
+        # Not the newest entry of all: a cut would leave it here.
+        self._window = [self._row(index) for index in range(low, min(low + WINDOW_ROWS, last + 1))]
+        self._window_positions = [row.position for row in self._window]
+
+
+def _end(row: IndexRow | None) -> int:
+    assert row is not None
+    return row.position + row.size
+
+
+def _gather(place: memoryview, source: memoryview, start: int, spans: list[tuple[int, int]]) -> None:
+    """Copy each of *spans* from *source*, which begins at position *start*, to *place*, one behind the other."""
+    first, last = spans[0][0], spans[-1][0] + spans[-1][1]
+    if last - first == len(place):
+        place[:] = source[first - start : last - start]
+        return
+    place[:] = b"".join([source[position - start : position - start + size] for position, size in spans])
