@@ -16,7 +16,7 @@ DEMO_TESTS := tests/unit/spark tests/unit/demo
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test test-spark check bench load clean wipe
+.PHONY: help install run down test test-spark check bench bench-store load clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -46,11 +46,19 @@ check: .venv/.test ## Lint, format, types and the tidy test
 bench: .venv/.test ## Measure a fresh mesh of its own: a table, and one JSON line per figure in .tern/bench/
 	$(BIN)/python -m loadtest.bench mesh $(ARGS)
 
+bench-store: .venv/.test ## Measure the store beside bare file loops: 3 minutes, 12 GB of disk (ARGS=--quick: 20 s, 5 GB)
+	$(BIN)/python -m loadtest.bench.store $(ARGS)
+
 load: .venv/.ready ## Load the running mesh with Locust: USERS=50 SECONDS=30 HOST=http://127.0.0.1:8080
 	@mkdir -p .tern/load
 	$(BIN)/locust -f loadtest/locustfile.py --headless --only-summary -u $(USERS) -r $(USERS) -t $(SECONDS)s \
 	  --host $(HOST) --html .tern/load/report.html
 	@echo "Report: .tern/load/report.html"
+
+interop: .venv/.test ## Export stores, have a real Apache RocketMQ 5 serve them, compare every message; needs Java 17 and Maven
+	@command -v javac >/dev/null || { echo "No javac on the PATH: install a JDK 17, for example openjdk-17-jdk-headless."; exit 1; }
+	@command -v mvn >/dev/null || { echo "No mvn on the PATH: install Maven."; exit 1; }
+	$(BIN)/python -m tests.interop $(ARGS)
 
 clean: ## Remove .venv/ and what the tools left; data in .tern/ stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist spark-warehouse

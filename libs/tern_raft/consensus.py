@@ -101,9 +101,9 @@ class Consensus(SyncObj):  # type: ignore[misc]
         """What the leader knows *peer* to have; 0 on followers."""
         return int(self._SyncObj__raftMatchIndex.get(Node(peer), 0))
 
-    def append(self, parts: list[bytes | bytearray | memoryview], version: int) -> StoredEntry:
+    def append(self, parts: list[bytes | bytearray | memoryview], version: int, *, urgent: bool) -> StoredEntry:
         """Append one entry as the leader and send it on; the caller has checked is_leader in this turn of the loop."""
-        entry = self.journal.append_commands(parts, self.raftCurrentTerm, version)
+        entry = self.journal.append_commands(parts, self.raftCurrentTerm, version, urgent=urgent)
         self._SyncObj__sendAppendEntries()
         return entry
 

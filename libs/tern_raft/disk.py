@@ -25,7 +25,7 @@ class DiskThread:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, on_failure: Callable[[OSError], None] | None = None) -> None:
         self._loop = loop
-        self._on_failure = on_failure or _end_process
+        self._on_failure = on_failure or end_after_failed_sync
         self._jobs: queue.SimpleQueue[tuple[Callable[[], None], Callable[[], None]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="disk", daemon=True)
         self._thread.start()
@@ -54,6 +54,7 @@ class DiskThread:
                 return
 
 
-def _end_process(error: OSError) -> None:
+def end_after_failed_sync(error: OSError) -> None:
+    """The end of a node whose disk has failed."""
     log.critical("the disk failed; this node must be rebuilt", extra={"error": str(error)})
     os._exit(EXIT_FSYNC_FAILED)

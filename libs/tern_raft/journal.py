@@ -19,20 +19,26 @@ NO_VERSION = 0
 class CommitLogJournal(Journal):  # type: ignore[misc]
     """The commit log as pysyncobj's journal. Owner: the core loop."""
 
-    def __init__(self, log: CommitLog, votes: VoteFile, *, on_append: Callable[[], None]) -> None:
+    def __init__(
+        self, log: CommitLog, votes: VoteFile, *, on_append: Callable[[], None], is_async: bool = False
+    ) -> None:
+        """*is_async*: what is in the page cache counts as durable; a machine that fails may take it along."""
         self.log = log
+        self._is_async = is_async
         self._votes = votes
         self._on_append = on_append
         self._commit_index = 1
 
     @property
     def durable_index(self) -> int:
-        """The last entry that fdatasync has covered on this node."""
-        return self.log.synced_index
+        """The last entry that fdatasync has covered on this node (with asynchronous flush: that was written)."""
+        return self.log.end_index if self._is_async else self.log.synced_index
 
-    def append_commands(self, parts: Sequence[bytes | bytearray | memoryview], term: int, version: int) -> StoredEntry:
+    def append_commands(
+        self, parts: Sequence[bytes | bytearray | memoryview], term: int, version: int, *, urgent: bool = False
+    ) -> StoredEntry:
         """The leader's append: one entry from *parts*, in the page cache; the disk thread is told."""
-        entry = self.log.append(EntryKind.COMMANDS, self.log.end_index + 1, term, parts, version)
+        entry = self.log.append(EntryKind.COMMANDS, self.log.end_index + 1, term, parts, version, urgent=urgent)
         self._on_append()
         return entry
 
@@ -54,7 +60,7 @@ class CommitLogJournal(Journal):  # type: ignore[misc]
     def add(self, command: bytes, index: int, term: int) -> None:
         """A follower appends the leader's entry verbatim; a new leader appends pysyncobj's one-byte no-op."""
         if len(command) <= 1:
-            self.log.append(EntryKind.NOOP, index, term, (), NO_VERSION)
+            self.log.append(EntryKind.NOOP, index, term, (), NO_VERSION, urgent=True)
         else:
             entry = self.log.append_stored(command)
             assert (entry.index, entry.term) == (index, term), "an entry's header and its frame must agree"

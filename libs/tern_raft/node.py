@@ -13,8 +13,8 @@ from tern_raft.disk import DiskThread
 from tern_raft.journal import CommitLogJournal
 from tern_raft.links import PeerLinks
 from tern_raft.transport import PeerTransport
-from tern_store import CommitLog, Genesis, LogMark, StoredEntry, StoreError, VoteFile
-from tern_wire.limits import ENTRY_SIZE_MAX_BYTES, SEGMENT_SIZE_DEFAULT_BYTES
+from tern_store import CommitLog, Genesis, StoredEntry, StoreError, VoteFile
+from tern_wire.limits import SEGMENT_SIZE_DEFAULT_BYTES
 
 log = logging.getLogger(__name__)
 # Exit code of a node that must not go on in this process; the supervisor starts it again.
@@ -34,6 +34,8 @@ class RaftConfig:
     listen: str = "127.0.0.1"
     bootstrap: bool = False
     segment_size_bytes: int = SEGMENT_SIZE_DEFAULT_BYTES
+    # 0: an ack waits for fdatasync. Else the log is synced so often, and acks wait for the page cache alone.
+    flush_interval_s: float = 0.0
     election_min_s: float = 1.0
     election_max_s: float = 2.0
 
@@ -69,13 +71,15 @@ class RaftNode:
         on_fatal: Callable[[Exception], None] | None = None,
     ) -> None:
         self._config, self._disk = config, disk
-        self._on_fatal = on_fatal or _end_process
+        self._on_fatal = on_fatal or end_process
         self._loop = asyncio.get_running_loop()
         self._syncing = False
         self._tick_due = False
         self._stopped = False
         self.log = log_
-        self._journal = CommitLogJournal(log_, votes, on_append=self._sync_soon)
+        is_async = config.flush_interval_s > 0
+        self._flush_due = False
+        self._journal = CommitLogJournal(log_, votes, on_append=self._appended, is_async=is_async)
         others = sorted(set(config.members) - {config.node})
         self._links = PeerLinks(
             config.node, config.members, key=key, group_id=config.group_id.hex(), listen=config.listen, rng=rng
@@ -103,23 +107,18 @@ class RaftNode:
         self._others = others
 
     @staticmethod
-    def open_log(config: RaftConfig, start: LogMark | None) -> tuple[CommitLog, VoteFile]:
-        """Recover the log behind *start* and the vote; StoreError subclasses say what is wrong and what to do."""
-        votes = VoteFile.open(config.directory, bootstrap=config.bootstrap, group=config.genesis())
-        commit_log = CommitLog.open(
-            config.directory,
-            group=config.genesis(),
-            segment_size_bytes=config.segment_size_bytes,
-            entry_size_max_bytes=ENTRY_SIZE_MAX_BYTES,
-            start=start,
-        )
-        if commit_log.was_created and votes.term > 0:
-            commit_log.close()
+    def open_votes(config: RaftConfig) -> VoteFile:
+        """The node's term and vote; StoreError subclasses say what is wrong and what to do."""
+        return VoteFile.open(config.directory, bootstrap=config.bootstrap, group=config.genesis())
+
+    @staticmethod
+    def require_log_of(votes: VoteFile, log_: CommitLog, directory: Path) -> None:
+        """StoreError if the node has voted and its log is a new one: it may not vote as if it had never had another."""
+        if log_.was_created and votes.term > 0:
             raise StoreError(
-                f"{config.directory} holds votes of term {votes.term} but no log: the log was lost, and this node may not "
+                f"{directory} holds votes of term {votes.term} but no log: the log was lost, and this node may not "
                 "vote as if it had never had one. Restore the directory, or wait for a release that rebuilds nodes."
             )
-        return commit_log, votes
 
     async def start(self) -> None:
         """Listen, dial, tick."""
@@ -168,9 +167,14 @@ class RaftNode:
         connected = {str(node.id) for node in self._consensus.otherNodes if self._consensus.isNodeConnected(node)}
         return [PeerStatus(name, name in connected, self._consensus.match_index(name)) for name in self._others]
 
-    def propose(self, parts: list[bytes | bytearray | memoryview], version: int) -> StoredEntry:
-        """Append one entry as the leader (the caller has just checked is_serving). Its fate is seen by `apply`."""
-        entry = self._consensus.append(parts, version)
+    def propose(
+        self, parts: list[bytes | bytearray | memoryview], version: int, *, urgent: bool = False
+    ) -> StoredEntry:
+        """Append one entry as the leader (the caller has just checked is_serving). Its fate is seen by `apply`.
+
+        What is *urgent* stores no message and may use the last space of a full disk. OSError (ENOSPC): nothing was appended.
+        """
+        entry = self._consensus.append(parts, version, urgent=urgent)
         self._kick()
         return entry
 
@@ -203,6 +207,19 @@ class RaftNode:
         if self._consensus.needs_apply:
             self._kick()
 
+    def _appended(self) -> None:
+        if not self._config.flush_interval_s:
+            self._sync_soon()
+        elif not self._flush_due:
+            self._flush_due = True
+            self._loop.call_later(self._config.flush_interval_s, self._flush)
+            self._kick()
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        if not self._stopped:
+            self._sync_soon()
+
     def _sync_soon(self) -> None:
         """One fdatasync at a time covers everything appended before it: group commit."""
         if not self._syncing and (job := self.log.take_sync()) is not None:
@@ -215,10 +232,12 @@ class RaftNode:
         if self._stopped:
             return
         self._transport.synced()
-        self._sync_soon()
+        if not self._config.flush_interval_s:
+            self._sync_soon()
         self._kick()
 
 
-def _end_process(error: Exception) -> None:
+def end_process(error: Exception) -> None:
+    """The end of a node that cannot go on in this process; it says why."""
     log.critical("this node cannot go on; it ends, and replays the log when it is started again", exc_info=error)
     os._exit(EXIT_BROKEN)

@@ -1,5 +1,6 @@
 """The files of a broker node, synchronous: commit log, entry index, consume queues, votes, saved state, directory lock."""
 
+from tern_store.checking import Checked
 from tern_store.commit_log import CommitLog
 from tern_store.consume_queue import ConsumeQueues
 from tern_store.directory_lock import DirectoryLock
@@ -18,6 +19,7 @@ from tern_store.errors import (
     DirectoryInUse,
     EntryRefused,
     LogRot,
+    Quarantined,
     StateCorrupt,
     StoreError,
     VoteCorrupt,
@@ -25,14 +27,17 @@ from tern_store.errors import (
 )
 from tern_store.files import REAL_FILES, Files, RealFiles
 from tern_store.genesis import Genesis
+from tern_store.saving import Save
 from tern_store.segment import SpareJob
 from tern_store.state_file import SavedState, StateSave, load_state, load_states
+from tern_store.store import Store, StoreLimits
 from tern_store.sync_job import SyncJob
 from tern_store.vote_file import VoteFile
 
 __all__ = [
     "HEADER_SIZE_BYTES",
     "REAL_FILES",
+    "Checked",
     "CommitLog",
     "ConsumeQueues",
     "DerivedDamage",
@@ -45,12 +50,16 @@ __all__ = [
     "Genesis",
     "LogMark",
     "LogRot",
+    "Quarantined",
     "RealFiles",
+    "Save",
     "SavedState",
     "SpareJob",
     "StateCorrupt",
     "StateSave",
+    "Store",
     "StoreError",
+    "StoreLimits",
     "StoredEntry",
     "SyncJob",
     "VoteCorrupt",

@@ -5,12 +5,13 @@ of the next segment if it and a filler do not fit. What is cut is zeroed durably
 never comes back; what is neither an entry nor explained by a crash is rot (`recovery.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from tern_store.checking import Checked
 from tern_store.dirty_segments import DirtySegments
 from tern_store.entry import (
     BLANK,
@@ -35,7 +36,8 @@ from tern_store.genesis_file import begin_log, read_genesis
 from tern_store.log_reader import LogReader
 from tern_store.log_start import LogStart, TrimJob, read_start
 from tern_store.recent import RecentEntries
-from tern_store.segment import Segments, SpareJob, segment_bases
+from tern_store.recovery import verify_log
+from tern_store.segment import RestJob, Segments, SpareJob, segment_bases
 from tern_store.sync_job import SyncJob
 
 LOG_FOLDER = "commitlog"
@@ -61,12 +63,8 @@ class CommitLog:
         self._cuts = 0
         # Why nothing may be written any more; empty while all is well.
         self._broken = ""
-        self._reader = LogReader(
-            segments,
-            row=self._row,
-            bounds=lambda: (self.first_index, self._end.index),
-            recent=self._recent.find_position,
-        )
+        bounds = lambda: (self.first_index, self._end.index)  # noqa: E731 (one line for one thought)
+        self._reader = LogReader(segments, row=self._row, bounds=bounds, recent=self._recent.find_position)
         self.was_created = False
         self.was_torn = False
 
@@ -178,10 +176,8 @@ class CommitLog:
         size = entry_size(parts)
         self._require_next(index, term, size)
         position = self._position_of(size)
-        flags = URGENT if urgent else 0
-        entry = encode_entry(
-            *(kind, index, term, parts, version), position=position, previous_crc=self._end.crc, flags=flags
-        )
+        place = {"position": position, "previous_crc": self._end.crc, "flags": URGENT if urgent else 0}
+        entry = encode_entry(kind, index, term, parts, version, **place)
         self._write(entry, urgent=urgent)
         return entry
 
@@ -219,22 +215,20 @@ class CommitLog:
         recent = self._recent.find(index)
         if recent is not None:
             return recent
-        row = self._row(index)
-        raw = self._segments.read(row.position, row.size)
-        try:
-            header = verify(raw)
-        except EntryRefused as refused:
-            raise self._rot(row.position, refused.reason) from refused
-        if header.mark != row.mark or header.position != row.position:
-            raise self._rot(row.position, f"entry {index} was expected, entry {header.index} is there")
-        return stored(header, raw)
+        return self._reader.entry(self._row(index))
 
-    def read_records(self, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> bytearray:
+    def read_records(self, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> memoryview:
         """The bytes at *positions*, *sizes* each, one behind the other; shapes (n,). Verified.
 
         LogRot if an entry went bad; StoreError for a place that is not within one entry of the log.
         """
         return self._reader.read(positions, sizes)
+
+    def verify(self) -> Iterator[Checked | LogRot]:
+        """Read the whole log again, about 1 MiB a step; the owner may go on in between. A cut or a trim ends it early."""
+        cuts, start = self._cuts, self._start
+        span = (self._segments, start.mark, self._end, self._entry_size_max_bytes)
+        return verify_log(*span, lambda: (self._cuts, self._start) == (cuts, start))
 
     # Cut and sync ----------------------------------------------------------------------------------------------
     def truncate_from(self, index: int) -> None:
@@ -306,13 +300,13 @@ class CommitLog:
         """The allocation of the next segment, to be run on another thread and then noted; None if it is there."""
         return self._segments.spare_job()
 
-    def preallocate_reserve(self) -> SpareJob | None:
-        """The same for the emergency segment, with which urgent entries have room on a full disk."""
-        return self._segments.reserve_job()
+    def preallocate_reserve(self) -> SpareJob | RestJob | None:
+        """The same for the emergency segment, or, while that is in use, for the space that it lacks."""
+        return self._segments.rest_job() or self._segments.reserve_job()
 
-    def mark_preallocated(self, job: SpareJob) -> None:
-        """The job has run: the next roll is a rename."""
-        self._segments.spare_made(job)
+    def mark_preallocated(self, job: SpareJob | RestJob) -> None:
+        """The job has run: the next roll is a rename, or the disk has room for messages again."""
+        self._segments.made(job)
 
     def close(self) -> None:
         """Close the files. Syncs nothing: what was not synced may be lost with the machine, not with the process."""
@@ -371,7 +365,11 @@ class CommitLog:
             raise IndexError(f"entry {index} is not in the log, which ends with {self._end.index}")
         row = self._places.find(index)
         if row is None:
-            raise self._rot(self._end.position, f"entry {index} cannot be reached from the entries before it")
+            raise LogRot(
+                self._segments.last.path,
+                self._end.position,
+                f"entry {index} cannot be reached from the entries before it",
+            )
         return row
 
     def _recover(self, start: LogMark | None) -> None:
@@ -397,10 +395,6 @@ class CommitLog:
             is_there = False
         if not is_there:
             raise StateCorrupt(f"the saved state at entry {start.index} is not of this log, or the log ends before it")
-
-    def _rot(self, position: int, reason: str) -> LogRot:
-        segment = self._segments.at(position)
-        return LogRot(segment.path if segment is not None else self._segments.directory, position, reason)
 
 
 _HALF_DONE = "an earlier write to the log failed and could not be undone; restart this node"

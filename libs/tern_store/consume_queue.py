@@ -1,58 +1,50 @@
-"""Consume queues: which records a queue consists of. `consumequeue/{topic id}/{queue}/{20-digit byte position of first entry}`.
+"""Consume queues: which records a queue consists of, and from when on. Below `consumequeue/{topic id}/{queue}/`:
 
-     0              8        12          20
-     | position 8   | size 4 | tag hash 8 |    big-endian; entry of offset n at byte 20 * n of the queue
+     {20-digit byte position}         0              8        12          20
+                                      | position 8   | size 4 | tag hash 8 |    the entry of offset n at byte 20 * n of the queue
+     times/{20-digit byte position}   0                8                16
+                                      | visible time 8 | first offset 8 |       its entries are visible from that millisecond on
 
-Reference: RocketMQ's ConsumeQueue (20-byte CQ_STORE_UNIT_SIZE, 300,000 entries a file). Law: all of it follows from the log, so
-tails wait in memory and are written in blocks; a saved state says how far the files must reach, the log's tail yields the rest.
+Big-endian; each file may have a `.crc` beside it (row_files.py). Reference: RocketMQ's ConsumeQueue (20-byte CQ_STORE_UNIT_SIZE,
+300,000 entries a file). Law: all of it follows from the log. Visible times rise from row to row: entries that were applied in one
+millisecond share one, so a time and an offset are found in each other by bisection.
 """
 
-import errno
-from collections import OrderedDict
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tern_store.errors import StoreError
+from tern_store.checking import Checked
+from tern_store.errors import DerivedDamage, StoreError
 from tern_store.files import REAL_FILES, Files
+from tern_store.gathered_appends import GATHER_QUEUES_MIN, GATHER_ROWS_MAX, GatheredAppends
+from tern_store.row_files import RowFiles
 from tern_store.sync_job import SyncJob
-from tern_wire.rows import QUEUE_ENTRIES
+from tern_wire.rows import QUEUE_ENTRIES, QueueAppends
 
 ENTRY_SIZE_BYTES = 20
-FOLDER = "consumequeue"
-# A queue's own tail is written in blocks of this size: one system call per 3,276 messages.
-TAIL_SIZE_MAX_BYTES = 64 << 10
+FOLDER, TIMES_FOLDER = "consumequeue", "times"
+_TIME = struct.Struct(">qq")
+VISIBLE_MS, FIRST_OFFSET = 0, 1  # columns
+# Fewer rows than these are read at once: they lie in one block or two.
+_BISECT_ROWS = 64
 QueueKey = tuple[int, int]
 QueueEntries = npt.NDArray[Any]
-
-
-class _Queue:
-    """One queue's tail: entries from *written* on, as bytes. (A plain class with slots: it is on the hottest path.)"""
-
-    __slots__ = ("end", "key", "tail", "written")
-
-    def __init__(self, key: QueueKey, end: int) -> None:
-        self.key, self.end, self.written = key, end, end
-        self.tail = bytearray()
 
 
 class ConsumeQueues:
     """All queues of one broker node. Owner: the core loop; only `SyncJob.run` may run elsewhere."""
 
-    def __init__(self, directory: Path, limits: tuple[int, int, int], files: Files) -> None:
+    def __init__(self, entries: RowFiles, times: RowFiles) -> None:
         """Use `open`."""
-        self._directory, self._files = directory / FOLDER, files
-        entries_per_file, self._buffer_max_bytes, self._open_files_max = limits
-        self._file_size_bytes = entries_per_file * ENTRY_SIZE_BYTES
-        self._queues: dict[QueueKey, _Queue] = {}
-        self._waiting: dict[QueueKey, _Queue] = {}  # those with a tail, the longest waiting first
-        self._buffered_bytes = 0
-        self._fds: OrderedDict[Path, int] = OrderedDict()
-        self._dirty: dict[Path, None] = {}
-        self._dirty_directories: dict[Path, None] = {}
+        self._entry_rows, self._time_rows = entries, times
+        self._visible_ms: dict[QueueKey, int] = {}  # of each queue's last row of times
+        self._gathered = GatheredAppends()
 
     @classmethod
     def open(
@@ -60,163 +52,196 @@ class ConsumeQueues:
         directory: Path,
         *,
         entries_per_file: int = 300_000,
-        buffer_max_bytes: int = 64 << 20,
+        buffer_max_bytes: int = 16 << 20,
         open_files_max: int = 256,
         files: Files = REAL_FILES,
     ) -> "ConsumeQueues":
-        """The queues below *directory*, all of them empty until `restore` says how far they reach."""
-        files.makedirs(directory / FOLDER)
-        return cls(directory, (entries_per_file, buffer_max_bytes, open_files_max), files)
+        """The queues below *directory*, none of them before `restore`. *open_files_max*, 2 or more, is for all files together.
 
-    def append(self, topic_id: int, queue: int, first_offset: int, entries: QueueEntries) -> None:
-        """Add *entries* (QUEUE_ENTRIES) behind the queue's end, which must be *first_offset*. In memory; written in blocks."""
-        state = self._queues.get((topic_id, queue))
-        if state is None:
-            state = self._queues[topic_id, queue] = _Queue((topic_id, queue), 0)
-        if first_offset != state.end or entries.dtype != QUEUE_ENTRIES:
-            raise StoreError(
-                f"queue {topic_id}/{queue} ends at {state.end}, cannot add {entries.dtype} at {first_offset}"
-            )
-        data = entries.tobytes()
-        if not state.tail:
-            self._waiting[state.key] = state
-        state.tail += data
-        state.end += len(entries)
-        self._buffered_bytes += len(data)
-        if len(state.tail) > TAIL_SIZE_MAX_BYTES:
-            self._write_if_room(state)
-        while self._buffered_bytes > self._buffer_max_bytes and self._write_if_room(next(iter(self._waiting.values()))):
-            pass
+        *buffer_max_bytes*: what may wait to be written, and go with the marks into a saved state if more than 64 queues wait.
+        """
+        # Where the buffer is needed, an entry of the log has few messages for each of many queues: as many times as entries.
+        times_buffer_bytes, times_files = buffer_max_bytes // 2, max(1, open_files_max // 4)
+        entries = RowFiles.open(
+            directory / FOLDER,
+            row_size_bytes=ENTRY_SIZE_BYTES,
+            rows_per_file=entries_per_file,
+            buffer_max_bytes=buffer_max_bytes - times_buffer_bytes,
+            open_files_max=open_files_max - times_files,
+            files=files,
+        )
+        times = RowFiles.open(
+            directory / FOLDER,
+            row_size_bytes=_TIME.size,
+            rows_per_file=entries_per_file,
+            buffer_max_bytes=times_buffer_bytes,
+            open_files_max=times_files,
+            leaf=TIMES_FOLDER,
+            files=files,
+        )
+        return cls(entries, times)
+
+    def append(self, topic_id: int, queue: int, first_offset: int, entries: QueueEntries, visible_ms: int) -> None:
+        """Add *entries* (QUEUE_ENTRIES) behind the queue's end, which must be *first_offset*; a new queue begins there.
+
+        They are visible from *visible_ms* on, which never falls within a queue (if it does, the time before holds). In memory;
+        written in blocks. StoreError for a gap, a repeat, or bytes of another layout.
+        """
+        key = (topic_id, queue)
+        if entries.dtype is not QUEUE_ENTRIES and entries.dtype != QUEUE_ENTRIES:
+            raise StoreError(f"queue {topic_id}/{queue} cannot add {entries.dtype} at {first_offset}")
+        self._entries.append(key, first_offset, entries.tobytes())
+        before_ms = self._visible_ms.get(key)
+        if (before_ms is None or visible_ms > before_ms) and len(entries):
+            self._times.append(key, self._times.end(key), _TIME.pack(visible_ms, first_offset))
+            self._visible_ms[key] = visible_ms
+
+    def all_keys(self) -> list[QueueKey]:
+        """(topic id, queue) of every queue that ever had a message and was not removed. (Not all need to have a folder.)"""
+        return [(topic_id, queue) for topic_id, queue in self._entries.keys()]  # noqa: SIM118 - not a mapping
+
+    def append_all(self, appends: QueueAppends, visible_ms: int) -> None:
+        """As `append` for each queue of *appends*. Very many queues wait together, see gathered_appends.py."""
+        if len(appends) >= GATHER_QUEUES_MIN or self._gathered.rows:
+            self._gathered.add(appends, visible_ms)
+            if self._gathered.rows > GATHER_ROWS_MAX:
+                self._hand_out()
+            return
+        for append in appends:
+            self.append(append.topic_id, append.queue, append.first_offset, append.entries, visible_ms)
+
+    @property
+    def _entries(self) -> RowFiles:
+        if self._gathered.rows:
+            self._hand_out()
+        return self._entry_rows
+
+    @property
+    def _times(self) -> RowFiles:
+        if self._gathered.rows:
+            self._hand_out()
+        return self._time_rows
+
+    def _hand_out(self) -> None:
+        for share in self._gathered.take():
+            key, times = share.key, share.times
+            self._entry_rows.append(key, share.first, share.entries)
+            before_ms = self._visible_ms.get(key)
+            while before_ms is not None and times and _TIME.unpack_from(times)[0] <= before_ms:
+                times = times[_TIME.size :]
+            if times:
+                self._time_rows.append(key, self._time_rows.end(key), times)
+                self._visible_ms[key] = share.last_ms
 
     def end(self, topic_id: int, queue: int) -> int:
         """The offset that the next message gets."""
-        state = self._queues.get((topic_id, queue))
-        return state.end if state is not None else 0
+        return self._entries.end((topic_id, queue))
+
+    def min(self, topic_id: int, queue: int) -> int:
+        """The first offset that is kept, or the end if none is."""
+        return self._entries.first((topic_id, queue))
 
     def read(self, topic_id: int, queue: int, offset: int, count: int) -> QueueEntries:
-        """A copy of up to *count* entries from *offset* on, fewer at the queue's end."""
-        state = self._queues.get((topic_id, queue))
-        if state is None or offset < 0 or offset >= state.end or count <= 0:
-            return np.empty(0, QUEUE_ENTRIES)
-        stop = min(offset + count, state.end)
-        data = bytearray()
-        if offset < state.written:
-            data += self._read_files(state, offset * ENTRY_SIZE_BYTES, min(stop, state.written) * ENTRY_SIZE_BYTES)
-        if stop > state.written:
-            first = max(0, offset - state.written)
-            data += state.tail[first * ENTRY_SIZE_BYTES : (stop - state.written) * ENTRY_SIZE_BYTES]
-        return np.frombuffer(data, QUEUE_ENTRIES)
+        """A copy of up to *count* entries from *offset* on, fewer at the queue's end, none below its min. DerivedDamage."""
+        return np.frombuffer(bytearray(self._entries.read((topic_id, queue), offset, count)), QUEUE_ENTRIES)
 
+    def offset_at(self, topic_id: int, queue: int, visible_ms: int) -> int:
+        """The first offset whose visible time is at least *visible_ms*: the min if all are, the end if none is."""
+        key = (topic_id, queue)
+        row = self._bisect(key, VISIBLE_MS, visible_ms)
+        if row == self._times.end(key):
+            return self._entries.end(key)
+        return max(self._entries.first(key), self._time(key, row)[1])
+
+    def visible_at(self, topic_id: int, queue: int, offset: int) -> int:
+        """The visible time, in ms, of an offset of [min, end); StoreError for any other."""
+        key = (topic_id, queue)
+        if not self._entries.first(key) <= offset < self._entries.end(key):
+            raise StoreError(f"queue {topic_id}/{queue} has no offset {offset}")
+        return self._time(key, self._bisect(key, FIRST_OFFSET, offset + 1) - 1)[0]
+
+    def trim(self, topic_id: int, queue: int, min_offset: int) -> None:
+        """Entries below *min_offset* are gone, and times that only they had. StoreError behind the end."""
+        key = (topic_id, queue)
+        self._entries.trim(key, min_offset)
+        if self._times.end(key):
+            self._times.trim(key, max(self._times.first(key), self._bisect(key, FIRST_OFFSET, min_offset + 1) - 1))
+
+    def remove(self, topic_id: int, queue: int) -> None:
+        """The queue is gone; one that is added later begins anew."""
+        key = (topic_id, queue)
+        self._entries.remove(key)
+        self._times.remove(key)
+        self._visible_ms.pop(key, None)
+
+    # Saved states ----------------------------------------------------------------------------------------------
     def flush(self) -> SyncJob:
-        """Write every tail (OSError: what was not written stays in memory); the job makes all that durable."""
-        for state in list(self._waiting.values()):
-            self._write(state)
-        job = SyncJob(files=self._files, paths=tuple(self._dirty), directories=tuple(self._dirty_directories))
-        self._dirty, self._dirty_directories = {}, {}
-        return job
+        """Write tails, if few wait (OSError, ENOSPC: what was not written stays in memory). Durable here: when the job has run."""
+        # Before a job is taken: if the second could not be written, the first job would be lost.
+        self._entries.write_out()
+        self._times.write_out()
+        entries, times = self._entries.flush(), self._times.flush()
+        return SyncJob(
+            files=entries.files,
+            paths=entries.paths + times.paths,
+            directories=tuple(dict.fromkeys(entries.directories + times.directories)),
+        )
 
-    def restore(self, ends: Mapping[QueueKey, int]) -> None:
-        """Set every queue's end as a saved state has it, and forget what lies behind; the log's tail yields it again.
+    def marks(self) -> list[Any]:
+        """What `restore` needs, taken right after `flush`: some 40 bytes a queue as MessagePack, and what was not written."""
+        return [self._entries.marks(), self._times.marks()]
 
-        StoreError if a file that must be there is missing or too short.
-        """
-        self.close()
-        self._queues = {key: _Queue(key, end) for key, end in ends.items() if end}
-        self._waiting, self._buffered_bytes = {}, 0
-        for topic in self._files.listdir(self._directory):
-            for queue in self._files.listdir(self._directory / topic):
-                if topic.isdecimal() and queue.isdecimal() and (int(topic), int(queue)) not in self._queues:
-                    self._cut(self._directory / topic / queue, 0)
-        for state in self._queues.values():
-            self._cut(self._folder(state.key), state.end * ENTRY_SIZE_BYTES)
+    def saved(self) -> None:
+        """A saved state with the last flush's marks is durable: files that neither it nor the one before needs are unlinked."""
+        self._entries.saved()
+        self._times.saved()
+
+    def restore(self, marks: list[Any]) -> None:
+        """Be as *marks* say, and forget what lies behind; the log's tail yields it again. DerivedDamage: then there are no queues."""
+        entries, times = marks
+        self._gathered.clear()
+        self._visible_ms = {}
+        self._entries.restore(entries)
+        try:
+            self._times.restore(times)
+            for topic_id, queue, *_ in times[1]:
+                last = self._times.end((topic_id, queue)) - 1
+                self._visible_ms[topic_id, queue] = self._time((topic_id, queue), last)[0]
+        except DerivedDamage:
+            self.close()
+            raise
+
+    def wipe(self) -> None:
+        """Remove every file: the owner derives everything again."""
+        self._gathered.clear()
+        self._visible_ms = {}
+        self._entries.wipe()
+        self._times.wipe()
+
+    def verify(self) -> Iterator[Checked | DerivedDamage]:
+        """Read once what is on disk, in steps between which the owner may go on; damage is yielded, never raised."""
+        return chain(self._entries.verify(), self._times.verify())
 
     def close(self) -> None:
-        """Close the files; tails that were not flushed are forgotten, the log has them."""
-        while self._fds:
-            self._files.close(self._fds.popitem()[1])
+        """Close the files; what was not flushed is forgotten, the log has it."""
+        self._gathered.clear()
+        self._visible_ms = {}
+        self._entries.close()
+        self._times.close()
 
-    # Files -----------------------------------------------------------------------------------------------------
-    def _write_if_room(self, state: _Queue) -> bool:
-        """Write a tail. On a full disk it stays in memory: reads and acks go on, and the broker refuses new messages."""
-        try:
-            self._write(state)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            return False
-        return True
+    # Times -----------------------------------------------------------------------------------------------------
+    def _time(self, key: QueueKey, row: int) -> tuple[int, int]:
+        visible_ms, offset = _TIME.unpack(self._times.read(key, row, 1))
+        return visible_ms, offset
 
-    def _write(self, state: _Queue) -> None:
-        position, at = state.written * ENTRY_SIZE_BYTES, 0
-        while at < len(state.tail):
-            start = (position + at) // self._file_size_bytes * self._file_size_bytes
-            part = state.tail[at : at + start + self._file_size_bytes - position - at]
-            path = self._folder(state.key) / f"{start:020d}"
-            self._files.pwrite(self._fd(path, create=True), part, position + at - start)
-            self._dirty[path] = None
-            at += len(part)
-        self._buffered_bytes -= len(state.tail)
-        state.written, state.tail = state.end, bytearray()
-        self._waiting.pop(state.key, None)
-
-    def _read_files(self, state: _Queue, position: int, stop: int) -> bytes:
-        parts = []
-        while position < stop:
-            start = position // self._file_size_bytes * self._file_size_bytes
-            size = min(stop, start + self._file_size_bytes) - position
-            path = self._folder(state.key) / f"{start:020d}"
-            parts.append(self._files.pread(self._fd(path), size, position - start))
-            if len(parts[-1]) < size:
-                raise StoreError(f"{path} ends before byte {position - start + size}; restart this node")
-            position += size
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _fd(self, path: Path, *, create: bool = False) -> int:
-        fd = self._fds.get(path)
-        if fd is not None:
-            self._fds.move_to_end(path)
-            return fd
-        fd = self._create(path) if create else self._files.open(path)
-        if len(self._fds) >= self._open_files_max:
-            self._files.close(self._fds.popitem(last=False)[1])
-        self._fds[path] = fd
-        return fd
-
-    def _create(self, path: Path) -> int:
-        try:
-            return self._files.open(path)
-        except FileNotFoundError:
-            # The job makes the names durable: waiting for directories here would stop the core for every new queue.
-            self._files.makedirs(path.parent, synced=False)
-            self._dirty_directories.update(dict.fromkeys((path.parent, path.parents[1], path.parents[2])))
-            return self._files.open(path, create=True)
-
-    def _folder(self, key: QueueKey) -> Path:
-        return self._directory / str(key[0]) / str(key[1])
-
-    def _cut(self, folder: Path, size: int) -> None:
-        """Remove what lies behind *size* bytes. Not synced: stale bytes are written over before any state counts them."""
-        names = {name for name in self._files.listdir(folder) if len(name) == 20 and name.isdecimal()}
-        for start in range(0, size, self._file_size_bytes):
-            needed = min(self._file_size_bytes, size - start)
-            self._require(folder / f"{start:020d}", needed, cut=start + self._file_size_bytes >= size)
-        for name in names:
-            if int(name) >= size:
-                self._files.unlink(folder / name)
-
-    def _require(self, path: Path, size: int, *, cut: bool) -> None:
-        try:
-            fd = self._files.open(path)
-        except FileNotFoundError as error:
-            raise StoreError(f"{path} is missing, but the saved state needs it. {_REPLAY}") from error
-        try:
-            found = self._files.size(fd)
-            if found < size:
-                raise StoreError(f"{path} has {found} bytes, but the saved state needs {size}. {_REPLAY}")
-            if cut and found > size:
-                self._files.ftruncate(fd, size)
-        finally:
-            self._files.close(fd)
-
-
-_REPLAY = "Remove the folder `state`: the node then derives everything from its log."
+    def _bisect(self, key: QueueKey, column: int, value: int) -> int:
+        """The first row of times whose *column* is *value* or more; the end if none is."""
+        low, high = self._times.first(key), self._times.end(key)
+        while high - low > _BISECT_ROWS:
+            middle = (low + high) // 2
+            if self._time(key, middle)[column] < value:
+                low = middle + 1
+            else:
+                high = middle
+        rows = np.frombuffer(self._times.read(key, low, high - low), ">i8").reshape(-1, 2)
+        return low + int(np.searchsorted(rows[:, column].astype(np.int64), value))

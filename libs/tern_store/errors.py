@@ -15,6 +15,10 @@ class LogRot(StoreError):
         super().__init__(f"{file}: the log is damaged at position {position}: {reason}. Rebuild this node from a peer.")
 
 
+class Quarantined(LogRot):
+    """A node that found its log damaged in an earlier life: it serves nothing, neither votes nor leads, and says why."""
+
+
 class DerivedDamage(StoreError):
     """A file that follows from the log is missing, short or damaged: it is never served, and is made again from the log."""
 

@@ -7,15 +7,16 @@ scattered read: the entry's other bytes go into buffers of their own, so nothing
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from tern_store.entry import HEADER_SIZE_BYTES, StoredEntry, crc_of_parts, decode_header
+from tern_store.entry import HEADER_SIZE_BYTES, EntryHeader, StoredEntry, crc_of_parts, decode_header, stored
 from tern_store.entry_index import IndexRow
 from tern_store.errors import EntryRefused, LogRot, StoreError
+from tern_store.files import Buffer
 from tern_store.segment import Segments
 
 # Rows of the entry index that are looked at together: a search costs some twenty reads, what follows it none.
@@ -25,9 +26,10 @@ _CHUNK_BITS = 4096
 CHUNKS_MAX = 4096
 # A gap between two records that is cheaper to read than to skip.
 GAP_SIZE_MAX_BYTES = 64 << 10
-READ_AHEAD_SIZE_BYTES = 4 << 20
 
 Positions = npt.NDArray[np.int64]
+# Positions and sizes of records of one entry, ascending.
+Spans = tuple[Positions, Positions]
 
 
 class VerifiedEntries:
@@ -72,74 +74,70 @@ class LogReader:
         self._verified = VerifiedEntries()
         self._window: list[IndexRow] = []
         self._window_positions: list[int] = []
-        self._read_to = 0
 
     def forget(self) -> None:
         """The log was cut: what was known of its end is not true any more."""
         self._window, self._window_positions = [], []
         self._verified.forget()
 
-    def read(self, positions: Positions, sizes: Positions) -> bytearray:
-        """The bytes at *positions* (shape (n,)), *sizes* each, one behind the other.
+    def entry(self, row: IndexRow) -> StoredEntry:
+        """The entry at *row*, read and verified; LogRot if it went bad."""
+        raw = bytes(self._bytes(row.position, row.size))
+        return stored(self._verify(row, [raw]), raw)
+
+    def read(self, positions: Positions, sizes: Positions) -> memoryview:
+        """The bytes at *positions* (shape (n,)), *sizes* each, one behind the other; the caller may write into them.
 
         Each lies within one entry. LogRot if an entry went bad; StoreError for a place that is not in the log.
         """
         ends = np.cumsum(sizes)
-        data = bytearray(int(ends[-1]) if len(ends) else 0)
-        out = memoryview(data)
-        rising = bool((np.diff(positions) > 0).all())
-        at, wanted, done = positions.tolist(), sizes.tolist(), 0
-        while done < len(at):
-            recent = self._recent(at[done])
-            row = None if recent is not None else self._find(at[done])
+        data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+        out = data.data
+        rising = bool((positions[1:] > positions[:-1]).all())
+        done, begin = 0, 0
+        while done < len(positions):
+            first = int(positions[done])
+            recent = self._recent(first)
+            row = None if recent is not None else self._find(first)
             stop = recent.position + len(recent.raw) if recent is not None else _end(row)
-            if rising:
-                until = int(np.searchsorted(positions, stop))
-            else:
-                until = done + 1
-                while until < len(at) and at[until - 1] < at[until] < stop:
-                    until += 1
-            if at[until - 1] + wanted[until - 1] > stop:
-                raise StoreError(f"bytes {at[until - 1]} to {at[until - 1] + wanted[until - 1]} are not in one entry")
-            begin = int(ends[done]) - wanted[done]
-            place = out[begin : int(ends[until - 1])]
-            spans = list(zip(at[done:until], wanted[done:until], strict=True))
+            until = int(np.searchsorted(positions, stop)) if rising else _rising_until(positions, done, stop)
+            last, end = int(positions[until - 1] + sizes[until - 1]), int(ends[until - 1])
+            if last > stop:
+                raise StoreError(f"bytes {int(positions[until - 1])} to {last} are not in one entry")
+            place = out[begin:end]
+            spans = (positions[done:until], sizes[done:until])
             if recent is not None:
-                _gather(place, memoryview(recent.raw), recent.position, spans)
+                _gather(place, memoryview(recent.raw)[first - recent.position : last - recent.position], spans)
             elif row is not None:
-                self._read_entry(place, row, spans)
-            done = until
-        out.release()
-        return data
+                self._read_entry(place, row, spans, last)
+            done, begin = until, end
+        return out
 
     # One entry -------------------------------------------------------------------------------------------------
-    def _read_entry(self, place: memoryview, row: IndexRow, spans: list[tuple[int, int]]) -> None:
-        first, last = spans[0][0], spans[-1][0] + spans[-1][1]
-        stop = row.position + row.size
-        if 0 <= first - self._read_to < GAP_SIZE_MAX_BYTES:
-            self._segments.read_ahead(stop, READ_AHEAD_SIZE_BYTES)
-        self._read_to = last
-        together = last - first == len(place)
+    def _read_entry(self, place: memoryview, row: IndexRow, spans: Spans, last: int) -> None:
+        positions, sizes = spans
+        first, stop = int(positions[0]), row.position + row.size
+        is_together = last - first == len(place)
         if row.index in self._verified:
-            if together:
+            if is_together:
                 self._fill([place], first)
-            elif last - first <= 2 * len(place) + len(spans) * GAP_SIZE_MAX_BYTES:
-                _gather(place, memoryview(self._bytes(first, last - first)), first, spans)
+            elif last - first <= 2 * len(place) + len(sizes) * GAP_SIZE_MAX_BYTES:
+                _gather(place, memoryview(self._bytes(first, last - first)), spans)
             else:
-                for position, size in spans:
+                for position, size in zip(positions.tolist(), sizes.tolist(), strict=True):
                     self._fill([place[:size]], position)
                     place = place[size:]
             return
-        if together and first - row.position >= HEADER_SIZE_BYTES:
+        if is_together and first - row.position >= HEADER_SIZE_BYTES:
             head, tail = bytearray(first - row.position), bytearray(stop - last)
             self._fill([head, place, tail], row.position)
             self._verify(row, [head, place, tail])
             return
         raw = self._bytes(row.position, row.size)
         self._verify(row, [raw])
-        _gather(place, memoryview(raw), row.position, spans)
+        _gather(place, memoryview(raw)[first - row.position : last - row.position], spans)
 
-    def _verify(self, row: IndexRow, parts: list[bytearray | memoryview]) -> None:
+    def _verify(self, row: IndexRow, parts: Sequence[Buffer]) -> EntryHeader:
         try:
             header = decode_header(parts[0])
             if (header.index, header.position, header.size) != (row.index, row.position, row.size):
@@ -149,6 +147,7 @@ class LogReader:
         except EntryRefused as refused:
             raise LogRot(self._path(row.position), row.position, refused.reason) from refused
         self._verified.add(row.index)
+        return header
 
     def _bytes(self, position: int, size: int) -> bytearray:
         data = bytearray(size)
@@ -192,10 +191,20 @@ def _end(row: IndexRow | None) -> int:
     return row.position + row.size
 
 
-def _gather(place: memoryview, source: memoryview, start: int, spans: list[tuple[int, int]]) -> None:
-    """Copy each of *spans* from *source*, which begins at position *start*, to *place*, one behind the other."""
-    first, last = spans[0][0], spans[-1][0] + spans[-1][1]
-    if last - first == len(place):
-        place[:] = source[first - start : last - start]
+def _rising_until(positions: Positions, done: int, stop: int) -> int:
+    """How far *positions* rise from number *done* on and stay before *stop*."""
+    until = done + 1
+    while until < len(positions) and positions[until - 1] < positions[until] < stop:
+        until += 1
+    return until
+
+
+def _gather(place: memoryview, source: memoryview, spans: Spans) -> None:
+    """Copy each of *spans* to *place*, one behind the other; *source* begins with the first and ends with the last."""
+    if len(source) == len(place):
+        place[:] = source
         return
-    place[:] = b"".join([source[position - start : position - start + size] for position, size in spans])
+    positions, sizes = spans
+    starts = positions - positions[0]
+    pairs = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
+    place[:] = b"".join([source[start:stop] for start, stop in pairs])

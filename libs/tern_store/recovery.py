@@ -4,8 +4,9 @@ Law: unwritten bytes are zero, and a disk writes whole 512-byte sectors. So what
 one sector without any byte of it: a zero sector, or the end of the file. Every other damage is rot, and is never cut away.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from tern_store.checking import Checked
 from tern_store.entry import (
     BLANK,
     BLANK_MAGIC,
@@ -127,3 +128,36 @@ class LogScan:
             self._window = self._segments.read(position, min(max(size, WINDOW_SIZE_BYTES), segment.end - position))
             self._window_at, at = position, 0
         return memoryview(self._window)[at : at + size]
+
+
+def verify_log(
+    segments: Segments, start: LogMark, end: LogMark, entry_size_max_bytes: int, is_current: Callable[[], bool]
+) -> Iterator[Checked | LogRot]:
+    """Read the entries of (*start*, *end*] again; about 1 MiB a step, *is_current* is asked before each.
+
+    Nothing in there was ever unsynced in this life of the node, so whatever is not good is rot, a zeroed sector too.
+    """
+    scan, checked = LogScan(segments, start, entry_size_max_bytes), 0
+    entries = iter(scan)
+    while scan.end.index < end.index:
+        try:
+            header = next(entries, None)
+        except LogRot as rot:
+            if is_current():
+                yield rot
+            return
+        if header is None:
+            if is_current():
+                segment = segments.at(scan.end.position)
+                path = segment.path if segment is not None else segments.directory
+                yield LogRot(path, scan.end.position, f"entry {scan.end.index + 1} is not there any more")
+            return
+        checked += header.size
+        if checked >= WINDOW_SIZE_BYTES or scan.end.index == end.index:
+            yield Checked(checked)
+            checked = 0
+            if not is_current():
+                return
+    if scan.end != end and is_current():
+        segment = segments.at(end.position - 1)
+        yield LogRot(segment.path if segment is not None else segments.directory, end.position, "it ends differently")

@@ -48,6 +48,23 @@ class SpareJob:
         create_segment_file(self.files, self.path, self.size_bytes)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestJob:
+    """Allocates what a segment made of the reserve lacks. `run` may be called on any thread."""
+
+    files: Files
+    path: Path
+    size_bytes: int
+
+    def run(self) -> None:
+        """The whole segment has its place on the disk. OSError (ENOSPC): as before."""
+        fd = self.files.open(self.path)
+        try:
+            self.files.fallocate(fd, self.size_bytes)
+        finally:
+            self.files.close(fd)
+
+
 class Segments:
     """The open segments of one log, first to last. Owner: the commit log."""
 
@@ -119,12 +136,6 @@ class Segments:
         segment = self.at(position)
         return self._files.preadv(segment.fd, buffers, position - segment.base) if segment is not None else 0
 
-    def read_ahead(self, position: int, size: int) -> None:
-        """Let the kernel fetch *size* bytes from *position* on while we are busy with what is before."""
-        segment = self.at(position)
-        if segment is not None:
-            self._files.advise(segment.fd, position - segment.base, size, "willneed")
-
     # Space -----------------------------------------------------------------------------------------------------
     def require(self, position: int, *, urgent: bool) -> None:
         """Make sure that the segment of *position* exists: the spare, a new one, or for what is urgent the reserve.
@@ -160,9 +171,17 @@ class Segments:
             return None
         return SpareJob(files=self._files, path=self.directory / SPARE, size_bytes=self.size_bytes)
 
-    def spare_made(self, job: SpareJob) -> None:
-        """The job has run: the next segment, or the reserve, is a rename away."""
-        if job.path.name == RESERVE:
+    def rest_job(self) -> RestJob | None:
+        """The allocation of the last segment's rest, to be run elsewhere; None if it is whole."""
+        if not self.last.is_partial:
+            return None
+        return RestJob(files=self._files, path=self.last.path, size_bytes=self.size_bytes)
+
+    def made(self, job: SpareJob | RestJob) -> None:
+        """The job has run: the next segment, or the reserve, is a rename away; or the last one is whole."""
+        if isinstance(job, RestJob):
+            self.last.is_partial = self.last.is_partial and self.last.path != job.path
+        elif job.path.name == RESERVE:
             self._has_reserve = True
         else:
             self._has_spare = True
@@ -265,6 +284,8 @@ class Segments:
     def _add(self, base: int) -> Segment:
         path = self._path(base)
         fd = self._files.open(path)
+        # Replays, scans and consumers that are behind read forwards. A hint per read would cost more than it saves.
+        self._files.advise(fd, 0, 0, "sequential")
         segment = Segment(base, base + self.size_bytes, path, fd, self._files.size(fd))
         self._open.append(segment)
         return segment

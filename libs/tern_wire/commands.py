@@ -10,6 +10,7 @@ An entry's body, little-endian:
 SEND    payload: | rows 4 | rsvd 4 | send rows (48 each) | records ... |
 LEASE   payload: lease rows (48 each)
 SETTLE  payload: settle rows (40 each)
+COPY    payload: | rows 4 | rsvd 4 | move rows (40 each) | records ... |
 others  payload: a MessagePack map
 
 `now_ms` is the leader's logical clock: apply knows no other time. Every command gets exactly one verdict, in order.
@@ -37,6 +38,12 @@ class CommandKind(IntEnum):
     CREATE_TOPIC = 4
     CREATE_GROUP = 5
     COMMIT_OFFSETS = 6
+    COPY = 7
+    TRIM = 8
+
+
+# What stores messages; an entry without them is urgent: it may use the last space of a full disk.
+STORING = frozenset({CommandKind.SEND, CommandKind.COPY})
 
 
 @dataclass(frozen=True, slots=True)

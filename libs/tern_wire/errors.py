@@ -281,6 +281,11 @@ class DiskFull(TernError):
     fix = "Broker group '{broker_group}' refuses sends until disk space is free. Nothing was stored; reads and acks go on."
 
 
+class StorageDamaged(TernError):
+    code, status, retryable, title = "storage-damaged", 503, True, "The broker found damage in its files"
+    fix = "Node '{node}' leaves broker group '{broker_group}' to mend or report it; another takes over. Repeat the request."
+
+
 class ShuttingDown(TernError):
     code, status, retryable, title = "shutting-down", 503, True, "This process is stopping"
     fix = "Repeat at another instance."

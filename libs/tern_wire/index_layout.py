@@ -26,6 +26,8 @@ INDEX_HEADER_SIZE_BYTES = INDEX_HEADER.size
 INDEX_SLOT_SIZE_BYTES = 4
 INDEX_ENTRY = struct.Struct(">iqii")
 INDEX_ENTRY_SIZE_BYTES = INDEX_ENTRY.size
+# The same as columns, big-endian.
+INDEX_ROWS = np.dtype([("hash", ">i4"), ("position", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 # RocketMQ's own proportion: 5,000,000 slots (maxHashSlotNum) and 20,000,000 entries (maxIndexNum).
 ENTRIES_PER_SLOT = 4
 _SLOT = struct.Struct(">i")
@@ -71,6 +73,18 @@ def read_index_header(data: Bytes) -> IndexHeader:
         end_position=end_position,
         used_slots=used_slots,
         next_entry=max(next_entry, 1),
+    )
+
+
+def encode_index_header(header: IndexHeader) -> bytes:
+    """The 40 bytes that `read_index_header` reads."""
+    return INDEX_HEADER.pack(
+        header.begin_ms,
+        header.end_ms,
+        header.begin_position,
+        header.end_position,
+        header.used_slots,
+        header.next_entry,
     )
 
 

@@ -62,6 +62,8 @@ INVISIBLE_DEFAULT_MS = 60_000
 # Messages under lease for one group in one queue: a group that only receives must not grow the state without end.
 LEASED_PER_QUEUE_MAX = 65_536
 PULL_MESSAGES_MAX = 16_384
+# A month and some days, so that monthly reminders fit; each hour of it is one bucket of timers, so there are about a thousand.
+TIMER_DELAY_MAX_MS = 40 * 24 * 3_600_000
 # Waiting long polls at one proxy and notifications at one broker; each costs a few KiB.
 PARKED_POLLS_MAX = 10_000
 

@@ -10,9 +10,13 @@ body's, *key hash* that of topic and idempotency key (zeros without FLAG_KEYED).
 """
 
 import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 FLAG_KEYED = 1
 
@@ -34,6 +38,22 @@ NO_KEY = bytes(16)
 
 # RocketMQ's ConsumeQueue entry, 20 bytes, big-endian: position 8, size 4, tag hash 8.
 QUEUE_ENTRIES = np.dtype([("position", ">i8"), ("size", ">i4"), ("tag", ">i8")])
+
+# One per record that retention copies forward, 40 bytes, in front of the records as with sends. `number` is the offset of a message in
+# its queue (MOVED_MESSAGE), or a timer's id (MOVED_TIMER, with the time at which it is due).
+MOVED_MESSAGE, MOVED_TIMER = 1, 2
+MOVE_ROWS = np.dtype(
+    [
+        ("kind", "<u4"),
+        ("topic", "<u4"),
+        ("queue", "<u4"),
+        ("size", "<u4"),
+        ("number", "<i8"),
+        ("deliver_ms", "<i8"),
+        ("tag", "<i8"),
+    ]
+)
+assert MOVE_ROWS.itemsize == 40
 
 # One per send row, 16 bytes: what apply decided. `queue` and `offset` are those of the first send when replayed.
 SENT, REPLAYED, KEY_REUSED, NO_TOPIC, NO_QUEUE, KEYS_FULL, MALFORMED = range(7)
@@ -77,3 +97,54 @@ SETTLED, LEASE_OVER, LEASE_UNKNOWN = range(3)
 def key_hash(topic: bytes, key: bytes) -> bytes:
     """16 bytes that stand for an idempotency key within a topic. 2 M keys collide with a chance below 1e-26."""
     return blake2b(topic + b"\x00" + key, digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAppend:
+    """ConsumeQueue entries for one queue, shape (n,), dtype QUEUE_ENTRIES, the first at *first_offset*."""
+
+    topic_id: int
+    queue: int
+    first_offset: int
+    entries: npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAppends:
+    """ConsumeQueue entries for several queues at once, each queue's together; a queue occurs once.
+
+    *codes*: topic id << 32 | queue of each, int64, shape (n,); *firsts*: its first new offset; *bounds*, shape (n + 1,): where its
+    entries begin, and behind the last where they end; *entries*: all of them, dtype QUEUE_ENTRIES.
+    """
+
+    codes: npt.NDArray[np.int64]
+    firsts: npt.NDArray[np.int64]
+    bounds: npt.NDArray[np.int64]
+    entries: npt.NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[QueueAppend]:
+        columns = (self.codes.tolist(), self.firsts.tolist(), self.bounds[:-1].tolist(), self.bounds[1:].tolist())
+        for code, first, begin, end in zip(*columns, strict=True):
+            yield QueueAppend(code >> 32, code & 0xFFFFFFFF, first, self.entries[begin:end])
+
+    def topic_ids(self) -> set[int]:
+        """Whose queues they are."""
+        ids = self.codes >> 32
+        if len(ids) and (ids == ids[0]).all():
+            return {int(ids[0])}
+        return set(ids.tolist())
+
+    @classmethod
+    def of(cls, appends: Iterable[QueueAppend]) -> "QueueAppends":
+        """The same as one value."""
+        parts = list(appends)
+        entries = np.concatenate([np.empty(0, QUEUE_ENTRIES), *(part.entries for part in parts)]).astype(QUEUE_ENTRIES)
+        return cls(
+            np.array([part.topic_id << 32 | part.queue for part in parts], np.int64),
+            np.array([part.first_offset for part in parts], np.int64),
+            np.cumsum([0, *(len(part.entries) for part in parts)]),
+            entries,
+        )

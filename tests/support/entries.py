@@ -28,7 +28,7 @@ class Log:
         self.bodies.append(body)
         applied = self.state.apply(memoryview(body), self.position)
         self.position += len(body)
-        for append in applied.appends:
+        for append in (append for appends in applied.appends for append in appends):
             queue = self.queues.setdefault((append.topic_id, append.queue), [])
             assert len(queue) == append.first_offset
             queue.extend(append.entries.tolist())

@@ -233,7 +233,7 @@ class RaftGroup:
             self.deliver(name)
             if chaos and node.consensus.is_serving and self.rng.random() < 0.5:
                 payload = b"%d" % self.sent + b"." * self.rng.choice((10, 200, 3000))
-                entry = node.consensus.append([payload], 1)
+                entry = node.consensus.append([payload], 1, urgent=False)
                 self.proposed[name, entry.index, entry.term] = self.sent
                 self.sent += 1
             node.step(self.rng)

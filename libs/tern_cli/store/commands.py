@@ -1,4 +1,4 @@
-"""`ternmq store dump`: what is in the files of a store, one line per record."""
+"""`ternmq store`: its commands, and `dump` itself: what is in the files of a node or of a RocketMQ broker, one line for each thing."""
 
 import os
 import sys
@@ -10,13 +10,19 @@ from typing import Annotated, Any
 import typer
 
 from tern_cli.failures import CommandFailed
+from tern_cli.store.exchange_commands import add_exchange_commands
+from tern_cli.store.native_selection import Selection, What, select
+from tern_cli.store.stat_commands import stat_store
+from tern_cli.store.verify_commands import verify_store
 
 store_app = typer.Typer(no_args_is_help=True, help="Look into the files of a store; nothing needs to run.")
+add_exchange_commands(store_app)
 
 
 class StoreFormat(StrEnum):
     """Whose files they are."""
 
+    TERNMQ = "ternmq"
     ROCKETMQ = "rocketmq"
 
 
@@ -41,39 +47,105 @@ def store() -> None:
     """Look into the files of a store; nothing needs to run."""
 
 
+store_app.command("verify")(verify_store)
+store_app.command("stat")(stat_store)
+
+
 @store_app.command()
 def dump(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files, shown one after the other.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[PATH]...", help="Files, shown one after the other; of a node also its directory."),
+    ] = None,
     *,
-    format: Annotated[StoreFormat, typer.Option("--format", help="Whose files they are.", show_default=False)],
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", help="A node's directory, such as .tern/data/broker-a-0.", show_default=False),
+    ] = None,
+    what: Annotated[
+        What | None,
+        typer.Option("--what", help="What to show of a node (records if no file says it).", show_default=False),
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Only this topic: its name or id.", show_default=False)
+    ] = None,
+    queue: Annotated[int | None, typer.Option("--queue", min=0, help="Only this queue.", show_default=False)] = None,
+    first: Annotated[
+        int | None,
+        typer.Option(
+            "--from",
+            min=0,
+            help="Begin here: an entry's index; a record's position, or its offset with --topic and --queue; an offset of "
+            "queues; a number in index files; a delivery time (ms) of timers.",
+            show_default=False,
+        ),
+    ] = None,
+    count: Annotated[int | None, typer.Option("--count", min=1, help="Show no more lines.", show_default=False)] = None,
+    bodies: Annotated[bool, typer.Option("--bodies", help="Records with their bodies, in base64, as stored.")] = False,
+    format: Annotated[StoreFormat, typer.Option("--format", help="Whose files they are.")] = StoreFormat.TERNMQ,
     kind: Annotated[
         FileKind | None,
-        typer.Option("--kind", help="What the files are, where path and content do not tell.", show_default=False),
+        typer.Option(
+            "--kind", help="What RocketMQ's files are, where path and content do not tell.", show_default=False
+        ),
     ] = None,
     index_slots: Annotated[
-        int, typer.Option("--index-slots", min=0, help="maxHashSlotNum of an index file; 0: a quarter of its entries.")
+        int,
+        typer.Option(
+            "--index-slots", min=0, help="maxHashSlotNum of RocketMQ's index file; 0: a quarter of its entries."
+        ),
     ] = 0,
     output: Annotated[
         DumpOutput,
         typer.Option("-o", "--output", help="A JSON line per record, one JSON array, or a table for people."),
     ] = DumpOutput.NDJSON,
 ) -> None:
-    """Show the records of a RocketMQ broker's files: commit log, consume queue or index, in file order, blanks left out.
+    """Show what lies in a node's directory, or in the files of an Apache RocketMQ broker. Changes nothing.
 
-    Of a copy, or of a broker that is stopped: files that are being written end where the broker was. What a file is follows
-    from its folder (commitlog, consumequeue, index), else from its content. A consume queue's lines say where its records
-    lie, an index's first line is its header. Bodies are unpacked and in base64; storedBodyCRC32Masked is computed, and
-    differs from bodyCRC where a body is damaged. Memory stays small whatever the file's size.
+    [bold]A node of TernMQ[/bold]: --what entries (of the Raft log, with their commands), records (messages), queues (which
+    record is which offset), index (of keys), timers (what waits for its time), state (saved states). Also after a crash and of
+    a damaged log, up to the damage. While the node runs, its end moves. A file of commitlog/, consumequeue/, index/ or state/
+    as PATH shows that file.
 
-    Exit code 0: all shown; 1: damaged, with the byte at which; 2: no such file, or not a file of RocketMQ's.
+    [bold]RocketMQ[/bold]: --format rocketmq and commit log, consume queue or index files, in file order, blanks left out, of a
+    copy or of a broker that is stopped. What a file is follows from its folder, else from its content. A consume queue's lines
+    say where its records lie, an index's first line is its header. Bodies are unpacked and in base64; storedBodyCRC32Masked is
+    computed, and differs from bodyCRC where a body is damaged.
+
+    Memory stays small whatever the size. Exit code 0: all shown; 1: damaged, with the byte at which; 2: no such file, or not
+    a file of a store.
 
     [bold]Examples[/bold]
 
+    ternmq store dump --data-dir .tern/data/broker-a-0 -o table
+    ternmq store dump --data-dir .tern/data/broker-a-0 --topic orders --queue 3 --from 1000 --count 10 --bodies
+    ternmq store dump --data-dir .tern/data/broker-a-0 --what entries | jq -r '.commands[].kind' | sort | uniq -c
+    ternmq store dump .tern/data/broker-a-0/consumequeue/7/0/00000000000000000000 -o table
     ternmq store dump --format rocketmq store/commitlog/00000000000000000000 | jq -r .topic | sort | uniq -c
-    ternmq store dump --format rocketmq store/commitlog/* -o table
     ternmq store dump --format rocketmq store/consumequeue/orders/0/*
     """
-    del format  # there is one
+    if format is StoreFormat.ROCKETMQ:
+        if not files:
+            raise CommandFailed("Nothing to show", "Name RocketMQ's files, such as store/commitlog/*.", exit_code=2)
+        _print(_rocketmq_lines(files, kind, index_slots, output))
+        return
+    base = Selection(what=what or What.RECORDS, topic=topic, queue=queue, first=first, count=count, bodies=bodies)
+    directory, selections = select(files or [], data_dir, base if what is not None else None, base)
+    _print(_native_lines(directory, selections, output))
+
+
+def _native_lines(directory: Path, selections: list[Selection], output: DumpOutput) -> Iterator[bytes]:
+    from tern_cli.store.native_dump import dumped, open_node, table  # noqa: PLC0415 - help must not wait for numpy
+    from tern_cli.store.rocketmq_lines import json_lines, ndjson_lines  # noqa: PLC0415
+
+    node = open_node(directory)
+    if output is DumpOutput.TABLE:
+        return table(node, selections)
+    found = dumped(node, selections)
+    return json_lines(found) if output is DumpOutput.JSON else ndjson_lines(found)
+
+
+def _rocketmq_lines(files: list[Path], kind: FileKind | None, index_slots: int, output: DumpOutput) -> Iterator[bytes]:
     from tern_cli.store.rocketmq_files import open_rocketmq_file  # noqa: PLC0415 - help must not wait for numpy
     from tern_cli.store.rocketmq_lines import json_lines, ndjson_lines, table_lines  # noqa: PLC0415
 
@@ -83,11 +155,13 @@ def dump(
         for file in opened:
             yield from file.documents()
 
-    lines: Iterator[bytes]
     if output is DumpOutput.TABLE:
-        lines = (line for file in opened for line in table_lines(file.kind, file.path, file.documents()))
-    else:
-        lines = json_lines(documents()) if output is DumpOutput.JSON else ndjson_lines(documents())
+        return (line for file in opened for line in table_lines(file.kind, file.path, file.documents()))
+    return json_lines(documents()) if output is DumpOutput.JSON else ndjson_lines(documents())
+
+
+def _print(lines: Iterator[bytes]) -> None:
+    """Everything to stdout, and all of it before a failure is told."""
     try:
         for line in lines:
             sys.stdout.buffer.write(line)

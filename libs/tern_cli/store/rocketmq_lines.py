@@ -40,7 +40,7 @@ def json_lines(documents: Iterable[dict[str, Any]]) -> Iterator[bytes]:
 def table_lines(kind: FileKind, path: Path, documents: Iterable[dict[str, Any]]) -> Iterator[bytes]:
     """The file's name, its columns, a row per record; an index's header stands above its columns."""
     columns = _COLUMNS[kind]
-    yield f"{_printable(str(path))}\n".encode()
+    yield f"{printable(str(path))}\n".encode()
     titles = ((name.rpartition(".")[2], width, name in _TEXTS) for name, width in columns)
     head = "  ".join(title.ljust(width) if is_text else title.rjust(width) for title, width, is_text in titles)
     heading = f"{head}\n{'-' * len(head)}\n".encode()
@@ -59,9 +59,9 @@ def table_lines(kind: FileKind, path: Path, documents: Iterable[dict[str, Any]])
 def _cell(document: dict[str, Any], name: str, width: int) -> str:
     field, _, key = name.partition(".")
     value = document[field].get(key, "") if key else document[field]
-    return str(value).rjust(width) if isinstance(value, int) else _printable(value).ljust(width)
+    return str(value).rjust(width) if isinstance(value, int) else printable(value).ljust(width)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """What a terminal may be shown: a topic of a damaged file must not move its cursor."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

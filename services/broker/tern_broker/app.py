@@ -34,6 +34,10 @@ _COUNTERS = {
 }
 
 
+# What /readyz repeats if there is anything to say: why a node takes no part, or only some of it.
+_REASONS = ("quarantined", "rebuilding", "refuses_sends")
+
+
 class _StatusMetrics(Collector):
     """The latest status as metrics; refreshed by whoever asks for /metrics or /readyz."""
 
@@ -56,8 +60,8 @@ class _StatusMetrics(Collector):
         return [*families, leads]
 
 
-def create_app(config: BrokerConfig, *, ask_status: AskStatus) -> FastAPI:
-    """The application; *ask_status* reaches the core loop."""
+def create_app(config: BrokerConfig, *, ask_status: AskStatus, ask_trim: AskStatus) -> FastAPI:
+    """The application; *ask_status* and *ask_trim* reach the core loop."""
     app = FastAPI(title="TernMQ broker", docs_url=None, redoc_url=None, redirect_slashes=False)
     install_problems(app)
     metrics = _StatusMetrics()
@@ -70,12 +74,13 @@ def create_app(config: BrokerConfig, *, ask_status: AskStatus) -> FastAPI:
 
     def ready() -> tuple[bool, dict[str, Any]]:
         leader = metrics.latest.get("leader", "")
-        return bool(leader), {"leader": leader, "role": metrics.latest.get("role", "")}
+        reasons = {name: metrics.latest[name] for name in _REASONS if metrics.latest.get(name)}
+        return bool(leader), {"leader": leader, "role": metrics.latest.get("role", ""), **reasons}
 
     info = {"service": "broker", "cluster": config.cluster, "broker_group": config.broker_group, "node": config.node}
     add_health(app, ready=ready, info=info)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     add_metrics(app, registry, service="broker")
-    app.include_router(status_routes(ask_status))
+    app.include_router(status_routes(ask_status, ask_trim))
     return app

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tern_service import setting
+from tern_store.retention import RetentionRules
 from tern_wire.limits import SEGMENT_SIZE_DEFAULT_BYTES
 from tern_wire.paths import PORT_BROKER_HTTP, PORT_BROKER_LINK, PORT_BROKER_RAFT
 
@@ -34,6 +35,20 @@ class BrokerConfig:
     segment_size_bytes: int = setting(
         SEGMENT_SIZE_DEFAULT_BYTES, help="size of a log segment, fixed when the group is founded", minimum=16 << 20
     )
+    flush: str = setting("sync", help="sync: an ack waits for the disks of a majority; async: for their page caches")
+    flush_interval_ms: int = setting(500, help="how often the log is synced with --flush async (ms)", minimum=10)
+    accept_loss: bool = setting(
+        False,
+        help="with --flush async: start although the machine failed and may have taken acknowledged messages along",
+    )
+    retention_ms: int = setting(72 * 3_600_000, help="how long messages are kept (ms)", minimum=1)
+    retention_bytes: int = setting(
+        0, help="drop the oldest segments beyond so many bytes of log (0: no limit)", minimum=0
+    )
+    delete_hour: int = setting(4, help="hour of the day, local time, at which old segments go", minimum=0, maximum=23)
+    disk_budget_bytes: int = setting(
+        0, help="what the data directory may hold; 0: the marks of 75, 85 and 90 % are those of the disk", minimum=0
+    )
     election_min_ms: int = setting(1_000, help="shortest silence of a leader before an election (ms)", minimum=400)
     election_max_ms: int = setting(2_000, help="longest such silence (ms)", minimum=500)
     log_level: str = setting("INFO", help="DEBUG, INFO, WARNING or ERROR")
@@ -48,6 +63,8 @@ class BrokerConfig:
             raise ValueError("--election-max-ms must be greater than --election-min-ms.")
         if self.log_level.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
             raise ValueError(f"--log-level is '{self.log_level}'; use DEBUG, INFO, WARNING or ERROR.")
+        if self.flush not in {"sync", "async"}:
+            raise ValueError(f"--flush is '{self.flush}'; use sync or async.")
         members = self.members()
         if self.node not in members:
             raise ValueError(f"--peers does not name this node '{self.node}'.")
@@ -67,6 +84,12 @@ class BrokerConfig:
                 raise ValueError(f"--peers: '{peer}' is not a new name=host:port.")
             found[match[1]] = (match[2], int(match[3]))
         return found
+
+    def retention(self) -> RetentionRules:
+        """When segments go."""
+        return RetentionRules(
+            retention_ms=self.retention_ms, delete_hour=self.delete_hour, size_max_bytes=self.retention_bytes
+        )
 
     def read_key(self) -> bytes:
         """The cluster's key; ValueError naming the file when it is not 32 bytes."""

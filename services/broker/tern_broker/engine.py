@@ -6,10 +6,12 @@ Owner of every file below the data directory. What crosses threads: sync and sav
 import asyncio
 import errno
 import logging
+import os
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,30 +22,33 @@ from tern_broker.core import saving
 from tern_broker.core.machine import Applied, StateMachine
 from tern_broker.core.topics import Topic
 from tern_broker.proposer import Proposer
-from tern_raft import DiskThread, RaftConfig, RaftNode
+from tern_broker.saver import Saver
+from tern_broker.scrubber import Scrubber
+from tern_broker.trimmer import Trimmer
+from tern_raft import DiskThread, RaftConfig, RaftNode, end_after_failed_sync, end_process
 from tern_store import (
-    CommitLog,
-    ConsumeQueues,
+    DerivedDamage,
     DirectoryLock,
     EntryKind,
     LogMark,
-    StateSave,
+    LogRot,
+    Store,
     StoredEntry,
     StoreError,
-    VoteFile,
-    load_states,
+    StoreLimits,
 )
+from tern_store.files import REAL_FILES
+from tern_store.small_files import ABORT, read_text, remove_abort, write_abort
 from tern_wire.errors import OffsetExpired
-from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
+from tern_wire.limits import ENTRY_SIZE_MAX_BYTES, RECEIVE_SIZE_MAX_BYTES
 from tern_wire.record import Record, decode_record, fill_in, is_whole, record_starts
 from tern_wire.requests import Parts
 
 log = logging.getLogger(__name__)
-# A restart replays at most about this much: 64 MiB are read and applied in well under a second.
-SAVE_AFTER_BYTES = 64 << 20
-SAVE_AFTER_S = 30.0
 # Expired leases become visible, and role changes are seen, at most this late.
 CLOCK_PERIOD_S = 0.05
+# After an allocation that found no space.
+ALLOCATE_AGAIN_S = 10.0
 ENTRY_HEADER_SIZE_BYTES = 48
 
 
@@ -51,7 +56,7 @@ ENTRY_HEADER_SIZE_BYTES = 48
 class Messages:
     """Records of one queue, filled in: *data* is their concatenation, *offsets* one each."""
 
-    data: bytearray
+    data: memoryview
     offsets: npt.NDArray[np.int64]
 
 
@@ -70,28 +75,30 @@ class Engine:
             listen=config.listen,
             bootstrap=config.bootstrap,
             segment_size_bytes=config.segment_size_bytes,
+            flush_interval_s=config.flush_interval_ms / 1000 if config.flush == "async" else 0.0,
             election_min_s=config.election_min_ms / 1000,
             election_max_s=config.election_max_ms / 1000,
         )
-        self.state, mark, self._log, votes = _recover(config, raft_config)
-        self.queues = ConsumeQueues.open(config.data_dir)
-        self.queues.restore(
-            {
-                (topic.topic_id, queue): end
-                for topic in self.state.names.topics.values()
-                for queue, end in enumerate(topic.ends)
-            }
+        _require_no_loss(config)
+        votes = RaftNode.open_votes(raft_config)
+        self.store = Store.open(
+            config.data_dir,
+            group=raft_config.genesis(),
+            accepts=saving.is_known,
+            limits=StoreLimits(entry_size_max_bytes=ENTRY_SIZE_MAX_BYTES),
         )
-        self._saved = mark
-        self._saved_at_s = time.monotonic()
-        # Clear while a save is under way.
-        self._saved_once = asyncio.Event()
-        self._saved_once.set()
+        self._log = self.store.log
+        RaftNode.require_log_of(votes, self._log, config.data_dir)
+        mark = self.store.applied
+        self.state = saving.load(self.store.payload) if self.store.payload is not None else StateMachine()
+        if self.store.rebuilding:
+            log.warning("making queues, index and timers again from the log", extra={"reason": self.store.rebuilding})
+        write_abort(config.data_dir, os.getpid(), _boot_id(), self.store.files)
         self._allocating = False
         self._stopping = False
         self._was_leader: tuple[bool, bool] = (False, False)
         self.on_applied: list[Callable[[Applied], None]] = []
-        self._disk = DiskThread(self._loop)
+        self._disk = DiskThread(self._loop, on_failure=self._disk_failed)
         self.raft = RaftNode(
             raft_config,
             key=key,
@@ -102,11 +109,14 @@ class Engine:
             apply=self._apply,
             on_role=self._role_changed,
             rng=rng,
+            on_fatal=self.fail,
         )
+        self._saver = Saver(self.store, self._disk, state=lambda: self.state, applied=lambda: self.raft.applied_index)
+        self._scrubber = Scrubber(self.store, on_damage=self.fail)
         self.proposer = Proposer(
             broker_group=config.broker_group,
             state=lambda: self.state,
-            read_queue=self.queues.read,
+            read_queue=self.store.read_queue,
             propose=self._propose,
             is_serving=lambda: self.raft.is_serving,
             leader=lambda: self.raft.leader,
@@ -115,6 +125,7 @@ class Engine:
             wall_ms=lambda: int(time.time() * 1000),
             call_soon=self._call_soon,
         )
+        self.trimmer = Trimmer(config.retention(), self.store, self.proposer, state=lambda: self.state)
 
     async def start(self) -> None:
         """Join the group."""
@@ -126,11 +137,11 @@ class Engine:
         self._stopping = True
         await self.raft.stop()
         self.proposer.role_changed()
-        await self._saved_once.wait()
-        self._save()
-        await self._saved_once.wait()
+        is_saved = await self._saver.finish()
         self._disk.stop()
-        self._log.close()
+        self.store.close()
+        if is_saved:
+            remove_abort(self._config.data_dir, self.store.files)
         self._lock.release()
 
     # Reads -----------------------------------------------------------------------------------------------------
@@ -154,8 +165,8 @@ class Engine:
             raise OffsetExpired(offset=offset, min_offset=oldest)
         count = min(messages_max, min(end, topic.ends[queue]) - offset)
         if count <= 0:
-            return Messages(bytearray(), np.empty(0, np.int64))
-        entries = self.queues.read(topic.topic_id, queue, offset, count)
+            return Messages(memoryview(b""), np.empty(0, np.int64))
+        entries = self.store.read_queue(topic.topic_id, queue, offset, count)
         total = np.cumsum(entries["size"].astype(np.int64))
         entries = entries[: max(1, int(np.searchsorted(total, size_max_bytes, side="right")))]
         return self.read_messages(topic, queue, np.arange(offset, offset + len(entries), dtype=np.int64), entries)
@@ -164,6 +175,12 @@ class Engine:
         """As pull, decoded one by one: for the few that the broker itself must look into."""
         found = self.pull(topic, queue, offset, offset + count, count, RECEIVE_SIZE_MAX_BYTES)
         return [decode_record(found.data, int(start)) for start in record_starts(found.data)]
+
+    def trim_now(self) -> dict[str, Any]:
+        """Somebody wants retention to look now; only the leader can."""
+        if self.raft.is_serving:
+            self.trimmer.trim_now()
+        return {"asked": self.raft.is_serving, "leader": self.raft.leader or ""}
 
     def status(self) -> dict[str, Any]:
         """What people and proxies ask: role, term, leader, indexes, peers, counters."""
@@ -179,7 +196,13 @@ class Engine:
             "applied_index": self.raft.applied_index,
             "last_index": self._log.end_index,
             "synced_index": self._log.synced_index,
-            "log_size_bytes": self._log.end_position,
+            "log_size_bytes": self._log.end_position - self._log.start.position,
+            "log_first_index": self._log.first_index,
+            "rebuilding": self.store.rebuilding,
+            "scrub_passes": self._scrubber.passes,
+            "scrubbed_bytes": self._scrubber.checked_bytes,
+            "disk_pressure": self.trimmer.pressure.value,
+            "trims": self.trimmer.trims,
             "peers": [
                 {"node": peer.name, "connected": peer.connected, "match_index": peer.match_index}
                 for peer in self.raft.peers()
@@ -197,17 +220,47 @@ class Engine:
 
     # Apply -----------------------------------------------------------------------------------------------------
     def _apply(self, entry: StoredEntry) -> None:
+        self._saver.before_apply(entry)
         applied = Applied()
         if entry.kind == EntryKind.COMMANDS:
             applied = self.state.apply(entry.body, entry.position + ENTRY_HEADER_SIZE_BYTES)
-            for append in applied.appends:
-                self.queues.append(append.topic_id, append.queue, append.first_offset, append.entries)
+            if applied.appends:
+                names = self._topic_names(applied)
+                for appends in applied.appends:
+                    self.store.dispatch(entry, appends, names, self.state.now_ms)
+            if applied.moves or applied.trim is not None:
+                self._apply_retention(entry, applied)
         # Durable here: a verdict exists only for an entry that a majority has synced.
         self.proposer.applied(entry.index, entry.term, applied)
         for listener in self.on_applied:
             listener(applied)
         if applied.metadata_changed:
             self._on_change()
+
+    def _topic_names(self, applied: Applied) -> dict[int, bytes]:
+        topics = self.state.names.topics_by_id
+        wanted = {topic_id for appends in applied.appends for topic_id in appends.topic_ids()}
+        return {topic_id: topics[topic_id].name.encode() for topic_id in wanted}
+
+    def _apply_retention(self, entry: StoredEntry, applied: Applied) -> None:
+        names = {topic_id: topic.name.encode() for topic_id, topic in self.state.names.topics_by_id.items()}
+        for moves in applied.moves:
+            self.store.move(entry, moves.rows, moves.positions, names, self.state.now_ms)
+        trim = applied.trim
+        if trim is None:
+            return
+        for group_id, topic_id, queue, messages in trim.lost:
+            facts = {
+                "group": self.state.names.groups_by_id[group_id].name,
+                "topic": self.state.names.topics_by_id[topic_id].name,
+                "queue": queue,
+                "messages": messages,
+            }
+            log.warning("retention dropped messages that a group had not read", extra=facts)
+        job = self.store.trim(LogMark(trim.index, trim.position, trim.crc, trim.term), trim.floors)
+        if job is not None:
+            log.info("retention dropped segments", extra={"first_index": self._log.first_index})
+            self._disk.run_soon(job.run, lambda: self.store.trimmed(job))
 
     def _call_soon(self, callback: Callable[[], None]) -> None:
         """Run the proposer's next step in a turn of its own; half an entry must not leave it waiting for ever."""
@@ -221,8 +274,8 @@ class Engine:
 
         self._loop.call_soon(step)
 
-    def _propose(self, parts: Parts, version: int) -> tuple[int, int]:
-        entry = self.raft.propose(parts, version)
+    def _propose(self, parts: Parts, version: int, urgent: bool) -> tuple[int, int]:
+        entry = self.raft.propose(parts, version, urgent=urgent)
         return entry.index, entry.term
 
     def _role_changed(self) -> None:
@@ -244,18 +297,48 @@ class Engine:
         self._settle_role()
         self.proposer.tick()
         self._allocate_ahead()
-        if self._saved_once.is_set() and self.raft.applied_index > (self._saved.index if self._saved else 1):
-            grown = self._log.end_position - (self._saved.position if self._saved else 0)
-            if grown > SAVE_AFTER_BYTES or time.monotonic() - self._saved_at_s > SAVE_AFTER_S:
-                self._save()
+        self._saver.save_if_due()
+        self._scrubber.step(time.monotonic())
+        if self.raft.is_serving:
+            held_back = min((peer.match_index for peer in self.raft.peers()), default=self.raft.applied_index)
+            self.trimmer.step(time.monotonic(), held_back=held_back)
         self._loop.call_later(CLOCK_PERIOD_S, self._clock)
 
+    def fail_soon(self, error: Exception) -> None:
+        """As `fail`, when the replies that are on their way have left."""
+        self._loop.call_later(CLOCK_PERIOD_S, self.fail, error)
+
+    def fail(self, error: Exception) -> None:
+        """End the process; damage is noted first, so that the next start deals with it."""
+        if isinstance(error, LogRot | DerivedDamage):
+            self.store.note_damage(error)
+        elif isinstance(error, OSError) and error.errno != errno.ENOSPC:
+            self._disk_failed(error)
+        end_process(error)
+
+    def _disk_failed(self, error: OSError) -> None:
+        """A sync failed, on this thread or the disk's: the kernel has marked what it lost clean, so trying again would lie.
+
+        The note keeps every later start from serving what may not be on the disk; the node comes back only when it is rebuilt.
+        """
+        self._log.fail(error)
+        reason = f"a sync failed ({error.strerror}): what was written since the last one may be lost"
+        segment = self._log.segment_bases[-1]
+        lost = LogRot(self._config.data_dir / "commitlog" / f"{segment:020d}", segment, reason)
+        try:
+            self.store.note_damage(lost)
+        except OSError:
+            log.critical("the failing disk does not take the note either: do not start this node again as it is")
+        end_after_failed_sync(error)
+
     def _allocate_ahead(self) -> None:
-        """The next segment is allocated while the second half of this one is filled, so that a roll is a rename."""
-        size = self._log.segment_size_bytes
-        if self._allocating or self._log.end_position % size < size // 2:
+        """The emergency segment at once, the next one while the second half of this one is filled: a roll is then a rename."""
+        if self._allocating:
             return
-        spare = self._log.preallocate_next()
+        size = self._log.segment_size_bytes
+        spare = self._log.preallocate_reserve()
+        if spare is None and self._log.end_position % size >= size // 2:
+            spare = self._log.preallocate_next()
         if spare is None:
             return
         self._allocating = True
@@ -271,70 +354,31 @@ class Engine:
                     raise
 
         def done() -> None:
-            self._allocating = not made  # without space: do not try again before a restart; the roll will tell
             if made:
                 self._log.mark_preallocated(spare)
+            # Without space: not at every tick. The roll itself tries once more.
+            self._loop.call_later(0 if made else ALLOCATE_AGAIN_S, self._may_allocate)
 
         self._disk.run_soon(job, done)
 
-    def _save(self) -> None:
-        """Save the state with its applied index; the log is synced first, so that a save never runs ahead of it."""
-        applied = self.raft.applied_index
-        if applied <= (self._saved.index if self._saved else 1):
-            return
-        try:
-            queue_sync = self.queues.flush()
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            # Without space the state stays as it was saved; the log has everything. Try again with the next save.
-            self._saved_at_s = time.monotonic()
-            return
-        self._saved_once.clear()
-        mark = self._log.mark(applied)
-        snapshot = saving.take(self.state)
-        log_sync = self._log.take_sync()
-
-        saved = False
-
-        def job() -> None:
-            nonlocal saved
-            if log_sync is not None:
-                log_sync.run()
-            queue_sync.run()
-            try:
-                StateSave(self._config.data_dir, mark, saving.encode(snapshot)).run()
-                saved = True
-            except OSError as error:
-                if error.errno != errno.ENOSPC:  # without space the last save stays; the log has everything
-                    raise
-
-        def done() -> None:
-            if log_sync is not None:
-                self._log.mark_synced(log_sync)
-            self._saved, self._saved_at_s = mark if saved else self._saved, time.monotonic()
-            self._saved_once.set()
-
-        self._disk.run_soon(job, done)
+    def _may_allocate(self) -> None:
+        self._allocating = False
 
 
-def _recover(config: BrokerConfig, raft_config: RaftConfig) -> tuple[StateMachine, LogMark | None, CommitLog, VoteFile]:
-    """The newest saved state that the log still reaches, and the log behind it."""
-    refused: StoreError | None = None
-    for saved in [*load_states(config.data_dir), None]:
-        try:
-            commit_log, votes = RaftNode.open_log(raft_config, saved.mark if saved is not None else None)
-        except StoreError as error:
-            if saved is None:
-                raise refused or error from error
-            refused = refused or error
-            continue
-        if saved is None:
-            return StateMachine(), None, commit_log, votes
-        try:
-            return saving.load(saved.payload), saved.mark, commit_log, votes
-        except ValueError as error:
-            # Another release's format: the log has everything that it says.
-            log.warning("replaying the log", extra={"reason": str(error)})
-            commit_log.close()
-    raise AssertionError("unreachable: None is always tried")
+def _require_no_loss(config: BrokerConfig) -> None:
+    """StoreError when messages that were acknowledged from the page cache may have gone with the machine."""
+    before = read_text(config.data_dir / ABORT, REAL_FILES)
+    if config.flush == "async" and before is not None and not config.accept_loss and _boot_id() not in before:
+        raise StoreError(
+            f"{config.data_dir} was not closed before the machine stopped, and with --flush async its last messages may be "
+            "lost although they were acknowledged. A node that has lost them must not vote. Start it with --accept-loss "
+            "if that loss can be borne, or if it is the only such node and the others are up."
+        )
+
+
+def _boot_id() -> str:
+    """The kernel's, which tells a crash of the machine from one of the process; empty where there is none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

@@ -27,10 +27,12 @@ class HttpLoop:
         sock: socket.socket,
         *,
         status: Callable[[], dict[str, Any]],
-        registration: Callable[[], Registration],
+        trim: Callable[[], dict[str, Any]],
+        registration: Callable[[], Registration] | None,
     ) -> None:
+        """*registration* None: name servers are told nothing."""
         self._config, self._sock = config, sock
-        self._status, self._registration = status, registration
+        self._status, self._trim, self._registration = status, trim, registration
         self._core = asyncio.get_running_loop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -59,10 +61,17 @@ class HttpLoop:
 
         async def main() -> None:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-            heartbeat = Heartbeat(self._config, lambda: self._ask(self._registration))
-            self._changed = heartbeat.changed
-            app = create_app(self._config, ask_status=lambda: self._ask(self._status))
-            await asyncio.gather(serve(app, self._sock, stop=self._stop), heartbeat.run(self._stop))
+            app = create_app(
+                self._config,
+                ask_status=lambda: self._ask(self._status),
+                ask_trim=lambda: self._ask(self._trim),
+            )
+            work = [serve(app, self._sock, stop=self._stop)]
+            if (registration := self._registration) is not None:
+                heartbeat = Heartbeat(self._config, lambda: self._ask(registration))
+                self._changed = heartbeat.changed
+                work.append(heartbeat.run(self._stop))
+            await asyncio.gather(*work)
 
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

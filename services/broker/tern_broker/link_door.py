@@ -20,7 +20,7 @@ from tern_broker.proposer import Proposal
 from tern_broker.sends import check_send
 from tern_broker.waiters import Waiters
 from tern_remoting import Frame, Link
-from tern_store import StoreError
+from tern_store import DerivedDamage, LogRot, StoreError
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind
 from tern_wire.errors import (
@@ -29,6 +29,7 @@ from tern_wire.errors import (
     LinkBodyMalformed,
     NotLeader,
     QueueNotFound,
+    StorageDamaged,
     TernError,
     TopicNotFound,
 )
@@ -92,9 +93,14 @@ class LinkDoor:
             self._unreadable(link, frame.opaque, error)
 
     def _unreadable(self, link: Link, opaque: int, error: Exception) -> None:
-        """A record that should be there cannot be read: this request fails, loudly; the node goes on for the others."""
+        """A record that should be there cannot be read: this request fails, loudly. Damage ends the node, anything else does not."""
         log.error("a read failed", exc_info=error)
-        link.reply(opaque, ERROR, error_parts(TernError()))
+        if isinstance(error, LogRot | DerivedDamage):
+            damaged = StorageDamaged(node=self._config.node, broker_group=self._config.broker_group)
+            link.reply(opaque, ERROR, error_parts(damaged))
+            self._engine.fail_soon(error)
+        else:
+            link.reply(opaque, ERROR, error_parts(TernError()))
 
     def sweep(self) -> None:
         """Every few ms: deadlines of parked notifications, and none of them at a broker that does not lead."""

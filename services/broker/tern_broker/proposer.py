@@ -13,7 +13,7 @@ from typing import Any
 from tern_broker.core.clock import LogicalClock, start_clock
 from tern_broker.core.machine import Applied, StateMachine
 from tern_broker.core.picking import Pick, Picker, ReadQueue, ReceiveRequest, lease_rows
-from tern_wire.commands import STATE_MACHINE_VERSION, CommandKind, entry_parts
+from tern_wire.commands import STATE_MACHINE_VERSION, STORING, CommandKind, entry_parts
 from tern_wire.errors import BrokerBusy, DiskFull, NotLeader, OutcomeUnknown, TernError
 from tern_wire.limits import GROUP_COMMIT_SIZE_MAX_BYTES, PROPOSALS_MAX, PROPOSALS_SIZE_MAX_BYTES
 from tern_wire.requests import Parts
@@ -53,7 +53,7 @@ class Proposer:
         broker_group: str,
         state: Callable[[], StateMachine],
         read_queue: ReadQueue,
-        propose: Callable[[Parts, int], tuple[int, int]],
+        propose: Callable[[Parts, int, bool], tuple[int, int]],
         is_serving: Callable[[], bool],
         leader: Callable[[], str | None],
         node: str,
@@ -92,7 +92,7 @@ class Proposer:
         """Called every few ms: when a lease is over and nothing else moves time on, propose an entry that only does that."""
         if self._flight is None and not self._pending and self._is_serving():
             deadlines = self._state().deadlines
-            if deadlines and deadlines[0][0] <= self._now_ms():
+            if deadlines and deadlines[0][0] <= self.now_ms():
                 self._launch([], [])
 
     def applied(self, index: int, term: int, applied: Applied) -> None:
@@ -134,7 +134,7 @@ class Proposer:
         if not self._is_serving():
             self.role_changed()
             return
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         picker = Picker(self._state(), self._read_queue)
         commands: list[tuple[CommandKind, Parts]] = []
         waiting: list[tuple[Proposal, list[Pick]]] = []
@@ -169,21 +169,34 @@ class Proposer:
         now_ms: int | None = None,
     ) -> None:
         flight = self._flight = Flight(waiting=waiting)
-        parts = entry_parts(self._now_ms() if now_ms is None else now_ms, commands)
+        now_ms = self.now_ms() if now_ms is None else now_ms
+        is_urgent = all(kind not in STORING for kind, _ in commands)
         try:
-            flight.index, flight.term = self._propose(parts, STATE_MACHINE_VERSION)
+            flight.index, flight.term = self._propose(entry_parts(now_ms, commands), STATE_MACHINE_VERSION, is_urgent)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
             self._flight = None  # the log has undone its half-written entry
-            for proposal, _ in waiting:
-                proposal.done(DiskFull(broker_group=self._broker_group), [])
-            if self._pending:
-                self._soon()
+            self._refuse_storing(commands, waiting, now_ms)
             return
         self.entries += 1
 
-    def _now_ms(self) -> int:
+    def _refuse_storing(
+        self, commands: list[tuple[CommandKind, Parts]], waiting: list[tuple[Proposal, list[Pick]]], now_ms: int
+    ) -> None:
+        """The disk is full: what stores messages is refused; the rest may still fit, in an entry of its own."""
+        rest = [number for number, (kind, _) in enumerate(commands) if kind not in STORING]
+        is_refused = set(range(len(commands))) - set(rest) or set(rest)
+        for number in is_refused:
+            waiting[number][0].done(DiskFull(broker_group=self._broker_group), [])
+        rest = [number for number in rest if number not in is_refused]
+        if rest:
+            self._launch([commands[number] for number in rest], [waiting[number] for number in rest], now_ms)
+        elif self._pending:
+            self._soon()
+
+    def now_ms(self) -> int:
+        """The group's time on this leader: it goes on though nobody sends."""
         applied_ms = self._state().now_ms
         if self._clock is None:
             self._clock = start_clock(applied_ms, self._mono_ms(), self._wall_ms())

@@ -6,13 +6,15 @@ import random
 import sys
 
 from tern_broker.config import BrokerConfig
+from tern_broker.disk_use import measure_disk
 from tern_broker.engine import Engine
 from tern_broker.http_loop import HttpLoop
 from tern_broker.link_door import LinkDoor
+from tern_broker.standby import stand_by
 from tern_remoting import Frame, Link, LinkServer, PortInUse
 from tern_service import open_socket, refuse, run_service
-from tern_store import DirectoryInUse, StoreError
-from tern_store.files import RealFiles
+from tern_store import LogRot, StoreError
+from tern_store.retention import Pressure
 from tern_wire.limits import CONNECTIONS_MAX, DISK_FREE_MIN_BYTES, FRAME_SIZE_MAX_BYTES
 from tern_wire.route import Registration, TopicRoute
 
@@ -37,11 +39,20 @@ def run(config: BrokerConfig) -> None:
         http: HttpLoop | None = None
         try:
             engine = Engine(config, key=key, rng=rng, on_change=lambda: http.changed() if http is not None else None)
-        except (StoreError, DirectoryInUse) as error:
+        except LogRot as rot:
+            await stand_by(config, sock, rot, stop)
+            return
+        except StoreError as error:
             refuse(str(error))
-        http = HttpLoop(config, sock, status=engine.status, registration=lambda: _registration(config, engine))
-        http.start()
         door = LinkDoor(config, engine, rng=rng)
+        http = HttpLoop(
+            config,
+            sock,
+            status=lambda: engine.status() | {"refuses_sends": door.disk_full},
+            trim=engine.trim_now,
+            registration=lambda: _registration(config, engine),
+        )
+        http.start()
         server = _link_server(config, key, door)
         try:
             await server.start()
@@ -49,7 +60,7 @@ def run(config: BrokerConfig) -> None:
         except PortInUse as error:
             refuse(f"{error}; choose others with --link-port, --raft-port.")
         log.info("broker is up", extra={"node": config.node, "link_port": config.link_port, "term": engine.raft.term})
-        upkeep = asyncio.create_task(_upkeep(config, door))
+        upkeep = asyncio.create_task(_upkeep(config, engine, door))
         await stop.wait()
         # Name servers first, so that proxies stop asking; then the link; then the group.
         await asyncio.to_thread(http.stop)
@@ -86,18 +97,25 @@ def _ignore(*_: object) -> None:
     """Proxies come and go; nothing is kept for them."""
 
 
-async def _upkeep(config: BrokerConfig, door: LinkDoor) -> None:
+async def _upkeep(config: BrokerConfig, engine: Engine, door: LinkDoor) -> None:
     """Sweep deadlines; look at the disk once a second."""
-    files, checked_s = RealFiles(), 0.0
+    checked_s = 0.0
     loop = asyncio.get_running_loop()
     while True:
         door.sweep()
         if loop.time() - checked_s > DISK_CHECK_PERIOD_S:
             checked_s = loop.time()
-            free = await asyncio.to_thread(files.free_bytes, config.data_dir)
-            if door.disk_full != (free < DISK_FREE_MIN_BYTES):
-                door.disk_full = not door.disk_full
-                log.warning("disk", extra={"free_bytes": free, "refuses_sends": door.disk_full})
+            disk, free = await asyncio.to_thread(measure_disk, config.data_dir, config.disk_budget_bytes)
+            engine.trimmer.disk_used(disk)
+            is_full = (
+                free < DISK_FREE_MIN_BYTES
+                or engine.trimmer.pressure is Pressure.REFUSE
+                or engine.store.log.is_on_reserve
+            )
+            if door.disk_full != is_full:
+                door.disk_full = is_full
+                facts = {"free_bytes": free, "used_share": round(disk.ratio, 3), "refuses_sends": is_full}
+                log.warning("disk", extra=facts)
         await asyncio.sleep(SWEEP_PERIOD_S)
 
 

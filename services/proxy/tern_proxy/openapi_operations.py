@@ -21,7 +21,7 @@ SERVER = ("request-malformed", "request-timeout", "internal", "proxy-overloaded"
 ASKED = ("invalid-field", "unknown-parameter", "not-acceptable")
 READ = ("malformed-body", "unknown-field")
 TOPIC = ("illegal-topic", "topic-not-found", "no-name-server", "warming-up")
-BROKER = ("no-leader", "broker-busy", "outcome-unknown")
+BROKER = ("no-leader", "broker-busy", "outcome-unknown", "storage-damaged")
 DECLARED = (*ASKED, *READ, *BROKER, "message-too-large", "limit-reached", "no-name-server", "warming-up", "disk-full")
 
 

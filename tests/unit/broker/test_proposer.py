@@ -22,6 +22,7 @@ class Desk:
         self.proposed: list[tuple[int, int, bytes]] = []
         self.answers: list[Any] = []
         self.failure: OSError | None = None
+        self.has_reserve = False
         self.mono_ms = 0
         self.proposer = Proposer(
             broker_group="broker-a",
@@ -36,9 +37,9 @@ class Desk:
             call_soon=self.soon.append,
         )
 
-    def propose(self, parts: Any, _version: int) -> tuple[int, int]:
+    def propose(self, parts: Any, _version: int, urgent: bool) -> tuple[int, int]:
         """Remember the entry."""
-        if self.failure:
+        if self.failure and not (urgent and self.has_reserve):
             raise self.failure
         self.index += 1
         self.proposed.append((self.index, self.term, b"".join(parts)))
@@ -55,7 +56,7 @@ class Desk:
         """Apply the last entry."""
         index, term, body = self.proposed[-1]
         applied = self.log.state.apply(memoryview(body), self.log.position)
-        for append in applied.appends:
+        for append in (append for appends in applied.appends for append in appends):
             self.log.queues.setdefault((append.topic_id, append.queue), []).extend(append.entries.tolist())
         self.proposer.applied(index, term, applied)
         return applied
@@ -170,6 +171,19 @@ def test_a_full_disk_refuses_and_the_next_try_works() -> None:
         type(desk.answers[0]),
         type(desk.answers[1]).__name__,
     ]
+
+
+def test_on_a_full_disk_acks_go_on_in_an_entry_of_their_own() -> None:
+    """They had been gathered with sends: those are refused, the acks are stored in the reserve."""
+    desk = Desk()
+    desk.failure, desk.has_reserve = OSError(28, "No space left on device"), True
+    desk.send(100)
+    desk.proposer.submit(Proposal(CommandKind.SETTLE, 0, lambda verdict, _: desk.answers.append(verdict), lambda _: []))
+    desk.send(100)
+    desk.turn()
+    assert [DiskFull, DiskFull] == [type(answer) for answer in desk.answers]
+    desk.commit()
+    assert desk.answers[2] == b""
 
 
 def test_too_much_waiting_is_refused() -> None:

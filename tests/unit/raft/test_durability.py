@@ -47,7 +47,7 @@ def is_committed(node: SimNode, index: int) -> bool:
 def test_followers_do_not_acknowledge_what_their_disks_do_not_have(tmp_path: Path) -> None:
     """The leader's disk alone is no majority; one follower's disk more is."""
     desk = Desk(tmp_path)
-    entry = desk.leader.consensus.append([b"payload"], 1)
+    entry = desk.leader.consensus.append([b"payload"], 1, urgent=False)
     desk.turns(50, desk.leader.name)
     assert all(node.log.end_index == entry.index for node in desk.followers), "everybody has it in memory"
     assert not is_committed(desk.leader, entry.index)
@@ -59,7 +59,7 @@ def test_followers_do_not_acknowledge_what_their_disks_do_not_have(tmp_path: Pat
 def test_the_leader_does_not_count_itself_before_its_own_disk(tmp_path: Path) -> None:
     """Stock pysyncobj counts the leader at once (syncobj.py:660)."""
     desk = Desk(tmp_path)
-    entry = desk.leader.consensus.append([b"payload"], 1)
+    entry = desk.leader.consensus.append([b"payload"], 1, urgent=False)
     desk.turns(50, desk.followers[0].name)
     assert desk.leader.consensus.match_index(desk.followers[0].name) == entry.index
     assert not is_committed(desk.leader, entry.index)
@@ -70,7 +70,7 @@ def test_the_leader_does_not_count_itself_before_its_own_disk(tmp_path: Path) ->
 def test_a_disk_that_stands_still_does_not_cost_the_leadership(tmp_path: Path) -> None:
     """Heartbeats are answered without the disk: three virtual seconds, same leader, same term."""
     desk = Desk(tmp_path)
-    desk.leader.consensus.append([b"payload"], 1)
+    desk.leader.consensus.append([b"payload"], 1, urgent=False)
     term = desk.leader.consensus.raftCurrentTerm
     desk.turns(600)
     assert desk.leader.consensus.is_leader
@@ -96,7 +96,7 @@ def test_one_node_alone_commits_what_its_disk_has(tmp_path: Path) -> None:
     for _ in range(400):
         group.step(chaos=False)
     assert node.consensus.is_serving
-    entry = node.consensus.append([b"payload"], 1)
+    entry = node.consensus.append([b"payload"], 1, urgent=False)
     for _ in range(5):
         group.clock.now_s += STEP_S
         node.consensus.doTick(0)

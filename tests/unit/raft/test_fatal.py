@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 from tern_raft import DiskThread, RaftConfig, RaftNode
-from tern_store import StoredEntry
+from tern_store import CommitLog, StoredEntry
 
 
 def test_an_exception_in_apply_ends_the_process_before_the_entry_could_be_applied_again(tmp_path: Path) -> None:
@@ -30,7 +30,8 @@ def test_an_exception_in_apply_ends_the_process_before_the_entry_could_be_applie
             bootstrap=True,
             segment_size_bytes=1 << 20,
         )
-        log, votes = RaftNode.open_log(config, None)
+        votes = RaftNode.open_votes(config)
+        log = CommitLog.open(tmp_path, group=config.genesis())
         stopped = asyncio.Event()
 
         def on_fatal(error: Exception) -> None:

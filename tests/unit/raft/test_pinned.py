@@ -29,7 +29,7 @@ def test_no_pickle_is_reachable_from_a_peer(tmp_path: Path, monkeypatch: pytest.
         group.step(chaos=False)
         leader = next((node for node in group.nodes.values() if node.consensus.is_serving), None)
         if leader is not None and group.sent < 5:
-            leader.consensus.append([b"payload"], 1)
+            leader.consensus.append([b"payload"], 1, urgent=False)
             group.sent += 1
     assert group.is_converged()
     assert group.sent == 5

@@ -1,6 +1,7 @@
 """Reading records by position: every byte is covered by its entry's checksum, wherever it comes from."""
 
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +87,7 @@ def test_what_is_in_no_entry_is_refused() -> None:
     """Behind the end, over the end of an entry, in the filler of a segment."""
     log, entries = filled(FaultyFiles())
     last = entries[-1]
-    rolled = next(b for a, b in zip(entries, entries[1:], strict=False) if b.position != a.position + len(a))
+    rolled = next(b for a, b in pairwise(entries) if b.position != a.position + len(a))
     for position, size in ((last.position + len(last), 1), (entries[2].position - 1, 2), (rolled.position - 1, 1)):
         with pytest.raises(StoreError, match=r"not in one entry|in no entry"):
             read(log, [(position, size)])

@@ -1,7 +1,9 @@
 """Retention at the log: whole segments go from its beginning, durably, and the log knows where it begins."""
 
+import contextlib
 import errno
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -33,7 +35,7 @@ def filled(files: FaultyFiles) -> tuple[CommitLog, list[StoredEntry]]:
 
 def boundary(entries: list[StoredEntry], number: int) -> tuple[StoredEntry, StoredEntry]:
     """The last entry before segment *number*, and the first in it."""
-    return next((a, b) for a, b in zip(entries, entries[1:], strict=False) if b.position == number * 4096)
+    return next((a, b) for a, b in pairwise(entries) if b.position == number * 4096)
 
 
 def trim(log: CommitLog, entry: StoredEntry) -> None:
@@ -117,10 +119,8 @@ def test_power_may_go_at_any_step_of_a_trim(cut_at: int, seed: int) -> None:
     log, entries = filled(files)
     last, first = boundary(entries, 4)
     files.operations, files.cut_at = 0, cut_at
-    try:
+    with contextlib.suppress(PowerCut):
         trim(log, last)
-    except PowerCut:
-        pass
     files.crash(random.Random(seed))
     log = opened(files)
     assert log.first_index in {1, first.index}
@@ -129,7 +129,8 @@ def test_power_may_go_at_any_step_of_a_trim(cut_at: int, seed: int) -> None:
     assert [log.entry(entry.index) for entry in kept] == kept
 
 
-def test_a_full_disk_takes_what_is_urgent_until_there_is_space_again() -> None:
+@pytest.mark.parametrize("by_roll", [True, False])
+def test_a_full_disk_takes_what_is_urgent_until_there_is_space_again(by_roll: bool) -> None:
     """Messages are refused at the roll; acks use the reserve; with space again everything goes on, and a new reserve is made."""
     files = FaultyFiles()
     log, _ = filled(files)
@@ -158,7 +159,16 @@ def test_a_full_disk_takes_what_is_urgent_until_there_is_space_again() -> None:
     assert log.is_on_reserve
     assert [log.entry(ack.index) for ack in acks] == acks
     assert log.end_index == kept + len(acks)
+    rest = log.preallocate_reserve()
+    assert rest is not None
+    with pytest.raises(OSError, match=rf"Errno {errno.ENOSPC}"):
+        rest.run()
     files.capacity_bytes = None
-    add(700, urgent=False)
+    if by_roll:
+        add(700, urgent=False)  # asks for the space itself
+    else:
+        rest.run()
+        log.mark_preallocated(rest)
     assert not log.is_on_reserve
+    add(700, urgent=False)
     assert log.preallocate_reserve() is not None

@@ -3,7 +3,6 @@
 from tern_broker.core.leases import Delivery
 from tern_broker.core.machine import Applied, StateMachine
 from tern_broker.core.picking import Pick, Picker, ReceiveRequest
-from tern_broker.core.sending import QueueAppend
 from tern_broker.core.topics import Group, Topic
 
-__all__ = ["Applied", "Delivery", "Group", "Pick", "Picker", "QueueAppend", "ReceiveRequest", "StateMachine", "Topic"]
+__all__ = ["Applied", "Delivery", "Group", "Pick", "Picker", "ReceiveRequest", "StateMachine", "Topic"]

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from tern_broker.core.idempotency import KeyTable
 from tern_broker.core.leases import Delivery, Lease
-from tern_broker.core.sending import QueueAppend, SendApplier
+from tern_broker.core.sending import SendApplier
 from tern_broker.core.topics import Names, Topic
+from tern_broker.core.trimming import Moves, Trim, apply_trim, read_moves
 from tern_wire.codec import decode_msgpack
 from tern_wire.commands import CommandKind, read_entry
 from tern_wire.errors import (
@@ -40,6 +41,7 @@ from tern_wire.rows import (
     RELEASE,
     SETTLE_ROWS,
     SETTLED,
+    QueueAppends,
 )
 
 # A lease row with this run number asks only that the group's start in the queue be fixed.
@@ -53,10 +55,13 @@ class Applied:
     """What one entry did: a verdict for each command, queue entries to store, and what others wait for."""
 
     verdicts: list[Verdict] = field(default_factory=list)
-    appends: list[QueueAppend] = field(default_factory=list)
+    appends: list[QueueAppends] = field(default_factory=list)
     # Topics with new messages, or with messages that became visible again.
     woken_topics: set[int] = field(default_factory=set)
     metadata_changed: bool = False
+    # Records that were copied forward, and where the log begins from now on.
+    moves: list[Moves] = field(default_factory=list)
+    trim: Trim | None = None
 
 
 @dataclass(slots=True)
@@ -112,9 +117,10 @@ class StateMachine:
         match kind:
             case CommandKind.SEND:
                 verdicts, appends = self._sending.apply(payload, position, self.now_ms)
-                applied.appends.extend(appends)
-                applied.woken_topics.update(append.topic_id for append in appends)
-                self.counters.stored += sum(len(append.entries) for append in appends)
+                if appends is not None:
+                    applied.appends.append(appends)
+                    applied.woken_topics |= appends.topic_ids()
+                    self.counters.stored += len(appends.entries)
                 return verdicts
             case CommandKind.LEASE:
                 return self._lease(payload)
@@ -126,6 +132,12 @@ class StateMachine:
                 return self._create_group(_read_map(payload), applied)
             case CommandKind.COMMIT_OFFSETS:
                 return self._commit_offsets(_read_map(payload), applied)
+            case CommandKind.COPY:
+                applied.moves.append(moves := read_moves(payload, position))
+                return {"moved": len(moves.rows)}
+            case CommandKind.TRIM:
+                applied.trim = apply_trim(_read_map(payload), self.names, self.deliveries)
+                return {"lost": len(applied.trim.lost)}
         return LinkBodyMalformed(reason=f"command {kind} is not known to this release")
 
     # Leases ----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tern_broker.core.machine import StateMachine
 from tern_broker.core.topics import Group, Topic
 from tern_wire.codec import decode_msgpack, encode_msgpack
 
-FORMAT = 2
+FORMAT = 3
 _SIZE = struct.Struct("<I")
 _GENERATION = struct.Struct("<qq")
 # The arrays of a generation, in order.
@@ -32,6 +32,38 @@ class Snapshot:
 
     facts: dict[str, Any]
     keys: list[Packed]
+
+
+def documents(state: StateMachine) -> dict[str, dict[str, Any]]:
+    """`config/*.json` in RocketMQ's words, for its tools and for people; topics carry the ids that name our directories."""
+    topics = {
+        topic.name: {
+            "topicName": topic.name,
+            "readQueueNums": topic.queues,
+            "writeQueueNums": topic.queues,
+            "perm": 6,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": False,
+            "attributes": {"+ternmq.topic.id": str(topic.topic_id)},
+        }
+        for topic in state.names.topics.values()
+    }
+    groups = {
+        group.name: {"groupName": group.name, "consumeEnable": True, "attributes": {}}
+        for group in state.names.groups.values()
+    }
+    offsets = {
+        f"{state.names.topics_by_id[topic_id].name}@{state.names.groups_by_id[group_id].name}": {
+            str(queue): delivery.committed() for queue, delivery in enumerate(row) if delivery is not None
+        }
+        for (group_id, topic_id), row in state.deliveries.items()
+    }
+    return {
+        "topics.json": {"topicConfigTable": topics},
+        "subscriptionGroup.json": {"subscriptionGroupTable": groups},
+        "consumerOffset.json": {"offsetTable": offsets},
+    }
 
 
 def take(state: StateMachine) -> Snapshot:
@@ -68,6 +100,12 @@ def encode(snapshot: Snapshot) -> list[bytes]:
         arrays = (keys.first, keys.second, keys.receipts, keys.crcs)
         parts.extend(array.astype(kind, copy=False).tobytes() for array, kind in zip(arrays, _ARRAYS, strict=True))
     return parts
+
+
+def is_known(payload: bytes) -> bool:
+    """Whether `load` reads *payload*, which may be another release's."""
+    facts = decode_msgpack(payload[_SIZE.size : _SIZE.size + _SIZE.unpack_from(payload)[0]])
+    return bool(facts["format"] == FORMAT)
 
 
 def load(payload: bytes) -> StateMachine:

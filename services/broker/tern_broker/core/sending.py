@@ -1,7 +1,5 @@
 """Applying a send: rows become positions, offsets and ConsumeQueue bytes with a handful of array operations an entry."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,19 +20,10 @@ from tern_wire.rows import (
     SEND_ROWS,
     SEND_VERDICTS,
     SENT,
+    QueueAppends,
 )
 
 Rows = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class QueueAppend:
-    """ConsumeQueue entries for one queue, shape (n,), dtype QUEUE_ENTRIES, the first at *first_offset*."""
-
-    topic_id: int
-    queue: int
-    first_offset: int
-    entries: Rows
 
 
 class SendApplier:
@@ -43,14 +32,14 @@ class SendApplier:
     def __init__(self, names: Names, keys: KeyTable) -> None:
         self._names, self._keys = names, keys
 
-    def apply(self, payload: memoryview, position: int, now_ms: int) -> tuple[Rows, list[QueueAppend]]:
+    def apply(self, payload: memoryview, position: int, now_ms: int) -> tuple[Rows, QueueAppends | None]:
         """Verdicts, one a row, and what to append. *position* is where *payload* lies in the log."""
         count = SEND_HEAD.unpack_from(payload)[0] if len(payload) >= SEND_HEAD.size else 0
         records_at = SEND_HEAD.size + count * SEND_ROWS.itemsize
         if count == 0 or len(payload) < records_at:
             verdicts = np.zeros(count, SEND_VERDICTS)
             verdicts["status"] = MALFORMED
-            return verdicts, []
+            return verdicts, None
         rows = np.frombuffer(payload, SEND_ROWS, count, SEND_HEAD.size)
         sizes = rows["size"].astype(np.int64)
         ends = np.cumsum(sizes)
@@ -58,12 +47,12 @@ class SendApplier:
         verdicts["queue"] = rows["queue"]
         if int(ends[-1]) != len(payload) - records_at:
             verdicts["status"] = MALFORMED
-            return verdicts, []
+            return verdicts, None
         positions = ends - sizes + (position + records_at)
         self._refuse_unknown(rows, verdicts)
         keyed = np.flatnonzero(rows["flags"] & FLAG_KEYED)
         repeats = self._find_repeats(rows, keyed, verdicts) if len(keyed) else {}
-        appends = list(self._append(rows, positions, verdicts))
+        appends = self._append(rows, positions, verdicts)
         if len(keyed):
             self._remember(rows, keyed, verdicts, repeats, now_ms)
         return verdicts, appends
@@ -99,22 +88,39 @@ class SendApplier:
                 first_rows[key] = row
         return repeats
 
-    def _append(self, rows: Rows, positions: Rows, verdicts: Rows) -> Iterator[QueueAppend]:
+    def _append(self, rows: Rows, positions: Rows, verdicts: Rows) -> QueueAppends | None:
         chosen = np.flatnonzero(verdicts["status"] == SENT)
         if not len(chosen):
-            return
-        entries = np.empty(len(rows), QUEUE_ENTRIES)
-        entries["position"], entries["size"], entries["tag"] = positions, rows["size"], rows["tag"]
-        codes = rows["topic"].astype(np.int64) << 32 | rows["queue"]
-        distinct = _distinct(codes[chosen])
-        for code in distinct:
-            members = chosen if len(distinct) == 1 else chosen[codes[chosen] == code]
-            topic = self._names.topics_by_id[code >> 32]
+            return None
+        codes = (rows["topic"].astype(np.int64) << 32 | rows["queue"])[chosen]
+        bounds = np.array([0, len(chosen)])
+        if not (codes == codes[0]).all():
+            order = np.argsort(codes, kind="stable")
+            chosen, codes = chosen[order], codes[order]
+            bounds = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1], [True])))
+        entries = np.empty(len(chosen), QUEUE_ENTRIES)
+        entries["position"], entries["size"], entries["tag"] = (
+            positions[chosen],
+            rows["size"][chosen],
+            rows["tag"][chosen],
+        )
+        codes, counts = codes[bounds[:-1]], np.diff(bounds)
+        firsts = np.array(self._move_ends(codes.tolist(), counts.tolist()), np.int64)
+        verdicts["offset"][chosen] = np.arange(len(chosen)) + np.repeat(firsts - bounds[:-1], counts)
+        return QueueAppends(codes, firsts, bounds, entries)
+
+    def _move_ends(self, codes: list[int], counts: list[int]) -> list[int]:
+        """Give each queue of *codes* so many more messages; the first new offset of each."""
+        firsts = []
+        topic_id, ends = -1, [0]
+        for code, count in zip(codes, counts, strict=True):
+            if code >> 32 != topic_id:
+                topic_id = code >> 32
+                ends = self._names.topics_by_id[topic_id].ends
             queue = code & 0xFFFFFFFF
-            first = topic.ends[queue]
-            topic.ends[queue] += len(members)
-            verdicts["offset"][members] = np.arange(first, first + len(members))
-            yield QueueAppend(topic.topic_id, queue, first, entries[members])
+            firsts.append(ends[queue])
+            ends[queue] += count
+        return firsts
 
     def _remember(self, rows: Rows, keyed: Rows, verdicts: Rows, repeats: dict[int, int], now_ms: int) -> None:
         for row, first_row in repeats.items():

@@ -1,0 +1,192 @@
+"""A node's data directory as the offline commands see it: its parts, opened to be read, whatever state it is in.
+
+Law: nothing below the directory changes, not even `lock`; files are opened read-only, so a copy on a read-only disk will do.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tern_cli.failures import CommandFailed
+from tern_store import small_files
+from tern_store.commit_log import INDEX_FOLDER, LOG_FOLDER
+from tern_store.consume_queue import ConsumeQueues
+from tern_store.entry import LogMark
+from tern_store.entry_index import EntryIndex
+from tern_store.errors import DerivedDamage, LogRot, StoreError
+from tern_store.files import Files, RealFiles
+from tern_store.log_check import LogFiles
+from tern_store.offline import UnchangingFiles
+from tern_store.queue_check import QueueReader
+from tern_store.saving import split_payload
+from tern_store.small_files_check import topic_names
+from tern_store.state_file import SavedState, load_states
+from tern_store.timers import Timers
+from tern_wire.rocketmq_record import BLANK, VERSIONS
+
+_LOCK = "lock"
+# A running node replaces its saved states while they are read.
+_STATE_TRIES = 3
+
+
+class ReadingFiles(RealFiles):
+    """The kernel's files, opened to be read only."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """As `Files`; nothing is created."""
+        del create
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+READING_FILES: Files = ReadingFiles()
+
+
+class NodeDirectory:
+    """One data directory. Owner: the command; parts are opened when they are first asked for."""
+
+    def __init__(self, path: Path) -> None:
+        """CommandFailed (exit 2) unless *path* is the data directory of a node."""
+        self.path, self.files = path, UnchangingFiles(READING_FILES)
+        if not path.is_dir() or not any((path / LOG_FOLDER).glob("[0-9]" * 20)):
+            detail = f"{path} has no {LOG_FOLDER}/ with segments. Nodes of `ternmq up` have theirs below .tern/data/."
+            raise CommandFailed("Not the data directory of a node", detail, exit_code=2)
+        first = min((path / LOG_FOLDER).glob("[0-9]" * 20))
+        with first.open("rb") as file:
+            size_and_magic = file.read(BLANK.size).ljust(BLANK.size, b"\0")
+        if BLANK.unpack(size_and_magic)[1] in VERSIONS:
+            detail = f"{first} begins with a record of RocketMQ's. `ternmq store dump --format rocketmq FILE...` shows such files."
+            raise CommandFailed("Not the data directory of a node", detail, exit_code=2)
+        self.is_clean = not (path / small_files.ABORT).exists()
+        # What was wrong with the beginning of the log, if anything.
+        self.rot: list[LogRot] = []
+
+    @cached_property
+    def log(self) -> LogFiles:
+        """The segments."""
+        return LogFiles(self.path, self.files, self.rot.append)
+
+    @cached_property
+    def entry_index(self) -> EntryIndex:
+        """Where each entry lies."""
+        return EntryIndex(self.path / INDEX_FOLDER, self.files)
+
+    @cached_property
+    def states(self) -> list[SavedState]:
+        """The readable saved states, newest first."""
+        for _ in range(_STATE_TRIES - 1):
+            try:
+                return list(load_states(self.path, self.files))
+            except FileNotFoundError:
+                continue
+        return list(load_states(self.path, self.files))
+
+    @cached_property
+    def section(self) -> dict[str, Any]:
+        """What the newest saved state says of the derived files; empty if it says nothing."""
+        try:
+            return split_payload(self.states[0].payload)[0] if self.states else {}
+        except StoreError:
+            return {}
+
+    @cached_property
+    def topics(self) -> dict[int, str]:
+        """Names by id, as far as they are known."""
+        try:
+            return {topic_id: name.decode() for topic_id, name in topic_names(self.path, self.files).items()}
+        except (ValueError, AttributeError):
+            return {}
+
+    def mark_behind(self, index: int) -> LogMark:
+        """The point behind entry *index*, or the nearest before it that the entry index knows: a scan begins there."""
+        first = self.log.first
+        for number in range(min(index, self.entry_index.count), first.index, -1):
+            row = self.entry_index.find(number)
+            if row is not None:
+                return row.mark
+        return first
+
+    def mark_before(self, position: int) -> LogMark:
+        """A point at or before *position* of the log, near it if the entry index is whole."""
+        low, high = self.log.first.index + 1, self.entry_index.count + 1
+        while low < high:
+            middle = (low + high) // 2
+            row = self.entry_index.find(middle)
+            if row is not None and row.mark.position <= position:
+                low = middle + 1
+            else:
+                high = middle
+        return self.mark_behind(low - 1)
+
+    @cached_property
+    def queues(self) -> QueueReader:
+        """The consume queues as the newest saved state has them; CommandFailed if there are none to be read."""
+        marks = self._marks("queues", "consume queues")
+        queues = ConsumeQueues.open(self.path, files=self.files)
+        self._restore(queues, marks)
+        return QueueReader(self.path, queues, self.section)
+
+    @cached_property
+    def timers(self) -> Timers:
+        """The timers as the newest saved state has them."""
+        marks = self._marks("timers", "timers")
+        timers = Timers.open(self.path, files=self.files)
+        self._restore(timers, marks)
+        return timers
+
+    @cached_property
+    def index_marks(self) -> list[Any]:
+        """What the newest saved state says of the key index, as `KeyIndex.marks`."""
+        marks: list[Any] = self._marks("keys", "key index")
+        return marks
+
+    def _marks(self, name: str, what: str) -> Any:
+        if name not in self.section:
+            detail = f"{self.path} has no saved state that says how far they reach. Start the node and stop it once."
+            raise CommandFailed(f"The {what} cannot be read", detail)
+        return self.section[name]
+
+    def _restore(self, part: ConsumeQueues | Timers, marks: Any) -> None:
+        try:
+            part.restore(marks)
+        except DerivedDamage as damage:
+            raise CommandFailed("A derived file is damaged", str(damage)) from damage
+
+
+def running_node(directory: Path) -> str | None:
+    """The process id of the node that has *directory* open, as it wrote it; None if none has."""
+    fd, owner = _try_hold(directory)
+    if fd is not None:
+        READING_FILES.close(fd)
+    return owner
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Keep nodes from starting in *directory* meanwhile; CommandFailed, with the process id, if one runs. Writes nothing."""
+    fd, owner = _try_hold(directory)
+    if owner is not None:
+        detail = (
+            f"Process {owner} has {directory} open. Stop it first (`ternmq down`), or look at a copy of the directory."
+        )
+        raise CommandFailed("The node is running", detail)
+    try:
+        yield
+    finally:
+        if fd is not None:
+            READING_FILES.close(fd)
+
+
+def _try_hold(directory: Path) -> tuple[int | None, str | None]:
+    """The lock's descriptor, held; or the owner that has it. Neither where no node was ever started: a copy, perhaps."""
+    try:
+        fd = READING_FILES.open(directory / _LOCK)
+    except FileNotFoundError:
+        return None, None
+    if READING_FILES.try_lock(fd):
+        return fd, None
+    owner = READING_FILES.pread(fd, 32, 0).decode("ascii", "replace").strip()
+    READING_FILES.close(fd)
+    return None, owner or "unknown"

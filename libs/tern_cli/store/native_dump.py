@@ -1,0 +1,81 @@
+"""The course of `ternmq store dump` for a node's own directory: what is to be shown, how, and what to say on the side."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import typer
+
+from tern_cli.store.native_directory import NodeDirectory, running_node
+from tern_cli.store.native_documents import Document, documents
+from tern_cli.store.native_selection import Selection, What
+from tern_cli.store.rocketmq_lines import printable
+
+# Column and width; text is to the left, numbers to the right.
+_COLUMNS: dict[What, list[tuple[str, int]]] = {
+    What.ENTRIES: [
+        *(("index", 10), ("term", 6), ("position", 14), ("size", 9), ("kind", 9), ("version", 7), ("now_ms", 14)),
+        ("commands", 40),
+    ],
+    What.RECORDS: [
+        *(("topic", 24), ("queue", 6), ("offset", 10), ("position", 14), ("size", 9), ("body_size", 9)),
+        *(("stored_ms", 14), ("tag", 16), ("keys", 20), ("message_id", 32)),
+    ],
+    What.QUEUES: [("offset", 11), ("position", 14), ("size", 9), ("tag_hash", 20)],
+    What.INDEX: [("number", 10), ("key_hash", 11), ("position", 14), ("stored_ms", 14), ("previous", 10)],
+    What.TIMERS: [
+        *(("deliver_ms", 14), ("timer_id", 20), ("topic", 24), ("queue", 6), ("position", 14), ("size", 9)),
+        ("tag_hash", 20),
+    ],
+    What.STATE: [
+        *(("file", 30), ("index", 10), ("term", 6), ("position", 14), ("payload_bytes", 13), ("queues", 7)),
+    ],
+}
+_TEXTS = {"kind", "commands", "topic", "tag", "keys", "message_id", "file"}
+
+
+def warn(text: str) -> None:
+    """A line on the side: what is shown may lack something."""
+    typer.echo(f"{typer.style('note:', fg='yellow')} {text}", err=True)
+
+
+def open_node(path: Any) -> NodeDirectory:
+    """The directory, and what everybody should know who looks into it now."""
+    node = NodeDirectory(path)
+    owner = running_node(path)
+    if owner is not None:
+        warn(f"Process {owner} is running on this directory: the end of its log and queues moves while it is shown.")
+    elif not node.is_clean:
+        warn("The node was not stopped in order: derived files are shown as of its last saved state.")
+    return node
+
+
+def dumped(node: NodeDirectory, selections: Iterable[Selection]) -> Iterator[Document]:
+    """The documents of all *selections*, one behind the other."""
+    for selection in selections:
+        yield from documents(node, selection, warn)
+
+
+def table(node: NodeDirectory, selections: Iterable[Selection]) -> Iterator[bytes]:
+    """The same for people: columns, and above each queue or index file a line about it."""
+    for selection in selections:
+        columns = _COLUMNS[selection.what]
+        titles = [title.ljust(width) if title in _TEXTS else title.rjust(width) for title, width in columns]
+        heading = f"{'  '.join(titles).rstrip()}\n{'-' * len('  '.join(titles))}\n".encode()
+        has_groups = selection.what in {What.QUEUES, What.INDEX}
+        if not has_groups:
+            yield heading
+        for document in documents(node, selection, warn):
+            if has_groups and columns[0][0] not in document:
+                facts = ", ".join(f"{name} {value}" for name, value in document.items())
+                yield f"\n{printable(facts)}\n".encode() + heading
+                continue
+            cells = (_cell(document[name], width, name in _TEXTS) for name, width in columns)
+            yield f"{'  '.join(cells).rstrip()}\n".encode()
+
+
+def _cell(value: Any, width: int, is_text: bool) -> str:
+    if isinstance(value, list):
+        words = [f"{item['kind']} {item['count']}" if isinstance(item, dict) else str(item) for item in value]
+        value = " ".join(words) if not value or isinstance(value[0], str) else ", ".join(words)
+    text = "" if value is None else printable(str(value))
+    return text.ljust(width) if is_text else text.rjust(width)

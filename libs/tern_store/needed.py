@@ -1,0 +1,119 @@
+"""What retention must copy forward before segments go: records that lie in them and are still needed.
+
+Age counts from visibility. A record is needed while a timer waits to deliver it, a lease or a retry holds it, or its queue entry became
+visible less than the retention ago although the record is older (it was delivered by reference: delayed, retried, dead-lettered).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_wire.rows import MOVE_ROWS, MOVED_MESSAGE, MOVED_TIMER
+
+if TYPE_CHECKING:
+    from tern_store.store import Store
+
+# Queue entries looked at in one step.
+STEP_ENTRIES = 65_536
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Records at *positions*, shape (n,), and what a COPY says of them (MOVE_ROWS)."""
+
+    rows: npt.NDArray[Any]
+    positions: Numbers
+
+    def share(self, begin: int, end: int) -> float:
+        """How much of the log's bytes [*begin*, *end*) they are, 0 to 1."""
+        inside = (self.positions >= begin) & (self.positions < end)
+        _, first = np.unique(self.positions[inside], return_index=True)  # two may need the same record
+        return float(self.rows["size"][inside][first].astype(np.int64).sum()) / (end - begin)
+
+
+def find_needed(
+    store: "Store",
+    position: int,
+    *,
+    ends: dict[tuple[int, int], int],
+    visible_from_ms: int,
+    held: Iterable[tuple[int, int, Numbers]],
+) -> Needed:
+    """What lies below *position* of the log and is needed.
+
+    *ends*: (topic id, queue) to the queue's end when the log reached *position*: below that offset everything may go by age.
+    *visible_from_ms*: what became visible at this time or later is needed. *held*: (topic id, queue, offsets) of leases and retries.
+    DerivedDamage if a file that follows from the log cannot be read.
+    """
+    found = [
+        *_by_reference(store, position, ends, visible_from_ms),
+        *_held(store, position, held),
+        *_timers(store, position),
+    ]
+    if not found:
+        return Needed(np.empty(0, MOVE_ROWS), np.empty(0, np.int64))
+    rows, positions = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    # One message may be held and young at once.
+    names = np.stack([rows[name].astype(np.int64) for name in ("kind", "topic", "queue", "number", "deliver_ms")])
+    _, first = np.unique(names, axis=1, return_index=True)
+    order = np.sort(first)
+    return Needed(rows[order].astype(MOVE_ROWS), positions[order])
+
+
+def _by_reference(
+    store: "Store", position: int, ends: dict[tuple[int, int], int], visible_from_ms: int
+) -> Iterator[tuple[npt.NDArray[Any], Numbers]]:
+    """Messages whose record is older than their place in the queue. Only some queues have any; the store knows where."""
+    for (topic_id, queue), (first, last) in store.references.items():
+        young = store.queues.offset_at(topic_id, queue, visible_from_ms)
+        offset = max(first, ends.get((topic_id, queue), 0), young, store.queues.min(topic_id, queue))
+        while offset <= last:
+            entries = store.read_queue(topic_id, queue, offset, min(STEP_ENTRIES, last + 1 - offset))
+            if not len(entries):
+                break
+            old = np.flatnonzero(entries["position"] < position)
+            if len(old):
+                yield _messages(topic_id, queue, old + offset, entries[old])
+            offset += len(entries)
+
+
+def _held(
+    store: "Store", position: int, held: Iterable[tuple[int, int, Numbers]]
+) -> Iterator[tuple[npt.NDArray[Any], Numbers]]:
+    for topic_id, queue, offsets in held:
+        at = 0
+        while at < len(offsets):
+            # Offsets come in runs: one read each.
+            entries = store.read_queue(
+                topic_id, queue, int(offsets[at]), min(STEP_ENTRIES, int(offsets[-1] - offsets[at]) + 1)
+            )
+            inside = offsets[at:][offsets[at:] < offsets[at] + len(entries)]
+            if not len(inside):
+                break
+            chosen = entries[inside - offsets[at]]
+            old = np.flatnonzero(chosen["position"] < position)
+            if len(old):
+                yield _messages(topic_id, queue, inside[old], chosen[old])
+            at += len(inside)
+
+
+def _timers(store: "Store", position: int) -> Iterator[tuple[npt.NDArray[Any], Numbers]]:
+    for timers in store.timers.needed_below(position):
+        rows = np.zeros(len(timers), MOVE_ROWS)
+        rows["kind"], rows["topic"], rows["queue"] = MOVED_TIMER, timers["topic_id"], timers["queue"]
+        rows["size"], rows["number"] = timers["size"], timers["timer_id"]
+        rows["deliver_ms"], rows["tag"] = timers["deliver_ms"], timers["tag"]
+        yield rows, timers["position"].astype(np.int64)
+
+
+def _messages(
+    topic_id: int, queue: int, offsets: Numbers, entries: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], Numbers]:
+    rows = np.zeros(len(entries), MOVE_ROWS)
+    rows["kind"], rows["topic"], rows["queue"] = MOVED_MESSAGE, topic_id, queue
+    rows["size"], rows["number"], rows["tag"] = entries["size"], offsets, entries["tag"]
+    return rows, entries["position"].astype(np.int64)

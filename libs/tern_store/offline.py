@@ -1,0 +1,235 @@
+"""A node's data directory while the node is stopped: what lies in it, for commands that look and never change.
+
+Law: nothing below the directory is written but `lock`, which keeps the node from starting meanwhile. What a restart would cut lies
+behind the saved state's marks, so it is left where it is and never read.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_store.commit_log import INDEX_FOLDER, LOG_FOLDER
+from tern_store.consume_queue import ConsumeQueues
+from tern_store.directory_lock import DirectoryLock
+from tern_store.entry import ORIGIN
+from tern_store.entry_index import EntryIndex, IndexRow
+from tern_store.errors import StateCorrupt, StoreError
+from tern_store.files import REAL_FILES, Advice, Buffer, Files
+from tern_store.genesis_file import read_genesis
+from tern_store.log_reader import LogReader
+from tern_store.log_start import read_start
+from tern_store.moved_entries import MovedEntries
+from tern_store.saving import split_payload
+from tern_store.segment import Segments, segment_bases
+from tern_store.small_files import ABORT, CONFIG_FOLDER, read_text, refuse_quarantined
+from tern_store.state_file import SavedState, load_state
+
+TOPIC_ID = "ternmq.topic.id"
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineTopic:
+    """A topic of this node: its id names the folder of its queues."""
+
+    topic_id: int
+    name: str
+    queues: int
+
+
+class OfflineStore:
+    """One stopped node's directory, locked. Owner: the command that opened it; `close` lets the node start again."""
+
+    def __init__(self, directory: Path, lock: DirectoryLock, state: SavedState, files: Files) -> None:
+        """Use `open`."""
+        self.directory, self.mark = directory, state.mark
+        self.section, _ = split_payload(state.payload)
+        self._lock, self._files = lock, files
+        self.clean = ABORT not in files.listdir(directory)
+        self.topics = self._read_topics()
+        folder = directory / LOG_FOLDER
+        begin = read_start(folder, files)
+        self.start = begin.mark if begin is not None else ORIGIN
+        genesis, _ = read_genesis(folder, begin, files)
+        self._segments = Segments(folder, genesis.segment_size_bytes, files, first_position=self.start.position)
+        self._index = EntryIndex(directory / INDEX_FOLDER, files)
+        self._reader = LogReader(
+            self._segments,
+            row=self._row,
+            bounds=lambda: (self.start.index + 1, self.mark.index),
+            recent=lambda _: None,
+        )
+        self.queues = ConsumeQueues.open(directory, files=files)
+        self._moved = MovedEntries()
+        self._moved.restore(self.section["moved"])
+        # Queues that show messages by reference: (topic id, queue) to the first and last such offset.
+        self.references = {(topic, queue): (first, last) for topic, queue, first, last in self.section["references"]}
+
+    @classmethod
+    def open(cls, directory: Path, *, files: Files = REAL_FILES) -> "OfflineStore":
+        """Lock *directory* and read the newest saved state.
+
+        StoreError (its text says what to do) if no node ever stopped there, DirectoryInUse (names the pid) if one runs,
+        Quarantined if its log is known to be damaged, LogRot or DerivedDamage if a file is missing, short or damaged. `clean` is False after a crash: then what is behind the
+        saved state is missing, which only a start of the node brings back.
+        """
+        if not segment_bases(directory / LOG_FOLDER, files):
+            raise StoreError(
+                f"{directory} has no {LOG_FOLDER}/ with a log in it: it is not the data directory of a node."
+            )
+        # Before anything is read: a node that runs changes it all.
+        lock = DirectoryLock.acquire(directory, files=files)
+        try:
+            unchanging = UnchangingFiles(files)
+            refuse_quarantined(directory, unchanging)
+            state = load_state(directory, files=unchanging)
+            if state is None:
+                raise StoreError(f"{directory} has no saved state. {START_AND_STOP}")
+            store = cls(directory, lock, state, unchanging)
+        except StateCorrupt as error:
+            lock.release()
+            raise StoreError(f"{directory} was saved by another release. {START_AND_STOP}") from error
+        except BaseException:
+            lock.release()
+            raise
+        try:
+            store._segments.load()
+            store.queues.restore(store.section["queues"])
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def queue_keys(self) -> list[tuple[int, int]]:
+        """(topic id, queue) of every queue that ever had a message, ascending."""
+        return sorted(key for key in self.queues.all_keys() if self.queues.end(*key))
+
+    def read(self, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> memoryview:
+        """The bytes at *positions* (shape (n,)), *sizes* each, one behind the other, verified.
+
+        Each lies within one entry up to the saved state. LogRot if an entry went bad, StoreError for any other place.
+        """
+        return self._reader.read(positions, sizes)
+
+    def entries(self, topic_id: int, queue: int, offset: int, count: int) -> npt.NDArray[Any]:
+        """Up to *count* entries of a queue from *offset* on, pointing where the records lie now. DerivedDamage."""
+        return self._moved.lay_over(topic_id, queue, offset, self.queues.read(topic_id, queue, offset, count))
+
+    def config(self, name: str) -> dict[str, Any]:
+        """The JSON object in `config/{name}`; empty if there is no such file. StoreError if it is damaged."""
+        path = self.directory / CONFIG_FOLDER / name
+        text = read_text(path, self._files)
+        try:
+            document = json.loads(text or "{}")
+        except ValueError as error:
+            raise StoreError(f"{path} is not JSON ({error}). {START_AND_STOP}") from error
+        if not isinstance(document, dict):
+            raise StoreError(f"{path} is not a JSON object. {START_AND_STOP}")
+        return document
+
+    def close(self) -> None:
+        """Close the files and let the node have its directory."""
+        self.queues.close()
+        self._index.abandon()
+        self._segments.close()
+        self._lock.release()
+
+    def _row(self, index: int) -> IndexRow:
+        row = self._index.find(index)
+        if row is None:
+            raise StoreError(f"{self.directory / INDEX_FOLDER} has lost the place of entry {index}. {START_AND_STOP}")
+        return row
+
+    def _read_topics(self) -> dict[int, OfflineTopic]:
+        topics: dict[int, OfflineTopic] = {}
+        for name, facts in self.config("topics.json").get("topicConfigTable", {}).items():
+            attributes = facts.get("attributes", {})
+            topic_id = attributes.get(f"+{TOPIC_ID}", attributes.get(TOPIC_ID))
+            if topic_id is not None:
+                topics[int(topic_id)] = OfflineTopic(int(topic_id), name, int(facts["readQueueNums"]))
+        return topics
+
+
+class UnchangingFiles:
+    """Files that can be read only. What makes room or tidies up is passed over; a write is a bug and raises StoreError."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """As `Files`; nothing is created: FileNotFoundError instead."""
+        del create
+        return self._files.open(path)
+
+    def close(self, fd: int) -> None:
+        """As `Files`."""
+        self._files.close(fd)
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> None:
+        """Refused."""
+        raise StoreError(f"a stopped node's file would have been written: {len(data)} bytes at {position} of {fd}")
+
+    def pwritev(self, fd: int, parts: Sequence[Buffer], position: int) -> None:
+        """Refused."""
+        raise StoreError(f"a stopped node's file would have been written: {len(parts)} parts at {position} of {fd}")
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
+        """As `Files`."""
+        return self._files.pread(fd, size, position)
+
+    def preadv(self, fd: int, buffers: Sequence[bytearray | memoryview], position: int) -> int:
+        """As `Files`."""
+        return self._files.preadv(fd, buffers, position)
+
+    def advise(self, fd: int, position: int, size: int, advice: Advice) -> None:
+        """As `Files`."""
+        self._files.advise(fd, position, size, advice)
+
+    def fdatasync(self, fd: int) -> None:
+        """Passed over."""
+
+    def fsync_dir(self, path: Path) -> None:
+        """Passed over."""
+
+    def fallocate(self, fd: int, size: int) -> None:
+        """Passed over."""
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        """Passed over."""
+
+    def size(self, fd: int) -> int:
+        """As `Files`."""
+        return self._files.size(fd)
+
+    def data_extents(self, fd: int, start: int) -> list[tuple[int, int]]:
+        """As `Files`."""
+        return self._files.data_extents(fd, start)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Refused."""
+        raise StoreError(f"a stopped node's file would have been renamed: {source} to {target}")
+
+    def unlink(self, path: Path) -> None:
+        """Passed over."""
+
+    def listdir(self, path: Path) -> list[str]:
+        """As `Files`."""
+        return self._files.listdir(path)
+
+    def makedirs(self, path: Path, *, synced: bool = True) -> None:
+        """Passed over."""
+
+    def free_bytes(self, path: Path) -> int:
+        """As `Files`."""
+        return self._files.free_bytes(path)
+
+    def try_lock(self, fd: int) -> bool:
+        """As `Files`."""
+        return self._files.try_lock(fd)
+
+
+START_AND_STOP = "Start the node and stop it once (ternmq up, ternmq down), then try again."

@@ -1,0 +1,138 @@
+"""The small files of a node's directory, as RocketMQ names them: `abort`, `checkpoint`, `config/*.json`; and `quarantine`, `rebuild`.
+
+`abort` is there while the node runs, and after a crash; one line: pid and the kernel's boot id, so that a crash of the machine can be
+told from one of the process. `checkpoint`, big-endian, in a page of 4 KiB:
+
+     0              8               16              24                 32               40
+     | log ms 8     | queues ms 8   | index ms 8    | flushed 8        | confirmed 8    | queues position 8 | zeros ...
+
+times of the newest message that each of them holds on disk, positions in the log. Reference: Apache RocketMQ 5, StoreCheckpoint.
+Ours recovers from the saved state; this page, and the JSON files, say the same to people and to RocketMQ's tools.
+
+Law: a JSON file appears whole (written aside, synced, renamed); the one before it stays as `.bak`. `quarantine` and `rebuild` are
+durable before the node ends, so that no restart forgets what was found.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tern_store.errors import LogRot, Quarantined
+from tern_store.files import Files
+
+ABORT = "abort"
+CHECKPOINT = "checkpoint"
+CONFIG_FOLDER = "config"
+QUARANTINE = "quarantine"
+REBUILD = "rebuild"
+CHECKPOINT_SIZE_BYTES = 4096
+_CHECKPOINT = struct.Struct(">qqqqqq")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The newest visible time (ms) on disk, and the position up to which the log is durable."""
+
+    newest_ms: int
+    position: int
+
+    def encode(self) -> bytes:
+        """The page."""
+        facts = (self.newest_ms, self.newest_ms, self.newest_ms, self.position, self.position, self.position)
+        return _CHECKPOINT.pack(*facts).ljust(CHECKPOINT_SIZE_BYTES, b"\0")
+
+
+def write_abort(directory: Path, pid: int, boot_id: str, files: Files) -> str | None:
+    """Durable here: this node runs. Returns what the file said before: the last stop was none; None if it was clean."""
+    path = directory / ABORT
+    before = read_text(path, files)
+    _write_aside(path, f"{pid} {boot_id}\n".encode(), files)
+    return before
+
+
+def remove_abort(directory: Path, files: Files) -> None:
+    """Durable here: the node was stopped in order; everything was saved before."""
+    if ABORT in files.listdir(directory):
+        files.unlink(directory / ABORT)
+        files.fsync_dir(directory)
+
+
+def write_mark(directory: Path, name: str, facts: Mapping[str, Any], files: Files) -> None:
+    """Durable here: `quarantine` or `rebuild`, and why. The first reason stays."""
+    if name not in files.listdir(directory):
+        _write_aside(directory / name, json.dumps(facts).encode() + b"\n", files)
+
+
+def remove_mark(directory: Path, name: str, files: Files) -> None:
+    """Durable here: the reason is gone."""
+    if name in files.listdir(directory):
+        files.unlink(directory / name)
+        files.fsync_dir(directory)
+
+
+def quarantine(directory: Path, rot: LogRot, files: Files) -> None:
+    """Durable here: this node's log is damaged, whatever a later start happens to read."""
+    facts = {"file": str(rot.file), "position": rot.position, "reason": rot.reason}
+    write_mark(directory, QUARANTINE, facts, files)
+
+
+def refuse_quarantined(directory: Path, files: Files) -> None:
+    """Quarantined, with what was found, if this node is."""
+    text = read_text(directory / QUARANTINE, files)
+    if text is None:
+        return
+    try:
+        facts = json.loads(text)
+        found = Quarantined(Path(facts["file"]), int(facts["position"]), str(facts["reason"]))
+    except (ValueError, KeyError, TypeError):
+        found = Quarantined(directory / QUARANTINE, 0, "the note of what was found is unreadable")
+    raise found
+
+
+def write_checkpoint(directory: Path, checkpoint: Checkpoint, files: Files) -> None:
+    """Durable here: the page, whole."""
+    _write_aside(directory / CHECKPOINT, checkpoint.encode(), files)
+
+
+def write_config(directory: Path, name: str, document: Mapping[str, Any], files: Files) -> None:
+    """Durable here: `config/{name}`, whole; the one before it is `config/{name}.bak`."""
+    folder = directory / CONFIG_FOLDER
+    files.makedirs(folder)
+    fresh = folder / f"{name}.tmp"
+    _put(fresh, json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n", files)
+    if name in files.listdir(folder):
+        files.rename(folder / name, folder / f"{name}.bak")
+    files.rename(fresh, folder / name)
+    files.fsync_dir(folder)
+
+
+def read_text(path: Path, files: Files) -> str | None:
+    """A small file's text, None if there is none."""
+    try:
+        fd = files.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return files.pread(fd, files.size(fd), 0).decode("utf-8", "replace")
+    finally:
+        files.close(fd)
+
+
+def _write_aside(path: Path, data: bytes, files: Files) -> None:
+    fresh = path.with_name(f"{path.name}.new")
+    _put(fresh, data, files)
+    files.rename(fresh, path)
+    files.fsync_dir(path.parent)
+
+
+def _put(path: Path, data: bytes, files: Files) -> None:
+    fd = files.open(path, create=True)
+    try:
+        files.ftruncate(fd, 0)
+        files.pwrite(fd, data, 0)
+        files.fdatasync(fd)
+    finally:
+        files.close(fd)

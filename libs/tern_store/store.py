@@ -1,0 +1,359 @@
+"""Everything that a broker node keeps below its data directory, but its votes and its lock: the log, and what follows from it.
+
+Law: the log is the truth. A saved state says how far every derived file reached at one point of the log; a start restores them to
+that point and the owner applies the tail again, through the same calls in the same order. Where a derived file is missing or damaged,
+all of them are made again from the log's beginning; where the log is damaged, the node is quarantined.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_store import small_files
+from tern_store.checking import Checked
+from tern_store.commit_log import CommitLog
+from tern_store.consume_queue import ConsumeQueues
+from tern_store.entry import LogMark, StoredEntry
+from tern_store.errors import DerivedDamage, LogRot, Quarantined, StateCorrupt, StoreError
+from tern_store.files import REAL_FILES, Files
+from tern_store.genesis import Genesis
+from tern_store.key_index import TIME_MAX_MS, KeyIndex
+from tern_store.key_search import Found, find_records
+from tern_store.log_start import TrimJob
+from tern_store.moved_entries import MovedEntries
+from tern_store.saving import Payload, Save, payload_with, split_payload
+from tern_store.state_file import (
+    Boundary,
+    SavedState,
+    StateSave,
+    boundaries,
+    drop_boundaries,
+    load_boundary,
+    load_states,
+)
+from tern_store.sync_job import SyncJob
+from tern_store.timers import Timers
+from tern_wire.rows import MOVED_MESSAGE, QueueAppend, QueueAppends
+from tern_wire.timer_rows import TIMER_ROWS
+
+Entries = npt.NDArray[Any]
+Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreLimits:
+    """Sizes of files and buffers; tests shrink them together. None: as the group's genesis, or the part's own default, says."""
+
+    entry_size_max_bytes: int = 5 << 20
+    recent_max_bytes: int = 32 << 20
+    queue_entries_per_file: int = 300_000
+    index_slots: int = 5_000_000
+    index_entries_per_file: int = 20_000_000
+
+
+class Store:
+    """One node's files. Owner: the core loop; only the `run` of its jobs may be called elsewhere."""
+
+    def __init__(
+        self, directory: Path, files: Files, limits: StoreLimits, *, log: CommitLog, state: SavedState | None
+    ) -> None:
+        """Use `open`."""
+        self.directory, self.files, self._limits = directory, files, limits
+        self.log = log
+        self.queues = ConsumeQueues.open(directory, entries_per_file=limits.queue_entries_per_file, files=files)
+        self.keys = KeyIndex.open(
+            directory, slots=limits.index_slots, entries_per_file=limits.index_entries_per_file, files=files
+        )
+        self.timers = Timers.open(directory, files=files)
+        self.moved = MovedEntries()
+        # Queues that were given messages by reference: (topic id, queue) to the first and last such offset.
+        self.references: dict[tuple[int, int], tuple[int, int]] = {}
+        self._unsynced: list[SyncJob] = []
+        # What the owner saved, and the point it stands for; None: nothing, apply the log from its first entry.
+        self.payload: bytes | None = None
+        self.applied: LogMark | None = None
+        # Why the derived files were made again at this start; empty if they were not.
+        self.rebuilding = ""
+        if state is not None:
+            section, self.payload = split_payload(state.payload)
+            self.applied = state.mark
+            self._restore(section)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        *,
+        group: Genesis,
+        accepts: Callable[[bytes], bool] = lambda _: True,
+        limits: StoreLimits | None = None,
+        files: Files = REAL_FILES,
+    ) -> "Store":
+        """Recover what is in *directory*, or begin it. The owner holds the directory's lock.
+
+        *accepts* says whether the owner can read a payload that it saved (another release may have). Apply what the log holds behind `applied`. Raises Quarantined or LogRot (the node must not take part until it is rebuilt),
+        WrongGroup, StoreError.
+        """
+        limits = limits or StoreLimits()
+        files.makedirs(directory)
+        small_files.refuse_quarantined(directory, files)
+        try:
+            return _recover(cls, directory, group, accepts, limits, files)
+        except LogRot as rot:
+            if not isinstance(rot, Quarantined):
+                small_files.quarantine(directory, rot, files)
+            raise
+
+    # Apply -----------------------------------------------------------------------------------------------------
+    def dispatch(
+        self, entry: StoredEntry, appends: QueueAppends | Sequence[QueueAppend], topics: dict[int, bytes], now_ms: int
+    ) -> None:
+        """Add what *entry* made visible to its queues, and the keys of its own records to the index. In memory at first.
+
+        *topics*: topic id to name (UTF-8) of all *appends*; *now_ms*: the entry's time.
+        """
+        if not isinstance(appends, QueueAppends):
+            appends = QueueAppends.of(appends)
+        self.queues.append_all(appends, now_ms)
+        positions = appends.entries["position"].astype(np.int64)
+        is_own = (positions >= entry.position) & (positions < entry.position + len(entry.raw))
+        if not is_own.all():  # delivered by reference: in the index since they were stored
+            self._refer(appends, ~is_own)
+        wanted = appends.topic_ids()
+        for topic_id in wanted:
+            own = positions[is_own]
+            if len(wanted) > 1:
+                own = positions[is_own & (np.repeat(appends.codes >> 32, np.diff(appends.bounds)) == topic_id)]
+            if len(own):
+                own.sort()
+                self.keys.add(entry.raw, own - entry.position, own, now_ms, topic=topics[topic_id])
+
+    def read_queue(self, topic_id: int, queue: int, offset: int, count: int) -> Entries:
+        """Up to *count* queue entries from *offset* on, as they are now: copies of moved messages instead of what was dropped."""
+        entries = self.queues.read(topic_id, queue, offset, count)
+        if not len(entries) and offset < self.queues.min(topic_id, queue):
+            # Held by a group although its queue begins behind it, and made again from the log: only the copy is left.
+            return self.moved.run(topic_id, queue, offset, count)
+        return self.moved.lay_over(topic_id, queue, offset, entries) if len(self.moved) else entries
+
+    def move(
+        self, entry: StoredEntry, rows: Entries, positions: Positions, topics: dict[int, bytes], now_ms: int
+    ) -> None:
+        """Records of *entry* at *positions* replace older ones, as *rows* (MOVE_ROWS) say; see `needed.py`."""
+        for row, position in zip(rows.tolist(), positions.tolist(), strict=True):
+            kind, topic_id, queue, size, number, deliver_ms, tag = row
+            if kind == MOVED_MESSAGE:
+                self.moved.put(topic_id, queue, number, (position, size, tag))
+            else:
+                self.timers.cancel(deliver_ms, number)
+                timer = (deliver_ms, number, position, size, topic_id, queue, 0, tag)
+                self.timers.add(np.array([timer], TIMER_ROWS))
+        for topic_id in {int(topic_id) for topic_id in rows["topic"]}:
+            # Under their keys they would be gone with the old segment.
+            copies = positions[rows["topic"] == topic_id]
+            if topic_id in topics:
+                self.keys.add(entry.raw, copies - entry.position, copies, now_ms, topic=topics[topic_id])
+
+    def find(
+        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = TIME_MAX_MS, count: int = 64
+    ) -> list[Found]:
+        """At most *count* records of *topic* whose message id or one of whose keys is *key*, newest first; times as stored.
+
+        LogRot, DerivedDamage if bytes on the way went bad.
+        """
+        return find_records(self.keys, self.log, topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count)
+
+    # Save ------------------------------------------------------------------------------------------------------
+    def save(self, applied: LogMark, payload: Payload) -> Save:
+        """Write what waits in memory (OSError ENOSPC: it stays there) and say what is to be made durable.
+
+        *payload* gives the owner's state after entry *applied*.index; it is called on the job's thread.
+        """
+        for part in (self.queues, self.keys, self.timers):
+            # One by one: if the next has no room, what this one wrote is still to be synced by a later save.
+            self._unsynced.append(part.flush())
+        section = {
+            "queues": self.queues.marks(),
+            "keys": self.keys.marks(),
+            "timers": self.timers.marks(),
+            "moved": self.moved.marks(),
+            "references": [[*queue, *offsets] for queue, offsets in self.references.items()],
+        }
+        state = StateSave(self.directory, applied, payload_with(section, payload), self.files)
+        return Save(mark=applied, log_sync=self.log.take_sync(), derived_syncs=tuple(self._unsynced), state=state)
+
+    def saved(self, save: Save, *, is_saved: bool) -> None:
+        """*save* has run and said whether there is a new state: then what only older ones need may go."""
+        if save.log_sync is not None:
+            self.log.mark_synced(save.log_sync)
+        if not is_saved:
+            return
+        self._unsynced.clear()
+        self.applied = save.mark
+        for part in (self.queues, self.keys, self.timers):
+            part.saved()
+        if self.rebuilding:
+            small_files.remove_mark(self.directory, small_files.REBUILD, self.files)
+            self.rebuilding = ""
+
+    def save_boundary(
+        self, applied: LogMark, payload: Payload, *, position: int, now_ms: int, ends: Sequence[Sequence[Any]]
+    ) -> StateSave:
+        """The state of the place where the segment of *position* begins: *applied* is the last entry before it.
+
+        *ends*: [topic id, [end of queue 0, ...]] of every topic, as of *applied*: the mins once the log begins here.
+        """
+        boundary = Boundary(position, now_ms)
+        return StateSave(self.directory, applied, payload_with({"ends": ends}, payload), self.files, boundary=boundary)
+
+    # Retention -------------------------------------------------------------------------------------------------
+    def boundaries(self) -> list[Boundary]:
+        """The places behind the log's start where it could begin: where a segment begins and a state was saved, ascending."""
+        bases = set(self.log.segment_bases[1:])
+        return [boundary for boundary in boundaries(self.directory, self.files) if boundary.position in bases]
+
+    def load_boundary(self, boundary: Boundary) -> tuple[LogMark, dict[str, Any]] | None:
+        """The point before *boundary*, and the section saved there; None if that state cannot be read."""
+        state = load_boundary(self.directory, boundary, self.files)
+        return (state.mark, split_payload(state.payload)[0]) if state is not None else None
+
+    def trim(self, last: LogMark, floors: Sequence[tuple[int, int, int]]) -> TrimJob | None:
+        """Drop the segments up to the entry *last*, and queue entries below *floors*: (topic id, queue, offset).
+
+        Everything that is still needed was copied before. None if no segment goes (an older trim, a replay).
+        """
+        for topic_id, queue, offset in floors:
+            if end := self.queues.end(topic_id, queue):
+                self.queues.trim(topic_id, queue, min(offset, end))
+        if last.index <= self.log.start.index or self.applied is None or self.applied.index <= last.index:
+            # Not before a saved state lies behind the place: a start needs one. The next trim takes these segments too.
+            return None
+        job = self.log.trim(last)
+        if job is not None:
+            position = self.log.start.position
+            self.keys.trim(position)
+            self.moved.drop_before(position)
+            self.references = {
+                key: (first, last) for key, (first, last) in self.references.items() if last >= self.queues.min(*key)
+            }
+        return job
+
+    def trimmed(self, job: TrimJob) -> None:
+        """*job* has run."""
+        self.log.mark_trimmed(job)
+        drop_boundaries(self.directory, self.log.start.position, self.files)
+
+    # Damage ----------------------------------------------------------------------------------------------------
+    def verify(self) -> Iterator[Checked | LogRot | DerivedDamage]:
+        """Read everything once, in steps of about 1 MiB; the owner may go on in between. Damage is yielded, never raised."""
+        yield from self.log.verify()
+        for part in (self.queues, self.keys, self.timers):
+            yield from part.verify()
+
+    def note_damage(self, damage: LogRot | DerivedDamage) -> None:
+        """Durable here: the next start quarantines the node, or makes the derived files again. The owner ends this process."""
+        if isinstance(damage, LogRot):
+            small_files.quarantine(self.directory, damage, self.files)
+            return
+        facts = {"file": str(damage.file), "position": damage.position, "reason": damage.reason}
+        small_files.write_mark(self.directory, small_files.REBUILD, facts, self.files)
+
+    def close(self) -> None:
+        """Close the files. What was not saved is derived from the log by the next start."""
+        for part in (self.queues, self.keys, self.timers, self.log):
+            part.close()
+
+    # Below -----------------------------------------------------------------------------------------------------
+    def _refer(self, appends: QueueAppends, is_old: npt.NDArray[np.bool_]) -> None:
+        bounds = appends.bounds.tolist()
+        for number, (code, first_offset) in enumerate(
+            zip(appends.codes.tolist(), appends.firsts.tolist(), strict=True)
+        ):
+            old = np.flatnonzero(is_old[bounds[number] : bounds[number + 1]]) + first_offset
+            if len(old):
+                key = (code >> 32, code & 0xFFFFFFFF)
+                first, _ = self.references.get(key, (int(old[0]), 0))
+                self.references[key] = (first, int(old[-1]))
+
+    def _restore(self, section: dict[str, Any]) -> None:
+        self.queues.restore(section["queues"])
+        self.keys.restore(section["keys"])
+        self.timers.restore(section["timers"])
+        self.moved.restore(section["moved"])
+        self.references = {(topic, queue): (first, last) for topic, queue, first, last in section["references"]}
+
+    def begin_again(self, reason: str, base: SavedState | None) -> None:
+        """Forget every derived file; they follow from the log behind *base*, the state of its start (None: its genesis)."""
+        for part in (self.queues, self.keys, self.timers):
+            part.wipe()
+        self.moved, self.references = MovedEntries(), {}
+        self.rebuilding = reason
+        self.payload, self.applied = None, None
+        if base is not None:
+            self.payload, self.applied = split_payload(base.payload)[1], base.mark
+            # Queues begin where they ended then: the first append of the replay says where.
+
+
+def _recover(
+    cls: type[Store],
+    directory: Path,
+    group: Genesis,
+    accepts: Callable[[bytes], bool],
+    limits: StoreLimits,
+    files: Files,
+) -> Store:
+    reason = small_files.read_text(directory / small_files.REBUILD, files) or ""
+    refused: StoreError | None = None
+
+    def open_log(start: LogMark | None) -> CommitLog:
+        return CommitLog.open(
+            directory,
+            group=group,
+            segment_size_bytes=group.segment_size_bytes,
+            entry_size_max_bytes=limits.entry_size_max_bytes,
+            recent_max_bytes=limits.recent_max_bytes,
+            start=start,
+            files=files,
+        )
+
+    for state in () if reason else load_states(directory, files):
+        try:
+            log = open_log(state.mark)
+        except StateCorrupt as error:
+            refused = refused or error
+            continue
+        try:
+            if not accepts(split_payload(state.payload)[1]):
+                raise StateCorrupt(f"the state of entry {state.mark.index} was saved in another format")
+            return cls(directory, files, limits, log=log, state=state)
+        except (DerivedDamage, StateCorrupt) as damage:
+            log.close()
+            reason = str(damage)
+            break
+    try:
+        log = open_log(None)
+    except LogRot:
+        raise
+    except StoreError as error:
+        raise refused or error from error
+    store = cls(directory, files, limits, log=log, state=None)
+    base = None
+    if log.start.index:
+        found = [item for item in boundaries(directory, files) if item.position == log.start.position]
+        base = load_boundary(directory, found[0], files) if found else None
+        if base is None or base.mark.index != log.start.index:
+            store.close()
+            raise LogRot(
+                directory / "state",
+                log.start.position,
+                "the state at the log's start, which its replay needs, cannot be read",
+            )
+    if reason:
+        facts = {"reason": reason}
+        small_files.write_mark(directory, small_files.REBUILD, facts, files)
+    store.begin_again(reason, base)
+    return store

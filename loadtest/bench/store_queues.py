@@ -1,0 +1,60 @@
+"""Ten thousand queues beside one: how fast messages are appended and applied, memory, open files."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from loadtest.bench.figures import Figure
+from loadtest.bench.store_apply import Applying
+from loadtest.bench.store_entries import EntryMaker, Shape
+from loadtest.bench.store_figures import Bar, in_process, in_turns, judged, memory_mb, open_files, scratch
+from loadtest.bench.store_node import BenchNode
+from loadtest.bench.store_sizes import Sizes
+
+# Messages in a row that go to one queue: a batch of the SDK, what a lane gathers, and the worst there can be.
+RUNS = (100, 16, 1)
+
+
+def bench_queues(folder: Path, sizes: Sizes) -> Iterator[Figure]:
+    """Rates in turns with a store of one queue; memory and open files in processes of their own."""
+    for run in RUNS:
+        many, one = Shape(queues=sizes.queues, run=run), Shape()
+        with (
+            scratch(folder / "queues") as place,
+            BenchNode(place / "many", sizes.segment_size_bytes, many) as node,
+            BenchNode(place / "one", sizes.segment_size_bytes, one) as other,
+        ):
+            fill(node, EntryMaker(Shape(queues=sizes.queues, run=1)), sizes.queues)
+            mine = Applying(node, many, sizes.queue_messages, with_append=True)
+            alone = Applying(other, one, sizes.queue_messages, with_append=True)
+            found, bare = in_turns(sizes.rounds, mine.round, alone.round)
+        note = f"{run} messages to a queue, then the next; bare: one queue"
+        yield judged(f"queues_{sizes.queues}_runs_{run}", found, "messages/s", Bar(ratio=0.6), bare=bare, note=note)
+    messages = sizes.queue_messages * sizes.rounds
+    with scratch(folder / "queues") as place:
+        few_mb, _ = in_process(held, place / "one", sizes.segment_size_bytes, Shape(), messages)
+        many_mb, files = in_process(
+            held, place / "many", sizes.segment_size_bytes, Shape(queues=sizes.queues, run=1), messages
+        )
+    note = f"{many_mb:.0f} MB against {few_mb:.0f} MB with one queue"
+    bar = Bar(value=150, more_is_better=False)
+    yield judged(f"queues_{sizes.queues}_memory_growth", [many_mb - few_mb], "MB", bar, note=note)
+    yield judged(f"queues_{sizes.queues}_open_files", [files], "files", Bar(value=512, more_is_better=False))
+
+
+def fill(node: BenchNode, maker: EntryMaker, messages: int) -> int:
+    """Append and apply so many messages at least; how many files were open at most."""
+    most = 0
+    while maker.made < messages:
+        node.apply(node.append(maker.take()))
+        node.allocate_ahead()
+        most = max(most, open_files())
+        node.save_if_due()
+    return most
+
+
+def held(place: Path, segment_size_bytes: int, shape: Shape, messages: int) -> tuple[float, int]:
+    """MB of memory after *messages* messages or after the save that follows them, the larger one; most open files."""
+    with BenchNode(place, segment_size_bytes, shape) as node:
+        files, memory = fill(node, EntryMaker(shape), messages), memory_mb()
+        node.save()
+        return max(memory, memory_mb()), max(files, open_files())

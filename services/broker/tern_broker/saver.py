@@ -1,0 +1,123 @@
+"""When the state is saved, and how: on the disk thread, never ahead of the synced log. Owner: the core loop."""
+
+import asyncio
+import errno
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tern_broker.core import saving
+from tern_broker.core.machine import StateMachine
+from tern_raft import DiskThread
+from tern_store import LogMark, StateSave, Store, StoredEntry
+from tern_store.small_files import Checkpoint, write_checkpoint, write_config
+
+log = logging.getLogger(__name__)
+# A restart replays at most about this much: 64 MiB are read and applied in well under a second.
+SAVE_AFTER_BYTES = 64 << 20
+SAVE_AFTER_S = 30.0
+
+
+class Saver:
+    """Saves of one node, one at a time."""
+
+    def __init__(
+        self, store: Store, disk: DiskThread, *, state: Callable[[], StateMachine], applied: Callable[[], int]
+    ) -> None:
+        self._store, self._disk = store, disk
+        self._state, self._applied = state, applied
+        self._saved_at_s = time.monotonic()
+        # Clear while a save is under way.
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._boundaries = {boundary.position for boundary in store.boundaries()} | {store.log.start.position}
+
+    @property
+    def _mark(self) -> LogMark | None:
+        return self._store.applied
+
+    def save_if_due(self) -> None:
+        """Called every few ms: after so many bytes, or so long after the last one."""
+        applied = self._mark
+        if not self._idle.is_set() or self._applied() <= (applied.index if applied is not None else 1):
+            return
+        grown = self._store.log.end_position - (applied.position if applied is not None else 0)
+        if grown > SAVE_AFTER_BYTES or time.monotonic() - self._saved_at_s > SAVE_AFTER_S:
+            self.save()
+
+    async def finish(self) -> bool:
+        """The last save, of everything that is applied; whether all of it is saved."""
+        await self._idle.wait()
+        self.save()
+        await self._idle.wait()
+        return self._mark is None or self._mark.index >= self._applied()
+
+    def save(self) -> None:
+        """Save the state with its applied index; the log is synced first, so that a save never runs ahead of it."""
+        applied, before = self._applied(), self._mark
+        if applied <= (before.index if before is not None else 1):
+            return
+        state = self._state()
+        snapshot = saving.take(state)
+        try:
+            save = self._store.save(self._store.log.mark(applied), lambda: saving.encode(snapshot))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            # Without space the state stays as it was saved; the log has everything. Try again with the next save.
+            self._saved_at_s = time.monotonic()
+            return
+        self._idle.clear()
+        documents = saving.documents(state)
+        checkpoint = Checkpoint(newest_ms=state.now_ms, position=save.mark.position)
+        is_saved = False
+
+        def job() -> None:
+            nonlocal is_saved
+            is_saved = save.run()
+            if is_saved:
+                self._write_for_people(documents, checkpoint)
+
+        def done() -> None:
+            self._store.saved(save, is_saved=is_saved)
+            self._saved_at_s = time.monotonic()
+            self._idle.set()
+
+        self._disk.run_soon(job, done)
+
+    def before_apply(self, entry: StoredEntry) -> None:
+        """Where a segment begins, the state so far is kept: the log may one day begin there."""
+        if entry.position % self._store.log.segment_size_bytes or entry.position in self._boundaries:
+            return
+        self._boundaries.add(entry.position)
+        state = self._state()
+        snapshot = saving.take(state)
+        ends = [[topic.topic_id, list(topic.ends)] for topic in state.names.topics.values()]
+        save = self._store.save_boundary(
+            self._store.log.mark(entry.index - 1),
+            lambda: saving.encode(snapshot),
+            position=entry.position,
+            now_ms=state.now_ms,
+            ends=ends,
+        )
+        self._disk.run_soon(lambda: self._run_unless_full(save, entry.position), lambda: None)
+
+    def _run_unless_full(self, save: StateSave, position: int) -> None:
+        try:
+            save.run()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            # The log cannot begin there; retention uses the place before or behind it.
+            log.warning("no space to keep the state at a segment's start", extra={"position": position})
+
+    def _write_for_people(self, documents: dict[str, dict[str, Any]], checkpoint: Checkpoint) -> None:
+        """config/*.json and checkpoint: for tools and eyes. Nothing of ours depends on them."""
+        try:
+            for name, document in documents.items():
+                write_config(self._store.directory, name, document, self._store.files)
+            write_checkpoint(self._store.directory, checkpoint, self._store.files)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise

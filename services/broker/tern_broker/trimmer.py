@@ -1,0 +1,179 @@
+"""Retention on the leader: looks at ages and at the disk, copies forward what is still needed, then proposes the trim.
+
+Each step looks at the applied state anew and proposes at most one thing: a COPY of up to 1 MiB, at a bounded rate, or, when nothing is
+left to copy, the TRIM. So a new leader goes on where the last one stopped. Owner: the core loop.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_broker.core.leases import Lease, Run
+from tern_broker.core.machine import StateMachine
+from tern_broker.core.picking import Pick
+from tern_broker.proposer import Proposal, Proposer
+from tern_store import Store
+from tern_store.needed import Needed, find_needed
+from tern_store.retention import (
+    COPY_RATE_BYTES_PER_S,
+    NEEDED_SHARE_MAX,
+    DiskUse,
+    Pressure,
+    RetentionRules,
+    SegmentAge,
+    TrimPlan,
+    plan_trim,
+    pressure,
+)
+from tern_wire.codec import encode_msgpack
+from tern_wire.commands import SEND_HEAD, CommandKind
+from tern_wire.errors import TernError
+from tern_wire.limits import GROUP_COMMIT_SIZE_MAX_BYTES
+from tern_wire.requests import Parts
+
+log = logging.getLogger(__name__)
+# As RocketMQ's cleanResourceInterval.
+CHECK_PERIOD_S = 10.0
+
+
+class Trimmer:
+    """Owner: the core loop."""
+
+    def __init__(
+        self, rules: RetentionRules, store: Store, proposer: Proposer, *, state: Callable[[], StateMachine]
+    ) -> None:
+        self._rules, self._store, self._proposer, self._state = rules, store, proposer, state
+        self._disk = DiskUse(0, 1)
+        self._next_s = 0.0
+        self._asked = False
+        self._waiting = False
+        self.trims = 0
+
+    @property
+    def pressure(self) -> Pressure:
+        """What the disk asks for."""
+        return pressure(self._rules, self._disk)
+
+    def disk_used(self, disk: DiskUse) -> None:
+        """Told by who measures it."""
+        self._disk = disk
+
+    def trim_now(self) -> None:
+        """Somebody asks: what is older than the retention goes at once, whatever the hour."""
+        self._asked, self._next_s = True, 0.0
+
+    def step(self, now_s: float, *, held_back: int) -> None:
+        """Called every few ms on the leader. *held_back*: the lowest entry that some member still lacks; it stays."""
+        if self._waiting or now_s < self._next_s:
+            return
+        self._next_s = now_s + CHECK_PERIOD_S
+        plan = self._plan(held_back)
+        if plan is None:
+            self._asked = False
+            return
+        found = self._boundary(plan.position)
+        if found is None:
+            return
+        mark, ends = found
+        needed = self._needed(plan, ends)
+        if (kept := self._mostly_needed(plan, needed)) is not None:
+            # A prefix goes or nothing: what lies before the segment that is kept whole.
+            plan = TrimPlan(kept, plan.forced, plan.reason)
+            found = self._boundary(plan.position)
+            if found is None:
+                self._asked = False
+                return
+            mark, ends = found
+            needed = self._needed(plan, ends)
+        if len(needed.positions):
+            size = self._copy(needed)
+            self._next_s = now_s + size / COPY_RATE_BYTES_PER_S
+            return
+        log.info("retention", extra={"before_position": plan.position, "forced": plan.forced, "reason": plan.reason})
+        mins = [[topic_id, offsets] for topic_id, offsets in ends]
+        request = {"index": mark.index, "position": mark.position, "term": mark.term, "crc": mark.crc, "mins": mins}
+        self._propose(CommandKind.TRIM, [encode_msgpack(request)])
+        self.trims += 1
+
+    # Below -----------------------------------------------------------------------------------------------------
+    def _plan(self, held_back: int) -> TrimPlan | None:
+        applied, stored = self._store.applied, self._store.log
+        if applied is None or held_back < stored.first_index:
+            return None
+        # Behind a saved state, and known to every member: none of them can be built anew from nothing in this release.
+        reach = min(applied.position, stored.mark(min(held_back, stored.end_index)).position)
+        segments, begin = [], stored.start.position
+        for boundary in self._store.boundaries():
+            if boundary.position > reach:
+                break
+            segments.append(SegmentAge(begin, boundary.position, boundary.newest_ms))
+            begin = boundary.position
+        return plan_trim(
+            self._rules,
+            segments,
+            self._disk,
+            end=stored.end_position,
+            now_ms=self._proposer.now_ms(),
+            hour=datetime.now().hour,
+            asked=self._asked,
+        )
+
+    def _boundary(self, position: int) -> tuple[Any, list[tuple[int, list[int]]]] | None:
+        found = [boundary for boundary in self._store.boundaries() if boundary.position == position]
+        if not found:
+            return None
+        loaded = self._store.load_boundary(found[0])
+        if loaded is None:
+            log.error("the state at a segment's start cannot be read", extra={"position": position})
+            return None
+        mark, section = loaded
+        return mark, [(int(topic_id), [int(end) for end in ends]) for topic_id, ends in section["ends"]]
+
+    def _needed(self, plan: TrimPlan, ends: list[tuple[int, list[int]]]) -> Needed:
+        by_queue = {(topic_id, queue): end for topic_id, row in ends for queue, end in enumerate(row)}
+        young_ms = self._proposer.now_ms() - self._rules.retention_ms
+        return find_needed(self._store, plan.position, ends=by_queue, visible_from_ms=young_ms, held=self._held())
+
+    def _held(self) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
+        """Offsets that leases and retries hold."""
+        for (_, topic_id), row in self._state().deliveries.items():
+            for queue, delivery in enumerate(row):
+                holders: list[Lease | Run] = []
+                if delivery is not None:
+                    holders = [*delivery.leases.values(), *delivery.runs.values()]
+                offsets = [
+                    item.start + bit for item in holders for bit in range(item.count) if not item.settled >> bit & 1
+                ]
+                if offsets:
+                    yield topic_id, queue, np.array(sorted(offsets), np.int64)
+
+    def _mostly_needed(self, plan: TrimPlan, needed: Needed) -> int | None:
+        """Where the first segment begins that must be kept whole; None if all may go."""
+        size = self._store.log.segment_size_bytes
+        for base in range(self._store.log.start.position, plan.position, size):
+            if needed.share(base, base + size) > NEEDED_SHARE_MAX:
+                return base
+        return None
+
+    def _copy(self, needed: Needed) -> int:
+        total = np.cumsum(needed.rows["size"].astype(np.int64))
+        count = max(1, int(np.searchsorted(total, GROUP_COMMIT_SIZE_MAX_BYTES, side="right")))
+        rows, positions = needed.rows[:count], needed.positions[:count]
+        records = self._store.log.read_records(positions, rows["size"].astype(np.int64))
+        self._propose(CommandKind.COPY, [SEND_HEAD.pack(count, 0), rows.tobytes(), records])
+        return len(records)
+
+    def _propose(self, kind: CommandKind, parts: Parts) -> None:
+        self._waiting = True
+
+        def done(verdict: Any, _picks: list[Pick]) -> None:
+            self._waiting = False
+            if isinstance(verdict, TernError):
+                log.warning("retention was refused", extra={"command": kind.name, "reason": verdict.code})
+
+        size = sum(len(part) for part in parts)
+        self._proposer.submit(Proposal(kind, size, done, build=lambda _now: parts))

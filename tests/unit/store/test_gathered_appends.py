@@ -1,0 +1,51 @@
+"""Very many queues at once: what waits together is what each queue would have got one by one."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tern_store import ConsumeQueues
+from tern_store.gathered_appends import GATHER_QUEUES_MIN
+from tern_wire.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
+
+
+def batch(rng: random.Random, ends: dict[tuple[int, int], int], queues: int) -> list[QueueAppend]:
+    """One to three entries for each of so many queues of two topics."""
+    appends = []
+    for topic_id, queue in rng.sample([(1 + n % 2, n // 2) for n in range(3 * queues)], queues):
+        first = ends.get((topic_id, queue), 0)
+        count = rng.randint(1, 3)
+        rows = [(rng.getrandbits(40), rng.randint(1, 1 << 20), rng.randint(-9, 9)) for _ in range(count)]
+        appends.append(QueueAppend(topic_id, queue, first, np.array(rows, QUEUE_ENTRIES)))
+        ends[topic_id, queue] = first + count
+    return appends
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_gathered_appends_are_the_same_as_single_ones(tmp_path: Path, seed: int) -> None:
+    """Entries, times, reads in between, and a restore from marks, against queues that are appended to one by one."""
+    rng = random.Random(seed)
+    ends: dict[tuple[int, int], int] = {}
+    ours, plain = ConsumeQueues.open(tmp_path / "ours"), ConsumeQueues.open(tmp_path / "plain")
+    now_ms = 1_000
+    for turn in range(60):
+        now_ms += rng.choice([0, 1, 500])
+        appends = batch(rng, ends, rng.choice([3, GATHER_QUEUES_MIN, 3 * GATHER_QUEUES_MIN]))
+        ours.append_all(QueueAppends.of(appends), now_ms)
+        for append in appends:
+            plain.append(append.topic_id, append.queue, append.first_offset, append.entries, now_ms)
+        if turn % 7 == 0:
+            key = rng.choice(list(ends))
+            assert ours.end(*key) == plain.end(*key) == ends[key]
+    for queues in (ours, plain):
+        queues.flush().run()
+    marks = ours.marks()
+    again = ConsumeQueues.open(tmp_path / "ours")
+    again.restore(marks)
+    for key, end in ends.items():
+        expected = plain.read(*key, 0, end).tolist()
+        assert ours.read(*key, 0, end).tolist() == again.read(*key, 0, end).tolist() == expected
+        for offset in range(end):
+            assert ours.visible_at(*key, offset) == plain.visible_at(*key, offset) == again.visible_at(*key, offset)
