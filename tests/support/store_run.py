@@ -176,7 +176,8 @@ class StoreRun:
         node.state_index = mark.index
         self._note_synced(node)
         checkpoint = small_files.Checkpoint(newest_ms=node.now_ms, position=mark.position)
-        self._note(checkpoints=(*(self._promise.checkpoints or (b"",)), checkpoint.encode()))
+        none = (b"", bytes(small_files.CHECKPOINT_SIZE_BYTES))  # the first one may arrive as a name, or a size, alone
+        self._note(checkpoints=(*(self._promise.checkpoints or none), checkpoint.encode()))
         small_files.write_checkpoint(DIRECTORY, checkpoint, self.files)
         self._note(checkpoints=(checkpoint.encode(),))
 

@@ -37,6 +37,7 @@ _FIELDS: Mapping[str, Any] = {
     "actual": 4_194_305,
     "allowed": "none",
     "broker_group": "broker-a",
+    "node": "broker-a-0",
     "content_type": "text/csv",
     "encoding": "gzip",
     "endpoints": "http://127.0.0.1:9876",
