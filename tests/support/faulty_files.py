@@ -73,6 +73,11 @@ class FaultyFiles:
         file.durable, file.versions, file.lost, file.sizes = file.live, {}, {}, []
         return file.live
 
+    def lose(self, path: Path) -> None:
+        """The file is gone, and was for long."""
+        del self._disk.names[path.parent][path.name]
+        self._disk.durable_names.get(path.parent, {}).pop(path.name, None)
+
     def paths(self, below: Path = Path("/")) -> list[Path]:
         """Every file below a directory, sorted."""
         disk = self._disk
