@@ -36,6 +36,14 @@ def up(
         typer.Option(min=1, max=65_000, help="First broker's link port; 10911. Node i: +10*i, and +1 Raft, +2 HTTP."),
     ] = None,
     cluster: Annotated[str | None, typer.Option(help="The cluster's name.")] = None,
+    disk_budget: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Bytes that the brokers' files may hold together; retention follows it. By default 20 GiB or half of "
+            "what is free; 0: as full as the disk.",
+        ),
+    ] = None,
     segment_size_bytes: Annotated[int | None, typer.Option(hidden=True, min=65_536)] = None,
     wait: Annotated[float, typer.Option(min=1, max=600, help="Seconds until the mesh must accept a message.")] = 20.0,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay; Ctrl-C stops the mesh.")] = False,
@@ -68,6 +76,7 @@ def up(
         "broker_port": broker_port,
         "cluster": cluster,
         "segment_size_bytes": segment_size_bytes,
+        "disk_budget_bytes": disk_budget,
     }
     wanted |= {name: value for name, value in asked.items() if value is not None}
     files = MeshFiles(data_dir)

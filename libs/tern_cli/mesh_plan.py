@@ -4,7 +4,7 @@ A plan travels as JSON from `ternmq up` to the supervisor; standard library only
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tern_cli.supervision import KILL_AFTER_S
@@ -17,6 +17,11 @@ BROKER_PORT_STEP = 10
 NAMESRV_PACE = ("--expiry-ms", "5000", "--scan-interval-ms", "500", "--warm-up-ms", "3000")
 HEARTBEAT = ("--heartbeat-interval-ms", "1000")
 BOOTSTRAP = "--bootstrap"
+# A mesh beside other things on a disk: at most this, and at most half of what is free.
+BUDGET_MAX_BYTES = 20 << 30
+_SEGMENT_MIN_BYTES, _SEGMENT_MAX_BYTES = 16 << 20, 1 << 30
+# Retention drops whole segments, and a broker holds up to three that are not full: with fewer the marks would mean nothing.
+_SEGMENTS_PER_BUDGET, _SEGMENTS_MIN = 16, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +35,10 @@ class MeshShape:
     proxy_port: int = 8080
     namesrv_port: int = 9876
     broker_port: int = 10911
+    # 0: the broker's default. A new mesh gets what suits its budget.
     segment_size_bytes: int = 0
+    # What the brokers' files may hold together. 0: the marks of 75, 85 and 90 % are those of the disk. -1: not decided yet.
+    disk_budget_bytes: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +88,17 @@ def plan_mesh(shape: MeshShape, *, data_dir: str, group_id: str, python: str) ->
     )
 
 
+def with_budget(shape: MeshShape, *, free_bytes: int, is_new: bool) -> MeshShape:
+    """*shape* with its budget decided, and for a new mesh a segment size that suits it; *free_bytes*: of the disk."""
+    if shape.disk_budget_bytes < 0:
+        shape = replace(shape, disk_budget_bytes=min(BUDGET_MAX_BYTES, free_bytes // 2))
+    if is_new and not shape.segment_size_bytes and shape.disk_budget_bytes:
+        wanted = shape.disk_budget_bytes // shape.brokers // _SEGMENTS_PER_BUDGET
+        size = 1 << max(wanted, 1).bit_length() - 1
+        shape = replace(shape, segment_size_bytes=min(max(size, _SEGMENT_MIN_BYTES), _SEGMENT_MAX_BYTES))
+    return shape
+
+
 def member_names(brokers: int) -> list[str]:
     """The nodes of the broker group."""
     return [f"{BROKER_GROUP}-{number}" for number in range(brokers)]
@@ -117,6 +136,10 @@ def _broker(shape: MeshShape, number: int, python: str, data_dir: str, group_id:
     argv += ["--cluster-key-file", f"{data_dir}/cluster.key", "--group-id", group_id, *HEARTBEAT]
     if shape.segment_size_bytes:
         argv += ["--segment-size-bytes", str(shape.segment_size_bytes)]
+    if shape.disk_budget_bytes > 0:
+        segment = shape.segment_size_bytes or _SEGMENT_MAX_BYTES
+        share = max(shape.disk_budget_bytes // shape.brokers, _SEGMENTS_MIN * segment)
+        argv += ["--disk-budget-bytes", str(share)]
     ports = {"link": link, "raft": link + 1, "http": link + 2}
     return ProcessPlan(name=node, role="broker", argv=(*argv, BOOTSTRAP), ports=ports)
 

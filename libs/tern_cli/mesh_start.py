@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from tern_cli.mesh_plan import (
     member_names,
     plan_mesh,
     plan_to_document,
+    with_budget,
 )
 from tern_cli.process_table import boot_id, is_same, port_is_free, send_signal
 
@@ -53,6 +55,7 @@ def settle_cluster(files: MeshFiles, wanted: dict[str, Any]) -> tuple[MeshShape,
             f"{files.root / 'data'} holds broker data but {files.cluster} is missing. Restore it, or choose another --data-dir.",
         )
     shape = replace(MeshShape(**known.get("shape", {})), **wanted)
+    shape = with_budget(shape, free_bytes=shutil.disk_usage(files.root).free, is_new=not known)
     if known and shape.brokers != len(known["members"]):
         raise CommandFailed(
             "This directory belongs to a mesh of another size",

@@ -60,7 +60,7 @@ def own_mesh(folder: Path) -> Iterator[OwnMesh]:
     port_base = _free_port_base()
     try:
         began_s = time.monotonic()
-        _ternmq("up", "--port-base", str(port_base), data_dir=data_dir)
+        _ternmq("up", "--port-base", str(port_base), "--disk-budget", "0", data_dir=data_dir)
         mesh = OwnMesh(port=port_base, pids={}, startup_s=0, data_dir=data_dir)
         mesh.ask("PUT", "/v1/topics/first", {"queues": 1})
         mesh.ask("POST", "/v1/topics/first/messages", "the first message")

@@ -6,7 +6,7 @@ state counts, is space. `outcome` looks at everything that a reader could see, a
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,8 +37,10 @@ class Outcome:
     text: str = ""
 
 
-def some_damage(files: FaultyFiles, kind: str, path: Path, rng: random.Random) -> Damage | None:
-    """Damage of *kind* that changes the file's used bytes, or None if there is none such."""
+def damage_to(files: FaultyFiles, paths: list[Path], kind: str, seed: str) -> Damage | None:
+    """Damage of *kind* to the used bytes of one of *paths*, both chosen by *seed*; None if that file has none."""
+    rng = random.Random(seed)
+    path = rng.choice(paths)
     content = files.content(path)
     used = len(content.rstrip(b"\0"))
     if kind == "delete":
@@ -167,15 +169,3 @@ def files_by_kind(files: FaultyFiles) -> dict[str, list[Path]]:
     for path in files.paths(DIRECTORY):
         found.setdefault(kind_of(path), []).append(path)
     return found
-
-
-def every_damage(files: FaultyFiles, seed: int) -> Iterator[tuple[FaultyFiles, Damage]]:
-    """Each kind of damage to a file of each kind, on a copy of *files*; which file and where is chosen by *seed*."""
-    for kind_of_file, paths in files_by_kind(files).items():
-        for kind in KINDS:
-            rng = random.Random(f"{seed} {kind_of_file} {kind}")
-            copy = files.fork()
-            damage = some_damage(copy, kind, rng.choice(paths), rng)
-            if damage is not None:
-                inflict(copy, damage, rng)
-                yield copy, damage

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from tern_cli.app import app
 from tern_cli.mesh_files import MeshFiles
-from tern_cli.mesh_plan import MeshShape, plan_mesh, shape_from_base
+from tern_cli.mesh_plan import MeshShape, plan_mesh, shape_from_base, with_budget
 from tern_cli.mesh_start import _is_hopeless, living, spawn_supervisor, stop_mesh
 from tern_cli.process_table import boot_id, is_same, rss_bytes, start_ticks
 from tern_cli.supervisor import bound_log
@@ -276,3 +276,30 @@ def test_a_log_is_cut_when_it_is_full_and_its_writer_goes_on(tmp_path: Path) -> 
         log.write(b"c")
     assert files.log("x").read_bytes() == b"c"
     assert (tmp_path / "logs" / "x.log.1").read_bytes() == b"a" * 100 + b"b"
+
+
+@pytest.mark.parametrize(
+    ("free_gib", "budget_gib", "segment_mib", "share_gib"),
+    [(100, 20, 256, 20 / 3), (30, 15, 256, 5), (2, 1, 16, 1 / 3), (0.1, 0.05, 16, 1 / 16)],
+)
+def test_a_new_mesh_takes_a_budget_and_segments_that_suit_it(
+    free_gib: float, budget_gib: float, segment_mib: int, share_gib: float
+) -> None:
+    """20 GiB or half of what is free, divided among the brokers; never fewer than four segments each."""
+    gib = 1 << 30
+    shape = with_budget(MeshShape(), free_bytes=int(free_gib * gib), is_new=True)
+    assert shape.disk_budget_bytes == pytest.approx(budget_gib * gib, abs=2)
+    assert shape.segment_size_bytes == segment_mib << 20
+    plan = plan_mesh(shape, data_dir="/d", group_id="ab" * 16, python="python")
+    argv = next(process.argv for process in plan.processes if process.role == "broker")
+    assert int(argv[argv.index("--disk-budget-bytes") + 1]) == pytest.approx(share_gib * gib, abs=2)
+    assert with_budget(shape, free_bytes=0, is_new=False) == shape
+
+
+def test_no_budget_means_the_disk_itself() -> None:
+    """0 is a decision; an old mesh keeps its segments."""
+    shape = with_budget(MeshShape(disk_budget_bytes=0), free_bytes=1 << 40, is_new=True)
+    assert (shape.disk_budget_bytes, shape.segment_size_bytes) == (0, 0)
+    plan = plan_mesh(shape, data_dir="/d", group_id="ab" * 16, python="python")
+    assert all("--disk-budget-bytes" not in process.argv for process in plan.processes)
+    assert with_budget(MeshShape(), free_bytes=1 << 40, is_new=False).segment_size_bytes == 0
