@@ -16,7 +16,7 @@ DEMO_TESTS := tests/unit/spark tests/unit/demo
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test test-spark check bench bench-store load clean wipe
+.PHONY: help install run down test test-spark crash-states check bench bench-store load clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,9 @@ test: .venv/.test ## Run all tests but those of Spark and the demo's data (ARGS=
 test-spark: .venv/.ready ## Run the tests of the Spark source and of the demo's data; needs Java 17
 	@command -v java >/dev/null || { echo "No java on the PATH: install Java 17, for example openjdk-17-jre-headless."; exit 1; }
 	$(BIN)/python -m pytest tests/spark $(DEMO_TESTS) $(ARGS)
+
+crash-states: .venv/.test ## Recover the store from 50,000 states that a power cut may leave (ARGS='--seeds 20' for more)
+	$(BIN)/python -m tests.crash.enumerate_states $(ARGS)
 
 check: .venv/.test ## Lint, format, types and the tidy test
 	$(BIN)/ruff check .

@@ -56,12 +56,17 @@ def list_topics(
     namesrv: Annotated[
         str,
         typer.Option(
-            "--namesrv", envvar="TERNMQ_NAMESRV", help="Name servers, by commas.  [default: the mesh in .tern]"
+            "--namesrv",
+            envvar="TERNMQ_NAMESRV",
+            help="Name servers, by commas.  [default: those of the endpoint's mesh]",
         ),
     ] = "",
+    endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
     """List all topics. Name servers know them; a topic appears there with the next heartbeat of its broker (1 s).
+
+    They are those of the mesh in TERNMQ_DATA_DIR or .tern; of an --endpoint elsewhere, name them with --namesrv.
 
     [bold]Examples[/bold]
 
@@ -70,7 +75,7 @@ def list_topics(
     """
     from tern_cli.mesh_view import routes_of  # noqa: PLC0415
 
-    asked = [url.strip() for url in namesrv.split(",") if url.strip()] or name_servers()
+    asked = name_servers(namesrv, endpoint)
     routes = routes_of(asked)
     if not routes:
         raise CommandFailed("No name server can be reached", f"{', '.join(asked)} did not answer. Is the mesh up?")

@@ -1,14 +1,21 @@
-"""The `ternmq` command line: its groups, and the one place where failures become exit codes (0 done, 1 failed, 2 asked wrongly)."""
+"""The `ternmq` command line: its groups, and the one place where failures become exit codes (0 done, 1 failed, 2 asked wrongly).
+
+Law: a failure ends on stderr, as two lines for people, or with `-o json` as one line of JSON, the last on stderr; stdout is for results.
+"""
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from tern_cli.admin_commands import group_app, show_offsets, topic_app
+from tern_cli.command_words import asks_for_json, not_text
 from tern_cli.demo import demo_app
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh_commands import down, status, up
@@ -17,25 +24,48 @@ from tern_cli.output import show_failure
 from tern_cli.store import store_app
 from tern_wire.errors import TernError
 
+_AS_JSON = "tern_cli.as_json"
+
 
 class FailureGroup(TyperGroup):
-    """Turns failures of commands into two lines on stderr and an exit code."""
+    """Turns failures of commands into text or JSON on stderr and an exit code."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Look at the words before they are parsed: what cannot be shown, and how a failure is to be told."""
+        as_json = asks_for_json(args)
+        with _failures_told(as_json):
+            if sentence := not_text(args, os.environ):
+                raise CommandFailed("Not a text", sentence, exit_code=2)
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta[_AS_JSON] = as_json
+        return context
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; no exception of ours or of the network leaves as a traceback."""
-        try:
+        with _failures_told(ctx.meta[_AS_JSON]):
             return super().invoke(ctx)
-        except CommandFailed as failure:
-            show_failure(failure.title, failure.detail, failure.lines)
-            raise typer.Exit(failure.exit_code) from failure
-        except TernError as error:
-            show_failure(error.title, error.detail)
-            raise typer.Exit(2 if error.status in {400, 405, 406, 415} else 1) from error
-        except OSError as error:
-            show_failure("The operating system refused", str(error))
-            raise typer.Exit(1) from error
-        except KeyboardInterrupt as stop:
-            raise typer.Exit(130) from stop
+
+
+@contextmanager
+def _failures_told(as_json: bool) -> Iterator[None]:
+    try:
+        yield
+    except CommandFailed as failure:
+        show_failure(failure.title, failure.detail, failure.lines, as_json=as_json)
+        raise typer.Exit(failure.exit_code) from failure
+    except TernError as error:
+        show_failure(error.title, error.detail, code=error.code, as_json=as_json)
+        raise typer.Exit(2 if error.status in {400, 405, 406, 415} else 1) from error
+    except TyperException as error:
+        if not as_json:
+            raise
+        show_failure("The command line is wrong", error.format_message(), as_json=True)
+        raise typer.Exit(error.exit_code) from error
+    except OSError as error:
+        show_failure("The operating system refused", str(error), as_json=as_json)
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt as stop:
+        raise typer.Exit(130) from stop
 
 
 app = typer.Typer(
@@ -55,7 +85,10 @@ app = typer.Typer(
     ternmq group create readers
     ternmq send demo 'hello'
     ternmq recv demo readers
-    ternmq down""",
+    ternmq down
+
+    Exit codes: 0 done; 1 it did not work; 2 asked wrongly. With -o json a failure is JSON too: the last line on stderr is
+    {"error": {"title": ..., "detail": ..., "code": ...}}, with a code where the mesh has given one.""",
 )
 
 

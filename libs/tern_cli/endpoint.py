@@ -1,6 +1,9 @@
-"""Which proxies a command talks to: --endpoint, TERNMQ_ENDPOINT, the mesh in .tern, or http://127.0.0.1:8080; in this order."""
+"""Which proxies a command talks to: --endpoint, TERNMQ_ENDPOINT, the mesh in TERNMQ_DATA_DIR or .tern, or http://127.0.0.1:8080; in
+this order."""
 
+import os
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -8,28 +11,62 @@ from tern_cli.failures import CommandFailed
 from tern_cli.mesh_files import MeshFiles
 from tern_wire.paths import PORT_NAMESRV, PORT_PROXY
 
+ENDPOINT_VARIABLE, DATA_DIR_VARIABLE = "TERNMQ_ENDPOINT", "TERNMQ_DATA_DIR"
+DATA_DIR = ".tern"
+ENDPOINT_DEFAULT = f"http://127.0.0.1:{PORT_PROXY}"
+
 Endpoint = Annotated[
     str,
     typer.Option(
-        "--endpoint", envvar="TERNMQ_ENDPOINT", help="Proxies, separated by commas.  [default: the mesh in .tern]"
+        "--endpoint",
+        envvar=ENDPOINT_VARIABLE,
+        help="Proxies, separated by commas.  [default: the mesh in TERNMQ_DATA_DIR or .tern]",
     ),
 ]
 
 
-def endpoints(option: str, data_dir: str = ".tern") -> list[str]:
+def mesh_directory() -> str:
+    """Where a mesh is looked for when no option says it."""
+    return os.environ.get(DATA_DIR_VARIABLE) or DATA_DIR
+
+
+def endpoints(option: str, data_dir: str = "") -> list[str]:
     """The URLs; CommandFailed (exit 2) when one is no http URL."""
-    if option:
-        urls = [url.strip() for url in option.split(",") if url.strip()]
-        for url in urls:
-            if not url.startswith(("http://", "https://")):
-                raise CommandFailed(
-                    "Not an endpoint", f"'{url}' should look like http://127.0.0.1:{PORT_PROXY}.", exit_code=2
-                )
+    if urls := _urls(option, "an endpoint", ENDPOINT_DEFAULT):
         return urls
-    mesh = MeshFiles(data_dir).read_mesh()
-    return list(mesh.get("proxies", [])) or [f"http://127.0.0.1:{PORT_PROXY}"]
+    return _of_mesh("proxies", data_dir) or [ENDPOINT_DEFAULT]
 
 
-def name_servers(data_dir: str = ".tern") -> list[str]:
-    """The name servers of the mesh in *data_dir*, or the one at its usual port."""
-    return list(MeshFiles(data_dir).read_mesh().get("namesrvs", [])) or [f"http://127.0.0.1:{PORT_NAMESRV}"]
+def name_servers(option: str, endpoint: str, data_dir: str = "") -> list[str]:
+    """The name servers of *option*, else of the mesh in *data_dir*, else the one at its usual port.
+
+    CommandFailed (exit 2) when *endpoint* is that of another mesh, whose name servers nobody has told: those of this one would lie.
+    """
+    if urls := _urls(option, "a name server", f"http://127.0.0.1:{PORT_NAMESRV}"):
+        return urls
+    asked, proxies = endpoints(endpoint, data_dir), _of_mesh("proxies", data_dir)
+    if endpoint and not {url.rstrip("/") for url in asked} & {url.rstrip("/") for url in proxies or [ENDPOINT_DEFAULT]}:
+        raise CommandFailed(
+            "The name servers are not known",
+            f"Name servers list the topics, and {', '.join(asked)} is no proxy of the mesh in {data_dir or mesh_directory()}. "
+            f"Say where they are with --namesrv, or where the mesh is with {DATA_DIR_VARIABLE}.",
+            exit_code=2,
+        )
+    return _of_mesh("namesrvs", data_dir) or [f"http://127.0.0.1:{PORT_NAMESRV}"]
+
+
+def _of_mesh(role: str, data_dir: str) -> list[str]:
+    return list(MeshFiles(data_dir or mesh_directory()).read_mesh().get(role, []))
+
+
+def _urls(option: str, what: str, example: str) -> list[str]:
+    urls = [url.strip() for url in option.split(",") if url.strip()]
+    for url in urls:
+        try:
+            address = urlsplit(url)
+            is_one = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
+        except ValueError:
+            is_one = False
+        if not is_one:
+            raise CommandFailed(f"Not {what}", f"'{url}' should look like {example}.", exit_code=2)
+    return urls

@@ -3,16 +3,19 @@
 import contextlib
 import os
 import signal
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from tern_cli.endpoint import DATA_DIR, DATA_DIR_VARIABLE
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh_files import MeshFiles
-from tern_cli.output import Format, Output, show_json, show_rows
+from tern_cli.mesh_hints import try_it, with_data_dir
+from tern_cli.output import Format, Output, show_json, show_rows, show_warning
 
 DataDir = Annotated[
-    str, typer.Option("--data-dir", envvar="TERNMQ_DATA_DIR", help="Where the mesh keeps data, logs and its key.")
+    str, typer.Option("--data-dir", envvar=DATA_DIR_VARIABLE, help="Where the mesh keeps data, logs and its key.")
 ]
 _MIB = 1024 * 1024
 
@@ -22,7 +25,7 @@ def up(
     brokers: Annotated[int | None, typer.Option(help="1, 3 or 5 nodes of the broker group; 3 by default.")] = None,
     proxies: Annotated[int | None, typer.Option(min=1, max=9, help="How many proxies.")] = None,
     namesrvs: Annotated[int | None, typer.Option(min=1, max=9, help="How many name servers.")] = None,
-    data_dir: DataDir = ".tern",
+    data_dir: DataDir = DATA_DIR,
     port_base: Annotated[
         int | None,
         typer.Option(
@@ -52,7 +55,12 @@ def up(
     """Start the mesh and return when it accepts a message.
 
     Starts name servers, brokers and proxies as processes of their own, restarts those that die, and remembers its
-    options: the next `ternmq up` needs none. On a running mesh it says so and changes nothing.
+    options: the next `ternmq up` needs none. On a running mesh it says so and changes nothing; options that the running mesh
+    does not have are named, with exit code 2. Nodes that take no part (quarantined, failed) are named too: a mesh with a
+    majority of its brokers is up.
+
+    If the directory's cluster.key is lost, a new one is made, with a warning: receipt handles given out before are refused,
+    and their messages are delivered again.
 
     [bold]Examples[/bold]
 
@@ -60,14 +68,13 @@ def up(
     ternmq up --brokers 1
     ternmq up --data-dir .tern-b --port-base 18000     (a second mesh beside the first)
     """
-    from tern_cli.mesh_plan import shape_from_base  # noqa: PLC0415 - only `up` pays for these
-    from tern_cli.mesh_start import start_mesh, stop_mesh  # noqa: PLC0415
+    from tern_cli.mesh_options import AskedOptions  # noqa: PLC0415 - only `up` pays for these
+    from tern_cli.mesh_start import start_mesh, start_notes, stop_mesh  # noqa: PLC0415
     from tern_cli.readiness import accepts_a_message  # noqa: PLC0415
 
     if brokers not in {None, 1, 3, 5}:
         raise CommandFailed("Not a size for a broker group", "--brokers takes 1, 3 or 5.", exit_code=2)
-    wanted: dict[str, Any] = shape_from_base({}, port_base) if port_base else {}
-    asked = {
+    given = {
         "brokers": brokers,
         "proxies": proxies,
         "namesrvs": namesrvs,
@@ -78,18 +85,31 @@ def up(
         "segment_size_bytes": segment_size_bytes,
         "disk_budget_bytes": disk_budget,
     }
-    wanted |= {name: value for name, value in asked.items() if value is not None}
+    asked = AskedOptions(
+        fields={name: value for name, value in given.items() if value is not None},
+        port_base=port_base or 0,
+        foreground=foreground,
+    )
     files = MeshFiles(data_dir)
-    started = start_mesh(files, wanted, wait_s=wait, probe=accepts_a_message, foreground=foreground)
+    warnings: list[str] = []
+
+    def warn(text: str) -> None:
+        warnings.append(text)
+        show_warning(text)
+
+    started = start_mesh(files, asked, wait_s=wait, probe=accepts_a_message, warn=warn)
+    found = start_notes(files)
     if output is Format.JSON:
-        show_json(
-            {"already_running": started.already_running, "seconds": round(started.seconds, 3), "mesh": started.mesh}
-        )
+        facts: dict[str, Any] = {"already_running": started.already_running, "seconds": round(started.seconds, 3)}
+        show_json({**facts, "warnings": warnings, "notes": found, "mesh": started.mesh})
     else:
         say = "The mesh is already running" if started.already_running else "The mesh is up"
         typer.echo(f"{say} ({started.seconds:.1f} s, {len(started.mesh['processes'])} processes, {files.root})")
         typer.echo(f"Endpoint: {' '.join(started.mesh['proxies'])}")
-        _show_try_it(started.mesh["proxies"][0])
+        _show_notes(found)
+        typer.echo("\nTry:")
+        for line in try_it(started.mesh["proxies"][0], files.root, folder=Path.cwd(), environ=os.environ):
+            typer.echo(f"  {line}")
     if started.supervisor and foreground:
         # Ctrl-C reaches the supervisor too, being in our process group; it stops the mesh and ends.
         with contextlib.suppress(KeyboardInterrupt):
@@ -103,17 +123,12 @@ def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def _show_try_it(endpoint: str) -> None:
-    typer.echo(
-        f"\nTry:\n  ternmq topic create demo"
-        f"\n  curl -d hello '{endpoint}/v1/topics/demo/messages'"
-        f"\n  ternmq group create readers"
-        f"\n  ternmq recv demo readers"
-        f"\n  ternmq status"
-    )
+def _show_notes(found: list[str]) -> None:
+    for note in found:
+        typer.echo(f"{typer.style('note:', fg='yellow')} {note}")
 
 
-def down(data_dir: DataDir = ".tern", output: Output = Format.TABLE) -> None:
+def down(data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE) -> None:
     """Stop the mesh: proxies, then brokers, then name servers, all within 10 s. Data stays.
 
     [bold]Examples[/bold]
@@ -131,10 +146,13 @@ def down(data_dir: DataDir = ".tern", output: Output = Format.TABLE) -> None:
         typer.echo(f"The mesh is down ({files.root})" if stopped else f"No mesh was running in {files.root}")
 
 
-def status(data_dir: DataDir = ".tern", output: Output = Format.TABLE) -> None:
+def status(data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE) -> None:
     """Show each process: role, pid, ports, state, memory, restarts, and who leads.
 
-    Exit code 1 when no mesh runs or one of its processes does not.
+    Below, what somebody should look at: a node that is quarantined (file, position, reason), that failed (with the last line of
+    its log), that makes derived files again, or that refuses sends because its disk is full.
+
+    Exit code 1 when no mesh runs, or one of its processes does not run or is quarantined.
 
     [bold]Examples[/bold]
 
@@ -142,13 +160,14 @@ def status(data_dir: DataDir = ".tern", output: Output = Format.TABLE) -> None:
     ternmq status -o json
     """
     from tern_cli.mesh_start import living  # noqa: PLC0415
-    from tern_cli.mesh_view import leaders, process_rows  # noqa: PLC0415
+    from tern_cli.mesh_view import leaders, notes, process_rows  # noqa: PLC0415
 
     files = MeshFiles(data_dir)
     mesh = files.read_mesh()
     if not mesh or not living(mesh):
-        raise CommandFailed("No mesh runs here", f"{files.root} has no running mesh. Start one with `ternmq up`.")
-    rows = process_rows(mesh, leaders(mesh["namesrvs"]))
+        start = with_data_dir("ternmq up", files.root)
+        raise CommandFailed("No mesh runs here", f"{files.root} has no running mesh. Start one: {start}.")
+    rows = process_rows(files, mesh, leaders(mesh["namesrvs"]))
     if output is Format.JSON:
         show_json(
             {"cluster": mesh["cluster"], "data_dir": mesh["data_dir"], "proxies": mesh["proxies"], "processes": rows}
@@ -159,6 +178,7 @@ def status(data_dir: DataDir = ".tern", output: Output = Format.TABLE) -> None:
         show_rows(shown, columns, output, title=f"cluster {mesh['cluster']} in {mesh['data_dir']}")
         total = sum(row["rss_bytes"] for row in rows) / _MIB
         typer.echo(f"{total:.0f} MiB in all. Logs: {os.path.relpath(files.root / 'logs')}")
+        _show_notes(notes(files, rows))
     if any(row["state"] != "running" for row in rows):
         raise typer.Exit(1)
 

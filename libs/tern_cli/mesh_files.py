@@ -6,17 +6,32 @@
     .tern/lock           held (flock) by `up` and then by the supervisor for as long as it lives
     .tern/logs/NAME.log  what a process printed; .tern/data/NAME/ what a broker owns
 
+Law: what is read here has been checked (mesh_documents.py); what cannot be used is refused with its name and what to do.
 Standard library only: the supervisor reads and writes through here.
 """
 
 import fcntl
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tern_cli.failures import CommandFailed
+from tern_cli.mesh_documents import cluster_problem, mesh_problem
+
 KEY_SIZE_BYTES = 32
 GROUP_ID_SIZE_BYTES = 16
+# Inode, size and time of the last change in ns.
+FileIdentity = tuple[int, int, int]
+_RESTORE = (
+    "It says which group the data beside it belongs to. Restore it from a copy, or choose another --data-dir; "
+    "if this directory holds nothing that you need, remove all of it."
+)
+_REMOVE = (
+    "It only says who runs now. A running mesh writes it again within seconds, so try again; "
+    "if no mesh runs in this directory, remove it."
+)
 
 
 class MeshFiles:
@@ -55,10 +70,10 @@ class MeshFiles:
         for folder in (self.root, self.root / "logs", self.root / "data"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def make_key(self) -> None:
-        """The cluster key, once; an existing one is kept."""
+    def make_key(self) -> bool:
+        """The cluster key, once; an existing one is kept. Whether it was made now."""
         if self.key.exists():
-            return
+            return False
         draft = self.key.with_suffix(".new")
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as file:
@@ -66,26 +81,37 @@ class MeshFiles:
             file.flush()
             os.fsync(file.fileno())
         draft.rename(self.key)
+        return True
 
     def read_cluster(self) -> dict[str, Any]:
-        """cluster.json; empty when there is none."""
-        return _read(self.cluster)
+        """cluster.json, checked; empty when there is none. CommandFailed when it cannot be used."""
+        return _read(self.cluster, cluster_problem, _RESTORE)
 
     def write_cluster(self, document: dict[str, Any]) -> None:
         """Replace cluster.json, durably: without the group id the data belongs to nobody."""
         _write(self.cluster, document, durable=True)
 
     def is_born(self) -> bool:
-        """Whether this mesh ever accepted a message: from then on an empty broker directory is a rebuild."""
-        return bool(self.read_cluster().get("born"))
+        """Whether this mesh ever accepted a message: from then on an empty broker directory is a rebuild. In doubt it has."""
+        try:
+            return bool(self.read_cluster().get("born"))
+        except (CommandFailed, OSError):
+            return True
 
     def read_mesh(self) -> dict[str, Any]:
-        """mesh.json; empty when there is none."""
-        return _read(self.mesh)
+        """mesh.json, checked; empty when there is none. CommandFailed when it cannot be used."""
+        return _read(self.mesh, mesh_problem, _REMOVE)
 
-    def write_mesh(self, document: dict[str, Any]) -> None:
-        """Replace mesh.json at once."""
-        _write(self.mesh, document, durable=False)
+    def write_mesh(self, document: dict[str, Any]) -> FileIdentity:
+        """Replace mesh.json at once; which file it is now."""
+        return _write(self.mesh, document, durable=False)
+
+    def mesh_identity(self) -> FileIdentity | None:
+        """Which file mesh.json is, None when it is not there: another one than was written is somebody else's."""
+        try:
+            return _identity(self.mesh.stat())
+        except OSError:
+            return None
 
     def try_lock(self) -> int:
         """Take the lock; its descriptor, or -1 when somebody holds it. The lock ends with the last copy of the descriptor."""
@@ -107,23 +133,35 @@ class MeshFiles:
             return []
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, problem: Callable[[dict[str, Any]], str], remedy: str) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_bytes())
+        document: dict[str, Any] = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise ValueError(f"{path} is not a JSON object")
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, f"it is not JSON ({error})", remedy) from error
+    found = problem(document) if isinstance(document, dict) else "it is not an object"
+    if found:
+        raise _damaged(path, found, remedy)
     return document
 
 
-def _write(path: Path, document: dict[str, Any], *, durable: bool) -> None:
+def _damaged(path: Path, why: str, remedy: str) -> CommandFailed:
+    return CommandFailed(f"{path.name} is damaged", f"{path}: {why}. {remedy}")
+
+
+def _write(path: Path, document: dict[str, Any], *, durable: bool) -> FileIdentity:
     draft = path.with_suffix(f".{os.getpid()}.new")
     with draft.open("w", encoding="utf-8") as file:
         json.dump(document, file, indent=1)
         if durable:
             file.flush()
             os.fsync(file.fileno())
+    # Before it has its name: from then on somebody may take it away again.
+    identity = _identity(draft.stat())
     draft.rename(path)
+    return identity
+
+
+def _identity(found: os.stat_result) -> FileIdentity:
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -13,6 +13,8 @@ from typing import Any
 
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh_files import GROUP_ID_SIZE_BYTES, MeshFiles
+from tern_cli.mesh_hints import with_data_dir
+from tern_cli.mesh_options import AskedOptions, differences
 from tern_cli.mesh_plan import (
     HOST,
     MeshPlan,
@@ -22,12 +24,16 @@ from tern_cli.mesh_plan import (
     plan_to_document,
     with_budget,
 )
+from tern_cli.mesh_view import answers, notes, process_rows
 from tern_cli.process_table import boot_id, is_same, port_is_free, send_signal
 
 LOOK_INTERVAL_S = 0.05
 # The supervisor kills what is left after 8 s; two more for its own end.
 DOWN_DEADLINE_S = 10.0
 _PORT_OPTIONS = {"proxy": "--proxy-port", "namesrv": "--namesrv-port", "broker": "--broker-port"}
+
+# A mesh may accept messages before its last node has said how it is: worth waiting for, but not for long.
+NODES_ANSWER_WITHIN_S = 2.0
 
 # Asks an endpoint whether it accepts a message: "" when it does, else why not.
 Probe = Callable[[str], str]
@@ -77,25 +83,28 @@ def settle_cluster(files: MeshFiles, wanted: dict[str, Any]) -> tuple[MeshShape,
 
 
 def start_mesh(
-    files: MeshFiles, wanted: dict[str, Any], *, wait_s: float, probe: Probe, foreground: bool = False
+    files: MeshFiles, asked: AskedOptions, *, wait_s: float, probe: Probe, warn: Callable[[str], None]
 ) -> Started:
-    """Start the mesh of *files*, or find it running, and return when it accepts a message.
+    """Start the mesh of *files*, or find it running, and return when it accepts a message. *warn* is told what somebody should know.
 
-    CommandFailed when a port is in use (exit 2) or the mesh is not ready in *wait_s* seconds; then nothing is left running.
+    CommandFailed when a port is in use or the running mesh has other options (exit 2), or the mesh is not ready in *wait_s*
+    seconds; then nothing is left running that was not before.
     """
     began_s = time.monotonic()
     files.make_folders()
     lock = files.try_lock()
     if lock < 0:
         mesh = _wait_until_ready(files, began_s + wait_s, probe, ours=False)
+        _refuse_other_options(files, asked)
         return Started(mesh=mesh, already_running=True, seconds=time.monotonic() - began_s)
     try:
         stop_strays(files)
-        shape, group_id = settle_cluster(files, wanted)
-        files.make_key()
+        shape, group_id = settle_cluster(files, asked.wanted())
+        if files.make_key() and files.is_born():
+            warn(_lost_key(files))
         plan = plan_mesh(shape, data_dir=str(files.root), group_id=group_id, python=sys.executable)
         check_ports(plan)
-        supervisor = spawn_supervisor(files, plan, lock, foreground=foreground)
+        supervisor = spawn_supervisor(files, plan, lock, foreground=asked.foreground)
     finally:
         os.close(lock)
     try:
@@ -105,6 +114,38 @@ def start_mesh(
         raise
     files.write_cluster({**files.read_cluster(), "born": True})
     return Started(mesh=mesh, already_running=False, seconds=time.monotonic() - began_s, supervisor=supervisor)
+
+
+def start_notes(files: MeshFiles) -> list[str]:
+    """What somebody should look at in the mesh that has just become ready: asked once every broker has answered or failed."""
+    deadline_s = time.monotonic() + NODES_ANSWER_WITHIN_S
+    while True:
+        mesh = files.read_mesh()
+        brokers = [row for row in mesh["processes"] if row["role"] == "broker" and row["state"] != "failed"]
+        silent = [row["name"] for row in brokers if answers(row["ports"].get("http", 0)) is None]
+        if not silent or time.monotonic() >= deadline_s:
+            waited = f"{', '.join(silent)}: no answer yet; see `{with_data_dir('ternmq status', files.root)}`."
+            return [*notes(files, process_rows(files, mesh, set())), *([waited] if silent else [])]
+        time.sleep(LOOK_INTERVAL_S)
+
+
+def _refuse_other_options(files: MeshFiles, asked: AskedOptions) -> None:
+    found = differences(asked, MeshShape(**files.read_cluster().get("shape", {})))
+    if found:
+        raise CommandFailed(
+            "The mesh is already running with other options",
+            f"Nothing was changed. Asked for: {', '.join(found)}. To start it with these, stop it first: "
+            f"{with_data_dir('ternmq down', files.root)}. The number of brokers stays as it is for the life of a directory.",
+            exit_code=2,
+        )
+
+
+def _lost_key(files: MeshFiles) -> str:
+    return (
+        f"{files.key} was lost, and a new one has been made. No message is lost, but receipt handles given out before are refused: "
+        "what they stood for is delivered again when its lease ends. If you have a copy of the old key, stop the mesh, "
+        "put it back and start again."
+    )
 
 
 def check_ports(plan: MeshPlan) -> None:
@@ -230,7 +271,7 @@ def _is_hopeless(rows: list[dict[str, Any]]) -> bool:
 
 
 def _not_ready(files: MeshFiles, mesh: dict[str, Any], why: str, *, culprits: list[str]) -> CommandFailed:
-    lines: list[str] = []
+    lines = notes(files, process_rows(files, mesh, set())) if mesh else []
     for name in culprits[:2]:
         lines += [f"--- {files.log(name)}", *files.last_lines(name, 12)]
     rows = ", ".join(f"{row['name']} {row['state']}" for row in mesh.get("processes", []))

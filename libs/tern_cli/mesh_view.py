@@ -1,30 +1,41 @@
-"""What `ternmq status` shows: the supervisor's rows with memory from the kernel and leaders from a name server."""
+"""What `ternmq status` shows: the supervisor's rows with memory from the kernel, leaders from a name server, and what each broker
+says of itself; and in words what somebody should look at."""
 
 import http.client
 import json
+import shlex
 from typing import Any
 from urllib.parse import urlsplit
 
+from tern_cli.mesh_files import MeshFiles
 from tern_cli.process_table import is_same, rss_bytes
+from tern_cli.supervision import EXIT_REFUSED
 from tern_wire.paths import ROUTES_PATH
 
 _TIMEOUT_S = 1.0
+_BROKER_PATH = "/v1/broker"
+_LINE_SHOWN_MAX = 300
 
 
-def process_rows(mesh: dict[str, Any], leading: set[str]) -> list[dict[str, Any]]:
-    """One row per process and one for the supervisor; a process that died since mesh.json was written is `dead`."""
-    rows = [_row(row, leading) for row in mesh["processes"]]
+def process_rows(files: MeshFiles, mesh: dict[str, Any], leading: set[str]) -> list[dict[str, Any]]:
+    """One row per process and one for the supervisor. `state` is the supervisor's word, or `dead` for a process that died since
+    mesh.json was written, or `quarantined` for a broker that runs only to say so."""
+    rows = [_row(files, row, leading) for row in mesh["processes"]]
     supervisor = {"name": "supervisor", "role": "supervisor", "ports": {}, "state": "running", "restarts": 0}
-    return [*rows, _row({**supervisor, **mesh["supervisor"]}, leading)]
+    return [*rows, _row(files, {**supervisor, **mesh["supervisor"]}, leading)]
 
 
-def _row(row: dict[str, Any], leading: set[str]) -> dict[str, Any]:
+def _row(files: MeshFiles, row: dict[str, Any], leading: set[str]) -> dict[str, Any]:
     alive = is_same(row["pid"], row["start_ticks"])
-    state = row["state"]
+    state, last_line, said = row["state"], "", {}
     if state == "failed":
-        state = f"failed: {row['reason']}"
+        state, last_line = f"failed: {row['reason']}", _last_line(files, row)
     elif state == "running" and not alive:
         state = "dead"
+    elif row["role"] == "broker" and alive:
+        said = node_status(row["ports"].get("http", 0))
+        state = "quarantined" if said.get("role") == "quarantined" else state
+    found = said.get("quarantined")
     return {
         "name": row["name"],
         "role": row["role"],
@@ -34,7 +45,65 @@ def _row(row: dict[str, Any], leading: set[str]) -> dict[str, Any]:
         "rss_bytes": rss_bytes(row["pid"]) if alive else 0,
         "restarts": row["restarts"],
         "leader": "leader" if row["name"] in leading else "",
+        "quarantined": found if isinstance(found, dict) else None,
+        "rebuilding": str(said.get("rebuilding") or ""),
+        "refuses_sends": bool(said.get("refuses_sends")),
+        "last_line": last_line,
     }
+
+
+def notes(files: MeshFiles, rows: list[dict[str, Any]]) -> list[str]:
+    """A sentence or two for each of *rows* (of process_rows) that somebody should look at."""
+    found: list[str] = []
+    for row in rows:
+        name = row["name"]
+        if row["state"] == "quarantined":
+            damage = row["quarantined"] or {}
+            where = f"{damage.get('file', 'its log')} is damaged at byte {damage.get('position', '?')}"
+            check = f"ternmq store verify --data-dir {shlex.quote(str(files.data(name)))}"
+            found.append(
+                f"{name} is quarantined: {where} ({damage.get('reason', 'see its log')}). It takes no part in its group. "
+                f"Once it is stopped, `{check}` lists all that is damaged."
+            )
+        if row["state"].startswith("failed"):
+            last = f" {files.log(name)} ends with: {row['last_line']}" if row["last_line"] else ""
+            found.append(f"{name} {row['state']}.{last}")
+        if row["rebuilding"]:
+            found.append(f"{name} is rebuilding what it derives from its log: {row['rebuilding']}.")
+        if row["refuses_sends"]:
+            found.append(f"{name} refuses sends, because its disk or its budget is full; receiving and acking go on.")
+    return found
+
+
+def answers(port: int) -> dict[str, Any] | None:
+    """What a broker's HTTP door says of the node: {} when that is no status, None when nobody answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", _BROKER_PATH)
+        answer = connection.getresponse()
+        body = answer.read()
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+    try:
+        status = json.loads(body) if answer.status == 200 else {}
+    except ValueError:
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
+def node_status(port: int) -> dict[str, Any]:
+    """What a broker says of itself; {} when it does not answer."""
+    return answers(port) or {}
+
+
+def _last_line(files: MeshFiles, row: dict[str, Any]) -> str:
+    """Why the process of *row* ended: what it refused to start with, else the last line of its log; "" for an empty log."""
+    lines = [line.strip() for line in files.last_lines(row["name"], 50) if line.strip()]
+    # A refusal is the newest only if it is how the process ended: the log also holds earlier starts.
+    refusals = [line for line in lines if line.startswith("error: ")] if row.get("exit_code") == EXIT_REFUSED else []
+    return next(iter([*refusals[-1:], *lines[-1:]]), "")[:_LINE_SHOWN_MAX]
 
 
 def leaders(namesrvs: list[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""What commands print: tables or JSON on stdout, failures on stderr. Colours only at a terminal (rich decides)."""
+"""What commands print: tables or JSON on stdout, failures and warnings on stderr. Colours only at a terminal (rich decides)."""
 
 import json
 import sys
@@ -16,7 +16,10 @@ class Format(StrEnum):
     JSON = "json"
 
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="A table for people or JSON for programs.")]
+Output = Annotated[
+    Format,
+    typer.Option("-o", "--output", help="A table for people or JSON for programs; failures are then JSON on stderr."),
+]
 
 
 def show_json(document: Any) -> None:
@@ -43,9 +46,22 @@ def show_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], output: Fo
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
-def show_failure(title: str, detail: str, lines: Sequence[str] = ()) -> None:
-    """Two lines on stderr: what is wrong, and what to do. Never a traceback."""
+def show_failure(title: str, detail: str, lines: Sequence[str] = (), *, code: str = "", as_json: bool = False) -> None:
+    """On stderr what is wrong, and what to do: two lines and *lines*, or one line of JSON. Never a traceback."""
+    if as_json:
+        error: dict[str, Any] = {"title": title, "detail": detail}
+        if code:
+            error["code"] = code
+        if lines:
+            error["lines"] = list(lines)
+        typer.echo(json.dumps({"error": error}, ensure_ascii=False), err=True)
+        return
     typer.echo(typer.style("error: ", fg="red", bold=True) + typer.style(title, bold=True), err=True)
     typer.echo(f"  {detail}", err=True)
     for line in lines:
         typer.echo(f"  {line}", err=True)
+
+
+def show_warning(text: str) -> None:
+    """A line on stderr about what went on although it was not as it should be."""
+    typer.echo(typer.style("warning: ", fg="yellow", bold=True) + text, err=True)

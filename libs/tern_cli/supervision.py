@@ -2,8 +2,10 @@
 
 from collections.abc import Collection
 
-# An fsync failed: the disk lied, only a rebuild helps. A wrong configuration stays wrong. Both: sysexits.h's numbers.
-FINAL_EXITS = {74: "fsync failed; rebuild this node", 78: "wrong configuration; see its log"}
+# An fsync failed: the disk lied, only a rebuild helps. What cannot start as it is (a setting, a port, a data directory that was lost)
+# cannot start a second later. Both: sysexits.h's numbers.
+EXIT_DISK_FAILED, EXIT_REFUSED = 74, 78
+FINAL_EXITS = {EXIT_DISK_FAILED: "fsync failed; rebuild this node", EXIT_REFUSED: "cannot start so; see its log"}
 RESTART_FIRST_S = 0.2
 RESTART_MAX_S = 5.0
 # A child that lived this long has recovered: the next restart is quick again.

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from tern_cli.mesh_files import MeshFiles
+from tern_cli.mesh_files import FileIdentity, MeshFiles
 from tern_cli.mesh_plan import BOOTSTRAP, MeshPlan, ProcessPlan, plan_from_document
 from tern_cli.process_table import boot_id, start_ticks
 from tern_cli.supervision import FINAL_EXITS, KILL_AFTER_S, STABLE_S, restart_delay_s, roles_to_stop
@@ -57,7 +57,16 @@ class Child:
 class Supervisor:
     """Owns the children and mesh.json from `run` until it returns."""
 
-    __slots__ = ("_boot_id", "_children", "_environment", "_files", "_log_check_s", "_plan", "_stopping_since_s")
+    __slots__ = (
+        "_boot_id",
+        "_children",
+        "_environment",
+        "_files",
+        "_log_check_s",
+        "_plan",
+        "_published",
+        "_stopping_since_s",
+    )
 
     def __init__(self, plan: MeshPlan) -> None:
         self._plan = plan
@@ -67,6 +76,7 @@ class Supervisor:
         self._boot_id = boot_id()
         self._stopping_since_s: float | None = None
         self._log_check_s = 0.0
+        self._published: FileIdentity | None = None
 
     def run(self) -> None:
         """Supervise until SIGTERM or SIGINT, then stop everything and remove mesh.json."""
@@ -98,6 +108,8 @@ class Supervisor:
             self._log_check_s = now_s + LOG_CHECK_INTERVAL_S
             for name in (*(child.plan.name for child in self._children), "supervisor"):
                 bound_log(self._files, name)
+            # Removed or damaged by somebody: without it `down` finds no one to tell.
+            changed |= self._files.mesh_identity() != self._published
         return changed
 
     def _idle_s(self, now_s: float) -> float:
@@ -162,10 +174,10 @@ class Supervisor:
     def _publish(self) -> None:
         """Tell mesh.json; on a full disk it stays as it was: the processes matter more than their list."""
         with contextlib.suppress(OSError):
-            self._write_mesh()
+            self._published = self._write_mesh()
 
-    def _write_mesh(self) -> None:
-        self._files.write_mesh(
+    def _write_mesh(self) -> FileIdentity:
+        return self._files.write_mesh(
             {
                 "version": 1,
                 "cluster": self._plan.cluster,

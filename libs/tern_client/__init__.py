@@ -3,7 +3,9 @@
 from tern_client.admin import Admin
 from tern_client.batching import BatchLimits
 from tern_client.blocking import BlockingAdmin, BlockingConsumer, BlockingProducer
+from tern_client.client import ClientClosed
 from tern_client.consumer import Consumer
+from tern_client.endpoints import EndpointMalformed
 from tern_client.exchange import ProxyUnreachable, Request, Response
 from tern_client.models import BatchOutcome, OutgoingMessage, QueueOffsets, ReceivedMessage, RecordPage, SendReceipt
 from tern_client.producer import Producer
@@ -17,7 +19,9 @@ __all__ = [
     "BlockingAdmin",
     "BlockingConsumer",
     "BlockingProducer",
+    "ClientClosed",
     "Consumer",
+    "EndpointMalformed",
     "HttpxTransport",
     "OutgoingMessage",
     "Producer",

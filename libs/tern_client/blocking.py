@@ -1,33 +1,29 @@
 """The blocking clients, for threads, Spark executors and scripts: the same decisions as the async ones in another shell."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from tern_client.blocking_transport import BlockingCaller, BlockingTransport
-from tern_client.calling import call
+from tern_client.blocking_transport import BlockingTransport
+from tern_client.client import BlockingClient
 from tern_client.documents import (
     Settle,
     commit_request,
     declare_group_request,
     declare_topic_request,
     get_request,
+    group_offsets_request,
     offsets_request,
     pull_request,
     read_document,
+    read_group_offsets,
     read_offsets,
     read_page,
-    read_received,
-    read_settled,
-    receive_request,
-    settle_request,
 )
-from tern_client.exchange import Request, Response
 from tern_client.models import BatchOutcome, OutgoingMessage, QueueOffsets, ReceivedMessage, RecordPage, SendReceipt
-from tern_client.producer import unique_keys
 from tern_client.retrying import RetryPolicy
-from tern_client.sending import send_many, send_one, with_key
-from tern_client.settling import PendingSettles
+from tern_client.sending import send_many, send_one, unique_keys, with_key
+from tern_client.subscription import Subscription
 from tern_client.transport import now_ms
 from tern_wire.errors import TernError
 from tern_wire.limits import (
@@ -36,40 +32,11 @@ from tern_wire.limits import (
     RECEIVE_SIZE_DEFAULT_BYTES,
     RECEIVE_SIZE_MAX_BYTES,
 )
-from tern_wire.names import check_group, check_topic
-from tern_wire.paths import CLUSTER_PATH, group_offsets_path
+from tern_wire.paths import CLUSTER_PATH
 
 
-class _Client:
-    """Connections and the calls over them. May be shared between threads unless a subclass says otherwise."""
-
-    def __init__(
-        self,
-        endpoints: str | Sequence[str],
-        *,
-        policy: RetryPolicy | None = None,
-        transport: BlockingTransport | None = None,
-    ) -> None:
-        self._caller = BlockingCaller(endpoints, policy=policy, transport=transport)
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._caller.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _call(self, request: Request) -> Response:
-        return self._caller.drive(call(self._caller.course, request, now_ms()))
-
-
-class BlockingProducer(_Client):
-    """Sends messages; may be shared between threads. Keys and errors as the async Producer's."""
+class BlockingProducer(BlockingClient):
+    """Sends messages; may be shared between threads. Keys and errors as the async Producer's, after `close` too."""
 
     def __init__(
         self,
@@ -80,7 +47,7 @@ class BlockingProducer(_Client):
         transport: BlockingTransport | None = None,
     ) -> None:
         super().__init__(endpoints, policy=policy, transport=transport)
-        self._keys = unique_keys() if idempotent else None
+        self._keys = unique_keys(os.urandom(8).hex()) if idempotent else None
 
     def send(
         self,
@@ -94,7 +61,7 @@ class BlockingProducer(_Client):
         queue: str = "",
         idempotency_key: str = "",
     ) -> SendReceipt:
-        """Send one message; returns when it is durable on a majority."""
+        """Send one message; returns when it is durable on a majority. MessageTooLarge for a body over 4 MiB."""
         message = OutgoingMessage(
             body=body,
             tag=tag,
@@ -108,18 +75,19 @@ class BlockingProducer(_Client):
 
     def send_message(self, topic: str, message: OutgoingMessage) -> SendReceipt:
         """As `send`, with the message as one value."""
-        return self._caller.drive(send_one(self._caller.course, topic, with_key(message, self._keys), now_ms()))
+        return self._drive(send_one(self._course, topic, with_key(message, self._keys), now_ms()))
 
     def send_batch(self, topic: str, messages: Sequence[OutgoingMessage]) -> BatchOutcome:
         """Send many messages, in as few requests as fit; what fails for now is repeated, each message once."""
         keyed = [with_key(message, self._keys) for message in messages]
-        return self._caller.drive(send_many(self._caller.course, topic, keyed, now_ms()))
+        return self._drive(send_many(self._course, topic, keyed, now_ms()))
 
 
-class BlockingConsumer(_Client):
+class BlockingConsumer(BlockingClient):
     """Messages of one topic for one group. Not to be shared between threads: give each its own.
 
-    Iterating ends when a receive comes back empty after *wait_ms*; iterate again to go on.
+    Iterating ends when a receive comes back empty after *wait_ms*; iterate again to go on. `close` acks what was confirmed; after
+    that every use is refused (ClientClosed), iterating as well.
     """
 
     def __init__(
@@ -136,44 +104,37 @@ class BlockingConsumer(_Client):
         transport: BlockingTransport | None = None,
     ) -> None:
         super().__init__(endpoints, policy=policy, transport=transport)
-        self._topic, self._group = topic, group
-        self._max_messages, self._max_bytes = max_messages, max_bytes
-        self._wait_ms, self._invisible_ms = wait_ms, invisible_ms
-        self._pending = PendingSettles()
+        self._subscription = Subscription(
+            topic=topic,
+            group=group,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            wait_ms=wait_ms,
+            invisible_ms=invisible_ms,
+        )
 
     @property
     def expired(self) -> int:
         """How many confirmations came too late: those messages are delivered again."""
-        return self._pending.expired
+        return self._subscription.pending.expired
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         while messages := self.receive():
-            yield from messages
+            for message in messages:
+                self._check_open()
+                yield message
 
     def receive(self, max_messages: int = 0, wait_ms: int | None = None) -> list[ReceivedMessage]:
         """One receive: up to *max_messages* (0: the consumer's), [] when the wait passed without any. Confirmations go along."""
-        settles = self._pending.take()
-        request = receive_request(
-            self._topic,
-            self._group,
-            max_messages=max_messages or self._max_messages,
-            max_bytes=self._max_bytes,
-            wait_ms=self._wait_ms if wait_ms is None else wait_ms,
-            invisible_ms=self._invisible_ms,
-            settles=settles,
+        subscription = self._subscription
+        return self._drive(
+            subscription.receive(self._course, max_messages or subscription.max_messages, wait_ms, now_ms())
         )
-        try:
-            response = self._call(request)
-        except BaseException:
-            self._pending.give_back(settles)
-            raise
-        messages, errors = read_received(response)
-        self._pending.settled(settles, errors)
-        return messages
 
     def confirm(self, *messages: ReceivedMessage) -> None:
         """These are done: they are acked with the next receive or at `close`."""
-        self._pending.add(Settle(message.receipt_handle) for message in messages)
+        self._check_open()
+        self._subscription.pending.add(Settle(message.receipt_handle) for message in messages)
 
     def ack(self, *messages: ReceivedMessage) -> dict[str, TernError]:
         """Ack now; the errors by receipt handle, {} when the group will not see any of these again."""
@@ -183,28 +144,17 @@ class BlockingConsumer(_Client):
         """Keep the leases for *invisible_ms* from now; the errors by receipt handle."""
         return self._settle([Settle(message.receipt_handle, "extend", invisible_ms) for message in messages])
 
-    def close(self) -> None:
-        """Ack what was confirmed, then close all connections."""
-        try:
-            while self._pending:
-                self._settle(self._pending.take())
-        finally:
-            super().close()
-
     def _settle(self, settles: list[Settle]) -> dict[str, TernError]:
-        """Settle now; the errors by receipt handle. Raises when it is not known what became of them."""
-        if not settles:
-            return {}
-        try:
-            response = self._call(settle_request(self._topic, self._group, settles))
-        except TernError as error:
-            if error.retryable:
-                raise
-            return self._pending.refused(settles, dict.fromkeys(range(len(settles)), error))
-        return self._pending.refused(settles, read_settled(response))
+        return self._drive(self._subscription.settle(self._course, settles, now_ms()))
+
+    def _finish(self) -> None:
+        pending = self._subscription.pending
+        while pending:
+            # Past the check that this is open: it closes only after this.
+            self._caller.drive(self._subscription.settle(self._course, pending.take(), now_ms()))
 
 
-class BlockingAdmin(_Client):
+class BlockingAdmin(BlockingClient):
     """Declares and inspects, as the async Admin; and reads queues by offset. May be shared between threads."""
 
     def create_topic(self, topic: str, queues: int = QUEUES_PER_TOPIC_DEFAULT) -> dict[str, Any]:
@@ -223,8 +173,7 @@ class BlockingAdmin(_Client):
 
     def group_offsets(self, group: str, topic: str) -> dict[str, int]:
         """The committed offset of every queue, written `broker-a:3`."""
-        request = get_request(group_offsets_path(check_group(group)), topic=check_topic(topic))
-        return dict(read_document(self._call(request))["offsets"])
+        return read_group_offsets(self._call(group_offsets_request(group, topic)))
 
     def commit_offsets(
         self, group: str, topic: str, offsets: Mapping[str, int], expected: Mapping[str, int] | None = None

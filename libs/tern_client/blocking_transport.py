@@ -11,8 +11,9 @@ from collections.abc import Generator, Sequence
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from tern_client.calling import Attempt, Course, Endpoints, Outcome, Step
-from tern_client.exchange import ProxyUnreachable, Request, Response, lost_connection
+from tern_client.calling import Attempt, Course, Outcome, Step
+from tern_client.endpoints import Endpoints
+from tern_client.exchange import Request, Response, lost_connection, unreachable
 from tern_client.retrying import RetryPolicy
 from tern_client.transport import CONNECTIONS_MAX, is_direct, is_loopback, now_ms
 from tern_wire.errors import TernError
@@ -35,10 +36,11 @@ class BlockingTransport(Protocol):
 class PlainTransport:
     """One keep-alive connection per thread in use, kept in a pool per endpoint. The lock guards the pool only."""
 
-    __slots__ = ("_idle", "_lock")
+    __slots__ = ("_idle", "_is_closed", "_lock")
 
     def __init__(self) -> None:
         self._idle: dict[str, list[http.client.HTTPConnection]] = {}
+        self._is_closed = False
         self._lock = threading.Lock()
 
     def exchange(self, endpoint: str, request: Request, timeout_ms: float) -> Response:
@@ -49,7 +51,7 @@ class PlainTransport:
             for name, value in request.headers:
                 connection.putheader(name, value)
             connection.putheader("Content-Length", str(len(request.body)))
-            connection.endheaders(request.body or None)
+            is_whole = _send_rest(connection, request.body)
             answer = connection.getresponse()
             body = answer.read()
         except (OSError, http.client.HTTPException) as error:
@@ -59,18 +61,22 @@ class PlainTransport:
             connection.close()
             raise
         headers = {name.lower(): value for name, value in answer.getheaders()}
-        if answer.will_close:
+        if answer.will_close or not is_whole or not self._keep(endpoint, connection):
             connection.close()
-        else:
-            with self._lock:
-                self._idle.setdefault(endpoint, []).append(connection)
         return Response(answer.status, headers, body)
+
+    def _keep(self, endpoint: str, connection: http.client.HTTPConnection) -> bool:
+        """Put *connection* into the pool; False when this was closed in the meantime."""
+        with self._lock:
+            if not self._is_closed:
+                self._idle.setdefault(endpoint, []).append(connection)
+            return not self._is_closed
 
     def _take(self, endpoint: str, timeout_ms: float) -> http.client.HTTPConnection:
         with self._lock:
             idle = self._idle.get(endpoint)
             connection = idle.pop() if idle else None
-        if connection is not None and connection.sock is not None and not _is_closed(connection):
+        if connection is not None and connection.sock is not None and not _is_cut(connection):
             connection.sock.settimeout(timeout_ms / 1000)
             return connection
         address = urlsplit(endpoint)
@@ -78,19 +84,29 @@ class PlainTransport:
         try:
             connection.connect()
         except OSError as error:
-            raise ProxyUnreachable(endpoint=endpoint, reason=str(error)) from error
+            raise unreachable(endpoint, error) from error
         return connection
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; one in use is closed when its answer has come."""
         with self._lock:
+            self._is_closed = True
             idle, self._idle = self._idle, {}
         for connections in idle.values():
             for connection in connections:
                 connection.close()
 
 
-def _is_closed(connection: http.client.HTTPConnection) -> bool:
+def _send_rest(connection: http.client.HTTPConnection, body: bytes) -> bool:
+    """Send head and body; False when the proxy closed its side meanwhile: it may have answered before the body's end."""
+    try:
+        connection.endheaders(body or None)
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    return True
+
+
+def _is_cut(connection: http.client.HTTPConnection) -> bool:
     """Whether the proxy has closed an idle connection: there is something to read where nothing was asked."""
     sock = connection.sock
     sock.settimeout(0)
@@ -127,7 +143,7 @@ class HttpxBlockingTransport:
                 timeout=timeout_ms / 1000,
             )
         except (self._httpx.ConnectError, self._httpx.ConnectTimeout, self._httpx.PoolTimeout) as error:
-            raise ProxyUnreachable(endpoint=endpoint, reason=str(error) or type(error).__name__) from error
+            raise unreachable(endpoint, error) from error
         except self._httpx.TransportError as error:
             raise lost_connection(endpoint, error) from error
         return Response(response.status_code, dict(response.headers), response.content)
@@ -149,20 +165,22 @@ class BlockingCaller:
         policy: RetryPolicy | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
-        urls = [endpoints] if isinstance(endpoints, str) else list(endpoints)
-        self.course = Course(endpoints=Endpoints(urls), policy=policy or RetryPolicy(), chance=random.random)
-        direct = all(map(is_direct, urls))
-        self._transport = transport or (PlainTransport() if direct else HttpxBlockingTransport(urls))
+        proxies = Endpoints(endpoints)
+        self.course = Course(endpoints=proxies, policy=policy or RetryPolicy(), chance=random.random)
+        direct = all(map(is_direct, proxies.urls))
+        self._transport = transport or (PlainTransport() if direct else HttpxBlockingTransport(proxies.urls))
 
     def drive(self, steps: Generator[Step, Outcome, T]) -> T:
-        """Do what *steps* say until they return; their errors are raised."""
-        step = next(steps)
+        """Do what *steps* say until they return; their errors are raised. An interrupted call ends its steps, too."""
         try:
+            step = next(steps)
             while True:
                 step = steps.send(self._take(step))
         except StopIteration as end:
             value: Any = end.value
             return value  # type: ignore[no-any-return]
+        finally:
+            steps.close()
 
     def _take(self, step: Step) -> Outcome:
         result: Response | TernError | None = None

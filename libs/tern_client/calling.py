@@ -3,12 +3,13 @@
 A shell drives it: it does what each step says and sends back how that went. The async and the blocking client are two such shells.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from tern_client.exchange import Request, Response, error_of
+from tern_client.endpoints import Endpoints
+from tern_client.exchange import ProxyUnreachable, Request, Response, error_of
 from tern_client.retrying import RetryPolicy, decide
-from tern_wire.errors import TernError
+from tern_wire.errors import OutcomeUnknown, TernError
 
 # Beyond what the proxy may park a request: its own time to answer.
 PARK_MARGIN_MS = 5_000
@@ -41,28 +42,6 @@ class Outcome:
 Step = Attempt | Pause
 
 
-class Endpoints:
-    """The proxies of a cluster and which one is used now. Owned by one client; a failure moves all its calls on together."""
-
-    __slots__ = ("_at", "urls")
-
-    def __init__(self, urls: Sequence[str]) -> None:
-        if not urls:
-            raise ValueError("at least one endpoint is needed, such as http://127.0.0.1:8080")
-        self.urls = tuple(url.rstrip("/") for url in urls)
-        self._at = 0
-
-    @property
-    def current(self) -> str:
-        """Where the next request goes."""
-        return self.urls[self._at]
-
-    def leave(self, failed: str) -> None:
-        """Go to the next one, unless another call has already left *failed*."""
-        if self.current == failed:
-            self._at = (self._at + 1) % len(self.urls)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
     """What every call of a client shares: where to, how patient, and its source of chance in [0, 1)."""
@@ -73,8 +52,14 @@ class Course:
 
 
 def call(course: Course, request: Request, began_ms: float) -> Generator[Step, Outcome, Response]:
-    """The steps of *request* until a response below 400; raises the TernError that ended it."""
+    """The steps of *request* until a response below 400; raises the TernError that ended it.
+
+    An attempt of a send or a change whose outcome is unknown stays so: when the later ones could not be made, or were put off
+    until the deadline, OutcomeUnknown is raised and not the last error, which says that nothing was stored.
+    """
     policy, now_ms = course.policy, began_ms
+    unknown: TernError | None = None
+    unreached: ProxyUnreachable | None = None
     attempt = 0
     while True:
         endpoint = course.endpoints.current
@@ -89,6 +74,12 @@ def call(course: Course, request: Request, began_ms: float) -> Generator[Step, O
         if error is None:
             assert isinstance(outcome.result, Response)
             return outcome.result
+        if isinstance(error, OutcomeUnknown) and request.method != "GET" and not request.wait_ms:
+            unknown = error
+        is_cut = left_ms < policy.attempt_timeout_ms and not request.wait_ms
+        if isinstance(error, ProxyUnreachable):
+            # An attempt with less than its full time says only that it was late; the one before says why.
+            error = unreached = (is_cut and unreached) or error
         verdict = decide(
             error,
             attempt=attempt,
@@ -101,7 +92,7 @@ def call(course: Course, request: Request, began_ms: float) -> Generator[Step, O
         if verdict.next_endpoint:
             course.endpoints.leave(endpoint)
         if not verdict.repeat:
-            raise error
+            raise unknown if unknown and error.retryable else error
         if verdict.delay_ms:
             now_ms = (yield Pause(verdict.delay_ms)).now_ms
         attempt += 1

@@ -2,16 +2,16 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
-from types import TracebackType
+from collections.abc import Callable, Sequence
 from typing import Self
 
-from tern_client.calling import call
-from tern_client.documents import Settle, read_received, read_settled, receive_request, settle_request
+from tern_client.client import AsyncClient, ClientClosed
+from tern_client.documents import Settle
+from tern_client.leases import Leases
 from tern_client.models import ReceivedMessage
 from tern_client.retrying import RetryPolicy
-from tern_client.settling import PendingSettles
-from tern_client.transport import AsyncCaller, Transport, now_ms
+from tern_client.subscription import Subscription
+from tern_client.transport import Transport, epoch_ms, now_ms
 from tern_wire.errors import TernError
 from tern_wire.limits import INVISIBLE_MIN_MS, RECEIVE_SIZE_DEFAULT_BYTES
 
@@ -21,16 +21,26 @@ SETTLE_LINGER_MS = 500
 IN_FLIGHT_MAX = 1_024
 
 
-class Consumer:
+class Consumer(AsyncClient):
     """Messages of one topic for one group: `async for message in consumer`, then `consumer.confirm(message)`.
 
     Owns its connections, the messages it has not handed out yet, and the confirmations it has not sent yet. At most
-    *in_flight_max* messages are received and neither confirmed nor acked; beyond that the loop waits for a confirmation.
+    *in_flight_max* messages are received and neither confirmed, acked nor past the end of their lease; beyond that the loop waits
+    for one of these. *clock* says when a lease is over, in ms since the epoch.
+
+    `close` acks what was confirmed and lets the messages that were not handed out become visible in a second. A receive that waits
+    then, and every use after it, iterating as well, ends with ClientClosed.
     """
 
     __slots__ = (
-        *("_caller", "_closed", "_flushing", "_group", "_in_flight", "_in_flight_max", "_invisible_ms", "_max_bytes"),
-        *("_max_messages", "_pending", "_received", "_room", "_timer", "_topic", "_wait_ms"),
+        "_clock",
+        "_flushing",
+        "_leases",
+        "_received",
+        "_receiving",
+        "_room",
+        "_subscription",
+        "_timer",
     )
 
     def __init__(
@@ -46,107 +56,130 @@ class Consumer:
         in_flight_max: int = IN_FLIGHT_MAX,
         policy: RetryPolicy | None = None,
         transport: Transport | None = None,
+        clock: Callable[[], int] | None = None,
     ) -> None:
-        self._caller = AsyncCaller(endpoints, policy=policy, transport=transport)
-        self._topic, self._group = topic, group
-        self._max_messages, self._max_bytes = max_messages, max_bytes
-        self._wait_ms, self._invisible_ms = wait_ms, invisible_ms
-        self._in_flight_max = in_flight_max
-        self._in_flight: set[str] = set()
+        super().__init__(endpoints, policy=policy, transport=transport)
+        self._subscription = Subscription(
+            topic=topic,
+            group=group,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            wait_ms=wait_ms,
+            invisible_ms=invisible_ms,
+        )
+        self._clock = clock or epoch_ms
+        self._leases = Leases(in_flight_max)
         self._received: deque[ReceivedMessage] = deque()
-        self._pending = PendingSettles()
+        self._receiving: set[asyncio.Task[list[ReceivedMessage]]] = set()
         self._room = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
-        self._closed = False
 
     @property
     def expired(self) -> int:
         """How many confirmations came too late: those messages are delivered again."""
-        return self._pending.expired
+        return self._subscription.pending.expired
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> ReceivedMessage:
         while not self._received:
-            if self._closed:
-                raise StopAsyncIteration
             self._received.extend(await self.receive())
         return self._received.popleft()
 
     async def receive(self, max_messages: int = 0, wait_ms: int | None = None) -> list[ReceivedMessage]:
-        """One receive: up to *max_messages* (0: the consumer's), [] when the wait passed without any. Confirmations go along."""
-        while len(self._in_flight) >= self._in_flight_max:
-            self._room.clear()
-            await self._room.wait()
-        settles = self._pending.take()
-        request = receive_request(
-            self._topic,
-            self._group,
-            max_messages=min(max_messages or self._max_messages, self._in_flight_max - len(self._in_flight)),
-            max_bytes=self._max_bytes,
-            wait_ms=self._wait_ms if wait_ms is None else wait_ms,
-            invisible_ms=self._invisible_ms,
-            settles=settles,
-        )
+        """One receive: up to *max_messages* (0: the consumer's), [] when the wait passed without any. Confirmations go along.
+
+        Waits first while all that may be in flight is. ClientClosed when this is closed, before or meanwhile.
+        """
+        self._check_open()
+        # A task of its own, so that closing can end it without cancelling the caller.
+        receiving = asyncio.get_running_loop().create_task(self._receive(max_messages, wait_ms))
+        self._receiving.add(receiving)
         try:
-            response = await self._caller.drive(call(self._caller.course, request, now_ms()))
-        except BaseException:
-            self._pending.give_back(settles)
+            messages = await receiving
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if self._is_closed and caller and not caller.cancelling():
+                raise ClientClosed(client=type(self).__name__) from None
             raise
-        messages, errors = read_received(response)
-        self._pending.settled(settles, errors)
-        self._in_flight.update(message.receipt_handle for message in messages)
+        finally:
+            self._receiving.discard(receiving)
+        self._check_open()  # closing has given them back already
         return messages
 
     def confirm(self, *messages: ReceivedMessage) -> None:
         """These are done: they are acked with the next receive, or 500 ms from now. Use `ack` to know that it happened."""
-        self._pending.add(Settle(message.receipt_handle) for message in messages)
+        self._check_open()
+        self._subscription.pending.add(Settle(message.receipt_handle) for message in messages)
         self._release(messages)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(SETTLE_LINGER_MS / 1000, self._on_timer)
 
     async def ack(self, *messages: ReceivedMessage) -> dict[str, TernError]:
         """Ack now; the errors by receipt handle, {} when the group will not see any of these again."""
+        self._check_open()
         errors = await self._settle([Settle(message.receipt_handle) for message in messages])
         self._release(messages)
         return errors
 
     async def extend(self, invisible_ms: int, *messages: ReceivedMessage) -> dict[str, TernError]:
         """Keep the leases for *invisible_ms* from now; the errors by receipt handle. The handles stay the same."""
-        return await self._settle([Settle(message.receipt_handle, "extend", invisible_ms) for message in messages])
+        self._check_open()
+        errors = await self._settle([Settle(message.receipt_handle, "extend", invisible_ms) for message in messages])
+        extended = [message.receipt_handle for message in messages if message.receipt_handle not in errors]
+        self._leases.extend(extended, self._clock() + invisible_ms)
+        return errors
 
-    async def close(self) -> None:
-        """Ack what was confirmed and let the messages that were not handed out become visible in a second."""
-        self._closed = True
+    async def _finish(self) -> None:
         if self._timer:
             self._timer.cancel()
-        unread = [Settle(message.receipt_handle, "extend", INVISIBLE_MIN_MS) for message in self._received]
+        unread, receiving = list(self._received), set(self._receiving)
         self._received.clear()
+        for task in receiving:
+            task.cancel()
+        if receiving:
+            done, _ = await asyncio.wait(receiving)
+            for task in done:
+                # Its answer came in this very moment; the caller gets ClientClosed.
+                if not task.cancelled() and not task.exception():
+                    unread += task.result()
+        if self._flushing:
+            await self._flushing
+        self._subscription.pending.add(Settle(message.receipt_handle, "extend", INVISIBLE_MIN_MS) for message in unread)
+        await self._flush()
+
+    async def _receive(self, max_messages: int, wait_ms: int | None) -> list[ReceivedMessage]:
+        while not (room := self._leases.room(self._clock())):
+            await self._wait_for_room()
+        subscription = self._subscription
+        count = min(max_messages or subscription.max_messages, room)
+        messages = await self._drive(subscription.receive(self._course, count, wait_ms, now_ms()))
+        self._leases.add(messages)
+        return messages
+
+    async def _wait_for_room(self) -> None:
+        """Until a message is done, or the first lease should be over."""
+        self._room.clear()
+        end_ms = self._leases.first_end_ms
+        timer = None
+        if end_ms is not None:
+            left_ms = max(end_ms - self._clock(), 1)
+            timer = asyncio.get_running_loop().call_later(left_ms / 1000, self._room.set)
         try:
-            if self._flushing:
-                await self._flushing
-            self._pending.add(unread)
-            await self._flush()
+            await self._room.wait()
         finally:
-            await self._caller.close()
+            if timer:
+                timer.cancel()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    def _release(self, messages: Iterable[ReceivedMessage]) -> None:
-        self._in_flight.difference_update(message.receipt_handle for message in messages)
+    def _release(self, messages: Sequence[ReceivedMessage]) -> None:
+        self._leases.release(message.receipt_handle for message in messages)
         self._room.set()
 
     def _on_timer(self) -> None:
         self._timer = None
-        if self._pending and (self._flushing is None or self._flushing.done()):
+        if self._subscription.pending and (self._flushing is None or self._flushing.done()):
             self._flushing = asyncio.get_running_loop().create_task(self._flush_quietly())
 
     async def _flush_quietly(self) -> None:
@@ -158,27 +191,19 @@ class Consumer:
 
     async def _flush(self) -> None:
         """Settle what waits; what fails for now waits on, for the next receive."""
+        pending = self._subscription.pending
         later: list[Settle] = []
-        while self._pending:
-            settles = self._pending.take()
+        while pending:
+            settles = pending.take()
             try:
                 errors = await self._settle(settles)
             except BaseException:
-                self._pending.give_back([*later, *settles])
+                pending.give_back([*later, *settles])
                 raise
             failed = {handle for handle, error in errors.items() if error.retryable}
             later += [settle for settle in settles if settle.receipt_handle in failed]
-        self._pending.give_back(later)
+        pending.give_back(later)
 
     async def _settle(self, settles: list[Settle]) -> dict[str, TernError]:
-        """Settle now; the errors by receipt handle. Raises when it is not known what became of them."""
-        if not settles:
-            return {}
-        try:
-            request = settle_request(self._topic, self._group, settles)
-            response = await self._caller.drive(call(self._caller.course, request, now_ms()))
-        except TernError as error:
-            if error.retryable:
-                raise
-            return self._pending.refused(settles, dict.fromkeys(range(len(settles)), error))
-        return self._pending.refused(settles, read_settled(response))
+        """Settle now, also while this closes."""
+        return await self._caller.drive(self._subscription.settle(self._course, settles, now_ms()))

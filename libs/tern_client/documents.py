@@ -213,6 +213,16 @@ def read_offsets(response: Response) -> list[QueueOffsets]:
     ]
 
 
+def group_offsets_request(group: str, topic: str) -> Request:
+    """What *group* has committed in *topic*."""
+    return get_request(paths.group_offsets_path(check_group(group)), topic=check_topic(topic))
+
+
+def read_group_offsets(response: Response) -> dict[str, int]:
+    """The committed offset of every queue, written `broker-a:3`."""
+    return dict(read_document(response)["offsets"])
+
+
 def pull_request(topic: str, queue: str, offset: int, end_offset: int, max_bytes: int) -> Request:
     """Records of one queue from *offset* up to, not including, *end_offset*."""
     path = paths.pull_path(check_topic(topic), str(parse_queue(queue, topic)))

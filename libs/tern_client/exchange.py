@@ -1,5 +1,6 @@
 """One HTTP request and its response as values, and what a response that is no success means. Pure."""
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -45,6 +46,24 @@ class ProxyUnreachable(TernError):
     fix: ClassVar[str] = (
         "{endpoint} does not answer ({reason}). Start the mesh with `ternmq up`, or correct the endpoint."
     )
+
+
+def unreachable(endpoint: str, error: BaseException) -> ProxyUnreachable:
+    """The error of a connection that could not be made; the usual reason in words instead of each library's own."""
+    is_late = isinstance(error, TimeoutError) or type(error).__name__ == "ConnectTimeout"  # httpx's own
+    reason = "no answer in time" if is_late else str(error) or type(error).__name__
+    cause: BaseException | None = error
+    while cause is not None:
+        # asyncio joins the failures of a name with several addresses into one text and drops their numbers.
+        if isinstance(cause, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(cause):
+            reason = "connection refused"
+        if isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]  # httpx tried several addresses
+        elif isinstance(cause, OSError):
+            cause = cause.__cause__  # its context may be the caller's own business
+        else:
+            cause = cause.__cause__ or cause.__context__
+    return ProxyUnreachable(endpoint=endpoint, reason=reason)
 
 
 def lost_connection(endpoint: str, reason: object) -> OutcomeUnknown:

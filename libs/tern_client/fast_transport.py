@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from tern_client.exchange import ProxyUnreachable, Request, Response, lost_connection
+from tern_client.exchange import Request, Response, lost_connection, unreachable
 from tern_client.transport import CONNECTIONS_MAX
 
 CONNECT_TIMEOUT_S = 3.0
@@ -113,12 +113,13 @@ class Connection(asyncio.Protocol):
 class FastTransport:
     """A pool of connections per endpoint. Owns them all; at most *connections_max* per endpoint, others wait their turn."""
 
-    __slots__ = ("_heads", "_idle", "_turns")
+    __slots__ = ("_heads", "_idle", "_is_closed", "_turns")
 
     def __init__(self, connections_max: int = CONNECTIONS_MAX) -> None:
         self._idle: defaultdict[str, list[Connection]] = defaultdict(list)
         self._turns = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(connections_max))
         self._heads: dict[str, str] = {}
+        self._is_closed = False
 
     async def exchange(self, endpoint: str, request: Request, timeout_ms: float) -> Response:
         """As the protocol of transports says."""
@@ -136,7 +137,7 @@ class FastTransport:
                 raise
             finally:
                 timer.cancel()
-            if connection.is_reusable:
+            if connection.is_reusable and not self._is_closed:
                 self._idle[endpoint].append(connection)
             else:
                 connection.close()
@@ -158,7 +159,7 @@ class FastTransport:
             async with asyncio.timeout(min(timeout_ms / 1000, CONNECT_TIMEOUT_S)):
                 _, connection = await loop.create_connection(Connection, address.hostname or "", address.port or 80)
         except (OSError, TimeoutError) as error:
-            raise ProxyUnreachable(endpoint=endpoint, reason=str(error) or "no answer in time") from error
+            raise unreachable(endpoint, error) from error
         return connection
 
     def _head(self, endpoint: str, request: Request) -> bytes:
@@ -169,7 +170,8 @@ class FastTransport:
         return f"{request.method} {request.path}{host}{len(request.body)}\r\n{fields}\r\n".encode("ascii")
 
     async def close(self) -> None:
-        """Close all connections, those in flight with their requests' failure."""
+        """Close all connections; one in use is closed when its answer has come."""
+        self._is_closed = True
         for idle in self._idle.values():
             for connection in idle:
                 connection.close()

@@ -4,15 +4,13 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import count
-from types import TracebackType
-from typing import Self
 
 from tern_client.batching import Accumulator, Batch, BatchLimits, size_of
+from tern_client.client import AsyncClient
 from tern_client.models import BatchOutcome, OutgoingMessage, SendReceipt
 from tern_client.retrying import RetryPolicy
-from tern_client.sending import KeySource, send_many, send_one, with_key
-from tern_client.transport import AsyncCaller, Transport, now_ms
+from tern_client.sending import send_many, send_one, unique_keys, with_key
+from tern_client.transport import Transport, now_ms
 from tern_wire.errors import TernError
 
 # What send_soon may hold before it waits: a second or two of a fast producer, and nothing for the memory of a small machine.
@@ -23,17 +21,12 @@ BATCHES_IN_FLIGHT_MAX = 4
 Receipt = asyncio.Future[SendReceipt]
 
 
-def unique_keys() -> KeySource:
-    """Idempotency keys of one producer: 64 random bits drawn now, and a counter."""
-    prefix, numbers = os.urandom(8).hex(), count()
-    return lambda: f"{prefix}-{next(numbers)}"
-
-
-class Producer:
+class Producer(AsyncClient):
     """Sends messages. Every message gets an idempotency key unless *idempotent* is off, so that repeats are stored once.
 
-    Owns its connections and its buffer. Use it as an async context manager, or call `close`. *endpoints* are proxies' URLs;
-    the next one is used when one fails. Errors are TernError: what it raises was not stored, but for OutcomeUnknown.
+    Owns its connections and its buffer. Use it as an async context manager, or call `close`, which flushes first; after that
+    sends are refused (ClientClosed). *endpoints* are proxies' URLs, such as http://127.0.0.1:8080 (EndpointMalformed when they are
+    not); the next one is used when one fails. Errors are TernError: what it raises was not stored, but for OutcomeUnknown.
     """
 
     __slots__ = (
@@ -41,7 +34,6 @@ class Producer:
         "_buffer",
         "_buffered_bytes",
         "_buffered_max",
-        "_caller",
         "_keys",
         "_room",
         "_sending",
@@ -58,8 +50,8 @@ class Producer:
         policy: RetryPolicy | None = None,
         transport: Transport | None = None,
     ) -> None:
-        self._caller = AsyncCaller(endpoints, policy=policy, transport=transport)
-        self._keys = unique_keys() if idempotent else None
+        super().__init__(endpoints, policy=policy, transport=transport)
+        self._keys = unique_keys(os.urandom(8).hex()) if idempotent else None
         self._buffer: Accumulator[Receipt] = Accumulator(limits or BatchLimits())
         self._buffered_bytes = 0
         self._buffered_max = buffer_size_max_bytes
@@ -80,7 +72,7 @@ class Producer:
         queue: str = "",
         idempotency_key: str = "",
     ) -> SendReceipt:
-        """Send one message now; returns when it is durable on a majority."""
+        """Send one message now; returns when it is durable on a majority. MessageTooLarge for a body over 4 MiB."""
         message = OutgoingMessage(
             body=body,
             tag=tag,
@@ -94,23 +86,26 @@ class Producer:
 
     async def send_message(self, topic: str, message: OutgoingMessage) -> SendReceipt:
         """As `send`, with the message as one value."""
-        return await self._caller.drive(send_one(self._caller.course, topic, with_key(message, self._keys), now_ms()))
+        return await self._drive(send_one(self._course, topic, with_key(message, self._keys), now_ms()))
 
     async def send_batch(self, topic: str, messages: Sequence[OutgoingMessage]) -> BatchOutcome:
         """Send many messages now, in as few requests as fit; what fails for now is repeated, each message once."""
         keyed = [with_key(message, self._keys) for message in messages]
-        return await self._caller.drive(send_many(self._caller.course, topic, keyed, now_ms()))
+        return await self._drive(send_many(self._course, topic, keyed, now_ms()))
 
     async def send_soon(self, topic: str, message: OutgoingMessage) -> Receipt:
         """Put *message* into the buffer; await the returned future for its receipt. Waits only while the buffer is full.
 
-        It is sent 5 ms after the first of its batch, or when 256 KiB or 1,024 messages have come together.
+        It is sent 5 ms after the first of its batch, or when 256 KiB or 1,024 messages have come together. ClientClosed when this
+        is closed while it waits: the message was not taken.
         """
+        self._check_open()
         size_bytes = size_of(message)
         while self._buffered_bytes and self._buffered_bytes + size_bytes > self._buffered_max:
             room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._room.append(room)
             await room
+            self._check_open()
         self._buffered_bytes += size_bytes
         receipt: Receipt = asyncio.get_running_loop().create_future()
         for batch in self._buffer.add(topic, with_key(message, self._keys), receipt, now_ms()):
@@ -125,20 +120,10 @@ class Producer:
         while self._sending:
             await asyncio.wait(set(self._sending))
 
-    async def close(self) -> None:
-        """Flush, then close all connections."""
+    async def _finish(self) -> None:
         await self.flush()
         if self._timer:
             self._timer.cancel()
-        await self._caller.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def _set_timer(self) -> None:
         due_ms = self._buffer.next_due_ms
@@ -160,7 +145,7 @@ class Producer:
         """Send one batch and hand out its receipts. An error of ours is an outcome, not a failure of this task."""
         try:
             async with self._batches:
-                steps = send_many(self._caller.course, batch.topic, batch.messages, now_ms())
+                steps = send_many(self._course, batch.topic, batch.messages, now_ms())
                 outcome = await self._caller.drive(steps)
         except TernError as error:
             outcome = BatchOutcome(

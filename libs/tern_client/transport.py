@@ -9,8 +9,9 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from tern_client.calling import Attempt, Course, Endpoints, Outcome, Step
-from tern_client.exchange import ProxyUnreachable, Request, Response, lost_connection
+from tern_client.calling import Attempt, Course, Outcome, Step
+from tern_client.endpoints import Endpoints
+from tern_client.exchange import Request, Response, lost_connection, unreachable
 from tern_client.retrying import RetryPolicy
 from tern_wire.errors import TernError
 
@@ -53,7 +54,7 @@ class HttpxTransport:
                 timeout=timeout_ms / 1000,
             )
         except (self._httpx.ConnectError, self._httpx.ConnectTimeout, self._httpx.PoolTimeout) as error:
-            raise ProxyUnreachable(endpoint=endpoint, reason=str(error) or type(error).__name__) from error
+            raise unreachable(endpoint, error) from error
         except self._httpx.TransportError as error:
             raise lost_connection(endpoint, error) from error
         return Response(response.status_code, dict(response.headers), response.content)
@@ -92,19 +93,21 @@ class AsyncCaller:
     def __init__(
         self, endpoints: str | Sequence[str], *, policy: RetryPolicy | None = None, transport: Transport | None = None
     ) -> None:
-        urls = [endpoints] if isinstance(endpoints, str) else list(endpoints)
-        self.course = Course(endpoints=Endpoints(urls), policy=policy or RetryPolicy(), chance=random.random)
-        self._transport = transport or choose_transport(urls)
+        proxies = Endpoints(endpoints)
+        self.course = Course(endpoints=proxies, policy=policy or RetryPolicy(), chance=random.random)
+        self._transport = transport or choose_transport(proxies.urls)
 
     async def drive(self, steps: Generator[Step, Outcome, T]) -> T:
-        """Do what *steps* say until they return; their errors are raised."""
-        step = next(steps)
+        """Do what *steps* say until they return; their errors are raised. A cancelled call ends its steps, too."""
         try:
+            step = next(steps)
             while True:
                 step = steps.send(await self._take(step))
         except StopIteration as end:
             value: Any = end.value
             return value  # type: ignore[no-any-return]
+        finally:
+            steps.close()
 
     async def _take(self, step: Step) -> Outcome:
         result: Response | TernError | None = None
@@ -125,3 +128,8 @@ class AsyncCaller:
 def now_ms() -> float:
     """The clock of calls: monotonic, ms."""
     return time.monotonic() * 1000
+
+
+def epoch_ms() -> int:
+    """The clock of leases: ms since the epoch."""
+    return time.time_ns() // 1_000_000

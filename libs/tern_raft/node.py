@@ -13,7 +13,7 @@ from tern_raft.disk import DiskThread
 from tern_raft.journal import CommitLogJournal
 from tern_raft.links import PeerLinks
 from tern_raft.transport import PeerTransport
-from tern_store import CommitLog, Genesis, StoredEntry, StoreError, VoteFile
+from tern_store import CommitLog, Genesis, StoredEntry, VoteFile
 from tern_wire.limits import SEGMENT_SIZE_DEFAULT_BYTES
 
 log = logging.getLogger(__name__)
@@ -110,15 +110,6 @@ class RaftNode:
     def open_votes(config: RaftConfig) -> VoteFile:
         """The node's term and vote; StoreError subclasses say what is wrong and what to do."""
         return VoteFile.open(config.directory, bootstrap=config.bootstrap, group=config.genesis())
-
-    @staticmethod
-    def require_log_of(votes: VoteFile, log_: CommitLog, directory: Path) -> None:
-        """StoreError if the node has voted and its log is a new one: it may not vote as if it had never had another."""
-        if log_.was_created and votes.term > 0:
-            raise StoreError(
-                f"{directory} holds votes of term {votes.term} but no log: the log was lost, and this node may not "
-                "vote as if it had never had one. Restore the directory, or wait for a release that rebuilds nodes."
-            )
 
     async def start(self) -> None:
         """Listen, dial, tick."""

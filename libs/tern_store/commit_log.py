@@ -34,10 +34,10 @@ from tern_store.files import REAL_FILES, Buffer, Files
 from tern_store.genesis import Genesis
 from tern_store.genesis_file import begin_log, read_genesis
 from tern_store.log_reader import LogReader
-from tern_store.log_start import LogStart, TrimJob, read_start
+from tern_store.log_start import LogStart, TrimJob, has_log, read_start
 from tern_store.recent import RecentEntries
 from tern_store.recovery import verify_log
-from tern_store.segment import RestJob, Segments, SpareJob, segment_bases
+from tern_store.segment import RestJob, Segments, SpareJob
 from tern_store.sync_job import SyncJob
 
 LOG_FOLDER = "commitlog"
@@ -85,16 +85,16 @@ class CommitLog:
         Scans the entries behind *start* (None: all). Everything kept is durable when this returns; nothing is synced before.
         A new log's segments have *segment_size_bytes* (which must agree with *group*); an old one keeps its own.
         Afterwards `was_created` says that there was no log, `was_torn` that a torn tail was cut.
-        Raises WrongGroup, LogRot, or StateCorrupt if *start* is not a point of this log; what the log holds is then unchanged.
+        Raises WrongGroup, LogRot, or StateCorrupt if *start* lies before this log; what the log holds is then unchanged.
         """
         if segment_size_bytes not in (None, group.segment_size_bytes):
             raise ValueError(f"segments of {segment_size_bytes} bytes, but the group has {group.segment_size_bytes}")
         folder = directory / LOG_FOLDER
         log_start = read_start(folder, files)
-        was_created = log_start is None and not segment_bases(folder, files)
+        was_created = not has_log(folder, files)
         if was_created:
             if start is not None:
-                raise StateCorrupt(f"{directory} has a saved state at entry {start.index}, but no log")
+                raise LogRot(folder, start.position, f"there is a saved state at entry {start.index}, but no log")
             begin_log(folder, group, files)
         found, genesis = read_genesis(folder, log_start, files)
         group.require_same_group(found, folder)
@@ -240,7 +240,7 @@ class CommitLog:
                 f"entry {index} is the first of the log and cannot be cut: a log belongs to one group for ever"
             )
         end = self.mark(index - 1)
-        self._require_sound()
+        self.require_sound()
         self._broken = _HALF_DONE  # until the disk says otherwise
         self._end = end
         self._recent.cut(index)
@@ -277,7 +277,7 @@ class CommitLog:
 
         They are gone for readers at once. The job is to be run, then noted by `mark_trimmed`.
         """
-        self._require_sound()
+        self.require_sound()
         following = self._row(last.index + 1) if last.index < self._end.index else None
         if following is None or self.mark(last.index) != last:
             raise StoreError(f"the log cannot begin behind entry {last.index}, it ends with {self._end.index}")
@@ -316,7 +316,7 @@ class CommitLog:
 
     # Below -----------------------------------------------------------------------------------------------------
     def _require_next(self, index: int, term: int, size: int) -> None:
-        self._require_sound()
+        self.require_sound()
         if index != self._end.index + 1:
             raise EntryRefused(f"entry {index} does not follow entry {self._end.index}")
         if term < self._end.term:
@@ -324,7 +324,8 @@ class CommitLog:
         if size > self._entry_size_max_bytes:
             raise EntryRefused(f"entry {index} has {size} bytes, at most {self._entry_size_max_bytes} are allowed")
 
-    def _require_sound(self) -> None:
+    def require_sound(self) -> None:
+        """StoreError, with the reason, if a write or a sync failed before."""
         if self._broken:
             raise StoreError(self._broken)
 
@@ -387,14 +388,12 @@ class CommitLog:
         self._synced_index = self._end.index
 
     def _require_in_log(self, start: LogMark) -> None:
+        """A state is saved behind the sync of its entries, and covers none that may be cut: what is missing is rot."""
         self._end = start
         row = self._places.find(start.index)
-        try:
-            is_there = row is not None and row.mark == start and self.entry(start.index).mark == start
-        except LogRot:  # the scan from an older point decides whether it is rot or a lost tail
-            is_there = False
-        if not is_there:
-            raise StateCorrupt(f"the saved state at entry {start.index} is not of this log, or the log ends before it")
+        if row is None or row.mark != start or self.entry(start.index).mark != start:
+            path = self._segments.last.path
+            raise LogRot(path, start.position, f"entry {start.index}, of which a state was saved, is not there")
 
 
 _HALF_DONE = "an earlier write to the log failed and could not be undone; restart this node"

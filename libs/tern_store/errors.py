@@ -40,7 +40,7 @@ class StateCorrupt(StoreError):
 
 
 class VoteCorrupt(StoreError):
-    """Both vote slots are unreadable: this node no longer knows whom it voted for."""
+    """A vote slot is unreadable: this node may not know any more whom it voted for."""
 
 
 class DirectoryInUse(StoreError):

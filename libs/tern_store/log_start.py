@@ -19,7 +19,7 @@ from tern_store.checksum import crc32
 from tern_store.entry import LogMark
 from tern_store.errors import LogRot
 from tern_store.files import Files
-from tern_store.segment import Segment
+from tern_store.segment import Segment, segment_bases
 
 START = "start"
 FORMAT = 1
@@ -55,6 +55,11 @@ def read_start(folder: Path, files: Files) -> LogStart | None:
     if (magic, form, size, check) != (_MAGIC, FORMAT, len(data) - genesis_at, _CHECK.unpack_from(data, _HEAD.size)[0]):
         raise LogRot(path, 0, "its checksum is wrong")
     return LogStart(LogMark(index, position, crc, term), data[genesis_at:])
+
+
+def has_log(folder: Path, files: Files) -> bool:
+    """Whether a log was ever begun in *folder*."""
+    return bool(segment_bases(folder, files)) or START in files.listdir(folder)
 
 
 def write_start(folder: Path, start: LogStart, files: Files) -> None:

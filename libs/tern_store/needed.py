@@ -1,7 +1,8 @@
 """What retention must copy forward before segments go: records that lie in them and are still needed.
 
-Age counts from visibility. A record is needed while a timer waits to deliver it, a lease or a retry holds it, or its queue entry became
-visible less than the retention ago although the record is older (it was delivered by reference: delayed, retried, dead-lettered).
+Age counts from visibility. A record is needed while a timer waits to deliver it, a lease or a retry holds it, or its queue entry is not
+below the queue's new min although the record is older (it was delivered by reference: delayed, retried, dead-lettered). So no entry
+that a reader may reach points at what is gone.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,17 +41,16 @@ def find_needed(
     position: int,
     *,
     ends: dict[tuple[int, int], int],
-    visible_from_ms: int,
     held: Iterable[tuple[int, int, Numbers]],
 ) -> Needed:
     """What lies below *position* of the log and is needed.
 
     *ends*: (topic id, queue) to the queue's end when the log reached *position*: below that offset everything may go by age.
-    *visible_from_ms*: what became visible at this time or later is needed. *held*: (topic id, queue, offsets) of leases and retries.
+    *held*: (topic id, queue, offsets) of leases and retries.
     DerivedDamage if a file that follows from the log cannot be read.
     """
     found = [
-        *_by_reference(store, position, ends, visible_from_ms),
+        *_by_reference(store, position, ends),
         *_held(store, position, held),
         *_timers(store, position),
     ]
@@ -65,12 +65,11 @@ def find_needed(
 
 
 def _by_reference(
-    store: "Store", position: int, ends: dict[tuple[int, int], int], visible_from_ms: int
+    store: "Store", position: int, ends: dict[tuple[int, int], int]
 ) -> Iterator[tuple[npt.NDArray[Any], Numbers]]:
     """Messages whose record is older than their place in the queue. Only some queues have any; the store knows where."""
     for (topic_id, queue), (first, last) in store.references.items():
-        young = store.queues.offset_at(topic_id, queue, visible_from_ms)
-        offset = max(first, ends.get((topic_id, queue), 0), young, store.queues.min(topic_id, queue))
+        offset = max(first, ends.get((topic_id, queue), 0), store.queues.min(topic_id, queue))
         while offset <= last:
             entries = store.read_queue(topic_id, queue, offset, min(STEP_ENTRIES, last + 1 - offset))
             if not len(entries):

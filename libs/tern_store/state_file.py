@@ -4,8 +4,8 @@
      | "TRNS" | format 2 | reserved 2 | index | position | term | mark crc  | payload  | crc 4 | payload ...
      |        |          |            | 8     | 8        | 8    | 4         | size 8   |       |
 
-Big-endian; crc is zlib.crc32 of the header before it, then of the payload. Two generations are kept: if the log lost its tail, the
-newer one may stand for entries that do not exist any more.
+Big-endian; crc is zlib.crc32 of the header before it, then of the payload. Two generations are kept: if the newer one cannot be
+read, the one before stands in.
 
 Beside them one state for every place where a segment begins, `state/segment-{20-digit position}-{newest ms}.bin`: what the log is
 replayed from when derived files must be made again, once retention has dropped everything before it. *newest ms* is the logical time

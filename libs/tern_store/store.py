@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tern_store import small_files
 from tern_store.checking import Checked
-from tern_store.commit_log import CommitLog
+from tern_store.commit_log import LOG_FOLDER, CommitLog
 from tern_store.consume_queue import ConsumeQueues
 from tern_store.entry import LogMark, StoredEntry
 from tern_store.errors import DerivedDamage, LogRot, Quarantined, StateCorrupt, StoreError
@@ -23,7 +23,7 @@ from tern_store.files import REAL_FILES, Files
 from tern_store.genesis import Genesis
 from tern_store.key_index import TIME_MAX_MS, KeyIndex
 from tern_store.key_search import Found, find_records
-from tern_store.log_start import TrimJob
+from tern_store.log_start import TrimJob, has_log
 from tern_store.moved_entries import MovedEntries
 from tern_store.saving import Payload, Save, payload_with, split_payload
 from tern_store.state_file import (
@@ -72,6 +72,9 @@ class Store:
         self.moved = MovedEntries()
         # Queues that were given messages by reference: (topic id, queue) to the first and last such offset.
         self.references: dict[tuple[int, int], tuple[int, int]] = {}
+        # Made again from a state at the log's beginning, and the trim that made it the beginning not yet applied again: timers that
+        # were set before are missing. What comes due meanwhile, the log says itself.
+        self.timers_are_partial = False
         self._unsynced: list[SyncJob] = []
         # What the owner saved, and the point it stands for; None: nothing, apply the log from its first entry.
         self.payload: bytes | None = None
@@ -90,17 +93,24 @@ class Store:
         *,
         group: Genesis,
         accepts: Callable[[bytes], bool] = lambda _: True,
+        may_begin: bool = True,
         limits: StoreLimits | None = None,
         files: Files = REAL_FILES,
     ) -> "Store":
         """Recover what is in *directory*, or begin it. The owner holds the directory's lock.
 
-        *accepts* says whether the owner can read a payload that it saved (another release may have). Apply what the log holds behind `applied`. Raises Quarantined or LogRot (the node must not take part until it is rebuilt),
+        *accepts* says whether the owner can read a payload that it saved (another release may have), *may_begin* whether there may
+        be no log yet. Apply what the log holds behind `applied`. Raises Quarantined or LogRot (the node must not take part until it is rebuilt),
         WrongGroup, StoreError.
         """
         limits = limits or StoreLimits()
         files.makedirs(directory)
         small_files.refuse_quarantined(directory, files)
+        if not may_begin and not has_log(directory / LOG_FOLDER, files):
+            raise StoreError(
+                f"{directory} holds votes but no log: the log was lost, and this node may not vote as if it had never had one. "
+                "Restore the directory, or wait for a release that rebuilds nodes."
+            )
         try:
             return _recover(cls, directory, group, accepts, limits, files)
         except LogRot as rot:
@@ -149,9 +159,11 @@ class Store:
             if kind == MOVED_MESSAGE:
                 self.moved.put(topic_id, queue, number, (position, size, tag))
             else:
-                self.timers.cancel(deliver_ms, number)
-                timer = (deliver_ms, number, position, size, topic_id, queue, 0, tag)
-                self.timers.add(np.array([timer], TIMER_ROWS))
+                was_pending = self.timers.cancel(deliver_ms, number)
+                # One that was set before the log's beginning is not known after a replay from there, until its copy comes.
+                if was_pending or self.timers_are_partial:
+                    timer = (deliver_ms, number, position, size, topic_id, queue, 0, tag)
+                    self.timers.add(np.array([timer], TIMER_ROWS))
         for topic_id in {int(topic_id) for topic_id in rows["topic"]}:
             # Under their keys they would be gone with the old segment.
             copies = positions[rows["topic"] == topic_id]
@@ -173,6 +185,7 @@ class Store:
 
         *payload* gives the owner's state after entry *applied*.index; it is called on the job's thread.
         """
+        self.log.require_sound()
         for part in (self.queues, self.keys, self.timers):
             # One by one: if the next has no room, what this one wrote is still to be synced by a later save.
             self._unsynced.append(part.flush())
@@ -181,6 +194,7 @@ class Store:
             "keys": self.keys.marks(),
             "timers": self.timers.marks(),
             "moved": self.moved.marks(),
+            "partial": self.timers_are_partial,
             "references": [[*queue, *offsets] for queue, offsets in self.references.items()],
         }
         state = StateSave(self.directory, applied, payload_with(section, payload), self.files)
@@ -229,17 +243,14 @@ class Store:
         for topic_id, queue, offset in floors:
             if end := self.queues.end(topic_id, queue):
                 self.queues.trim(topic_id, queue, min(offset, end))
+        if last.index >= self.log.start.index:
+            self.timers_are_partial = False
         if last.index <= self.log.start.index or self.applied is None or self.applied.index <= last.index:
             # Not before a saved state lies behind the place: a start needs one. The next trim takes these segments too.
             return None
         job = self.log.trim(last)
         if job is not None:
-            position = self.log.start.position
-            self.keys.trim(position)
-            self.moved.drop_before(position)
-            self.references = {
-                key: (first, last) for key, (first, last) in self.references.items() if last >= self.queues.min(*key)
-            }
+            self._forget_dropped()
         return job
 
     def trimmed(self, job: TrimJob) -> None:
@@ -268,6 +279,14 @@ class Store:
             part.close()
 
     # Below -----------------------------------------------------------------------------------------------------
+    def _forget_dropped(self) -> None:
+        """Nothing points before the log's start."""
+        self.keys.trim(self.log.start.position)
+        self.moved.drop_before(self.log.start.position)
+        self.references = {
+            key: (first, last) for key, (first, last) in self.references.items() if last >= self.queues.min(*key)
+        }
+
     def _refer(self, appends: QueueAppends, is_old: npt.NDArray[np.bool_]) -> None:
         bounds = appends.bounds.tolist()
         for number, (code, first_offset) in enumerate(
@@ -285,6 +304,9 @@ class Store:
         self.timers.restore(section["timers"])
         self.moved.restore(section["moved"])
         self.references = {(topic, queue): (first, last) for topic, queue, first, last in section["references"]}
+        self.timers_are_partial = bool(section["partial"])
+        # The state may be older than a trim that the log has seen through: applying it again drops nothing any more.
+        self._forget_dropped()
 
     def begin_again(self, reason: str, base: SavedState | None) -> None:
         """Forget every derived file; they follow from the log behind *base*, the state of its start (None: its genesis)."""
@@ -295,6 +317,7 @@ class Store:
         self.payload, self.applied = None, None
         if base is not None:
             self.payload, self.applied = split_payload(base.payload)[1], base.mark
+            self.timers_are_partial = True
             # Queues begin where they ended then: the first append of the replay says where.
 
 

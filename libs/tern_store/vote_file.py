@@ -4,8 +4,9 @@
      | "TRNV" | format 2 | name size 2 | sequence 8 | term 8 | group id 16 | members       | voted for,    | 0     | crc 4 |
      |        |          | 65535: none |            |        |             | SHA-256 32    | UTF-8         |       | of all|
 
-Big-endian, 512 bytes: one sector, which a disk writes whole or not at all. A bad slot is a write that never returned, so the other
-one counts. A directory without the file never becomes a member by itself: it may have voted and forgotten it.
+Big-endian, 512 bytes: one sector, which a disk writes whole or not at all, and both are whole before the file has its name. So a bad
+slot is never a write that a crash interrupted but rot, and it may have held the newer vote: the node must not vote. A directory
+without the file never becomes a member by itself: it may have voted and forgotten it.
 """
 
 import hashlib
@@ -49,7 +50,7 @@ class VoteFile:
     def open(cls, directory: Path, *, bootstrap: bool, group: Genesis, files: Files = REAL_FILES) -> "VoteFile":
         """Read the newest slot; with *bootstrap* an empty directory becomes a member of *group* that has never voted.
 
-        Raises WrongGroup (no file without *bootstrap*, or another group's), VoteCorrupt (both slots bad).
+        Raises WrongGroup (no file without *bootstrap*, or another group's), VoteCorrupt (a bad slot).
         """
         files.makedirs(directory)
         path = directory / FILE_NAME
@@ -59,11 +60,15 @@ class VoteFile:
             _create(path, _Vote(0, 0, None, *identity), files)
         fd = files.open(path)
         data = files.pread(fd, 2 * SLOT_SIZE_BYTES, 0)
-        votes = [vote for at in (0, SLOT_SIZE_BYTES) if (vote := _decode(data[at : at + SLOT_SIZE_BYTES])) is not None]
-        if not votes:
+        first, second = (_decode(data[at : at + SLOT_SIZE_BYTES]) for at in (0, SLOT_SIZE_BYTES))
+        # Written in turn: a gap between the sequences is a slot that went back to an older content.
+        if first is None or second is None or abs(first.sequence - second.sequence) > 1:
             files.close(fd)
-            raise VoteCorrupt(f"{path}: both vote slots are damaged. Rebuild this node from a peer; it must not vote.")
-        vote = max(votes, key=lambda slot: slot.sequence)
+            raise VoteCorrupt(
+                f"{path}: a vote slot is damaged, and may have held this node's newest vote. Rebuild it from a peer; it must "
+                "not vote."
+            )
+        vote = max(first, second, key=lambda slot: slot.sequence)
         if (vote.group_id, vote.members) != identity:
             files.close(fd)
             raise WrongGroup(

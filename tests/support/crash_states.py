@@ -40,14 +40,14 @@ class _Pending:
         self.writes: dict[int, list[int]] = {}  # ascending, by file
         last: list[tuple[int, int, int]] = []
         for number, file in disk.files.items():
-            if file.versions or file.sizes:
-                found = {write for versions in file.versions.values() for write, _ in versions}
-                self.writes[number] = sorted(found)
-                last += [(versions[-1][0], number, sector) for sector, versions in file.versions.items()]
+            sectors = file.lost | file.versions  # a sector is in one of them
+            if sectors or file.sizes:
+                self.writes[number] = sorted({write for versions in sectors.values() for write, _ in versions})
+                last += [(versions[-1][0], number, sector) for sector, versions in sectors.items()]
         newest = max(last)[0] if last else 0
-        sectors = sorted((number, sector) for write, number, sector in last if write == newest)
+        newly = sorted((number, sector) for write, number, sector in last if write == newest)
         self.last_write = newest
-        self.last_head = set(sectors[: -(-len(sectors) // 2)])
+        self.last_head = set(newly[: -(-len(newly) // 2)])
         self.rank = {number: rank for rank, number in enumerate(sorted(self.writes))}
 
     def middle(self, number: int) -> int:

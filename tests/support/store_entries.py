@@ -159,6 +159,10 @@ class Expected:
             delivered_ms=delivered_ms,
         )
 
+    def due_at(self, now_ms: int) -> list[list[int]]:
+        """What a leader proposes to deliver with an entry of *now_ms*: rows (deliver_ms, id, position, size, topic, queue, tag)."""
+        return [list(timer) for timer in self._due(now_ms)[0]]
+
     def _due(self, now_ms: int) -> tuple[list[Timer], tuple[tuple[bool, Timer], ...], int]:
         """What is handed out at *now_ms*, what stays, and when the last one in time was due."""
         due = [timer for timer in self.timers if timer[1][0] <= now_ms]

@@ -4,6 +4,7 @@ Law: a promise is noted before what it allows can happen, and after what it requ
 `crash_states.py`) the last note at or before k says what a recovery must find, and what it may find.
 """
 
+import errno
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -50,9 +51,18 @@ class Promise:
 class StoreRun:
     """One run of a node under a seeded load, recorded."""
 
-    def __init__(self, files: FaultyFiles, seed: int, before: "tuple[StoreRun, int] | None" = None) -> None:
-        """*before*: the life before, and at which cut it ended; None if the files are empty."""
-        self.files, self.rng = files, random.Random(seed)
+    def __init__(
+        self,
+        files: FaultyFiles,
+        seed: int,
+        before: "tuple[StoreRun, int] | None" = None,
+        *,
+        delays: bool = True,
+        trims: bool = True,
+    ) -> None:
+        """*before*: the life before, and at which cut it ended; None if the files are empty. *delays*: whether messages are
+        delayed, *trims*: whether the log is trimmed."""
+        self.files, self.rng, self._delays, self._trims = files, random.Random(seed), delays, trims
         self.limits: StoreLimits = LIMITS[seed // 10 % 2] if before is None else before[0].limits
         self.mortal: int = 0 if before is None else before[0].mortal  # the queue of the mortal topic that is in use
         self.tape: list[Effect] = []
@@ -69,15 +79,15 @@ class StoreRun:
     def play(self, steps: int) -> None:
         """Open a node and do *steps* things to it."""
         self.files.tape = self.tape
-        node = self._open()
+        node = self.open()
         actions: list[tuple[int, Callable[[Node], Node | None]]] = [
-            (24, self._append),
-            (6, self._sync),
-            (3, self._save),
+            (24, self.append),
+            (6, self.sync),
+            (3, self.save),
             (1, self._cut),
-            (1, self._vote),
-            (1, self._preallocate),
-            (3, self._trim),
+            (1, self.vote),
+            (1, self.preallocate),
+            (3 * self._trims, self.trim),
             (1, self._reopen),
         ]
         for _ in range(steps):
@@ -92,17 +102,19 @@ class StoreRun:
 
     # Below -----------------------------------------------------------------------------------------------------
     @property
-    def _promise(self) -> Promise:
+    def promise(self) -> Promise:
+        """What holds now."""
         return self.notes[-1][1]
 
     def _note(self, at: int | None = None, **changes: Any) -> None:
-        self.notes.append((len(self.tape) if at is None else at, replace(self._promise, **changes)))
+        self.notes.append((len(self.tape) if at is None else at, replace(self.promise, **changes)))
 
-    def _open(self) -> Node:
+    def open(self) -> Node:
+        """A node on the run's files; what it found is promised from now on."""
         node = Node(self.files, self.limits)
         log = node.log
         # What a recovery has found stays, and what it has not found never comes back.
-        found = {index: crc for index, crc in self._promise.crcs.items() if index < log.first_index}
+        found = {index: crc for index, crc in self.promise.crcs.items() if index < log.first_index}
         found |= {index: log.mark(index).crc for index in range(log.first_index, log.end_index + 1)}
         vote = (node.votes.term, node.votes.voted_for)
         self._note(crcs=found, before_cut=None, end_index=log.end_index, votes=(vote,), is_running=True)
@@ -110,28 +122,30 @@ class StoreRun:
         self.now_ms = max(self.now_ms, self.expected[found[log.end_index]].now_ms)
         return node
 
-    def _append(self, node: Node) -> None:
+    def append(self, node: Node) -> None:
+        """An entry of some size, and what follows from it."""
         self.term += self.rng.random() < 0.1
-        self._append_body(node, self._some_body(self.expected[self._promise.crcs[node.log.end_index]]))
+        self.append_body(node, self._some_body(self.expected[self.promise.crcs[node.log.end_index]]))
 
-    def _append_body(self, node: Node, body: list[bytes]) -> None:
+    def append_body(self, node: Node, body: list[bytes]) -> None:
+        """An entry with this body, and what follows from it."""
         before, index = len(self.tape), node.log.end_index + 1
-        expected = self.expected[self._promise.crcs[index - 1]]
+        expected = self.expected[self.promise.crcs[index - 1]]
         entry = node.log.append(EntryKind.COMMANDS, index, max(self.term, node.log.end_term), body, 1)
         self.entries[entry.crc] = entry
         self.expected[entry.crc] = expected.after(entry)
-        self._note(before, crcs={**self._promise.crcs, index: entry.crc})
+        self._note(before, crcs={**self.promise.crcs, index: entry.crc})
         node.apply(entry)
 
     def _some_body(self, expected: Expected) -> list[bytes]:
         rng = self.rng
         self.now_ms += rng.choice([0, 1, 300, 20_000, 900_000])
-        head: dict[str, Any] = {"now": self.now_ms, "send": []}
+        head: dict[str, Any] = {"now": self.now_ms, "send": [], "fire": expected.due_at(self.now_ms)}
         records: list[bytes] = []
         for _ in range(rng.choice([0, 1, 1, 2, 4, 12])):
             self.number += 1
             topic, queue = rng.randrange(TOPICS), rng.randrange(QUEUES)
-            delay_ms = rng.choice([0, 0, 0, 5_000, 600_000, 7_200_000, -10_000])
+            delay_ms = rng.choice([0, 0, 0, 5_000, 600_000, 7_200_000, -10_000]) * self._delays
             if rng.random() < 0.1:
                 topic, queue, delay_ms = MORTAL_TOPIC, self.mortal, 0
             head["send"].append([topic, queue, self.now_ms + delay_ms if delay_ms else 0, self.number])
@@ -149,82 +163,101 @@ class StoreRun:
             self.mortal += 1
         return entry_body(head, records)
 
-    def _sync(self, node: Node) -> None:
+    def sync(self, node: Node) -> None:
+        """Make durable what was appended, then the states of the segments that began."""
         job = node.log.take_sync()
         if job is not None:
             if self.rng.random() < 0.3:
-                self._append(node)  # while the job is on its way
+                self.append(node)  # while the job is on its way
             job.run()
             node.log.mark_synced(job)
             self._note_synced(node)
         while node.boundaries and node.boundaries[0][0] <= node.log.synced_index:
-            index, boundary = node.boundaries.pop(0)
+            index, boundary = node.boundaries[0]
             boundary.run()
-            self._note(committed_index=max(self._promise.committed_index, index))
+            del node.boundaries[0]
+            self._note(committed_index=max(self.promise.committed_index, index))
 
     def _note_synced(self, node: Node) -> None:
-        self._note(end_index=max(self._promise.end_index, node.log.synced_index))
+        self._note(end_index=max(self.promise.end_index, node.log.synced_index))
 
-    def _save(self, node: Node) -> None:
+    def save(self, node: Node, *, quietly: bool = False) -> None:
+        """Save the node's state and note what that promises; unless *quietly*, something may be appended meanwhile."""
         packed, mark = node.payload(), node.log.mark(node.log.end_index)
         save = node.store.save(mark, lambda: [packed])
-        if self.rng.random() < 0.5:
-            self._append(node)
-        assert save.run()
-        self._note(state_index=mark.index, committed_index=max(self._promise.committed_index, mark.index))
+        if not quietly and self.rng.random() < 0.5:
+            self.append(node)
+        if not save.run():
+            node.store.saved(save, is_saved=False)
+            raise OSError(errno.ENOSPC, "no room for the state")
+        self._note(state_index=mark.index, committed_index=max(self.promise.committed_index, mark.index))
         node.store.saved(save, is_saved=True)
         node.state_index = mark.index
         self._note_synced(node)
-        checkpoint = small_files.Checkpoint(newest_ms=node.now_ms, position=mark.position)
+        self.checkpoint(node)
+
+    def checkpoint(self, node: Node) -> None:
+        """The page that says how far the files reach."""
+        checkpoint = small_files.Checkpoint(newest_ms=node.now_ms, position=node.log.end_position)
         none = (b"", bytes(small_files.CHECKPOINT_SIZE_BYTES))  # the first one may arrive as a name, or a size, alone
-        self._note(checkpoints=(*(self._promise.checkpoints or none), checkpoint.encode()))
+        self._note(checkpoints=(*(self.promise.checkpoints or none), checkpoint.encode()))
         small_files.write_checkpoint(DIRECTORY, checkpoint, self.files)
         self._note(checkpoints=(checkpoint.encode(),))
 
-    def _trim(self, node: Node) -> None:
-        self._sync(node)
+    def trim(self, node: Node) -> None:
+        """Copy what is needed, order a trim, run what was ordered."""
+        self.sync(node)
         droppable = node.droppable()
         if droppable:
             mark, position, floors = self.rng.choice(droppable)
             needed = node.needed(position, floors)
             sizes = needed.rows["size"].astype(np.int64)
             if sizes.sum() < 2500:
-                head = {"now": self.now_ms, "move": needed.rows.tobytes(), "floors": floors}
+                # No time passes: what is due by now is delivered, and needs no copy as a timer.
+                expected = self.expected[node.log.mark(node.log.end_index).crc]
+                head = {"now": node.now_ms, "move": needed.rows.tobytes(), "floors": floors}
+                head["fire"] = expected.due_at(node.now_ms)
                 head["drop"] = [mark.index, mark.position, mark.crc, mark.term]
                 copies = bytes(node.log.read_records(needed.positions, sizes))
-                first_index = max(self._promise.first_index, mark.index + 1)
-                self._note(first_index=first_index, begins=(*self._promise.begins, position))
-                self._append_body(node, entry_body(head, [copies]))
-                self.counts["_drop"] = self.counts.get("_drop", 0) + 1
+                first_index = max(self.promise.first_index, mark.index + 1)
+                self._note(first_index=first_index, begins=(*self.promise.begins, position))
+                self.append_body(node, entry_body(head, [copies]))
+                self.counts["drop"] = self.counts.get("drop", 0) + 1
                 self._note(committed_index=node.log.end_index)
         # Committed before it is applied, in a broker.
-        self._sync(node)
+        self.sync(node)
         if self.rng.random() < 0.3:
-            self._save(node)
+            self.save(node)
         while node.trims:
-            job = node.trims.pop(0)
+            job = node.trims[0]
             job.run()
             node.store.trimmed(job)
+            del node.trims[0]
 
-    def _cut(self, node: Node) -> Node | None:
-        first = max(2, node.log.end_index - 4, self._promise.committed_index + 1)
-        index = self.rng.randint(min(first, node.log.end_index + 1), node.log.end_index + 1)
-        kept = {at: crc for at, crc in self._promise.crcs.items() if at < index}
-        self._note(crcs=kept, before_cut=self._promise.crcs, end_index=min(self._promise.end_index, index - 1))
+    def _cut(self, node: Node) -> Node:
+        first = max(2, node.log.end_index - 4, self.promise.committed_index + 1)
+        return self.cut(node, self.rng.randint(min(first, node.log.end_index + 1), node.log.end_index + 1))
+
+    def cut(self, node: Node, index: int) -> Node:
+        """Cut entry *index* and all behind it."""
+        kept = {at: crc for at, crc in self.promise.crcs.items() if at < index}
+        self._note(crcs=kept, before_cut=self.promise.crcs, end_index=min(self.promise.end_index, index - 1))
         node.log.truncate_from(index)
         self._note(before_cut=None, end_index=node.log.synced_index)
         self.term += 1
         # What was applied and is gone now: a broker never applies what may be cut, this one begins again.
         return self._reopen(node)
 
-    def _vote(self, node: Node) -> None:
+    def vote(self, node: Node) -> None:
+        """A vote in a new term."""
         self.term += 1
         vote = (self.term, self.rng.choice(["a", "b", None]))
-        self._note(votes=(*self._promise.votes, vote))
+        self._note(votes=(*self.promise.votes, vote))
         node.votes.save(*vote)
         self._note(votes=(vote,))
 
-    def _preallocate(self, node: Node) -> None:
+    def preallocate(self, node: Node) -> None:
+        """Make the next segment's file."""
         job = node.log.preallocate_next()
         if job is not None:
             job.run()
@@ -235,7 +268,7 @@ class StoreRun:
         if self.rng.random() < 0.3:
             self._note(is_running=False)
             small_files.remove_abort(DIRECTORY, self.files)
-        return self._open()
+        return self.open()
 
 
 # What comes after a crash ------------------------------------------------------------------------------------------
@@ -258,15 +291,23 @@ def examine(node: Node, run: StoreRun, promise: Promise, *, is_damaged: bool = F
     vote = (node.votes.term, node.votes.voted_for)
     assert vote in promise.votes, f"vote {vote}, promised {promise.votes}"
     checkpoint = read_whole(node.files, DIRECTORY / small_files.CHECKPOINT)
-    assert is_damaged or not promise.checkpoints or checkpoint in promise.checkpoints, f"a checkpoint of {len(checkpoint)} bytes"
-    facts, expected = node.facts(), run.expected[crcs[log.end_index]]
-    begin = log.start.position
+    assert is_damaged or not promise.checkpoints or checkpoint in promise.checkpoints, (
+        f"a checkpoint of {len(checkpoint)} bytes"
+    )
+    facts = require_served(node, run, promise)
+    return {**facts, "crcs": crcs, "vote": vote}
+
+
+def require_served(node: Node, run: StoreRun, promise: Promise) -> dict[str, Any]:
+    """What a node serves is what follows from its log, as it ends now."""
+    log = node.log
+    facts, expected = node.facts(), run.expected[log.mark(log.end_index).crc]
     assert facts["queues"] == expected.queue_facts(), "the queues are not those of the log"
     assert facts["timers"] == expected.timer_facts(), "the timers are not those of the log"
     # A state may have been saved between the order to trim and the trim itself: keys go first.
-    begins = {begin, *(position for position in promise.begins if position > begin)}
+    begins = {log.start.position, *(at for at in promise.begins if at > log.start.position)}
     assert any(facts["keys"] == expected.key_facts(at) for at in sorted(begins)), "the keys are not those of the log"
-    return {**facts, "crcs": crcs, "vote": vote}
+    return facts
 
 
 def read_whole(files: FaultyFiles, path: Path) -> bytes:
@@ -285,7 +326,8 @@ def write_one_more(node: Node, run: StoreRun, promise: Promise, rng: random.Rand
     log = node.log
     expected = run.expected[log.mark(log.end_index).crc]
     number = rng.randrange(1 << 60)
-    head = {"now": expected.now_ms + rng.choice([0, 1000]), "send": [[1, 1, 0, number]]}
+    now_ms = expected.now_ms + rng.choice([0, 1000])
+    head = {"now": now_ms, "send": [[1, 1, 0, number]], "fire": expected.due_at(now_ms)}
     body = entry_body(head, [record(1, 1, rng.randbytes(rng.choice([1, 400, 1200])), number)])
     entry = log.append(EntryKind.COMMANDS, log.end_index + 1, log.end_term + 1, body, 1)
     run.entries[entry.crc], run.expected[entry.crc] = entry, expected.after(entry)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tern_cli.endpoint import Endpoint, endpoints
+from tern_cli.endpoint import DATA_DIR, DATA_DIR_VARIABLE, Endpoint, endpoints
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output
 
@@ -34,8 +34,8 @@ def flights(
     endpoint: Endpoint = "",
     data_dir: Annotated[
         str,
-        typer.Option("--data-dir", envvar="TERNMQ_DATA_DIR", help="The mesh's data; results go to its folder demo."),
-    ] = ".tern",
+        typer.Option("--data-dir", envvar=DATA_DIR_VARIABLE, help="The mesh's data; results go to its folder demo."),
+    ] = DATA_DIR,
     output: Output = Format.TABLE,
 ) -> None:
     """Send 336,776 flights, receive and ack them all, read them with Spark, and check every number.

@@ -4,8 +4,6 @@ Works on a mesh of `ternmq up` on this machine: processes from .tern/mesh.json, 
 """
 
 import asyncio
-import http.client
-import json
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,11 +11,13 @@ from typing import Any
 
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh_files import MeshFiles
+from tern_cli.mesh_view import node_status
 from tern_cli.process_table import send_signal
+
+__all__ = ["BACK_WITHIN_MS", "BrokerProcess", "LeaderKill", "broker_processes", "node_status"]
 
 BACK_WITHIN_MS = 60_000
 _LOOK_INTERVAL_S = 0.25
-_ASK_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +46,6 @@ def broker_processes(mesh: dict[str, Any]) -> list[BrokerProcess]:
             exit_code=2,
         )
     return found
-
-
-def node_status(port: int) -> dict[str, Any]:
-    """What a broker says of itself; {} when it does not answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_ASK_TIMEOUT_S)
-    try:
-        connection.request("GET", "/v1/broker")
-        answer = connection.getresponse()
-        status = json.loads(answer.read()) if answer.status == 200 else {}
-        return status if isinstance(status, dict) else {}
-    except (OSError, http.client.HTTPException, ValueError):
-        return {}
-    finally:
-        connection.close()
 
 
 class LeaderKill:

@@ -85,10 +85,10 @@ class Engine:
             config.data_dir,
             group=raft_config.genesis(),
             accepts=saving.is_known,
+            may_begin=votes.term == 0,
             limits=StoreLimits(entry_size_max_bytes=ENTRY_SIZE_MAX_BYTES),
         )
         self._log = self.store.log
-        RaftNode.require_log_of(votes, self._log, config.data_dir)
         mark = self.store.applied
         self.state = saving.load(self.store.payload) if self.store.payload is not None else StateMachine()
         if self.store.rebuilding:

@@ -140,6 +140,8 @@ class Proposer:
         waiting: list[tuple[Proposal, list[Pick]]] = []
         size = 0
         while self._pending and (not size or size + self._pending[0].size_bytes <= GROUP_COMMIT_SIZE_MAX_BYTES):
+            if commands and CommandKind.COPY in {self._pending[0].kind, commands[-1][0]}:
+                break  # a copy says what is so before its entry: nothing else may change it in the same one
             proposal = self._pending.popleft()
             self._pending_size -= proposal.size_bytes
             picks: list[Pick] = []

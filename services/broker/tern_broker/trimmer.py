@@ -90,13 +90,16 @@ class Trimmer:
             mark, ends = found
             needed = self._needed(plan, ends)
         if len(needed.positions):
-            size = self._copy(needed)
-            self._next_s = now_s + size / COPY_RATE_BYTES_PER_S
+            # What is needed is asked again when the entry is made: nothing may settle or come due in between.
+            chosen = plan
+            self._propose(CommandKind.COPY, GROUP_COMMIT_SIZE_MAX_BYTES, lambda: self._copies(chosen, ends))
+            self._next_s = now_s + GROUP_COMMIT_SIZE_MAX_BYTES / COPY_RATE_BYTES_PER_S
             return
         log.info("retention", extra={"before_position": plan.position, "forced": plan.forced, "reason": plan.reason})
         mins = [[topic_id, offsets] for topic_id, offsets in ends]
         request = {"index": mark.index, "position": mark.position, "term": mark.term, "crc": mark.crc, "mins": mins}
-        self._propose(CommandKind.TRIM, [encode_msgpack(request)])
+        packed = encode_msgpack(request)
+        self._propose(CommandKind.TRIM, len(packed), lambda: [packed])
         self.trims += 1
 
     # Below -----------------------------------------------------------------------------------------------------
@@ -135,8 +138,7 @@ class Trimmer:
 
     def _needed(self, plan: TrimPlan, ends: list[tuple[int, list[int]]]) -> Needed:
         by_queue = {(topic_id, queue): end for topic_id, row in ends for queue, end in enumerate(row)}
-        young_ms = self._proposer.now_ms() - self._rules.retention_ms
-        return find_needed(self._store, plan.position, ends=by_queue, visible_from_ms=young_ms, held=self._held())
+        return find_needed(self._store, plan.position, ends=by_queue, held=self._held())
 
     def _held(self) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
         """Offsets that leases and retries hold."""
@@ -159,15 +161,16 @@ class Trimmer:
                 return base
         return None
 
-    def _copy(self, needed: Needed) -> int:
+    def _copies(self, plan: TrimPlan, ends: list[tuple[int, list[int]]]) -> Parts:
+        """A COPY of as much as fits into an entry; of nothing if nothing is needed any more."""
+        needed = self._needed(plan, ends)
         total = np.cumsum(needed.rows["size"].astype(np.int64))
-        count = max(1, int(np.searchsorted(total, GROUP_COMMIT_SIZE_MAX_BYTES, side="right")))
+        count = min(len(total), max(1, int(np.searchsorted(total, GROUP_COMMIT_SIZE_MAX_BYTES, side="right"))))
         rows, positions = needed.rows[:count], needed.positions[:count]
         records = self._store.log.read_records(positions, rows["size"].astype(np.int64))
-        self._propose(CommandKind.COPY, [SEND_HEAD.pack(count, 0), rows.tobytes(), records])
-        return len(records)
+        return [SEND_HEAD.pack(count, 0), rows.tobytes(), records]
 
-    def _propose(self, kind: CommandKind, parts: Parts) -> None:
+    def _propose(self, kind: CommandKind, size_bytes: int, build: Callable[[], Parts]) -> None:
         self._waiting = True
 
         def done(verdict: Any, _picks: list[Pick]) -> None:
@@ -175,5 +178,4 @@ class Trimmer:
             if isinstance(verdict, TernError):
                 log.warning("retention was refused", extra={"command": kind.name, "reason": verdict.code})
 
-        size = sum(len(part) for part in parts)
-        self._proposer.submit(Proposal(kind, size, done, build=lambda _now: parts))
+        self._proposer.submit(Proposal(kind, size_bytes, done, build=lambda _now: build()))

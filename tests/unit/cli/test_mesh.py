@@ -6,92 +6,28 @@ import random
 import signal
 import socket
 import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from shutil import copyfile
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from tern_cli.app import app
 from tern_cli.mesh_files import MeshFiles
 from tern_cli.mesh_plan import MeshShape, plan_mesh, shape_from_base, with_budget
 from tern_cli.mesh_start import _is_hopeless, living, spawn_supervisor, stop_mesh
 from tern_cli.process_table import boot_id, is_same, rss_bytes, start_ticks
 from tern_cli.supervisor import bound_log
-from tests.support import fake_service
 from tests.support.mesh import free_port_base
+from tests.support.stand_in_mesh import Home, eventually, mesh_document, stand_in_home
 
 RSS_MAX_BYTES = 30 * 1024 * 1024
-DEADLINE_S = 12.0
-
-
-@dataclass(slots=True)
-class Home:
-    """A directory with a mesh of stand-ins, and what they are told."""
-
-    files: MeshFiles
-    orders: Path
-    port_base: int
-
-    def run(self, *words: str) -> Result:
-        """`ternmq WORDS --data-dir ...`; after an `up` that worked, when all stand-ins listen."""
-        done = CliRunner().invoke(app, [*words, "--data-dir", str(self.files.root)])
-        if words[0] == "up" and done.exit_code == 0:
-            for row in self.files.read_mesh()["processes"]:
-                eventually(partial(self.listens, row["name"]), f"{row['name']} listens")
-        return done
-
-    def listens(self, name: str) -> bool:
-        """Whether the stand-in has said so."""
-        return "listens" in self.files.log(name).read_text()
-
-    def up(self, *words: str) -> Result:
-        """`ternmq up` on this home's ports."""
-        return self.run("up", "--port-base", str(self.port_base), *words)
-
-    def order(self, name: str, what: str) -> None:
-        """From its next start, *name* does *what*."""
-        (self.orders / name).write_text(what)
-
-    def row(self, name: str) -> dict[str, Any]:
-        """What mesh.json says of *name*."""
-        return next(row for row in self.files.read_mesh()["processes"] if row["name"] == name)
-
-    def starts(self, name: str) -> list[str]:
-        """The arguments of every start of *name*."""
-        lines = (self.orders / "starts").read_text().splitlines()
-        return [line for line in lines if line.startswith(f"{name} ")]
-
-
-def eventually(check: Callable[[], Any], what: str) -> Any:
-    """The first true answer of *check*; AssertionError at the deadline."""
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not (found := check()):
-        assert time.monotonic() < deadline_s, f"not in {DEADLINE_S} s: {what}"
-        time.sleep(0.01)
-    return found
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
-    """A home whose services are stand-ins; nothing runs in it afterwards."""
-    seed = time.time_ns()
-    print(f"seed {seed}")
-    fakes = tmp_path / "fakes"
-    fakes.mkdir()
-    for role in ("namesrv", "broker", "proxy"):
-        copyfile(str(fake_service.__file__), fakes / f"tern_{role}.py")
-    libs = Path(__file__).parents[3] / "libs"
-    monkeypatch.setenv("PYTHONPATH", f"{fakes}:{libs}")
-    monkeypatch.setenv("FAKE_ORDERS", str(tmp_path))
-    made = Home(MeshFiles(tmp_path / "mesh"), tmp_path, free_port_base(random.Random(seed)))
-    yield made
-    stop_mesh(made.files)
+    """A home whose services are stand-ins."""
+    with stand_in_home(tmp_path, monkeypatch) as made:
+        yield made
 
 
 def test_a_mesh_goes_up_once_and_down_within_its_deadline(home: Home) -> None:
@@ -151,6 +87,8 @@ def test_a_killed_child_is_started_again(home: Home) -> None:
 def test_a_broker_whose_fsync_failed_stays_down_and_status_says_why(home: Home) -> None:
     """Starting it again would trust pages that the kernel has dropped."""
     home.up()
+    with home.files.log("broker-a-2").open("a") as log:
+        log.write("error: a refusal of an earlier start\n")
     home.order("broker-a-2", "exit 74")
     os.kill(home.row("broker-a-2")["pid"], signal.SIGKILL)
     eventually(lambda: home.row("broker-a-2")["state"] == "failed", "the failure")
@@ -158,6 +96,7 @@ def test_a_broker_whose_fsync_failed_stays_down_and_status_says_why(home: Home) 
     assert status.exit_code == 1
     rows = {row["name"]: row for row in json.loads(status.stdout)["processes"]}
     assert rows["broker-a-2"]["state"] == "failed: fsync failed; rebuild this node"
+    assert rows["broker-a-2"]["last_line"] == "I was told to exit 74"
     assert rows["broker-a-0"]["state"] == "running"
     assert rows["broker-a-0"]["rss_bytes"] > 1_000_000
 
@@ -226,10 +165,10 @@ def test_a_stray_of_a_dead_supervisor_is_ended_by_down(home: Home) -> None:
     """Known by pid and start time; a process that only has the same pid is left alone."""
     home.files.make_folders()
     stray = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, "-c", "import signal; signal.pause()"])
-    bystander = {"name": "b", "pid": os.getpid(), "start_ticks": start_ticks(os.getpid()) + 1}
-    row = {"name": "a", "pid": stray, "start_ticks": start_ticks(stray)}
-    supervisor = {"pid": 0, "start_ticks": 0}
-    home.files.write_mesh({"boot_id": boot_id(), "supervisor": supervisor, "processes": [row, bystander]})
+    (some,) = mesh_document()["processes"]
+    bystander = {**some, "name": "b", "pid": os.getpid(), "start_ticks": start_ticks(os.getpid()) + 1}
+    row = {**some, "name": "a", "pid": stray, "start_ticks": start_ticks(stray)}
+    home.files.write_mesh(mesh_document(boot_id=boot_id(), processes=[row, bystander]))
     assert home.run("down").exit_code == 0
     assert os.waitstatus_to_exitcode(os.waitpid(stray, 0)[1]) == -signal.SIGTERM
     assert not home.files.mesh.exists()

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from typing import Any
 
 import pytest
 
@@ -20,6 +19,7 @@ from tern_client import (
 from tern_wire.errors import NoLeader, OutcomeUnknown, ReceiptExpired, TopicNotFound
 from tern_wire.record import decode_record, encode_record
 from tests.support.scripted_proxy import HANG_UP, Asked, Reply, ScriptedProxy, packed, refused, said
+from tests.unit.client.deliveries import delivered
 
 # Quick pauses; a deadline that no healthy test comes near.
 QUICK = RetryPolicy(first_delay_ms=1, max_delay_ms=4, deadline_ms=8_000, attempt_timeout_ms=4_000)
@@ -33,31 +33,6 @@ def store(asked: Asked) -> Reply:
     messages = asked.document["messages"]
     results = [{**RECEIPT, "index": at, "message_id": f"m{at}"} for at in range(len(messages))]
     return packed({"results": results, "failed": 0})
-
-
-def delivery(number: int) -> dict[str, Any]:
-    """A received message as the proxy writes it."""
-    return {
-        "message_id": f"m{number}",
-        "topic": "t",
-        "queue": "broker-a:0",
-        "offset": number,
-        "body": b"body %d" % number,
-        "content_type": "",
-        "tag": "A",
-        "keys": ["k"],
-        "properties": {"p": "1"},
-        "born_at": 1,
-        "stored_at": 2,
-        "attempt": 1,
-        "receipt_handle": f"h{number}",
-        "invisible_until": 3,
-    }
-
-
-def delivered(*numbers: int, settled: list[dict[str, Any]] | None = None) -> Reply:
-    """A receive's answer."""
-    return packed({"messages": [delivery(number) for number in numbers], "settled": settled or []})
 
 
 async def test_a_send_carries_its_metadata_and_a_key_of_its_own() -> None:

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from tern_client.batching import Accumulator, BatchLimits, size_of, split
-from tern_client.calling import Attempt, Course, Endpoints, Outcome, Pause, call
+from tern_client.calling import Attempt, Course, Outcome, Pause, call
 from tern_client.documents import Settle, batch_request, read_results, send_request
+from tern_client.endpoints import Endpoints
 from tern_client.exchange import ProxyUnreachable, Request, Response, error_of, lost_connection
 from tern_client.models import OutgoingMessage
 from tern_client.retrying import RetryPolicy, Verdict, decide
@@ -226,6 +227,27 @@ def test_a_call_ends_with_its_deadline_and_its_attempts_fit_into_it() -> None:
         steps.send(Outcome(UNREACHABLE, 1_000.0))
 
 
+def test_the_reason_of_a_refused_connection_outlives_a_last_attempt_that_had_no_time() -> None:
+    """After the deadline the error says what is wrong, not that the deadline came."""
+    steps = call(course("http://a"), Request("POST", "/x"), began_ms=0.0)
+    next(steps)
+    steps.send(Outcome(UNREACHABLE, 850.0))
+    steps.send(Outcome(None, 999.0))
+    with pytest.raises(ProxyUnreachable, match="refused"):
+        steps.send(Outcome(ProxyUnreachable(endpoint="http://a", reason="no answer in time"), 1_000.0))
+
+
+def test_an_attempt_that_may_have_been_stored_outlives_later_ones_that_were_not() -> None:
+    """Of a send; a read has nothing to be unsure about, and its last error says more."""
+    for method, expected in (("POST", OutcomeUnknown), ("GET", ProxyUnreachable)):
+        steps = call(course("http://a"), Request(method, "/x"), began_ms=0.0)
+        next(steps)
+        steps.send(Outcome(lost_connection("http://a", "reset"), 850.0))
+        steps.send(Outcome(None, 900.0))
+        with pytest.raises(expected):
+            steps.send(Outcome(UNREACHABLE, 1_000.0))
+
+
 def test_a_send_without_a_key_is_not_repeated_when_its_outcome_is_unknown() -> None:
     """It may be stored already; only the caller can decide."""
     steps = call(course("http://a", "http://b"), send_request("t", message(1)), began_ms=0.0)
@@ -306,3 +328,38 @@ def test_settles_come_back_in_order_when_their_request_failed() -> None:
     pending.settled(taken, {0: ReceiptExpired(), 2: NoLeader()})
     assert pending.expired == 1
     assert [settle.receipt_handle for settle in pending.take()] == ["h2"]
+
+
+def failed(index: int, error: TernError) -> dict[str, object]:
+    """A message's error as the proxy writes it."""
+    return {"index": index, "error": error.problem()}
+
+
+def test_messages_without_a_key_are_sent_again_only_when_they_are_surely_not_stored() -> None:
+    """In one batch, one queue's outcome may be unknown while another's message was refused for now."""
+    messages = [message(1), message(2)]
+    steps = send_many(course("http://a"), "t", messages, 0.0)
+    next(steps)
+    assert steps.send(Outcome(answer(failed(0, NoLeader()), failed(1, OutcomeUnknown())), 10.0)) == Pause(0)
+    steps.send(Outcome(None, 10.0))
+    again = steps.send(Outcome(None, 60.0))
+    assert isinstance(again, Attempt)
+    assert again.request == batch_request("t", [messages[0]])
+    with pytest.raises(StopIteration) as end:
+        steps.send(Outcome(answer(receipt(0)), 70.0))
+    assert {at: error.code for at, error in end.value.value.errors.items()} == {1: "outcome-unknown"}
+
+
+@pytest.mark.parametrize("last", [answer(failed(0, NoLeader())), UNREACHABLE], ids=["refused", "unreachable"])
+def test_a_messages_unknown_outcome_is_not_forgotten_over_a_later_failure(last: Response | TernError) -> None:
+    """The later one says that nothing was stored, and speaks of its own attempt only."""
+    steps = send_many(course("http://a"), "t", [message(1, idempotency_key="k")], 0.0)
+    next(steps)
+    steps.send(Outcome(answer(failed(0, OutcomeUnknown())), 10.0))
+    steps.send(Outcome(None, 10.0))
+    assert isinstance(steps.send(Outcome(None, 60.0)), Attempt)
+    with pytest.raises(StopIteration) as end:
+        step = steps.send(Outcome(last, 1_500.0))
+        while isinstance(step, Pause):
+            step = steps.send(Outcome(None, 1_500.0))
+    assert {at: error.code for at, error in end.value.value.errors.items()} == {0: "outcome-unknown"}

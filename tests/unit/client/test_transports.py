@@ -10,6 +10,7 @@ from tern_client.exchange import ProxyUnreachable, Request, Response
 from tern_client.fast_transport import FastTransport
 from tern_client.transport import HttpxTransport, Transport, choose_transport
 from tern_wire.errors import OutcomeUnknown
+from tern_wire.limits import MIB
 from tests.support.scripted_proxy import HANG_UP, SILENT, Reply, ScriptedProxy
 
 REQUEST = Request("POST", "/v1/x?a=1", (("MQ-Key", "a"), ("MQ-Key", "b"), ("Content-Type", "text/plain")), b"hello")
@@ -78,6 +79,41 @@ async def test_no_whole_answer_means_that_the_outcome_is_unknown(make: Callable[
             await transport.exchange(proxy.url, REQUEST, 300)
         assert len(proxy.asked) == 1
         await transport.close()
+
+
+# httpx over asyncio hears of the reset first and drops the answer; it serves https and forward proxies.
+@pytest.mark.parametrize("make", [TRANSPORTS[at] for at in (0, 2, 3)], ids=["fast", "plain", "httpx-blocking"])
+async def test_an_answer_that_comes_before_the_whole_body_was_read_is_the_answer(make: Callable[[], Transport]) -> None:
+    """A proxy that refuses a body early closes its side: the broken pipe of the rest must not hide what it said."""
+
+    async def refuse_early(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 X\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+        await writer.drain()
+        writer.close()
+
+    transport = make()
+    server = await asyncio.start_server(refuse_early, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    response = await transport.exchange(url, Request("POST", "/x", (), bytes(32 * MIB)), 10_000)
+    assert (response.status, response.body) == (413, b"{}")
+    await transport.close()
+    server.close()
+    await server.wait_closed()
+
+
+@pytest.mark.parametrize("make", [TRANSPORTS[0], TRANSPORTS[2]], ids=["fast", "plain"])
+async def test_a_request_that_is_on_its_way_when_its_transport_closes_leaves_no_connection(
+    make: Callable[[], Transport],
+) -> None:
+    """It still gets its answer; then its connection is closed instead of kept for nobody."""
+    transport = make()
+    async with ScriptedProxy(answer=lambda _: Reply(body=b"late")) as proxy:
+        await transport.close()
+        assert (await transport.exchange(proxy.url, REQUEST, 5_000)).body == b"late"
+        async with asyncio.timeout(10):
+            while proxy._writers:
+                await asyncio.sleep(0)
 
 
 @each_transport

@@ -11,7 +11,7 @@ from tern_store import (
     EntryRefused,
     Genesis,
     LogMark,
-    StateCorrupt,
+    LogRot,
     StoredEntry,
     StoreError,
     WrongGroup,
@@ -259,9 +259,9 @@ def test_recovery_begins_behind_a_saved_point(tmp_path: Path) -> None:
     mark = entries[5].mark
     behind = LogMark(22, entries[-1].mark.position + 48, 1, 1)
     for wrong in (LogMark(mark.index, mark.position, mark.crc ^ 1, mark.term), behind):
-        with pytest.raises(StateCorrupt):
+        with pytest.raises(LogRot):
             opened(tmp_path, start=wrong)
-    with pytest.raises(StateCorrupt, match="no log"):
+    with pytest.raises(LogRot, match="no log"):
         opened(tmp_path / "empty", start=mark)
 
 
@@ -274,6 +274,6 @@ def test_no_descriptor_is_left_open_by_a_log_that_was_closed_or_refused() -> Non
     assert job is not None
     log.truncate_from(4)
     log.close()
-    with pytest.raises(StateCorrupt):
+    with pytest.raises(LogRot):
         opened(directory, files=files, start=entries[-1].mark)
     assert files.open_count() == 0

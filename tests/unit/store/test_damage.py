@@ -15,8 +15,8 @@ from tests.support.store_run import Promise, StoreRun, examine
 
 SEEDS = range(4)
 STEPS = 90
-# A whole log with delayed messages; one whose beginning was dropped.
-IMAGES = {"whole": {"delays": True, "trims": False}, "trimmed": {"delays": False, "trims": True}}
+# A whole log with delayed messages; one without whose beginning was dropped.
+IMAGES = ("whole", "trimmed")
 # What is found out by starting, reading and verifying, by kind of file.
 EXPECTED = {
     "segment": {"quarantined"},
@@ -37,7 +37,7 @@ EXPECTED = {
 @cache
 def image(name: str) -> tuple[FaultyFiles, StoreRun, Promise]:
     """A stopped node's files, all synced, and what it promised; its newest state stands for its last entry."""
-    run = StoreRun(FaultyFiles(), 2, **IMAGES[name])
+    run = StoreRun(FaultyFiles(), 2, delays=name == "whole", trims=name == "trimmed")
     run.play(STEPS)
     node = run.open()
     for _ in range(3):
@@ -126,7 +126,7 @@ def test_a_damaged_state_of_a_segments_beginning_is_not_used() -> None:
 @pytest.mark.parametrize("kind", ["flip", "zero", "cut"])
 def test_rot_in_the_very_last_entry_is_not_taken_for_a_tear(name: str, kind: str) -> None:
     """Damage each sector of the last entry, which a saved state counts: the node is quarantined, the entry is not cut away."""
-    files, run, promise = image(name)
+    files, run, _ = image(name)
     node = Node(files.fork(), run.limits)
     last = node.log.entry(node.log.end_index)
     base = last.position // node.log.segment_size_bytes * node.log.segment_size_bytes

@@ -44,12 +44,12 @@ def read_moves(payload: memoryview, position: int) -> Moves:
     """The rows of a COPY whose payload lies at *position*, and where its records are; LinkBodyMalformed if they disagree."""
     count = SEND_HEAD.unpack_from(payload)[0] if len(payload) >= SEND_HEAD.size else 0
     records_at = SEND_HEAD.size + count * MOVE_ROWS.itemsize
-    if not count or len(payload) < records_at:
+    if len(payload) < records_at:
         raise LinkBodyMalformed(reason=f"a COPY of {count} rows in {len(payload)} bytes")
     rows = np.frombuffer(payload, MOVE_ROWS, count, SEND_HEAD.size)
     sizes = rows["size"].astype(np.int64)
     ends = np.cumsum(sizes)
-    if int(ends[-1]) != len(payload) - records_at:
+    if int(ends[-1] if count else 0) != len(payload) - records_at:
         raise LinkBodyMalformed(reason="COPY rows do not describe their records")
     return Moves(rows, ends - sizes + (position + records_at))
 

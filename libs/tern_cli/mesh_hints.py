@@ -1,0 +1,31 @@
+"""What `ternmq up` suggests to try, so that it works as printed from any folder. Pure: folder and environment are arguments."""
+
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from tern_cli.endpoint import DATA_DIR, DATA_DIR_VARIABLE, ENDPOINT_DEFAULT, ENDPOINT_VARIABLE
+
+
+def try_it(endpoint: str, root: Path, *, folder: Path, environ: Mapping[str, str]) -> list[str]:
+    """Commands for the mesh in *root* (absolute) at *endpoint*, typed in *folder* with *environ*; first what must be exported."""
+    exports: list[str] = []
+    if folder / (environ.get(DATA_DIR_VARIABLE) or DATA_DIR) != root:
+        exports.append(f"{DATA_DIR_VARIABLE}={shlex.quote(str(root))}")
+    if (environ.get(ENDPOINT_VARIABLE) or ENDPOINT_DEFAULT) != endpoint:
+        exports.append(f"{ENDPOINT_VARIABLE}={shlex.quote(endpoint)}")
+    return [
+        *([f"export {' '.join(exports)}"] if exports else []),
+        "ternmq topic create demo",
+        f"curl -d hello '{endpoint}/v1/topics/demo/messages'",
+        "ternmq group create readers",
+        "ternmq recv demo readers --wait 5s",
+        "ternmq status",
+    ]
+
+
+def with_data_dir(command: str, root: Path) -> str:
+    """*command* of `ternmq` with the --data-dir that it needs here."""
+    usual = Path.cwd() / (os.environ.get(DATA_DIR_VARIABLE) or DATA_DIR)
+    return command if usual == root else f"{command} --data-dir {shlex.quote(str(root))}"

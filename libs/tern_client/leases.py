@@ -1,0 +1,44 @@
+"""Which messages a consumer holds, and until when. Pure: time is an argument, in ms since the epoch, as `invisible_until` is.
+
+Law: a message counts until it is done or its lease is over, whichever comes first. At that moment the broker delivers it
+again, to anybody, so a worker that died with it does not keep its place for ever. A client's clock that is wrong shifts only
+when there is room again; what may still be acked is the broker's to say.
+"""
+
+from collections.abc import Iterable
+
+from tern_client.models import ReceivedMessage
+
+
+class Leases:
+    """The end of each lease by receipt handle. Owned by one consumer; holds as many as it may have in flight."""
+
+    __slots__ = ("_count_max", "_end_ms")
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self._end_ms: dict[str, int] = {}
+
+    def add(self, messages: Iterable[ReceivedMessage]) -> None:
+        """These have been received."""
+        self._end_ms.update((message.receipt_handle, message.invisible_until) for message in messages)
+
+    def release(self, handles: Iterable[str]) -> None:
+        """These are done; handles that are not held are ignored."""
+        for handle in handles:
+            self._end_ms.pop(handle, None)
+
+    def extend(self, handles: Iterable[str], until_ms: int) -> None:
+        """These last until *until_ms* now; what is done or over stays so."""
+        self._end_ms.update((handle, until_ms) for handle in handles if handle in self._end_ms)
+
+    def room(self, now_ms: int) -> int:
+        """How many more may be received, once those whose lease is over are gone."""
+        over = [handle for handle, end_ms in self._end_ms.items() if end_ms <= now_ms]
+        self.release(over)
+        return max(self._count_max - len(self._end_ms), 0)
+
+    @property
+    def first_end_ms(self) -> int | None:
+        """When the next lease is over; None when nothing is held."""
+        return min(self._end_ms.values(), default=None)
