@@ -27,6 +27,7 @@ from tern_store.errors import (
 )
 from tern_store.files import REAL_FILES, Files, RealFiles
 from tern_store.genesis import Genesis
+from tern_store.log_start import TrimJob
 from tern_store.saving import Save
 from tern_store.segment import SpareJob
 from tern_store.state_file import SavedState, StateSave, load_state, load_states
@@ -62,6 +63,7 @@ __all__ = [
     "StoreLimits",
     "StoredEntry",
     "SyncJob",
+    "TrimJob",
     "VoteCorrupt",
     "VoteFile",
     "WrongGroup",

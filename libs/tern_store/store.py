@@ -6,7 +6,7 @@ all of them are made again from the log's beginning; where the log is damaged, t
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,8 @@ class Store:
         # Made again from a state at the log's beginning, and the trim that made it the beginning not yet applied again: timers that
         # were set before are missing. What comes due meanwhile, the log says itself.
         self.timers_are_partial = False
+        # The last entry that is to go, by the last trim that was applied.
+        self._wanted_start: LogMark | None = None
         self._unsynced: list[SyncJob] = []
         # What the owner saved, and the point it stands for; None: nothing, apply the log from its first entry.
         self.payload: bytes | None = None
@@ -195,6 +197,7 @@ class Store:
             "timers": self.timers.marks(),
             "moved": self.moved.marks(),
             "partial": self.timers_are_partial,
+            "wanted_start": astuple(self._wanted_start) if self._wanted_start is not None else None,
             "references": [[*queue, *offsets] for queue, offsets in self.references.items()],
         }
         state = StateSave(self.directory, applied, payload_with(section, payload), self.files)
@@ -245,8 +248,19 @@ class Store:
                 self.queues.trim(topic_id, queue, min(offset, end))
         if last.index >= self.log.start.index:
             self.timers_are_partial = False
-        if last.index <= self.log.start.index or self.applied is None or self.applied.index <= last.index:
-            # Not before a saved state lies behind the place: a start needs one. The next trim takes these segments too.
+        if self._wanted_start is None or last.index > self._wanted_start.index:
+            self._wanted_start = last
+        return self.wanted_trim()
+
+    def wanted_trim(self) -> TrimJob | None:
+        """The rest of a trim that had to wait: no segment goes before a saved state lies behind it, since a start needs one."""
+        last = self._wanted_start
+        if (
+            last is None
+            or last.index <= self.log.start.index
+            or self.applied is None
+            or self.applied.index <= last.index
+        ):
             return None
         job = self.log.trim(last)
         if job is not None:
@@ -305,6 +319,7 @@ class Store:
         self.moved.restore(section["moved"])
         self.references = {(topic, queue): (first, last) for topic, queue, first, last in section["references"]}
         self.timers_are_partial = bool(section["partial"])
+        self._wanted_start = LogMark(*section["wanted_start"]) if section["wanted_start"] else None
         # The state may be older than a trim that the log has seen through: applying it again drops nothing any more.
         self._forget_dropped()
 

@@ -36,6 +36,7 @@ from tern_store import (
     StoredEntry,
     StoreError,
     StoreLimits,
+    TrimJob,
 )
 from tern_store.files import REAL_FILES
 from tern_store.small_files import ABORT, read_text, remove_abort, write_abort
@@ -257,7 +258,9 @@ class Engine:
                 "messages": messages,
             }
             log.warning("retention dropped messages that a group had not read", extra=facts)
-        job = self.store.trim(LogMark(trim.index, trim.position, trim.crc, trim.term), trim.floors)
+        self._drop_segments(self.store.trim(LogMark(trim.index, trim.position, trim.crc, trim.term), trim.floors))
+
+    def _drop_segments(self, job: TrimJob | None) -> None:
         if job is not None:
             log.info("retention dropped segments", extra={"first_index": self._log.first_index})
             self._disk.run_soon(job.run, lambda: self.store.trimmed(job))
@@ -298,6 +301,7 @@ class Engine:
         self.proposer.tick()
         self._allocate_ahead()
         self._saver.save_if_due()
+        self._drop_segments(self.store.wanted_trim())
         self._scrubber.step(time.monotonic())
         if self.raft.is_serving:
             held_back = min((peer.match_index for peer in self.raft.peers()), default=self.raft.applied_index)

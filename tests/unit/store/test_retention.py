@@ -229,3 +229,28 @@ def test_a_segment_that_is_mostly_needed_is_kept_whole() -> None:
     broker.trimmer.trim_now()
     broker.retain()
     assert broker.store.log.start.position == 3 << 16
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_segments_that_could_not_go_yet_go_with_the_next_saved_state(is_restarted: bool) -> None:
+    """A node whose newest state lay before the place drops the same segments as the others, a little later; also after a restart."""
+    files = FaultyFiles()
+    broker, topic_id, _ = old_broker(files)
+    applied, broker.store.applied = broker.store.applied, None
+    (position,) = [3 << 16]
+    (boundary,) = [boundary for boundary in broker.store.boundaries() if boundary.position == position]
+    loaded = broker.store.load_boundary(boundary)
+    assert loaded is not None
+    assert broker.store.trim(loaded[0], [(topic_id, 0, 5)]) is None
+    assert broker.store.wanted_trim() is None
+    broker.store.applied = applied
+    broker.save()
+    if is_restarted:
+        broker.close()
+        broker = SingleBroker(files)
+    job = broker.store.wanted_trim()
+    assert job is not None
+    job.run()
+    broker.store.trimmed(job)
+    assert broker.store.log.start.position == position
+    assert broker.store.wanted_trim() is None
