@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tern_broker.allocator import Allocator
 from tern_broker.config import BrokerConfig
 from tern_broker.core import saving
 from tern_broker.core.machine import Applied, StateMachine
@@ -48,8 +49,6 @@ from tern_wire.requests import Parts
 log = logging.getLogger(__name__)
 # Expired leases become visible, and role changes are seen, at most this late.
 CLOCK_PERIOD_S = 0.05
-# After an allocation that found no space.
-ALLOCATE_AGAIN_S = 10.0
 ENTRY_HEADER_SIZE_BYTES = 48
 
 
@@ -95,7 +94,6 @@ class Engine:
         if self.store.rebuilding:
             log.warning("making queues, index and timers again from the log", extra={"reason": self.store.rebuilding})
         write_abort(config.data_dir, os.getpid(), _boot_id(), self.store.files)
-        self._allocating = False
         self._stopping = False
         self._was_leader: tuple[bool, bool] = (False, False)
         self.on_applied: list[Callable[[Applied], None]] = []
@@ -113,6 +111,7 @@ class Engine:
             on_fatal=self.fail,
         )
         self._saver = Saver(self.store, self._disk, state=lambda: self.state, applied=lambda: self.raft.applied_index)
+        self._allocator = Allocator(self._log, self._disk)
         self._scrubber = Scrubber(self.store, on_damage=self.fail)
         self.proposer = Proposer(
             broker_group=config.broker_group,
@@ -297,16 +296,25 @@ class Engine:
     def _clock(self) -> None:
         if self._stopping:
             return
+        try:
+            self._keep_up()
+        except Exception as error:
+            # Damage that upkeep met, or a step half done: a clock that silently stops would be worse than either.
+            self.fail(error)
+            raise
+        self._loop.call_later(CLOCK_PERIOD_S, self._clock)
+
+    def _keep_up(self) -> None:
+        now_s = time.monotonic()
         self._settle_role()
         self.proposer.tick()
-        self._allocate_ahead()
+        self._allocator.step(now_s)
         self._saver.save_if_due()
         self._drop_segments(self.store.wanted_trim())
-        self._scrubber.step(time.monotonic())
+        self._scrubber.step(now_s)
         if self.raft.is_serving:
             held_back = min((peer.match_index for peer in self.raft.peers()), default=self.raft.applied_index)
-            self.trimmer.step(time.monotonic(), held_back=held_back)
-        self._loop.call_later(CLOCK_PERIOD_S, self._clock)
+            self.trimmer.step(now_s, held_back=held_back)
 
     def fail_soon(self, error: Exception) -> None:
         """As `fail`, when the replies that are on their way have left."""
@@ -315,7 +323,7 @@ class Engine:
     def fail(self, error: Exception) -> None:
         """End the process; damage is noted first, so that the next start deals with it."""
         if isinstance(error, LogRot | DerivedDamage):
-            self.store.note_damage(error)
+            self._note(error)
         elif isinstance(error, OSError) and error.errno != errno.ENOSPC:
             self._disk_failed(error)
         end_process(error)
@@ -329,44 +337,14 @@ class Engine:
         reason = f"a sync failed ({error.strerror}): what was written since the last one may be lost"
         segment = self._log.segment_bases[-1]
         lost = LogRot(self._config.data_dir / "commitlog" / f"{segment:020d}", segment, reason)
-        try:
-            self.store.note_damage(lost)
-        except OSError:
-            log.critical("the failing disk does not take the note either: do not start this node again as it is")
+        self._note(lost)
         end_after_failed_sync(error)
 
-    def _allocate_ahead(self) -> None:
-        """The emergency segment at once, the next one while the second half of this one is filled: a roll is then a rename."""
-        if self._allocating:
-            return
-        size = self._log.segment_size_bytes
-        spare = self._log.preallocate_reserve()
-        if spare is None and self._log.end_position % size >= size // 2:
-            spare = self._log.preallocate_next()
-        if spare is None:
-            return
-        self._allocating = True
-        made = False
-
-        def job() -> None:
-            nonlocal made
-            try:
-                spare.run()
-                made = True
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
-
-        def done() -> None:
-            if made:
-                self._log.mark_preallocated(spare)
-            # Without space: not at every tick. The roll itself tries once more.
-            self._loop.call_later(0 if made else ALLOCATE_AGAIN_S, self._may_allocate)
-
-        self._disk.run_soon(job, done)
-
-    def _may_allocate(self) -> None:
-        self._allocating = False
+    def _note(self, damage: LogRot | DerivedDamage) -> None:
+        try:
+            self.store.note_damage(damage)
+        except OSError:
+            log.critical("the disk does not take the note of what was found", extra={"damage": str(damage)})
 
 
 def _require_no_loss(config: BrokerConfig) -> None:

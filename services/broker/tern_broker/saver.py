@@ -31,6 +31,8 @@ class Saver:
         # Clear while a save is under way.
         self._idle = asyncio.Event()
         self._idle.set()
+        # While the state at a segment's start is on its way to the disk.
+        self._keeping = False
         self._boundaries = {boundary.position for boundary in store.boundaries()} | {store.log.start.position}
 
     @property
@@ -90,6 +92,10 @@ class Saver:
         """Where a segment begins, the state so far is kept: the log may one day begin there."""
         if entry.position % self._store.log.segment_size_bytes or entry.position in self._boundaries:
             return
+        if self._keeping:
+            # The disk is slower than the log grows. The log cannot begin here then; copies of the state must not pile up.
+            return
+        self._keeping = True
         self._boundaries.add(entry.position)
         state = self._state()
         snapshot = saving.take(state)
@@ -101,7 +107,10 @@ class Saver:
             now_ms=state.now_ms,
             ends=ends,
         )
-        self._disk.run_soon(lambda: self._run_unless_full(save, entry.position), lambda: None)
+        self._disk.run_soon(lambda: self._run_unless_full(save, entry.position), self._kept)
+
+    def _kept(self) -> None:
+        self._keeping = False
 
     def _run_unless_full(self, save: StateSave, position: int) -> None:
         try:

@@ -144,14 +144,11 @@ class Trimmer:
         """Offsets that leases and retries hold."""
         for (_, topic_id), row in self._state().deliveries.items():
             for queue, delivery in enumerate(row):
-                holders: list[Lease | Run] = []
-                if delivery is not None:
-                    holders = [*delivery.leases.values(), *delivery.runs.values()]
-                offsets = [
-                    item.start + bit for item in holders for bit in range(item.count) if not item.settled >> bit & 1
-                ]
-                if offsets:
-                    yield topic_id, queue, np.array(sorted(offsets), np.int64)
+                if delivery is None:
+                    continue
+                holders: list[Lease | Run] = [*delivery.leases.values(), *delivery.runs.values()]
+                if holders:
+                    yield topic_id, queue, np.sort(np.concatenate([_unsettled(holder) for holder in holders]))
 
     def _mostly_needed(self, plan: TrimPlan, needed: Needed) -> int | None:
         """Where the first segment begins that must be kept whole; None if all may go."""
@@ -179,3 +176,10 @@ class Trimmer:
                 log.warning("retention was refused", extra={"command": kind.name, "reason": verdict.code})
 
         self._proposer.submit(Proposal(kind, size_bytes, done, build=lambda _now: build()))
+
+
+def _unsettled(holder: Lease | Run) -> npt.NDArray[np.int64]:
+    """The offsets that are still to be settled, ascending."""
+    bits = ~holder.settled & ((1 << holder.count) - 1)
+    octets = np.frombuffer(bits.to_bytes((holder.count + 7) // 8, "little"), np.uint8)
+    return np.flatnonzero(np.unpackbits(octets, bitorder="little")) + holder.start
