@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -144,3 +146,20 @@ def _bytes(reply: Reply) -> bytes:
         body = reply.body
         lines.append(f"Content-Length: {len(body)}")
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+@contextmanager
+def blocking_proxy(answer: Callable[[Asked], Reply]) -> Iterator[ScriptedProxy]:
+    """A scripted proxy in a thread of its own, for commands that block."""
+    made = ScriptedProxy(answer=answer)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(made.__aenter__(), loop).result(10)
+    try:
+        yield made
+    finally:
+        asyncio.run_coroutine_threadsafe(made.__aexit__(None, None, None), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()

