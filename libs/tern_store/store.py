@@ -37,7 +37,7 @@ from tern_store.state_file import (
 )
 from tern_store.sync_job import SyncJob
 from tern_store.timers import Timers
-from tern_wire.rows import MOVED_MESSAGE, QueueAppend, QueueAppends
+from tern_wire.rows import MOVED_MESSAGE, QueueAppends
 from tern_wire.timer_rows import TIMER_ROWS
 
 Entries = npt.NDArray[Any]
@@ -121,27 +121,29 @@ class Store:
             raise
 
     # Apply -----------------------------------------------------------------------------------------------------
-    def dispatch(
-        self, entry: StoredEntry, appends: QueueAppends | Sequence[QueueAppend], topics: dict[int, bytes], now_ms: int
-    ) -> None:
+    def dispatch(self, entry: StoredEntry, appends: QueueAppends, topics: dict[int, bytes], now_ms: int) -> None:
         """Add what *entry* made visible to its queues, and the keys of its own records to the index. In memory at first.
 
         *topics*: topic id to name (UTF-8) of all *appends*; *now_ms*: the entry's time.
         """
-        if not isinstance(appends, QueueAppends):
-            appends = QueueAppends.of(appends)
         self.queues.append_all(appends, now_ms)
         positions = appends.entries["position"].astype(np.int64)
-        is_own = (positions >= entry.position) & (positions < entry.position + len(entry.raw))
-        if not is_own.all():  # delivered by reference: in the index since they were stored
-            self._refer(appends, ~is_own)
+        is_old, end = np.zeros(0, bool), entry.position + len(entry.raw)
+        if len(positions) and not entry.position <= positions.min() <= positions.max() < end:
+            # Some are delivered by reference: those are in the index since they were stored.
+            is_old = (positions < entry.position) | (positions >= end)
+            self._refer(appends, is_old)
         wanted = appends.topic_ids()
         for topic_id in wanted:
-            own = positions[is_own]
+            own = positions
             if len(wanted) > 1:
-                own = positions[is_own & (np.repeat(appends.codes >> 32, np.diff(appends.bounds)) == topic_id)]
+                is_of_topic = np.repeat(appends.codes >> 32, np.diff(appends.bounds)) == topic_id
+                own = positions[is_of_topic & ~is_old] if len(is_old) else positions[is_of_topic]
+            elif len(is_old):
+                own = positions[~is_old]
+            if len(appends) > 1:
+                own = np.sort(own)
             if len(own):
-                own.sort()
                 self.keys.add(entry.raw, own - entry.position, own, now_ms, topic=topics[topic_id])
 
     def read_queue(self, topic_id: int, queue: int, offset: int, count: int) -> Entries:

@@ -126,12 +126,18 @@ class QueueAppends:
         return len(self.codes)
 
     def __iter__(self) -> Iterator[QueueAppend]:
+        if len(self.codes) == 1:
+            code = int(self.codes[0])
+            yield QueueAppend(code >> 32, code & 0xFFFFFFFF, int(self.firsts[0]), self.entries)
+            return
         columns = (self.codes.tolist(), self.firsts.tolist(), self.bounds[:-1].tolist(), self.bounds[1:].tolist())
         for code, first, begin, end in zip(*columns, strict=True):
             yield QueueAppend(code >> 32, code & 0xFFFFFFFF, first, self.entries[begin:end])
 
     def topic_ids(self) -> set[int]:
         """Whose queues they are."""
+        if len(self.codes) == 1:
+            return {int(self.codes[0]) >> 32}
         ids = self.codes >> 32
         if len(ids) and (ids == ids[0]).all():
             return {int(ids[0])}

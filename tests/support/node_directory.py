@@ -23,7 +23,7 @@ from tern_store.vote_file import VoteFile
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import COMMAND_HEAD, ENTRY_HEAD, SEND_HEAD, CommandKind, entry_parts
 from tern_wire.record import KEYS, MESSAGE_ID, TAGS, encode_properties, encode_record, tag_hash
-from tern_wire.rows import MOVE_ROWS, MOVED_MESSAGE, NO_KEY, QUEUE_ENTRIES, SEND_ROW, QueueAppend
+from tern_wire.rows import MOVE_ROWS, MOVED_MESSAGE, NO_KEY, QUEUE_ENTRIES, SEND_ROW, QueueAppend, QueueAppends
 from tern_wire.timer_rows import TIMER_ROWS
 
 GROUP = Genesis(bytes(range(16)), ("broker-a-0",), 1 << 16)
@@ -147,7 +147,7 @@ class NodeDirectory:
         self.now_ms += 1
         entry, key = self._append([]), (topic, queue)
         append = QueueAppend(TOPIC_IDS[topic], queue, len(self.queues.get(key, [])), entries)
-        self._store.dispatch(entry, [append], {TOPIC_IDS[topic]: topic.encode()}, self.now_ms)
+        self._store.dispatch(entry, QueueAppends.of([append]), {TOPIC_IDS[topic]: topic.encode()}, self.now_ms)
 
     @staticmethod
     def tag_code(sent: Sent) -> int:
@@ -193,7 +193,7 @@ class NodeDirectory:
             appends.append(QueueAppend(TOPIC_IDS[place[0]], place[1], len(queue), entries))
             queue += mine
         names = {topic_id: name.encode() for name, topic_id in TOPIC_IDS.items()}
-        self._store.dispatch(entry, appends, names, self.now_ms)
+        self._store.dispatch(entry, QueueAppends.of(appends), names, self.now_ms)
 
 
 def filled(directory: Path, *, seed: int = 1, clean: bool = True) -> NodeDirectory:

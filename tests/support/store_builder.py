@@ -15,7 +15,7 @@ from tern_wire.commands import COMMAND_HEAD, ENTRY_HEAD, SEND_HEAD, CommandKind,
 from tern_wire.compression import Compression, compress, compressed_sysflag
 from tern_wire.record import KEYS, MESSAGE_ID, NO_HOST, TAGS, encode_properties, tag_hash
 from tern_wire.rocketmq_record import RocketRecord, decode_rocketmq_record, encode_rocketmq_record
-from tern_wire.rows import NO_KEY, QUEUE_ENTRIES, SEND_ROW, QueueAppend
+from tern_wire.rows import NO_KEY, QUEUE_ENTRIES, SEND_ROW, QueueAppend, QueueAppends
 
 GROUP = Genesis(bytes(range(16)), ("broker-a-0",), 1 << 16)
 BORN_MS = 1_795_000_000_000
@@ -99,7 +99,7 @@ class StoreBuilder:
             for number, (position, size) in enumerate(shown or places):
                 entries[number] = (position, size, self._tags[position])
             append = QueueAppend(topic_id, queue, self._store.queues.end(topic_id, queue), entries)
-            self._store.dispatch(entry, [append], {topic_id: topic.encode()}, self.now_ms)
+            self._store.dispatch(entry, QueueAppends.of([append]), {topic_id: topic.encode()}, self.now_ms)
         return places
 
     def _table(self) -> dict[str, object]:

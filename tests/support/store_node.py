@@ -14,7 +14,7 @@ from tern_store.log_start import TrimJob
 from tern_store.needed import Needed, find_needed
 from tern_store.store import Store, StoreLimits
 from tern_wire.codec import decode_msgpack, encode_msgpack
-from tern_wire.rows import QUEUE_ENTRIES, QueueAppend
+from tern_wire.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
 from tern_wire.timer_rows import TIMER_ROWS
 from tests.support.faulty_files import FaultyFiles
 from tests.support.store_entries import KEYS, QUEUE_KEYS, TOPICS, Key, Sent, read_entry
@@ -105,7 +105,7 @@ class Node:
             first = self.ends.get(key, 0)
             self.ends[key] = first + len(rows)
             found.append(QueueAppend(*key, first, np.array(rows, QUEUE_ENTRIES)))
-        self.store.dispatch(entry, found, TOPIC_NAMES, now_ms)
+        self.store.dispatch(entry, QueueAppends.of(found), TOPIC_NAMES, now_ms)
 
     def _delay(self, entry: StoredEntry, sent: list[Sent], now_ms: int) -> None:
         for topic, name in TOPIC_NAMES.items():

@@ -93,8 +93,8 @@ class SendApplier:
         if not len(chosen):
             return None
         codes = (rows["topic"].astype(np.int64) << 32 | rows["queue"])[chosen]
-        bounds = np.array([0, len(chosen)])
-        if not (codes == codes[0]).all():
+        bounds = None
+        if len(codes) > 1 and not (codes == codes[0]).all():
             order = np.argsort(codes, kind="stable")
             chosen, codes = chosen[order], codes[order]
             bounds = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1], [True])))
@@ -104,6 +104,10 @@ class SendApplier:
             rows["size"][chosen],
             rows["tag"][chosen],
         )
+        if bounds is None:
+            (first,) = self._move_ends([int(codes[0])], [len(chosen)])
+            verdicts["offset"][chosen] = np.arange(first, first + len(chosen))
+            return QueueAppends(codes[:1], np.array([first]), np.array([0, len(chosen)]), entries)
         codes, counts = codes[bounds[:-1]], np.diff(bounds)
         firsts = np.array(self._move_ends(codes.tolist(), counts.tolist()), np.int64)
         verdicts["offset"][chosen] = np.arange(len(chosen)) + np.repeat(firsts - bounds[:-1], counts)
