@@ -51,6 +51,8 @@ class Trimmer:
         self._next_s = 0.0
         self._asked = False
         self._waiting = False
+        # Where the log cannot begin, because the state that was kept there is damaged.
+        self._unreadable: set[int] = set()
         self.trims = 0
 
     @property
@@ -113,6 +115,8 @@ class Trimmer:
         for boundary in self._store.boundaries():
             if boundary.position > reach:
                 break
+            if boundary.position in self._unreadable:
+                continue  # its segment goes together with the next
             segments.append(SegmentAge(begin, boundary.position, boundary.newest_ms))
             begin = boundary.position
         return plan_trim(
@@ -131,7 +135,11 @@ class Trimmer:
             return None
         loaded = self._store.load_boundary(found[0])
         if loaded is None:
-            log.error("the state at a segment's start cannot be read", extra={"position": position})
+            log.error(
+                "the state at a segment's start is damaged: the log cannot begin there", extra={"position": position}
+            )
+            self._unreadable.add(position)
+            self._next_s = 0.0
             return None
         mark, section = loaded
         return mark, [(int(topic_id), [int(end) for end in ends]) for topic_id, ends in section["ends"]]

@@ -7,7 +7,7 @@ from tern_store.retention import DiskUse, Pressure, RetentionRules, SegmentAge, 
 from tern_wire.errors import OffsetExpired
 from tern_wire.timer_rows import TIMER_ROWS
 from tests.support.faulty_files import FaultyFiles
-from tests.support.single_broker import HOUR_MS, SingleBroker
+from tests.support.single_broker import DIRECTORY, HOUR_MS, SingleBroker
 
 RULES = RetentionRules()
 NOW = 1_000 * HOUR_MS
@@ -254,3 +254,17 @@ def test_segments_that_could_not_go_yet_go_with_the_next_saved_state(is_restarte
     broker.store.trimmed(job)
     assert broker.store.log.start.position == position
     assert broker.store.wanted_trim() is None
+
+
+def test_a_damaged_state_at_a_segment_s_start_only_moves_the_place() -> None:
+    """The log begins at the next one; nothing stands still, though the disk asks for the oldest segment alone."""
+    files = FaultyFiles()
+    broker = SingleBroker(files)
+    broker.create("t", 1, "g")
+    broker.fill_segments("t", 3)
+    broker.save()
+    (first, *_) = broker.store.boundaries()
+    files.content(DIRECTORY / "state" / first.name)[60] ^= 1
+    broker.trimmer.disk_used(DiskUse(86, 100))
+    broker.retain(steps=2)
+    assert broker.store.log.start.position == 2 << 16
