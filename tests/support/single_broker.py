@@ -54,7 +54,10 @@ class SingleBroker:
             wall_ms=lambda: 1_000_000_000_000 + self.mono_ms,
             call_soon=self.soon.append,
         )
-        self.trimmer = Trimmer(rules or RetentionRules(), self.store, self.proposer, state=lambda: self.state)
+        self.hour, self.now_s = 12, 0.0
+        self.trimmer = Trimmer(
+            rules or RetentionRules(), self.store, self.proposer, state=lambda: self.state, hour=lambda: self.hour
+        )
         first = self.store.applied.index + 1 if self.store.applied is not None else self.store.log.first_index
         for index in range(first, self.store.log.end_index + 1):
             self._apply(index)
@@ -167,8 +170,9 @@ class SingleBroker:
 
     def retain(self, steps: int = 50) -> None:
         """Let retention do all that it wants to do now."""
-        for number in range(steps):
-            self.trimmer.step(1e9 * (number + 1) + self.mono_ms, held_back=self.store.log.end_index)
+        for _ in range(steps):
+            self.now_s += 1e6
+            self.trimmer.step(self.now_s, held_back=self.store.log.end_index)
             self.run()
 
     def run(self) -> None:

@@ -125,7 +125,13 @@ class Engine:
             wall_ms=lambda: int(time.time() * 1000),
             call_soon=self._call_soon,
         )
-        self.trimmer = Trimmer(config.retention(), self.store, self.proposer, state=lambda: self.state)
+        self.trimmer = Trimmer(
+            config.retention(),
+            self.store,
+            self.proposer,
+            state=lambda: self.state,
+            hour=lambda: time.localtime().tm_hour,
+        )
 
     async def start(self) -> None:
         """Join the group."""

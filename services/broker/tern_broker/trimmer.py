@@ -6,7 +6,6 @@ left to copy, the TRIM. So a new leader goes on where the last one stopped. Owne
 
 import logging
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -44,9 +43,16 @@ class Trimmer:
     """Owner: the core loop."""
 
     def __init__(
-        self, rules: RetentionRules, store: Store, proposer: Proposer, *, state: Callable[[], StateMachine]
+        self,
+        rules: RetentionRules,
+        store: Store,
+        proposer: Proposer,
+        *,
+        state: Callable[[], StateMachine],
+        hour: Callable[[], int],
     ) -> None:
-        self._rules, self._store, self._proposer, self._state = rules, store, proposer, state
+        """*hour*: of the day, local time, 0 to 23."""
+        self._rules, self._store, self._proposer, self._state, self._hour = rules, store, proposer, state, hour
         self._disk = DiskUse(0, 1)
         self._next_s = 0.0
         self._asked = False
@@ -125,7 +131,7 @@ class Trimmer:
             self._disk,
             end=stored.end_position,
             now_ms=self._proposer.now_ms(),
-            hour=datetime.now().hour,
+            hour=self._hour(),
             asked=self._asked,
         )
 

@@ -111,6 +111,16 @@ def test_old_segments_go_on_demand_and_readers_are_told_the_oldest_offset() -> N
         assert broker.store.log.start.position == 3 << 16
 
 
+def test_old_segments_go_at_their_hour_without_being_asked() -> None:
+    """At noon they stay, at four they go."""
+    broker, _, _ = old_broker(FaultyFiles())
+    broker.retain(steps=3)
+    assert broker.store.log.start.position == 0
+    broker.hour = 4
+    broker.retain(steps=3)
+    assert broker.store.log.start.position == 3 << 16
+
+
 def test_nothing_goes_before_a_saved_state_lies_behind_it() -> None:
     """A start needs one."""
     broker, _, _ = old_broker(FaultyFiles())
