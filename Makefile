@@ -19,7 +19,7 @@ PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 .PHONY: help install run down test test-spark crash-states check bench bench-store load clean wipe
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 install: .venv/.ready ## Install everything into .venv/
 
