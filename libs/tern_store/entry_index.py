@@ -7,14 +7,13 @@ Law: everything here can be derived from the log, so rows are never synced, only
 row's first 24 bytes) tells a row that a crash lost from a good one; since cuts are durable, a good row is never a stale one.
 """
 
-import errno
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 from tern_store.checksum import crc32
 from tern_store.entry import LogMark
-from tern_store.files import Files
+from tern_store.files import Files, has_room_for
 
 _ROW = struct.Struct(">QQIIII")
 _FACTS = struct.Struct(">QQQII")
@@ -137,11 +136,7 @@ class EntryIndex:
         self._fds.clear()
 
     def _write_tail_if_room(self) -> None:
-        try:
-            self._write(self._written, self._tail)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
+        if not has_room_for(lambda: self._write(self._written, self._tail)):
             # Kept in memory until there is room; a full disk stops the log itself before these rows add up.
             self._write_at_bytes = len(self._tail) + TAIL_SIZE_BYTES
             return

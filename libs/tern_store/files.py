@@ -6,7 +6,7 @@ Paths and descriptors in, bytes out; errors are OSError as the kernel gives them
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -195,3 +195,42 @@ class RealFiles:
 
 
 REAL_FILES: Files = RealFiles()
+
+
+def has_room_for(action: Callable[[], object]) -> bool:
+    """Run *action*; False if the disk had no room for what it writes. Any other OSError passes through."""
+    try:
+        action()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return False
+    return True
+
+
+def read_whole(path: Path, files: Files) -> bytes:
+    """All bytes of a file; FileNotFoundError if there is none."""
+    fd = files.open(path)
+    try:
+        return files.pread(fd, files.size(fd), 0)
+    finally:
+        files.close(fd)
+
+
+def replace_whole(path: Path, data: bytes, files: Files) -> None:
+    """Durable here: the file at *path* is *data*, or after a crash before the end what it was: written aside, synced, renamed."""
+    fresh = path.with_name(f"{path.name}.new")
+    write_synced(fresh, data, files)
+    files.rename(fresh, path)
+    files.fsync_dir(path.parent)
+
+
+def write_synced(path: Path, data: bytes, files: Files) -> None:
+    """Durable here: the bytes of the file at *path*, whose name is the caller's."""
+    fd = files.open(path, create=True)
+    try:
+        files.ftruncate(fd, 0)
+        files.pwrite(fd, data, 0)
+        files.fdatasync(fd)
+    finally:
+        files.close(fd)

@@ -9,7 +9,6 @@ row and its check; a look-up believes no other. RocketMQ takes the seconds of a 
 we from the file's own begin, as all others.
 """
 
-import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 
 from tern_store.checking import Checked
 from tern_store.errors import DerivedDamage
-from tern_store.files import REAL_FILES, Files
+from tern_store.files import REAL_FILES, Files, has_room_for
 from tern_store.index_file import IndexFile
 from tern_store.index_folder import IndexFolder, IndexShape
 from tern_store.sync_job import SyncJob
@@ -76,7 +75,8 @@ class KeyIndex:
             file.add(hashes[at:end], positions[owners[at:end]], stored_ms)
             at = end
             if file.tail_bytes > TAIL_SIZE_MAX_BYTES or not file.room:
-                _write_if_room(file)
+                # On a full disk it stays in memory; the next flush says so.
+                has_room_for(file.write)
 
     def find(self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = TIME_MAX_MS, count: int = 64) -> list[int]:
         """Positions of at most *count* records whose key has the hash of `topic#key`, newest first; times as `look_up` has them.
@@ -191,12 +191,3 @@ class KeyIndex:
         self._folder.close()
         self._files, self._first_position = [], 0
         self._trimmed, self._flushed, self._saved = set(), set(), set()
-
-
-def _write_if_room(file: IndexFile) -> None:
-    """Write what is whole. On a full disk it stays in memory; the next flush says so."""
-    try:
-        file.write()
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise

@@ -18,7 +18,7 @@ from pathlib import Path
 from tern_store.checksum import crc32
 from tern_store.entry import LogMark
 from tern_store.errors import LogRot
-from tern_store.files import Files
+from tern_store.files import Files, read_whole, replace_whole
 from tern_store.segment import Segment, segment_bases
 
 START = "start"
@@ -40,13 +40,9 @@ def read_start(folder: Path, files: Files) -> LogStart | None:
     """Where the log in *folder* begins, None if at its genesis; LogRot if the file is damaged."""
     path = folder / START
     try:
-        fd = files.open(path)
+        data = read_whole(path, files)
     except FileNotFoundError:
         return None
-    try:
-        data = files.pread(fd, files.size(fd), 0)
-    finally:
-        files.close(fd)
     genesis_at = _HEAD.size + _CHECK.size
     if len(data) < genesis_at:
         raise LogRot(path, 0, f"it has {len(data)} bytes")
@@ -66,16 +62,8 @@ def write_start(folder: Path, start: LogStart, files: Files) -> None:
     """Durable here: the log begins at *start*, whatever segments are still there before it. OSError: it begins as before."""
     mark = start.mark
     head = _HEAD.pack(_MAGIC, FORMAT, 0, mark.index, mark.position, mark.term, mark.crc, len(start.genesis))
-    fresh = folder / f"{START}.new"
-    fd = files.open(fresh, create=True)
-    try:
-        files.ftruncate(fd, 0)
-        files.pwrite(fd, head + _CHECK.pack(crc32(start.genesis, crc32(head))) + start.genesis, 0)
-        files.fdatasync(fd)
-    finally:
-        files.close(fd)
-    files.rename(fresh, folder / START)
-    files.fsync_dir(folder)
+    check = _CHECK.pack(crc32(start.genesis, crc32(head)))
+    replace_whole(folder / START, head + check + start.genesis, files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

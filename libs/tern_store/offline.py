@@ -26,10 +26,8 @@ from tern_store.log_start import read_start
 from tern_store.moved_entries import MovedEntries
 from tern_store.saving import split_payload
 from tern_store.segment import Segments, segment_bases
-from tern_store.small_files import ABORT, CONFIG_FOLDER, read_text, refuse_quarantined
+from tern_store.small_files import ABORT, CONFIG_FOLDER, read_text, refuse_quarantined, topic_id_of
 from tern_store.state_file import SavedState, load_state
-
-TOPIC_ID = "ternmq.topic.id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +145,8 @@ class OfflineStore:
     def _read_topics(self) -> dict[int, OfflineTopic]:
         topics: dict[int, OfflineTopic] = {}
         for name, facts in self.config("topics.json").get("topicConfigTable", {}).items():
-            attributes = facts.get("attributes", {})
-            topic_id = attributes.get(f"+{TOPIC_ID}", attributes.get(TOPIC_ID))
-            if topic_id is not None:
-                topics[int(topic_id)] = OfflineTopic(int(topic_id), name, int(facts["readQueueNums"]))
+            if (topic_id := topic_id_of(facts)) is not None:
+                topics[topic_id] = OfflineTopic(topic_id, name, int(facts["readQueueNums"]))
         return topics
 
 

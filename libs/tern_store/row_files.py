@@ -13,7 +13,6 @@ written over before anything counts it. Blocks: see row_blocks.py; when files go
 few wait, all rows are in the files after a flush.
 """
 
-import errno
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any
 from tern_store.checking import Checked
 from tern_store.checksum import crc32
 from tern_store.errors import DerivedDamage, StoreError
-from tern_store.files import REAL_FILES, Files
+from tern_store.files import REAL_FILES, Files, has_room_for
 from tern_store.row_blocks import RowBlocks
 from tern_store.row_folders import ROWS, Key, RowFolders
 from tern_store.sync_job import SyncJob
@@ -308,14 +307,7 @@ class RowFiles:
 
     def _write_if_room(self, sequence: _Sequence) -> bool:
         """Write a tail. On a full disk it stays in memory: reads and acks go on, and the broker refuses new messages."""
-        try:
-            self._write(sequence)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            has_room = False
-        else:
-            has_room = True
+        has_room = has_room_for(lambda: self._write(sequence))
         if sequence.written < sequence.end:
             sequence.write_at_bytes = len(sequence.tail) + TAIL_SIZE_MAX_BYTES
         return has_room

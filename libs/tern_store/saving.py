@@ -6,7 +6,6 @@
 The section holds the marks of the derived files, or for the state at a segment's beginning the ends of all queues.
 """
 
-import errno
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 
 from tern_store.entry import LogMark
 from tern_store.errors import StateCorrupt
-from tern_store.files import Buffer
+from tern_store.files import Buffer, has_room_for
 from tern_store.state_file import StateSave
 from tern_store.sync_job import SyncJob
 from tern_wire.codec import decode_msgpack, encode_msgpack
@@ -44,13 +43,7 @@ class Save:
             self.log_sync.run()
         for job in self.derived_syncs:
             job.run()
-        try:
-            self.state.run()
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            return False
-        return True
+        return has_room_for(self.state.run)
 
 
 def payload_with(section: Mapping[str, Any], payload: Payload) -> Payload:

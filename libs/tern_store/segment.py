@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tern_store.errors import LogRot
-from tern_store.files import Buffer, Files
+from tern_store.files import Buffer, Files, has_room_for
 
 SPARE = "spare"
 RESERVE = "reserve"
@@ -98,7 +98,7 @@ class Segments:
                 self._files.unlink(self.directory / name)
         self._has_reserve = self._find_reserve()
         if self._open[-1].length == self.size_bytes:
-            self._open[-1].is_partial = not self.allocate_rest(self._open[-1])
+            self.allocate_rest(self._open[-1])
 
     @property
     def first_position(self) -> int:
@@ -156,14 +156,8 @@ class Segments:
 
     def allocate_rest(self, segment: Segment) -> bool:
         """Whether all of *segment* has its place on the disk (now)."""
-        try:
-            self._files.fallocate(segment.fd, self.size_bytes)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            return False
-        segment.is_partial = False
-        return True
+        segment.is_partial = not has_room_for(lambda: self._files.fallocate(segment.fd, self.size_bytes))
+        return not segment.is_partial
 
     def spare_job(self) -> SpareJob | None:
         """The allocation to be run elsewhere, or None if a spare is there."""

@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from tern_store.errors import LogRot, Quarantined
-from tern_store.files import Files
+from tern_store.files import Files, read_whole, replace_whole, write_synced
 
 ABORT = "abort"
 CHECKPOINT = "checkpoint"
 CONFIG_FOLDER = "config"
+# A topic attribute of ours; RocketMQ writes a sign before the name.
+TOPIC_ID = "ternmq.topic.id"
 QUARANTINE = "quarantine"
 REBUILD = "rebuild"
 CHECKPOINT_SIZE_BYTES = 4096
@@ -49,7 +51,7 @@ def write_abort(directory: Path, pid: int, boot_id: str, files: Files) -> str | 
     """Durable here: this node runs. Returns what the file said before: the last stop was none; None if it was clean."""
     path = directory / ABORT
     before = read_text(path, files)
-    _write_aside(path, f"{pid} {boot_id}\n".encode(), files)
+    replace_whole(path, f"{pid} {boot_id}\n".encode(), files)
     return before
 
 
@@ -63,7 +65,7 @@ def remove_abort(directory: Path, files: Files) -> None:
 def write_mark(directory: Path, name: str, facts: Mapping[str, Any], files: Files) -> None:
     """Durable here: `quarantine` or `rebuild`, and why. The first reason stays."""
     if name not in files.listdir(directory):
-        _write_aside(directory / name, json.dumps(facts).encode() + b"\n", files)
+        replace_whole(directory / name, json.dumps(facts).encode() + b"\n", files)
 
 
 def remove_mark(directory: Path, name: str, files: Files) -> None:
@@ -94,7 +96,7 @@ def refuse_quarantined(directory: Path, files: Files) -> None:
 
 def write_checkpoint(directory: Path, checkpoint: Checkpoint, files: Files) -> None:
     """Durable here: the page, whole."""
-    _write_aside(directory / CHECKPOINT, checkpoint.encode(), files)
+    replace_whole(directory / CHECKPOINT, checkpoint.encode(), files)
 
 
 def write_config(directory: Path, name: str, document: Mapping[str, Any], files: Files) -> None:
@@ -102,7 +104,7 @@ def write_config(directory: Path, name: str, document: Mapping[str, Any], files:
     folder = directory / CONFIG_FOLDER
     files.makedirs(folder)
     fresh = folder / f"{name}.tmp"
-    _put(fresh, json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n", files)
+    write_synced(fresh, json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n", files)
     if name in files.listdir(folder):
         files.rename(folder / name, folder / f"{name}.bak")
     files.rename(fresh, folder / name)
@@ -112,27 +114,13 @@ def write_config(directory: Path, name: str, document: Mapping[str, Any], files:
 def read_text(path: Path, files: Files) -> str | None:
     """A small file's text, None if there is none."""
     try:
-        fd = files.open(path)
+        return read_whole(path, files).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
-    try:
-        return files.pread(fd, files.size(fd), 0).decode("utf-8", "replace")
-    finally:
-        files.close(fd)
 
 
-def _write_aside(path: Path, data: bytes, files: Files) -> None:
-    fresh = path.with_name(f"{path.name}.new")
-    _put(fresh, data, files)
-    files.rename(fresh, path)
-    files.fsync_dir(path.parent)
-
-
-def _put(path: Path, data: bytes, files: Files) -> None:
-    fd = files.open(path, create=True)
-    try:
-        files.ftruncate(fd, 0)
-        files.pwrite(fd, data, 0)
-        files.fdatasync(fd)
-    finally:
-        files.close(fd)
+def topic_id_of(facts: Mapping[str, Any]) -> int | None:
+    """The id of a topic of `topics.json`, None if it does not say; *facts* as RocketMQ keeps them. AttributeError for no object."""
+    attributes = facts.get("attributes", {})
+    found = attributes.get(f"+{TOPIC_ID}", attributes.get(TOPIC_ID))
+    return None if found is None else int(found)

@@ -7,15 +7,13 @@ from pathlib import Path
 from tern_store import small_files
 from tern_store.checksum import crc32
 from tern_store.errors import Quarantined, StoreError
-from tern_store.files import Files
+from tern_store.files import Files, read_whole
 from tern_store.finding import FindingKind, Findings
 from tern_store.genesis import Genesis
 from tern_store.vote_file import FILE_NAME as VOTES
 from tern_store.vote_file import SLOT_SIZE_BYTES, VoteFile
 
 TOPICS = "topics.json"
-# RocketMQ's topic attributes: a sign, then the name.
-TOPIC_ID_NAMES = ("+ternmq.topic.id", "ternmq.topic.id")
 _CHECKPOINT_NUMBER_BYTES = 8
 
 
@@ -48,9 +46,9 @@ class SmallFilesCheck:
         good = [len(slot) == SLOT_SIZE_BYTES and crc32(slot[:-4]) == int.from_bytes(slot[-4:], "big") for slot in slots]
         for number, is_good in enumerate(good):
             if not is_good:
-                other = "the other slot counts" if any(good) else "so is the other slot"
-                self._add(FindingKind.VOTE, VOTES, number * SLOT_SIZE_BYTES, f"a slot is damaged; {other}")
-        if genesis is not None and any(good):
+                reason = "a slot is damaged: it may have held the newest vote, so the node does not vote"
+                self._add(FindingKind.VOTE, VOTES, number * SLOT_SIZE_BYTES, reason)
+        if genesis is not None and all(good):
             try:
                 VoteFile.open(self._directory, bootstrap=False, group=genesis, files=self._files).close()
             except StoreError as error:
@@ -90,7 +88,7 @@ class SmallFilesCheck:
             self._add(FindingKind.DERIVED, small_files.CHECKPOINT, same, "its numbers do not agree with one another")
 
     def _content(self, path: Path) -> bytes:
-        data = content(path, self._files)
+        data = read_whole(path, self._files)
         self._on_read(len(data))
         return data
 
@@ -103,18 +101,7 @@ def topic_names(directory: Path, files: Files) -> dict[int, bytes]:
     path, topics = directory / small_files.CONFIG_FOLDER / TOPICS, dict[int, bytes]()
     if TOPICS not in files.listdir(path.parent):
         return topics
-    for name, facts in json.loads(content(path, files)).get("topicConfigTable", {}).items():
-        attributes = facts.get("attributes", {})
-        for attribute in TOPIC_ID_NAMES:
-            if attribute in attributes:
-                topics[int(attributes[attribute])] = name.encode()
+    for name, facts in json.loads(read_whole(path, files)).get("topicConfigTable", {}).items():
+        if (topic_id := small_files.topic_id_of(facts)) is not None:
+            topics[topic_id] = name.encode()
     return topics
-
-
-def content(path: Path, files: Files) -> bytes:
-    """All bytes of a small file."""
-    fd = files.open(path)
-    try:
-        return files.pread(fd, files.size(fd), 0)
-    finally:
-        files.close(fd)

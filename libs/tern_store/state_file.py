@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tern_store.checksum import crc32
 from tern_store.entry import LogMark
-from tern_store.files import REAL_FILES, Buffer, Files
+from tern_store.files import REAL_FILES, Buffer, Files, read_whole
 
 STATE_FOLDER = "state"
 FORMAT = 1
@@ -152,11 +152,7 @@ def _indexes(folder: Path, files: Files) -> list[int]:
 
 
 def _load(path: Path, files: Files) -> SavedState | None:
-    fd = files.open(path)
-    try:
-        data = memoryview(files.pread(fd, files.size(fd), 0))
-    finally:
-        files.close(fd)
+    data = memoryview(read_whole(path, files))
     if len(data) < _BODY_AT:
         return None
     magic, form, _, index, position, term, mark_crc, size = _HEADER.unpack_from(data)

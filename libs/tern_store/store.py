@@ -62,7 +62,7 @@ class Store:
         self, directory: Path, files: Files, limits: StoreLimits, *, log: CommitLog, state: SavedState | None
     ) -> None:
         """Use `open`."""
-        self.directory, self.files, self._limits = directory, files, limits
+        self.directory, self.files = directory, files
         self.log = log
         self.queues = ConsumeQueues.open(directory, entries_per_file=limits.queue_entries_per_file, files=files)
         self.keys = KeyIndex.open(

@@ -1,9 +1,8 @@
 """Space for the log before it is needed: the next segment, and the emergency segment of a full disk."""
 
-import errno
-
 from tern_raft import DiskThread
 from tern_store import CommitLog
+from tern_store.files import has_room_for
 
 # After an allocation that found no space. The roll itself tries once more.
 AGAIN_AFTER_S = 2.0
@@ -36,12 +35,7 @@ class Allocator:
 
         def job() -> None:
             nonlocal made
-            try:
-                spare.run()
-                made = True
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
+            made = has_room_for(spare.run)
 
         def done() -> None:
             self._is_busy, self._is_full = False, not made

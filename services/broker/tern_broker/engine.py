@@ -28,6 +28,7 @@ from tern_broker.scrubber import Scrubber
 from tern_broker.trimmer import Trimmer
 from tern_raft import DiskThread, RaftConfig, RaftNode, end_after_failed_sync, end_process
 from tern_store import (
+    HEADER_SIZE_BYTES,
     DerivedDamage,
     DirectoryLock,
     EntryKind,
@@ -49,7 +50,6 @@ from tern_wire.requests import Parts
 log = logging.getLogger(__name__)
 # Expired leases become visible, and role changes are seen, at most this late.
 CLOCK_PERIOD_S = 0.05
-ENTRY_HEADER_SIZE_BYTES = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class Engine:
         self._saver.before_apply(entry)
         applied = Applied()
         if entry.kind == EntryKind.COMMANDS:
-            applied = self.state.apply(entry.body, entry.position + ENTRY_HEADER_SIZE_BYTES)
+            applied = self.state.apply(entry.body, entry.position + HEADER_SIZE_BYTES)
             if applied.appends:
                 names = self._topic_names(applied)
                 for appends in applied.appends:
