@@ -5,12 +5,14 @@ import errno
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tern_broker.core import saving
 from tern_broker.core.machine import StateMachine
 from tern_raft import DiskThread
 from tern_store import LogMark, StateSave, Store, StoredEntry
+from tern_store.files import has_room_for
 from tern_store.small_files import Checkpoint, write_checkpoint, write_config
 
 log = logging.getLogger(__name__)
@@ -31,6 +33,8 @@ class Saver:
         # Clear while a save is under way.
         self._idle = asyncio.Event()
         self._idle.set()
+        # What config/*.json say since this process began. Owner: the disk thread.
+        self._told: dict[str, dict[str, Any]] = {}
         # While the state at a segment's start is on its way to the disk.
         self._keeping = False
         self._boundaries = {boundary.position for boundary in store.boundaries()} | {store.log.start.position}
@@ -107,26 +111,23 @@ class Saver:
             now_ms=state.now_ms,
             ends=ends,
         )
-        self._disk.run_soon(lambda: self._run_unless_full(save, entry.position), self._kept)
+        self._disk.run_soon(lambda: self._keep(save, entry.position), self._kept)
 
     def _kept(self) -> None:
         self._keeping = False
 
-    def _run_unless_full(self, save: StateSave, position: int) -> None:
-        try:
-            save.run()
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
+    def _keep(self, save: StateSave, position: int) -> None:
+        if not has_room_for(save.run):
             # The log cannot begin there; retention uses the place before or behind it.
             log.warning("no space to keep the state at a segment's start", extra={"position": position})
 
     def _write_for_people(self, documents: dict[str, dict[str, Any]], checkpoint: Checkpoint) -> None:
-        """config/*.json and checkpoint: for tools and eyes. Nothing of ours depends on them."""
-        try:
-            for name, document in documents.items():
-                write_config(self._store.directory, name, document, self._store.files)
-            write_checkpoint(self._store.directory, checkpoint, self._store.files)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
+        """config/*.json and checkpoint: for tools and eyes. Nothing of ours depends on them. Acks wait for the disk meanwhile, so
+        what says the same as before is not written again."""
+        directory, files = self._store.directory, self._store.files
+        for name, document in documents.items():
+            if self._told.get(name) != document and has_room_for(
+                partial(write_config, directory, name, document, files)
+            ):
+                self._told[name] = document
+        has_room_for(lambda: write_checkpoint(directory, checkpoint, files))
