@@ -1,6 +1,20 @@
 """The replicated log: pysyncobj's consensus core behind our journal, our transport, our apply. Only importer of pysyncobj."""
 
-from tern_raft.disk import DiskThread, end_after_failed_sync
-from tern_raft.node import EXIT_BROKEN, PeerStatus, RaftConfig, RaftNode, end_process
+from tern_raft.links import PeerLinks
+from tern_raft.node import RaftConfig, RaftNode
+from tern_raft.process import DiskThread, ProcessRuntime
+from tern_raft.runtime import EXIT_BROKEN, EXIT_FSYNC_FAILED, Disk, Links, PeerStatus, Runtime
 
-__all__ = ["EXIT_BROKEN", "DiskThread", "PeerStatus", "RaftConfig", "RaftNode", "end_after_failed_sync", "end_process"]
+__all__ = [
+    "EXIT_BROKEN",
+    "EXIT_FSYNC_FAILED",
+    "Disk",
+    "DiskThread",
+    "Links",
+    "PeerLinks",
+    "PeerStatus",
+    "ProcessRuntime",
+    "RaftConfig",
+    "RaftNode",
+    "Runtime",
+]

@@ -1,24 +1,19 @@
 """RaftNode: what a broker sees of consensus. One owner, the core loop; only sync jobs leave its thread."""
 
-import asyncio
 import logging
-import os
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tern_raft.consensus import Consensus
-from tern_raft.disk import DiskThread
 from tern_raft.journal import CommitLogJournal
-from tern_raft.links import PeerLinks
+from tern_raft.runtime import Disk, Links, PeerStatus, Runtime
 from tern_raft.transport import PeerTransport
-from tern_store import CommitLog, Genesis, StoredEntry, VoteFile
+from tern_store import CommitLog, Files, Genesis, StoredEntry, VoteFile
+from tern_store.files import REAL_FILES
 from tern_wire.limits import SEGMENT_SIZE_DEFAULT_BYTES
 
 log = logging.getLogger(__name__)
-# Exit code of a node that must not go on in this process; the supervisor starts it again.
-EXIT_BROKEN = 70
 # The clock of elections and heartbeats; everything else is driven by events.
 TICK_PERIOD_S = 0.05
 
@@ -31,7 +26,6 @@ class RaftConfig:
     members: dict[str, tuple[str, int]]
     group_id: bytes
     directory: Path
-    listen: str = "127.0.0.1"
     bootstrap: bool = False
     segment_size_bytes: int = SEGMENT_SIZE_DEFAULT_BYTES
     # 0: an ack waits for fdatasync. Else the log is synced so often, and acks wait for the page cache alone.
@@ -44,15 +38,6 @@ class RaftConfig:
         return Genesis(self.group_id, tuple(sorted(self.members)), self.segment_size_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class PeerStatus:
-    """A member as the leader sees it: the last index it is known to have (0 on followers)."""
-
-    name: str
-    connected: bool
-    match_index: int
-
-
 class RaftNode:
     """One node of a replicated log: propose on the leader, apply everywhere."""
 
@@ -60,19 +45,19 @@ class RaftNode:
         self,
         config: RaftConfig,
         *,
-        key: bytes,
+        runtime: Runtime,
+        links: Links,
         log_: CommitLog,
         votes: VoteFile,
-        disk: DiskThread,
+        disk: Disk,
         applied: int,
         apply: Callable[[StoredEntry], None],
         on_role: Callable[[], None],
-        rng: random.Random,
-        on_fatal: Callable[[Exception], None] | None = None,
+        on_fatal: Callable[[Exception], None],
     ) -> None:
-        self._config, self._disk = config, disk
-        self._on_fatal = on_fatal or end_process
-        self._loop = asyncio.get_running_loop()
+        """*apply* is told every committed entry once, in order; *on_fatal* ends the process."""
+        self._config, self._runtime, self._disk = config, runtime, disk
+        self._on_fatal = on_fatal
         self._syncing = False
         self._tick_due = False
         self._stopped = False
@@ -81,14 +66,11 @@ class RaftNode:
         self._flush_due = False
         self._journal = CommitLogJournal(log_, votes, on_append=self._appended, is_async=is_async)
         others = sorted(set(config.members) - {config.node})
-        self._links = PeerLinks(
-            config.node, config.members, key=key, group_id=config.group_id.hex(), listen=config.listen, rng=rng
-        )
-        self._transport = PeerTransport(
+        self.transport = PeerTransport(
             config.node,
             others,
-            post=self._links.post,
-            buffered=self._links.buffered,
+            post=links.post,
+            buffered=links.buffered,
             kick=self._kick,
             stickiness_s=config.election_min_s,
         )
@@ -96,31 +78,29 @@ class RaftNode:
             config.node,
             others,
             journal=self._journal,
-            transport=self._transport,
+            transport=self.transport,
             applied=applied,
             apply=apply,
             on_role=on_role,
             election_min_s=config.election_min_s,
             election_max_s=config.election_max_s,
         )
-        self._transport.bind(self._consensus)
+        self.transport.bind(self._consensus)
         self._others = others
 
     @staticmethod
-    def open_votes(config: RaftConfig) -> VoteFile:
+    def open_votes(config: RaftConfig, *, files: Files = REAL_FILES) -> VoteFile:
         """The node's term and vote; StoreError subclasses say what is wrong and what to do."""
-        return VoteFile.open(config.directory, bootstrap=config.bootstrap, group=config.genesis())
+        return VoteFile.open(config.directory, bootstrap=config.bootstrap, group=config.genesis(), files=files)
 
-    async def start(self) -> None:
-        """Listen, dial, tick."""
-        await self._links.start(self._transport)
+    def begin(self) -> None:
+        """Tick; the links listen and dial from now on."""
         self._sync_soon()
         self._clock()
 
-    async def stop(self) -> None:
-        """Leave the group in order; nothing is acknowledged any more. The log stays open for a last save."""
+    def finish(self) -> None:
+        """Nothing is acknowledged any more. The log stays open for a last save; the links are closed by their owner."""
         self._stopped = True
-        await self._links.stop()
 
     # What the broker asks --------------------------------------------------------------------------------------
     @property
@@ -177,13 +157,13 @@ class RaftNode:
     def _clock(self) -> None:
         if not self._stopped:
             self._kick()
-            self._loop.call_later(TICK_PERIOD_S, self._clock)
+            self._runtime.call_later(TICK_PERIOD_S, self._clock)
 
     def _kick(self) -> None:
         """Tick once in the next turn of the loop, however many events ask for it."""
         if not self._tick_due and not self._stopped:
             self._tick_due = True
-            self._loop.call_soon(self._tick)
+            self._runtime.call_soon(self._tick)
 
     def _tick(self) -> None:
         self._tick_due = False
@@ -203,7 +183,7 @@ class RaftNode:
             self._sync_soon()
         elif not self._flush_due:
             self._flush_due = True
-            self._loop.call_later(self._config.flush_interval_s, self._flush)
+            self._runtime.call_later(self._config.flush_interval_s, self._flush)
             self._kick()
 
     def _flush(self) -> None:
@@ -222,13 +202,7 @@ class RaftNode:
         self.log.mark_synced(job)  # type: ignore[arg-type]
         if self._stopped:
             return
-        self._transport.synced()
+        self.transport.synced()
         if not self._config.flush_interval_s:
             self._sync_soon()
         self._kick()
-
-
-def end_process(error: Exception) -> None:
-    """The end of a node that cannot go on in this process; it says why."""
-    log.critical("this node cannot go on; it ends, and replays the log when it is started again", exc_info=error)
-    os._exit(EXIT_BROKEN)

@@ -1,6 +1,6 @@
 """Space for the log before it is needed: the next segment, and the emergency segment of a full disk."""
 
-from tern_raft import DiskThread
+from tern_raft import Disk
 from tern_store import CommitLog
 from tern_store.files import has_room_for
 
@@ -11,7 +11,7 @@ AGAIN_AFTER_S = 2.0
 class Allocator:
     """One allocation at a time, on the disk thread. Owner: the core loop."""
 
-    def __init__(self, log: CommitLog, disk: DiskThread) -> None:
+    def __init__(self, log: CommitLog, disk: Disk) -> None:
         self._log, self._disk = log, disk
         self._is_busy = False
         self._is_full = False

@@ -4,9 +4,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tern_raft import RaftConfig
 from tern_service import setting
+from tern_store import StoreLimits
 from tern_store.retention import RetentionRules
-from tern_wire.limits import SEGMENT_SIZE_DEFAULT_BYTES
+from tern_wire.limits import ENTRY_SIZE_MAX_BYTES, SEGMENT_SIZE_DEFAULT_BYTES
 from tern_wire.paths import PORT_BROKER_HTTP, PORT_BROKER_LINK, PORT_BROKER_RAFT
 
 PREFIX = "TERN_BROKER_"
@@ -90,6 +92,24 @@ class BrokerConfig:
         return RetentionRules(
             retention_ms=self.retention_ms, delete_hour=self.delete_hour, size_max_bytes=self.retention_bytes
         )
+
+    def raft(self) -> RaftConfig:
+        """This node as a member of its group."""
+        return RaftConfig(
+            node=self.node,
+            members=self.members(),
+            group_id=bytes.fromhex(self.group_id),
+            directory=self.data_dir,
+            bootstrap=self.bootstrap,
+            segment_size_bytes=self.segment_size_bytes,
+            flush_interval_s=self.flush_interval_ms / 1000 if self.flush == "async" else 0.0,
+            election_min_s=self.election_min_ms / 1000,
+            election_max_s=self.election_max_ms / 1000,
+        )
+
+    def store_limits(self) -> StoreLimits:
+        """Sizes of files and buffers; tests shrink them together."""
+        return StoreLimits(entry_size_max_bytes=ENTRY_SIZE_MAX_BYTES)
 
     def read_key(self) -> bytes:
         """The cluster's key; ValueError naming the file when it is not 32 bytes."""

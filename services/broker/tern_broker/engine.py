@@ -3,15 +3,11 @@
 Owner of every file below the data directory. What crosses threads: sync and save jobs (to the disk thread and back).
 """
 
-import asyncio
 import errno
 import logging
-import os
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,24 +22,24 @@ from tern_broker.proposer import Proposer
 from tern_broker.saver import Saver
 from tern_broker.scrubber import Scrubber
 from tern_broker.trimmer import Trimmer
-from tern_raft import DiskThread, RaftConfig, RaftNode, end_after_failed_sync, end_process
+from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, Links, RaftNode, Runtime
 from tern_store import (
     HEADER_SIZE_BYTES,
     DerivedDamage,
     DirectoryLock,
     EntryKind,
+    Files,
     LogMark,
     LogRot,
     Store,
     StoredEntry,
     StoreError,
-    StoreLimits,
     TrimJob,
 )
 from tern_store.files import REAL_FILES
 from tern_store.small_files import ABORT, read_text, remove_abort, write_abort
 from tern_wire.errors import OffsetExpired
-from tern_wire.limits import ENTRY_SIZE_MAX_BYTES, RECEIVE_SIZE_MAX_BYTES
+from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
 from tern_wire.record import Record, decode_record, fill_in, is_whole, record_starts
 from tern_wire.requests import Parts
 
@@ -63,54 +59,58 @@ class Messages:
 class Engine:
     """Owner: the core loop. Open, start, stop, in that order, once."""
 
-    def __init__(self, config: BrokerConfig, *, key: bytes, rng: random.Random, on_change: Callable[[], None]) -> None:
-        self._config, self._on_change = config, on_change
-        self._loop = asyncio.get_running_loop()
-        self._lock = DirectoryLock.acquire(config.data_dir)
-        raft_config = RaftConfig(
-            node=config.node,
-            members=config.members(),
-            group_id=bytes.fromhex(config.group_id),
-            directory=config.data_dir,
-            listen=config.listen,
-            bootstrap=config.bootstrap,
-            segment_size_bytes=config.segment_size_bytes,
-            flush_interval_s=config.flush_interval_ms / 1000 if config.flush == "async" else 0.0,
-            election_min_s=config.election_min_ms / 1000,
-            election_max_s=config.election_max_ms / 1000,
-        )
-        _require_no_loss(config)
-        votes = RaftNode.open_votes(raft_config)
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        runtime: Runtime,
+        links: Links,
+        files: Files = REAL_FILES,
+        on_change: Callable[[], None],
+    ) -> None:
+        """Recover what is in the data directory. StoreError and its kin say what is wrong with it."""
+        self._config, self._runtime, self._on_change = config, runtime, on_change
+        self._lock = DirectoryLock.acquire(config.data_dir, files=files)
+        raft_config = config.raft()
+        _require_no_loss(config, runtime.boot_id, files)
+        votes = RaftNode.open_votes(raft_config, files=files)
         self.store = Store.open(
             config.data_dir,
             group=raft_config.genesis(),
             accepts=saving.is_known,
             may_begin=votes.term == 0,
-            limits=StoreLimits(entry_size_max_bytes=ENTRY_SIZE_MAX_BYTES),
+            limits=config.store_limits(),
+            files=files,
         )
         self._log = self.store.log
         mark = self.store.applied
         self.state = saving.load(self.store.payload) if self.store.payload is not None else StateMachine()
         if self.store.rebuilding:
             log.warning("making queues, index and timers again from the log", extra={"reason": self.store.rebuilding})
-        write_abort(config.data_dir, os.getpid(), _boot_id(), self.store.files)
+        write_abort(config.data_dir, runtime.pid, runtime.boot_id, files)
         self._stopping = False
         self._was_leader: tuple[bool, bool] = (False, False)
         self.on_applied: list[Callable[[Applied], None]] = []
-        self._disk = DiskThread(self._loop, on_failure=self._disk_failed)
+        self._disk = runtime.open_disk(self._disk_failed)
         self.raft = RaftNode(
             raft_config,
-            key=key,
+            runtime=runtime,
+            links=links,
             log_=self._log,
             votes=votes,
             disk=self._disk,
             applied=mark.index if mark is not None else 1,
             apply=self._apply,
             on_role=self._role_changed,
-            rng=rng,
             on_fatal=self.fail,
         )
-        self._saver = Saver(self.store, self._disk, state=lambda: self.state, applied=lambda: self.raft.applied_index)
+        self._saver = Saver(
+            self.store,
+            self._disk,
+            state=lambda: self.state,
+            applied=lambda: self.raft.applied_index,
+            monotonic=runtime.monotonic,
+        )
         self._allocator = Allocator(self._log, self._disk)
         self._scrubber = Scrubber(self.store, on_damage=self.fail)
         self.proposer = Proposer(
@@ -121,8 +121,8 @@ class Engine:
             is_serving=lambda: self.raft.is_serving,
             leader=lambda: self.raft.leader,
             node=config.node,
-            mono_ms=lambda: int(time.monotonic() * 1000),
-            wall_ms=lambda: int(time.time() * 1000),
+            mono_ms=lambda: int(runtime.monotonic() * 1000),
+            wall_ms=runtime.wall_ms,
             call_soon=self._call_soon,
         )
         self.trimmer = Trimmer(
@@ -130,25 +130,29 @@ class Engine:
             self.store,
             self.proposer,
             state=lambda: self.state,
-            hour=lambda: time.localtime().tm_hour,
+            hour=lambda: time.localtime(runtime.wall_ms() / 1000).tm_hour,
         )
 
-    async def start(self) -> None:
-        """Join the group."""
-        await self.raft.start()
+    def begin(self) -> None:
+        """Join the group, now that the links listen."""
+        self.raft.begin()
         self._clock()
 
-    async def stop(self) -> None:
-        """Leave the group, save the state, close the files."""
+    def finish(self, done: Callable[[], None]) -> None:
+        """Leave the group, save the state, close the files; then *done*."""
         self._stopping = True
-        await self.raft.stop()
+        self.raft.finish()
         self.proposer.role_changed()
-        is_saved = await self._saver.finish()
-        self._disk.stop()
-        self.store.close()
-        if is_saved:
-            remove_abort(self._config.data_dir, self.store.files)
-        self._lock.release()
+
+        def saved(is_saved: bool) -> None:
+            self._disk.stop()
+            self.store.close()
+            if is_saved:
+                remove_abort(self._config.data_dir, self.store.files)
+            self._lock.release()
+            done()
+
+        self._saver.finish(saved)
 
     # Reads -----------------------------------------------------------------------------------------------------
     def read_messages(
@@ -280,7 +284,7 @@ class Engine:
                 self.raft.fail(error)
                 raise
 
-        self._loop.call_soon(step)
+        self._runtime.call_soon(step)
 
     def _propose(self, parts: Parts, version: int, urgent: bool) -> tuple[int, int]:
         entry = self.raft.propose(parts, version, urgent=urgent)
@@ -288,7 +292,7 @@ class Engine:
 
     def _role_changed(self) -> None:
         # pysyncobj calls this in the middle of a tick; decide when the tick is over.
-        self._loop.call_soon(self._settle_role)
+        self._runtime.call_soon(self._settle_role)
 
     def _settle_role(self) -> None:
         role = (self.raft.is_leader, self.raft.is_serving)
@@ -308,10 +312,10 @@ class Engine:
             # Damage that upkeep met, or a step half done: a clock that silently stops would be worse than either.
             self.fail(error)
             raise
-        self._loop.call_later(CLOCK_PERIOD_S, self._clock)
+        self._runtime.call_later(CLOCK_PERIOD_S, self._clock)
 
     def _keep_up(self) -> None:
-        now_s = time.monotonic()
+        now_s = self._runtime.monotonic()
         self._settle_role()
         self.proposer.tick()
         self._allocator.step(now_s)
@@ -324,7 +328,7 @@ class Engine:
 
     def fail_soon(self, error: Exception) -> None:
         """As `fail`, when the replies that are on their way have left."""
-        self._loop.call_later(CLOCK_PERIOD_S, self.fail, error)
+        self._runtime.call_later(CLOCK_PERIOD_S, self.fail, error)
 
     def fail(self, error: Exception) -> None:
         """End the process; damage is noted first, so that the next start deals with it."""
@@ -332,7 +336,8 @@ class Engine:
             self._note(error)
         elif isinstance(error, OSError) and error.errno != errno.ENOSPC:
             self._disk_failed(error)
-        end_process(error)
+        log.critical("this node cannot go on; it ends, and replays the log when it is started again", exc_info=error)
+        self._runtime.end(EXIT_BROKEN)
 
     def _disk_failed(self, error: OSError) -> None:
         """A sync failed, on this thread or the disk's: the kernel has marked what it lost clean, so trying again would lie.
@@ -344,7 +349,8 @@ class Engine:
         segment = self._log.segment_bases[-1]
         lost = LogRot(self._config.data_dir / "commitlog" / f"{segment:020d}", segment, reason)
         self._note(lost)
-        end_after_failed_sync(error)
+        log.critical("the disk failed; this node must be rebuilt", extra={"error": str(error)})
+        self._runtime.end(EXIT_FSYNC_FAILED)
 
     def _note(self, damage: LogRot | DerivedDamage) -> None:
         try:
@@ -353,20 +359,12 @@ class Engine:
             log.critical("the disk does not take the note of what was found", extra={"damage": str(damage)})
 
 
-def _require_no_loss(config: BrokerConfig) -> None:
+def _require_no_loss(config: BrokerConfig, boot_id: str, files: Files) -> None:
     """StoreError when messages that were acknowledged from the page cache may have gone with the machine."""
-    before = read_text(config.data_dir / ABORT, REAL_FILES)
-    if config.flush == "async" and before is not None and not config.accept_loss and _boot_id() not in before:
+    before = read_text(config.data_dir / ABORT, files)
+    if config.flush == "async" and before is not None and not config.accept_loss and boot_id not in before:
         raise StoreError(
             f"{config.data_dir} was not closed before the machine stopped, and with --flush async its last messages may be "
             "lost although they were acknowledged. A node that has lost them must not vote. Start it with --accept-loss "
             "if that loss can be borne, or if it is the only such node and the others are up."
         )
-
-
-def _boot_id() -> str:
-    """The kernel's, which tells a crash of the machine from one of the process; empty where there is none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

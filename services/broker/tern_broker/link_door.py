@@ -4,7 +4,6 @@ Every request gets exactly one reply, unless its link is gone by then.
 """
 
 import logging
-import time
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -53,8 +52,8 @@ Handler = Callable[[Link, int, dict[str, Any], memoryview], None]
 class LinkDoor:
     """Owner: the core loop."""
 
-    def __init__(self, config: BrokerConfig, engine: Engine, *, rng: Random) -> None:
-        self._config, self._engine, self._rng = config, engine, rng
+    def __init__(self, config: BrokerConfig, engine: Engine, *, rng: Random, monotonic: Callable[[], float]) -> None:
+        self._config, self._engine, self._rng, self._monotonic = config, engine, rng, monotonic
         self._host = host_bytes(config.listen, config.link_port)
         self.waiters = Waiters(lambda: engine.state)
         self.disk_full = False
@@ -106,7 +105,7 @@ class LinkDoor:
         """Every few ms: deadlines of parked notifications, and none of them at a broker that does not lead."""
         if len(self.waiters):
             if self._engine.raft.is_serving:
-                self.waiters.sweep(time.monotonic())
+                self.waiters.sweep(self._monotonic())
             else:
                 self.waiters.refuse_all(self._not_leader())
 
@@ -180,7 +179,7 @@ class LinkDoor:
 
     def _notify(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
         topic, group = self._topic(head), self._group(head)
-        deadline_s = time.monotonic() + _bounded(head["wait_ms"], 0, WAIT_MAX_MS) / 1000
+        deadline_s = self._monotonic() + _bounded(head["wait_ms"], 0, WAIT_MAX_MS) / 1000
 
         def wake(answer: int | TernError) -> None:
             if isinstance(answer, TernError):

@@ -11,6 +11,7 @@ from tern_broker.engine import Engine
 from tern_broker.http_loop import HttpLoop
 from tern_broker.link_door import LinkDoor
 from tern_broker.standby import stand_by
+from tern_raft import PeerLinks, ProcessRuntime
 from tern_remoting import Frame, Link, LinkServer, PortInUse
 from tern_service import open_socket, refuse, run_service
 from tern_store import LogRot, StoreError
@@ -37,14 +38,21 @@ def run(config: BrokerConfig) -> None:
 
     async def main(stop: asyncio.Event) -> None:
         http: HttpLoop | None = None
+        runtime = ProcessRuntime()
         try:
-            engine = Engine(config, key=key, rng=rng, on_change=lambda: http.changed() if http is not None else None)
+            links = peer_links(config, key, rng)
+            engine = Engine(
+                config,
+                runtime=runtime,
+                links=links,
+                on_change=lambda: http.changed() if http is not None else None,
+            )
         except LogRot as rot:
             await stand_by(config, sock, rot, stop)
             return
         except StoreError as error:
             refuse(str(error))
-        door = LinkDoor(config, engine, rng=rng)
+        door = LinkDoor(config, engine, rng=rng, monotonic=runtime.monotonic)
         http = HttpLoop(
             config,
             sock,
@@ -56,7 +64,8 @@ def run(config: BrokerConfig) -> None:
         server = _link_server(config, key, door)
         try:
             await server.start()
-            await engine.start()
+            await links.start(engine.raft.transport)
+            engine.begin()
         except PortInUse as error:
             refuse(f"{error}; choose others with --link-port, --raft-port.")
         log.info("broker is up", extra={"node": config.node, "link_port": config.link_port, "term": engine.raft.term})
@@ -66,10 +75,18 @@ def run(config: BrokerConfig) -> None:
         await asyncio.to_thread(http.stop)
         upkeep.cancel()
         await server.stop()
-        await engine.stop()
+        await links.stop()
+        finished = asyncio.Event()
+        engine.finish(finished.set)
+        await finished.wait()
         log.info("broker has stopped", extra={"node": config.node, "applied": engine.raft.applied_index})
 
     run_service(main)
+
+
+def peer_links(config: BrokerConfig, key: bytes, rng: random.Random) -> PeerLinks:
+    """The sockets between the members of the group."""
+    return PeerLinks(config.node, config.members(), key=key, group_id=config.group_id, listen=config.listen, rng=rng)
 
 
 def _link_server(config: BrokerConfig, key: bytes, door: LinkDoor) -> LinkServer:

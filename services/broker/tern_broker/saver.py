@@ -1,16 +1,14 @@
 """When the state is saved, and how: on the disk thread, never ahead of the synced log. Owner: the core loop."""
 
-import asyncio
 import errno
 import logging
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from tern_broker.core import saving
 from tern_broker.core.machine import StateMachine
-from tern_raft import DiskThread
+from tern_raft import Disk
 from tern_store import LogMark, StateSave, Store, StoredEntry
 from tern_store.files import has_room_for
 from tern_store.small_files import Checkpoint, write_checkpoint, write_config
@@ -25,14 +23,20 @@ class Saver:
     """Saves of one node, one at a time."""
 
     def __init__(
-        self, store: Store, disk: DiskThread, *, state: Callable[[], StateMachine], applied: Callable[[], int]
+        self,
+        store: Store,
+        disk: Disk,
+        *,
+        state: Callable[[], StateMachine],
+        applied: Callable[[], int],
+        monotonic: Callable[[], float],
     ) -> None:
         self._store, self._disk = store, disk
-        self._state, self._applied = state, applied
-        self._saved_at_s = time.monotonic()
-        # Clear while a save is under way.
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._state, self._applied, self._monotonic = state, applied, monotonic
+        self._saved_at_s = monotonic()
+        self._is_busy = False
+        # What waits for the save under way.
+        self._then: Callable[[], None] | None = None
         # What config/*.json say since this process began. Owner: the disk thread.
         self._told: dict[str, dict[str, Any]] = {}
         # While the state at a segment's start is on its way to the disk.
@@ -46,18 +50,29 @@ class Saver:
     def save_if_due(self) -> None:
         """Called every few ms: after so many bytes, or so long after the last one."""
         applied = self._mark
-        if not self._idle.is_set() or self._applied() <= (applied.index if applied is not None else 1):
+        if self._is_busy or self._applied() <= (applied.index if applied is not None else 1):
             return
         grown = self._store.log.end_position - (applied.position if applied is not None else 0)
-        if grown > SAVE_AFTER_BYTES or time.monotonic() - self._saved_at_s > SAVE_AFTER_S:
+        if grown > SAVE_AFTER_BYTES or self._monotonic() - self._saved_at_s > SAVE_AFTER_S:
             self.save()
 
-    async def finish(self) -> bool:
-        """The last save, of everything that is applied; whether all of it is saved."""
-        await self._idle.wait()
-        self.save()
-        await self._idle.wait()
-        return self._mark is None or self._mark.index >= self._applied()
+    def finish(self, done: Callable[[bool], None]) -> None:
+        """The last save, of everything that is applied; tells whether all of it is saved."""
+
+        def saved() -> None:
+            done(self._mark is None or self._mark.index >= self._applied())
+
+        def last() -> None:
+            self.save()
+            self._when_idle(saved)
+
+        self._when_idle(last)
+
+    def _when_idle(self, then: Callable[[], None]) -> None:
+        if self._is_busy:
+            self._then = then
+        else:
+            then()
 
     def save(self) -> None:
         """Save the state with its applied index; the log is synced first, so that a save never runs ahead of it."""
@@ -72,9 +87,9 @@ class Saver:
             if error.errno != errno.ENOSPC:
                 raise
             # Without space the state stays as it was saved; the log has everything. Try again with the next save.
-            self._saved_at_s = time.monotonic()
+            self._saved_at_s = self._monotonic()
             return
-        self._idle.clear()
+        self._is_busy = True
         documents = saving.documents(state)
         checkpoint = Checkpoint(newest_ms=state.now_ms, position=save.mark.position)
         is_saved = False
@@ -87,8 +102,11 @@ class Saver:
 
         def done() -> None:
             self._store.saved(save, is_saved=is_saved)
-            self._saved_at_s = time.monotonic()
-            self._idle.set()
+            self._saved_at_s = self._monotonic()
+            self._is_busy = False
+            if (then := self._then) is not None:
+                self._then = None
+                then()
 
         self._disk.run_soon(job, done)
 

@@ -12,6 +12,8 @@ import asyncio, os, random, sys
 from pathlib import Path
 from tern_broker.config import BrokerConfig
 from tern_broker.engine import Engine
+from tern_broker.run import peer_links
+from tern_raft import ProcessRuntime
 from tern_store.files import RealFiles
 
 is_broken = False
@@ -31,8 +33,10 @@ async def main():
         node="a-0", broker_group="a", peers=(f"a-0=127.0.0.1:{port}",), raft_port=port, data_dir=Path(sys.argv[1]),
         cluster_key_file=Path("unused"), group_id="ab" * 16, bootstrap=True, segment_size_bytes=16 << 20,
     )
-    engine = Engine(config, key=bytes(32), rng=random.Random(1), on_change=lambda: None)
-    await engine.start()
+    links = peer_links(config, bytes(32), random.Random(1))
+    engine = Engine(config, runtime=ProcessRuntime(), links=links, on_change=lambda: None)
+    await links.start(engine.raft.transport)
+    engine.begin()
     is_broken = sys.argv[3] == "broken"  # the first entry of its term is on its way
     await asyncio.sleep(30)
 

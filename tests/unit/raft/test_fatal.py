@@ -5,7 +5,7 @@ import random
 import socket
 from pathlib import Path
 
-from tern_raft import DiskThread, RaftConfig, RaftNode
+from tern_raft import PeerLinks, ProcessRuntime, RaftConfig, RaftNode
 from tern_store import CommitLog, StoredEntry
 
 
@@ -39,24 +39,30 @@ def test_an_exception_in_apply_ends_the_process_before_the_entry_could_be_applie
             node._stopped = True  # the process would be gone
             stopped.set()
 
-        disk = DiskThread(asyncio.get_running_loop())
+        runtime = ProcessRuntime()
+        disk = runtime.open_disk(lambda error: runtime.end(1))
+        links = PeerLinks(
+            "a-0", config.members, key=bytes(32), group_id="ab" * 16, listen="127.0.0.1", rng=random.Random(1)
+        )
         node = RaftNode(
             config,
-            key=bytes(32),
+            runtime=runtime,
+            links=links,
             log_=log,
             votes=votes,
             disk=disk,
             applied=1,
             apply=apply,
             on_role=lambda: None,
-            rng=random.Random(1),
             on_fatal=on_fatal,
         )
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        await node.start()
+        await links.start(node.transport)
+        node.begin()
         async with asyncio.timeout(10):
             await stopped.wait()
-        await node.stop()
+        node.finish()
+        await links.stop()
         disk.stop()
         log.close()
 

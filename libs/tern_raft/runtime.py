@@ -1,0 +1,76 @@
+"""The world that a node runs in: its loop, its clocks, its disk thread and its end.
+
+A node sees nothing else of the machine but its files and its links. The real one is `process.py`; a simulator has one per node, with
+virtual time. Everything here belongs to the core loop, and callbacks run in it, one at a time.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+from tern_wire.requests import Parts
+
+# Exit code of a node that must not go on in this process; the supervisor starts it again.
+EXIT_BROKEN = 70
+# Exit code that our supervisor does not restart: the disk failed, and what it holds is in doubt.
+EXIT_FSYNC_FAILED = 74
+
+
+class Disk(Protocol):
+    """One thread that waits for the disk. Jobs run in the order given."""
+
+    def run_soon(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run *job* beside the loop, then *done* in it. A job that raises OSError ends the node."""
+
+    def stop(self) -> None:
+        """Finish what is waiting; nothing is given afterwards."""
+
+
+class Runtime(Protocol):
+    """Loop, clocks, disk and process of one node."""
+
+    @property
+    def pid(self) -> int:
+        """Of this process, for notes on disk."""
+
+    @property
+    def boot_id(self) -> str:
+        """Tells a restart of the machine from one of the process; empty where it cannot be known."""
+
+    def monotonic(self) -> float:
+        """Seconds; never goes back, means nothing elsewhere."""
+
+    def wall_ms(self) -> int:
+        """The host's idea of the time, ms since 1970; may jump."""
+
+    def call_soon(self, callback: Callable[..., object], *arguments: object) -> object:
+        """In the next turn of the loop."""
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *arguments: object) -> object:
+        """Not before *delay_s* have passed."""
+
+    def open_disk(self, on_failure: Callable[[OSError], None]) -> Disk:
+        """The node's disk thread; *on_failure* is called on it and does not return."""
+
+    def end(self, code: int) -> NoReturn:
+        """The process ends here and now, on whatever thread; nothing is closed or flushed."""
+
+
+class Links(Protocol):
+    """The sockets to the peers, as consensus sees them."""
+
+    def post(self, peer: str, parts: Parts) -> bool:
+        """Send one Raft message to *peer*; False when there is no link."""
+
+    def buffered(self, peer: str) -> int:
+        """Bytes for *peer* that this process still holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerStatus:
+    """A member as the leader sees it: the last index it is known to have (0 on followers), whether it is counted."""
+
+    name: str
+    connected: bool
+    match_index: int
+    standing: str = "member"
