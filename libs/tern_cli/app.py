@@ -21,6 +21,7 @@ from tern_cli.failures import CommandFailed
 from tern_cli.mesh_commands import down, status, up
 from tern_cli.message_commands import recv, send
 from tern_cli.output import show_failure
+from tern_cli.raft_commands import raft_app
 from tern_cli.store import store_app
 from tern_wire.errors import TernError
 
@@ -125,5 +126,6 @@ app.command(rich_help_panel="Messages")(recv)
 app.add_typer(topic_app, name="topic", rich_help_panel="Admin")
 app.add_typer(demo_app, name="demo", rich_help_panel="Mesh")
 app.add_typer(group_app, name="group", rich_help_panel="Admin")
+app.add_typer(raft_app, name="raft", rich_help_panel="Admin")
 app.add_typer(store_app, name="store", rich_help_panel="Files")
 app.command(name="offsets", rich_help_panel="Admin")(show_offsets)

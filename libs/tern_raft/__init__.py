@@ -4,6 +4,7 @@ from tern_raft.links import PeerLinks
 from tern_raft.node import RaftConfig, RaftNode
 from tern_raft.process import DiskThread, ProcessRuntime
 from tern_raft.runtime import EXIT_BROKEN, EXIT_FSYNC_FAILED, Disk, Links, PeerStatus, Runtime
+from tern_raft.watchdog import Watchdog
 
 __all__ = [
     "EXIT_BROKEN",
@@ -17,4 +18,5 @@ __all__ = [
     "RaftConfig",
     "RaftNode",
     "Runtime",
+    "Watchdog",
 ]

@@ -16,7 +16,7 @@ from pysyncobj.version import VERSION
 
 from tern_raft.journal import CommitLogJournal, LogItem
 from tern_raft.transport import PeerTransport
-from tern_store import StoredEntry
+from tern_store import EntryKind, StoredEntry
 
 PINNED_VERSION = "0.3.17"
 # Entries sent to a peer and not yet acknowledged. A follower that is behind is fed at the pace of its acks.
@@ -25,7 +25,7 @@ IN_FLIGHT_SIZE_MAX_BYTES = 8 << 20
 APPEND_SIZE_MAX_BYTES = 4 << 20
 # Apply yields to the loop after this long, so that a replay never starves heartbeats.
 APPLY_SLICE_S = 0.02
-HEARTBEAT_PERIOD_S = 0.2
+HEARTBEAT_PERIOD_S = 0.1
 
 
 class _NoPoller:
@@ -70,6 +70,8 @@ class Consensus(SyncObj):  # type: ignore[misc]
             raftMinTimeout=election_min_s,
             raftMaxTimeout=election_max_s,
             leaderFallbackTimeout=election_min_s,
+            # Of its own sockets, which do not exist here; but it must not be shorter than the election time.
+            connectionTimeout=2 * election_max_s,
             commandsWaitLeader=False,
             dynamicMembershipChange=False,
             useFork=False,
@@ -98,23 +100,58 @@ class Consensus(SyncObj):  # type: ignore[misc]
         return None if leader is None else str(leader.id)
 
     def match_index(self, peer: str) -> int:
-        """What the leader knows *peer* to have; 0 on followers."""
-        return int(self._SyncObj__raftMatchIndex.get(Node(peer), 0))
+        """What the leader knows *peer* to have, whether it counts or not; 0 on followers."""
+        return max(int(self._SyncObj__raftMatchIndex.get(Node(peer), 0)), self.peers.learned.get(peer, 0))
 
-    def append(self, parts: list[bytes | bytearray | memoryview], version: int, *, urgent: bool) -> StoredEntry:
+    def append(
+        self,
+        parts: list[bytes | bytearray | memoryview],
+        version: int,
+        *,
+        urgent: bool,
+        kind: EntryKind = EntryKind.COMMANDS,
+    ) -> StoredEntry:
         """Append one entry as the leader and send it on; the caller has checked is_leader in this turn of the loop."""
-        entry = self.journal.append_commands(parts, self.raftCurrentTerm, version, urgent=urgent)
+        entry = self.journal.append_parts(parts, self.raftCurrentTerm, version, urgent=urgent, kind=kind)
         self._SyncObj__sendAppendEntries()
         return entry
 
-    def stand_soon(self) -> None:
+    def ask_all(self) -> dict[str, int]:
+        """Send every connected peer an append without entries now; the number of each."""
+        asked: dict[str, int] = {}
+        for node in self._SyncObj__otherNodes:
+            if self.isNodeConnected(node) and self._is_reachable(node):
+                self._send_append(node, min(self._SyncObj__raftNextIndex[node] - 1, self.journal.log.end_index), [])
+                asked[str(node.id)] = self.peers.last_number
+        return asked
+
+    def forget_match(self, peer: str) -> None:
+        """What *peer* has acknowledged so far counts no longer; the commit index stays where it is."""
+        self._SyncObj__raftMatchIndex[Node(peer)] = 0
+
+    def learn_term(self, term: int) -> None:
+        """A peer is in a newer *term*."""
+        if term > self.raftCurrentTerm and not self.is_leader:
+            self._SyncObj__raftLeader = None
+            self._SyncObj__setCurrentTerm(term, None)
+
+    def stand_within(self, delay_s: float) -> None:
         """The leader's connection broke: do not wait out the whole election time, a dead process does not come back."""
         if not self.is_leader:
-            soon = monotonic() + random.uniform(0.05, 0.4)  # noqa: S311
+            soon = monotonic() + delay_s
             self._SyncObj__raftElectionDeadline = min(self._SyncObj__raftElectionDeadline, soon)
+
+    def has_all(self, peer: str) -> bool:
+        """Whether *peer* has acknowledged the whole log."""
+        return self.match_index(peer) == self.journal.log.end_index
+
+    def hand_over(self, peer: str) -> None:
+        """Tell *peer*, which has the whole log, to stand now."""
+        self.peers.send(Node(peer), {"type": "timeout_now", "term": self.raftCurrentTerm})
 
     def _SyncObj__onBecomeLeader(self) -> None:
         self.peers.flight_base.clear()
+        self.peers.learned.clear()
         super()._SyncObj__onBecomeLeader()
 
     # Seams -----------------------------------------------------------------------------------------------------
@@ -145,6 +182,11 @@ class Consensus(SyncObj):  # type: ignore[misc]
                 continue
             following = self._SyncObj__raftNextIndex[node]
             sent = False
+            if not self._is_reachable(node):
+                if now >= self._heartbeat_at.get(node, 0.0):
+                    self._heartbeat_at[node] = now + HEARTBEAT_PERIOD_S
+                    self.peers.send(node, {"type": "behind", "term": self.raftCurrentTerm})
+                continue
             while following <= log.end_index and self._has_window(node, following):
                 entries = self.journal.entries(following, APPEND_SIZE_MAX_BYTES)
                 self._send_append(node, following - 1, [(entry, entry.index, entry.term) for entry in entries])
@@ -156,10 +198,17 @@ class Consensus(SyncObj):  # type: ignore[misc]
                 self._heartbeat_at[node] = now + HEARTBEAT_PERIOD_S
                 self._send_append(node, min(following - 1, log.end_index), [])
 
+    def _is_reachable(self, node: Node) -> bool:
+        """Whether our log still holds what *node* lacks; otherwise only a copy helps it."""
+        # Entry 1, the genesis, is everybody's and never sent.
+        return bool(self._SyncObj__raftNextIndex[node] >= max(self.journal.log.first_index, 2))
+
     def _has_window(self, node: Node, following: int) -> bool:
         # After an election or a restart nothing is in flight, whatever the (still unknown) match index says.
         base = self.peers.flight_base.setdefault(str(node.id), following - 1)
-        in_flight = following - 1 - max(base, self._SyncObj__raftMatchIndex[node])
+        in_flight = (
+            following - 1 - max(base, self._SyncObj__raftMatchIndex[node], self.peers.learned.get(str(node.id), 0))
+        )
         return in_flight < IN_FLIGHT_ENTRIES_MAX and self.peers.buffered_bytes(node) < IN_FLIGHT_SIZE_MAX_BYTES
 
     def _send_append(self, node: Node, previous: int, entries: list[tuple[StoredEntry, int, int]]) -> None:
@@ -188,7 +237,7 @@ class Consensus(SyncObj):  # type: ignore[misc]
 
     def _SyncObj__connectedToAnyone(self) -> bool:
         """R6: asked only when the election time is over. A campaign begins after a majority would vote for us."""
-        return not self._SyncObj__otherNodes or self.peers.has_pre_votes()
+        return not self._SyncObj__otherNodes or self.peers.elections.may_campaign()
 
     def _checkCommandsToApply(self) -> None:
         """Commands come through append(); nothing is queued or forwarded inside Raft (stock: L4)."""

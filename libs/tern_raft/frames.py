@@ -2,26 +2,50 @@
 
      | head size 4 (little-endian) | head: MessagePack map | entry | entry | ... |
 
-The head of `append_entries` lists [index, term, size] of each entry.
+Entries follow `append_entries` alone, and say themselves what they are: index, term and size come from their own headers, so no head
+can contradict them. Law: what passes here has numbers that can be counted on and stored, whoever sent it. A member is trusted to
+be one, not to be sane.
 """
 
 from typing import Any
 
-from tern_store import StoredEntry
+from tern_store import HEADER_SIZE_BYTES, EntryKind, EntryRefused, StoredEntry, decode_header
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.requests import Parts, body_parts, read_body
+from tern_wire.requests import HEAD_SIZE, Parts, body_parts, read_body
 
 # Frame code of a Raft message on the link between peers.
 RAFT_CODE = 900
+# The largest head, a greeting with the names of five members, has a few hundred bytes; a large one would only cost memory.
+HEAD_SIZE_MAX_BYTES = 4096
+# Terms, indexes and numbers of messages stay far below what the vote slots, entries and MessagePack can hold (8 bytes), so that
+# adding to one never overflows: at a million a second they reach this in two thousand years.
+NUMBER_MAX = 1 << 56
 # Types a peer may send, with the fields that pysyncobj reads without asking.
 FIELDS: dict[str, dict[str, type]] = {
+    "hello": {
+        "standing": int,
+        "incarnation": bytes,
+        "births": dict,
+        "last_log_index": int,
+        "last_log_term": int,
+        "version": int,
+    },
     "append_entries": {"term": int, "commit_index": int, "prevLogIdx": int, "prevLogTerm": int, "seq": int},
-    "next_node_idx": {"term": int, "next_node_idx": int, "reset": bool, "success": bool, "seq": int},
+    "next_node_idx": {
+        "term": int,
+        "next_node_idx": int,
+        "reset": bool,
+        "success": bool,
+        "seq": int,
+        "disk": int,
+    },
     "request_vote": {"term": int, "last_log_index": int, "last_log_term": int},
     "response_vote": {"term": int},
     "pre_vote": {"term": int, "last_log_index": int, "last_log_term": int},
     "pre_vote_granted": {"term": int},
     "pre_vote_refused": {"term": int},
+    "timeout_now": {"term": int},
+    "behind": {"term": int},
 }
 
 
@@ -29,40 +53,47 @@ def encode_message(message: dict[str, Any]) -> Parts:
     """The parts of a frame's body for *message*; its entries are (StoredEntry, index, term)."""
     entries: list[tuple[StoredEntry, int, int]] = message.get("entries", [])
     head = {key: value for key, value in message.items() if key != "entries"}
-    if message["type"] == "append_entries":
-        head["entries"] = [[index, term, len(entry.raw)] for entry, index, term in entries]
     return body_parts(head, [entry.raw for entry, _, _ in entries])
 
 
 def decode_message(body: bytes | memoryview) -> dict[str, Any]:
     """The message again, entries as (raw bytes, index, term); LinkBodyMalformed on anything unexpected."""
+    if len(body) >= HEAD_SIZE.size and HEAD_SIZE.unpack_from(body)[0] > HEAD_SIZE_MAX_BYTES:
+        raise LinkBodyMalformed(reason="a Raft message with a head of more than 4 KiB")
     head, raw = read_body(body)
-    fields = FIELDS.get(str(head.get("type")))
+    name = head.get("type")
+    fields = FIELDS.get(name) if type(name) is str else None
     if fields is None:
-        raise LinkBodyMalformed(reason=f"unknown Raft message {head.get('type')!r}")
-    for name, kind in fields.items():
-        if type(head.get(name)) is not kind or (kind is int and head[name] < 0):
-            raise LinkBodyMalformed(reason=f"{head['type']} with {name}={head.get(name)!r}")
-    if set(head) - set(fields) - {"type", "entries"}:
-        raise LinkBodyMalformed(reason=f"{head['type']} with unknown fields")
-    if head["type"] == "append_entries":
-        head["entries"] = _cut_entries(head.get("entries"), raw, head["prevLogIdx"])
+        raise LinkBodyMalformed(reason="a Raft message of no known type")
+    if head.keys() != fields.keys() | {"type"}:
+        raise LinkBodyMalformed(reason=f"{name} with other fields than it has")
+    for field, kind in fields.items():
+        if type(head[field]) is not kind or (kind is int and not 0 <= head[field] < NUMBER_MAX):
+            raise LinkBodyMalformed(reason=f"{name} with a {field} that is none")
+    if name == "append_entries":
+        head["entries"] = _cut_entries(raw, head["prevLogIdx"], head["prevLogTerm"], head["term"])
+    elif raw:
+        raise LinkBodyMalformed(reason=f"bytes behind {name}")
     return head
 
 
-def _cut_entries(rows: Any, raw: memoryview, previous: int) -> list[tuple[bytes, int, int]]:
+def _cut_entries(raw: memoryview, index: int, term: int, term_max: int) -> list[tuple[bytes, int, int]]:
+    """The entries that follow entry *index* of *term*, none newer than *term_max*. Checksums are the log's business."""
     entries: list[tuple[bytes, int, int]] = []
     at = 0
-    if not isinstance(rows, list):
-        raise LinkBodyMalformed(reason="append_entries without its list of entries")
-    for number, row in enumerate(rows):
-        if not (isinstance(row, list) and len(row) == 3 and all(type(value) is int for value in row)):
-            raise LinkBodyMalformed(reason="an entry's row that is not [index, term, size]")
-        index, term, size = row
-        if index != previous + 1 + number or size <= 0 or at + size > len(raw):
-            raise LinkBodyMalformed(reason=f"entry {index} of {size} bytes does not follow")
-        entries.append((bytes(raw[at : at + size]), index, term))
-        at += size
-    if at != len(raw):
-        raise LinkBodyMalformed(reason="bytes behind the last entry")
+    while at < len(raw):
+        try:
+            header = decode_header(raw[at:])
+        except EntryRefused as error:
+            raise LinkBodyMalformed(reason=str(error)) from error
+        index += 1
+        if header.index != index or header.kind is EntryKind.GENESIS:
+            raise LinkBodyMalformed(reason=f"an entry that does not follow entry {index - 1}")
+        if not term <= header.term <= term_max:
+            raise LinkBodyMalformed(reason=f"entry {index} of a term that is not between {term} and {term_max}")
+        if not HEADER_SIZE_BYTES <= header.size <= len(raw) - at:
+            raise LinkBodyMalformed(reason=f"entry {index} that ends outside its message")
+        entries.append((bytes(raw[at : at + header.size]), index, header.term))
+        term = header.term
+        at += header.size
     return entries

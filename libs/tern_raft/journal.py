@@ -34,11 +34,17 @@ class CommitLogJournal(Journal):  # type: ignore[misc]
         """The last entry that fdatasync has covered on this node (with asynchronous flush: that was written)."""
         return self.log.end_index if self._is_async else self.log.synced_index
 
-    def append_commands(
-        self, parts: Sequence[bytes | bytearray | memoryview], term: int, version: int, *, urgent: bool = False
+    def append_parts(
+        self,
+        parts: Sequence[bytes | bytearray | memoryview],
+        term: int,
+        version: int,
+        *,
+        urgent: bool = False,
+        kind: EntryKind = EntryKind.COMMANDS,
     ) -> StoredEntry:
         """The leader's append: one entry from *parts*, in the page cache; the disk thread is told."""
-        entry = self.log.append(EntryKind.COMMANDS, self.log.end_index + 1, term, parts, version, urgent=urgent)
+        entry = self.log.append(kind, self.log.end_index + 1, term, parts, version, urgent=urgent)
         self._on_append()
         return entry
 

@@ -1,18 +1,28 @@
-"""Sockets between Raft peers: one live link to each, dialled by the node with the greater name. Owner: the core loop."""
+"""Sockets between Raft peers: one live link to each, dialled by the node with the greater name. Owner: the core loop.
 
-import logging
+Law: nobody but the other members of the group says anything to consensus, each in its own name, on one link at a time. The key is
+shared, so a name is only as good as those who hold it; but who claims the name of a live peer, dials against the rule, or answers
+where another was expected, is closed and counted.
+"""
+
 import random
+import time
+from functools import partial
 
 from tern_raft.frames import RAFT_CODE
 from tern_raft.transport import PeerTransport
-from tern_remoting import Frame, Link, LinkServer, Redialer
+from tern_remoting import ONE_WAY, Frame, Link, LinkServer, Redialer, Refusal, Refusals
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
 from tern_wire.requests import Parts
 
-log = logging.getLogger(__name__)
-# Members of a group and a few reconnects in progress.
-CONNECTIONS_MAX = 32
+# Members of a group, and strangers enough that none of a flood of them pushes out a member in the middle of its greeting.
+CONNECTIONS_MAX = 256
+# A peer that was heard so lately is alive on its link: a leader speaks five times a second. Two silent followers count as alive for
+# this long after they met; later the newcomer is believed, since the old link may be that of a host that went without a word.
+ALIVE_S = 1.0
+# After a cut of the network, a kernel waits longer and longer before it tries to send again. A new link is there sooner.
+SILENCE_MAX_S = 3
 
 
 class PeerLinks:
@@ -31,31 +41,42 @@ class PeerLinks:
         self._me, self._members = me, members
         self._key, self._group_id, self._listen, self._rng = key, group_id, listen, rng
         self._links: dict[str, Link] = {}
+        # When each live link last brought a message.
+        self._heard_at: dict[str, float] = {}
         self._redialers: list[Redialer] = []
+        self._refusals = Refusals()
         self._server: LinkServer | None = None
         self._transport: PeerTransport | None = None
 
     async def start(self, transport: PeerTransport) -> None:
         """Listen, and dial every member with a smaller name."""
         self._transport = transport
-        self._server = LinkServer(
+        self._server = self._make_server()
+        await self._server.start()
+        self._redialers = [self._dial(name) for name in self._members if name < self._me]
+
+    def refusals(self) -> dict[str, int]:
+        """Connections that were refused or closed because of what their peers did, by reason, those dialled by us too."""
+        return self._refusals.counts()
+
+    def _make_server(self) -> LinkServer:
+        return LinkServer(
             self._listen,
             self._members[self._me][1],
             key=self._key,
             name=self._me,
             group_id=self._group_id,
             on_frame=self._on_frame,
-            on_ready=self._on_ready,
+            on_ready=self._accepted,
             on_lost=self._on_lost,
             frame_size_max_bytes=FRAME_SIZE_MAX_BYTES,
             connections_max=CONNECTIONS_MAX,
+            silence_max_s=SILENCE_MAX_S,
+            refusals=self._refusals,
         )
-        await self._server.start()
-        for name, (host, port) in self._members.items():
-            if name < self._me:
-                self._redialers.append(self._dial(host, port))
 
-    def _dial(self, host: str, port: int) -> Redialer:
+    def _dial(self, name: str) -> Redialer:
+        host, port = self._members[name]
         return Redialer(
             host,
             port,
@@ -64,10 +85,12 @@ class PeerLinks:
             name=self._me,
             group_id=self._group_id,
             on_frame=self._on_frame,
-            on_up=self._on_ready,
+            on_up=partial(self._dialled, name),
             on_down=self._on_lost,
             frame_size_max_bytes=FRAME_SIZE_MAX_BYTES,
             rng=self._rng,
+            silence_max_s=SILENCE_MAX_S,
+            refusals=self._refusals,
         )
 
     async def stop(self) -> None:
@@ -87,33 +110,50 @@ class PeerLinks:
         link = self._links.get(peer)
         return 0 if link is None else link.buffered_bytes
 
-    def _on_ready(self, link: Link) -> None:
+    def _accepted(self, link: Link) -> None:
         peer = link.peer.name
-        if link.peer.role != "broker" or peer not in self._members or peer == self._me:
-            link.close("not a member of this broker group")
-            return
+        if link.peer.role != "broker" or peer not in self._members or peer <= self._me:
+            link.refuse(Refusal.STRANGER, "no member of this broker group that dials this node")
+        elif self._is_alive(peer):
+            link.refuse(Refusal.SECOND, "claims the name of a peer whose link is alive")
+        else:
+            self._use(link)
+
+    def _is_alive(self, peer: str) -> bool:
+        link = self._links.get(peer)
+        return link is not None and not link.closed and time.monotonic() - self._heard_at[peer] < ALIVE_S
+
+    def _dialled(self, name: str, link: Link) -> None:
+        if (link.peer.role, link.peer.name) != ("broker", name):
+            link.refuse(Refusal.STRANGER, "answers at the address of another member")
+        else:
+            self._use(link)
+
+    def _use(self, link: Link) -> None:
+        peer = link.peer.name
         old = self._links.get(peer)
-        self._links[peer] = link
+        self._links[peer], self._heard_at[peer] = link, time.monotonic()
         if old is not None:
             old.close("a newer link of the same peer")
             self._bound.lost(peer)
         self._bound.connected(peer)
 
     def _on_lost(self, link: Link, error: Exception | None = None) -> None:
-        peer = link.peer.name if link.peer is not None else ""
+        peer = link.peer.name
         if self._links.get(peer) is link:
             del self._links[peer]
             self._bound.lost(peer)
 
     def _on_frame(self, link: Link, frame: Frame) -> None:
-        if frame.code != RAFT_CODE or self._links.get(link.peer.name) is not link:
-            link.close("not a Raft message of the live link")
+        peer = link.peer.name
+        if self._links.get(peer) is not link or frame.code != RAFT_CODE or frame.flags != ONE_WAY:
+            link.refuse(Refusal.MALFORMED, "not a Raft message of the live link")
             return
+        self._heard_at[peer] = time.monotonic()
         try:
-            self._bound.receive(link.peer.name, frame.body)
+            self._bound.receive(peer, frame.body)
         except LinkBodyMalformed as error:
-            log.warning("closed a peer's link", extra={"peer": link.peer.name, "reason": error.detail})
-            link.close("malformed Raft message")
+            link.refuse(Refusal.MALFORMED, error.detail)
 
     @property
     def _bound(self) -> PeerTransport:

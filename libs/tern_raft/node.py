@@ -5,12 +5,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tern_raft.barrier import Ready
 from tern_raft.consensus import Consensus
 from tern_raft.journal import CommitLogJournal
+from tern_raft.membership import Membership, read_readmit
+from tern_raft.readmission import Readmission
 from tern_raft.runtime import Disk, Links, PeerStatus, Runtime
+from tern_raft.transfer import Transfer
 from tern_raft.transport import PeerTransport
-from tern_store import CommitLog, Files, Genesis, StoredEntry, VoteFile
+from tern_store import CommitLog, EntryKind, Files, Genesis, StoredEntry, SyncJob, VoteFile
 from tern_store.files import REAL_FILES
+from tern_store.vote_file import Standing
 from tern_wire.limits import SEGMENT_SIZE_DEFAULT_BYTES
 
 log = logging.getLogger(__name__)
@@ -30,8 +35,10 @@ class RaftConfig:
     segment_size_bytes: int = SEGMENT_SIZE_DEFAULT_BYTES
     # 0: an ack waits for fdatasync. Else the log is synced so often, and acks wait for the page cache alone.
     flush_interval_s: float = 0.0
-    election_min_s: float = 1.0
-    election_max_s: float = 2.0
+    election_min_s: float = 0.5
+    election_max_s: float = 1.0
+    # Of the state machine: the newest that this release knows.
+    version: int = 1
 
     def genesis(self) -> Genesis:
         """What every member's log begins with."""
@@ -53,11 +60,16 @@ class RaftNode:
         applied: int,
         apply: Callable[[StoredEntry], None],
         on_role: Callable[[], None],
+        on_behind: Callable[[], None],
         on_fatal: Callable[[Exception], None],
+        on_clock: Callable[[], None] = lambda: None,
     ) -> None:
-        """*apply* is told every committed entry once, in order; *on_fatal* ends the process."""
-        self._config, self._runtime, self._disk = config, runtime, disk
-        self._on_fatal = on_fatal
+        """*apply* is told every committed entry once, in order; *on_fatal* ends the process; *on_clock* is called every few ms.
+
+        *on_behind*: the leader's log begins behind the end of this one, so this node must be rebuilt.
+        """
+        self._config, self._runtime, self._disk, self._votes = config, runtime, disk, votes
+        self._on_fatal, self._apply_commands, self._on_clock = on_fatal, apply, on_clock
         self._syncing = False
         self._tick_due = False
         self._stopped = False
@@ -66,12 +78,15 @@ class RaftNode:
         self._flush_due = False
         self._journal = CommitLogJournal(log_, votes, on_append=self._appended, is_async=is_async)
         others = sorted(set(config.members) - {config.node})
+        self._membership = Membership(config.node, others, votes, version=config.version)
         self.transport = PeerTransport(
             config.node,
             others,
+            membership=self._membership,
             post=links.post,
             buffered=links.buffered,
             kick=self._kick,
+            on_behind=on_behind,
             stickiness_s=config.election_min_s,
         )
         self._consensus = Consensus(
@@ -80,18 +95,36 @@ class RaftNode:
             journal=self._journal,
             transport=self.transport,
             applied=applied,
-            apply=apply,
+            apply=self._apply,
             on_role=on_role,
             election_min_s=config.election_min_s,
             election_max_s=config.election_max_s,
         )
         self.transport.bind(self._consensus)
         self._others = others
+        self._readmission = Readmission(self._consensus, self._membership, others, runtime.monotonic)
+        self._transfer = Transfer(self._consensus, self._membership, others, runtime.monotonic)
+        # How long the last sync of the log took.
+        self.sync_s = 0.0
 
     @staticmethod
-    def open_votes(config: RaftConfig, *, files: Files = REAL_FILES) -> VoteFile:
-        """The node's term and vote; StoreError subclasses say what is wrong and what to do."""
-        return VoteFile.open(config.directory, bootstrap=config.bootstrap, group=config.genesis(), files=files)
+    def open_votes(config: RaftConfig, *, incarnation: bytes, files: Files = REAL_FILES) -> VoteFile:
+        """The node's term and vote; *incarnation* is for a directory that has none. StoreError subclasses say what is wrong."""
+        return VoteFile.open(
+            config.directory,
+            bootstrap=config.bootstrap,
+            group=config.genesis(),
+            incarnation=incarnation,
+            files=files,
+        )
+
+    @staticmethod
+    def forget_votes(config: RaftConfig, *, incarnation: bytes, files: Files = REAL_FILES) -> None:
+        """Durable here: this node's log is lost, so whatever it was, the group must take it back, as *incarnation*."""
+        votes = RaftNode.open_votes(config, incarnation=incarnation, files=files)
+        if votes.standing in {Standing.MEMBER, Standing.DOUBTFUL}:
+            votes.forget(incarnation)
+        votes.close()
 
     def begin(self) -> None:
         """Tick; the links listen and dial from now on."""
@@ -133,10 +166,58 @@ class RaftNode:
         """The last index that the state machine has seen."""
         return int(self._consensus.raftLastApplied)
 
+    @property
+    def is_yielding(self) -> bool:
+        """Whether leadership is being handed over: nothing new should be proposed."""
+        return self._transfer.is_under_way
+
+    @property
+    def standing(self) -> Standing:
+        """What this node may do in its group."""
+        return self._votes.standing
+
+    @property
+    def version(self) -> int:
+        """The state machine's version that entries may be written for: every member that is there knows it."""
+        return self._membership.version()
+
+    @property
+    def campaigns(self) -> int:
+        """Elections that this node has begun."""
+        return self.transport.elections.campaigns
+
+    @property
+    def transfers(self) -> int:
+        """Handovers of leadership that this node has begun."""
+        return self._transfer.count
+
     def peers(self) -> list[PeerStatus]:
         """The other members."""
         connected = {str(node.id) for node in self._consensus.otherNodes if self._consensus.isNodeConnected(node)}
-        return [PeerStatus(name, name in connected, self._consensus.match_index(name)) for name in self._others]
+        found = []
+        for name in self._others:
+            standing = self._membership.standing_of(name)
+            found.append(
+                PeerStatus(
+                    name=name,
+                    connected=name in connected,
+                    match_index=self._consensus.match_index(name),
+                    standing=standing.name.lower() if standing is not None else "unknown",
+                    disk_permille=self.transport.disk_permille.get(name, 0) if name in connected else 0,
+                )
+            )
+        return found
+
+    def when_current(self, ready: Ready) -> None:
+        """Tell *ready* when the applied state may be read as that of the leader of this moment; False: it does not lead."""
+        self.transport.barrier.ask(ready)
+        self._kick()
+
+    def transfer(self, to: str | None) -> str:
+        """Hand leadership over to *to* (None: to the member with most of the log); why not, or empty. It takes a few ms."""
+        reason = self._transfer.begin(to)
+        self._kick()
+        return reason
 
     def propose(
         self, parts: list[bytes | bytearray | memoryview], version: int, *, urgent: bool = False
@@ -156,6 +237,8 @@ class RaftNode:
     # Driving ---------------------------------------------------------------------------------------------------
     def _clock(self) -> None:
         if not self._stopped:
+            self._readmission.step()
+            self._on_clock()
             self._kick()
             self._runtime.call_later(TICK_PERIOD_S, self._clock)
 
@@ -175,8 +258,28 @@ class RaftNode:
             # An entry half applied, a log that cannot be read: going on would apply it twice. A restart replays from the save.
             self._on_fatal(error)
             raise
+        self._serve_barrier()
+        self._transfer.step()
         if self._consensus.needs_apply:
             self._kick()
+
+    def _serve_barrier(self) -> None:
+        barrier = self.transport.barrier
+        if not barrier.is_busy:
+            return
+        if not self.is_serving:
+            barrier.fail()
+            return
+        if barrier.wants_round:
+            barrier.begin(self._consensus.ask_all(), self.commit_index)
+        barrier.settle(self.applied_index)
+
+    def _apply(self, entry: StoredEntry) -> None:
+        if entry.kind == EntryKind.READMIT and self._membership.readmitted(*read_readmit(entry.body), entry.term):
+            self.transport.greet_all()
+        if entry.term == self.term and self._membership.settled():
+            self.transport.greet_all()
+        self._apply_commands(entry)
 
     def _appended(self) -> None:
         if not self._config.flush_interval_s:
@@ -195,11 +298,17 @@ class RaftNode:
         """One fdatasync at a time covers everything appended before it: group commit."""
         if not self._syncing and (job := self.log.take_sync()) is not None:
             self._syncing = True
-            self._disk.run_soon(job.run, lambda: self._synced(job))
+            self._disk.run_soon(lambda: self._sync(job), lambda: self._synced(job))
 
-    def _synced(self, job: object) -> None:
+    def _sync(self, job: SyncJob) -> None:
+        """On the disk thread."""
+        began_s = self._runtime.monotonic()
+        job.run()
+        self.sync_s = self._runtime.monotonic() - began_s
+
+    def _synced(self, job: SyncJob) -> None:
         self._syncing = False
-        self.log.mark_synced(job)  # type: ignore[arg-type]
+        self.log.mark_synced(job)
         if self._stopped:
             return
         self.transport.synced()

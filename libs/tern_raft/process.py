@@ -39,6 +39,10 @@ class ProcessRuntime:
         """A thread of its own."""
         return DiskThread(self._loop, on_failure=on_failure)
 
+    def new_id(self) -> bytes:
+        """Never the same twice, on any machine."""
+        return os.urandom(16)
+
     def end(self, code: int) -> NoReturn:
         """`_exit`: no other thread gets a word in."""
         os._exit(code)

@@ -52,6 +52,9 @@ class Runtime(Protocol):
     def open_disk(self, on_failure: Callable[[OSError], None]) -> Disk:
         """The node's disk thread; *on_failure* is called on it and does not return."""
 
+    def new_id(self) -> bytes:
+        """16 random bytes."""
+
     def end(self, code: int) -> NoReturn:
         """The process ends here and now, on whatever thread; nothing is closed or flushed."""
 
@@ -66,11 +69,15 @@ class Links(Protocol):
         """Bytes for *peer* that this process still holds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PeerStatus:
-    """A member as the leader sees it: the last index it is known to have (0 on followers), whether it is counted."""
+    """A member as this node sees it. Known to a leader only: *match_index*, the last entry that it has, and how full its disk is.
+
+    *standing*: unborn, member, rebuilding, doubtful; unknown while it has not greeted.
+    """
 
     name: str
     connected: bool
     match_index: int
-    standing: str = "member"
+    standing: str
+    disk_permille: int

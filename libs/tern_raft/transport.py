@@ -6,14 +6,16 @@ Sans-IO: bodies come in by `receive`, go out by the `post` function given; socke
 import errno
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pysyncobj.monotonic import monotonic
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
+from tern_raft.barrier import ReadBarrier
+from tern_raft.elections import Elections
 from tern_raft.frames import decode_message, encode_message
-from tern_raft.rules import Message, VoteCount, may_lead, plan_append
+from tern_raft.membership import Membership, is_hello
+from tern_raft.rules import Message, VoteCount, plan_append
 from tern_store import EntryRefused
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.requests import Parts
@@ -22,9 +24,8 @@ if TYPE_CHECKING:
     from tern_raft.consensus import Consensus
 
 log = logging.getLogger(__name__)
-# A pre-vote is asked again after this long, and its grants are worth that much.
-PRE_VOTE_PERIOD_S = 0.1
-PRE_VOTE_WORTH_S = 0.5
+# A peer that is further ahead is not sane, and its term would be kept for ever. At an election a second this takes 12 days.
+TERM_STEP_MAX = 1 << 20
 
 
 class PeerTransport(Transport):  # type: ignore[misc]
@@ -35,20 +36,24 @@ class PeerTransport(Transport):  # type: ignore[misc]
         me: str,
         others: list[str],
         *,
+        membership: Membership,
         post: Callable[[str, Parts], bool],
         buffered: Callable[[str], int],
         kick: Callable[[], None],
+        on_behind: Callable[[], None],
         stickiness_s: float,
     ) -> None:
+        """*on_behind*: the leader says that its log begins behind the end of ours; does not return to consensus."""
         super().__init__(None, Node(me), [Node(other) for other in others])
         self._nodes = {other: Node(other) for other in others}
-        self._post, self._buffered, self._kick = post, buffered, kick
-        self._stickiness_s = stickiness_s
+        self._post, self._buffered, self._kick, self._on_behind = post, buffered, kick, on_behind
         self._consensus: Consensus | None = None
+        self.membership = membership
+        self.barrier = ReadBarrier(len(others) + 1)
+        self.elections = Elections(
+            me, others, core=lambda: self._core, membership=membership, post=self._say, stickiness_s=stickiness_s
+        )
         self._votes = VoteCount()
-        self._pre_votes: dict[str, float] = {}
-        self._pre_vote_at = 0.0
-        self._leader_heard_at = -1e9
         # Success acks that wait until the local disk has what they promise; the newest one a peer is enough.
         self._held: dict[str, Message] = {}
         # Numbers of append messages: a restart request answers one of them, and older ones in flight are void.
@@ -58,6 +63,11 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self._verified = -1
         self._is_heartbeat = False
         self.flight_base: dict[str, int] = {}
+        # What a peer that does not count has acknowledged.
+        self.learned: dict[str, int] = {}
+        # How full the peers' disks are, and ours, in thousandths.
+        self.disk_permille: dict[str, int] = {}
+        self.own_disk_permille = 0
 
     def bind(self, consensus: "Consensus") -> None:
         """The consensus that this transport serves."""
@@ -93,34 +103,45 @@ class PeerTransport(Transport):  # type: ignore[misc]
         elif kind == "next_node_idx":
             message["term"] = self._core.raftCurrentTerm  # R1
             message["seq"] = self._answering_seq
+            message["disk"] = self.own_disk_permille
             if message["success"]:
                 if self._verified >= 0:
                     message["next_node_idx"] = min(message["next_node_idx"], self._verified + 1)  # R3
                 return self._send_ack(node, message)
-        return self._post(str(node.id), encode_message(message))
+        return self._say(str(node.id), message)
+
+    @property
+    def last_number(self) -> int:
+        """Of the append message that was sent last."""
+        return self._seq
 
     # What the links report -------------------------------------------------------------------------------------
     def connected(self, peer: str) -> None:
         """A link to *peer* is up. What was in flight on the old one is gone: send again from what it has acknowledged."""
         node = self._nodes[peer]
         core = self._core
+        self._greet(peer)
         if core.is_leader:
             known = core.match_index(peer)
             if known:
                 core._SyncObj__raftNextIndex[node] = known + 1
             self._void_flight(peer, core._SyncObj__raftNextIndex[node] - 1)
+            self.barrier.join(peer, self._seq + 1)
         self._onNodeConnected(node)
         self._kick()
 
     def lost(self, peer: str) -> None:
         """The link to *peer* is gone."""
         self._held.pop(peer, None)
-        self._pre_votes.pop(peer, None)
+        self.membership.lost(peer)
         self._onNodeDisconnected(self._nodes[peer])
-        if self._core.leader_name == peer:
-            self._leader_heard_at = -1e9
-            self._core.stand_soon()
+        self.elections.peer_lost(peer, was_leader=self._core.leader_name == peer)
         self._kick()
+
+    def greet_all(self) -> None:
+        """This node is not what it was when the links opened: tell everybody."""
+        for peer in self._nodes:
+            self._greet(peer)
 
     def buffered_bytes(self, node: Node) -> int:
         """Bytes waiting in this process for *node*."""
@@ -129,24 +150,36 @@ class PeerTransport(Transport):  # type: ignore[misc]
     def receive(self, peer: str, body: bytes | memoryview) -> None:
         """One message of *peer*; LinkBodyMalformed when it is none (the caller then closes the link)."""
         message = decode_message(body)
-        node, core = self._nodes[peer], self._core
-        match message["type"]:
-            case "append_entries":
-                self._receive_append(node, message)
-            case "next_node_idx":
-                self._receive_reply(node, message)
-            case "pre_vote":
-                self._answer_pre_vote(peer, message)
-            case "pre_vote_granted":
-                if message["term"] == core.raftCurrentTerm + 1:
-                    self._pre_votes[peer] = monotonic()
-            case "pre_vote_refused":
-                self._learn_term(message["term"])
-            case "response_vote":
-                if self._votes.is_new(message["term"], peer):  # R5
-                    self._onMessageReceived(node, message)
-            case "request_vote":
+        kind, node, core = message["type"], self._nodes[peer], self._core
+        if message.get("term", 0) > core.raftCurrentTerm + TERM_STEP_MAX:
+            raise LinkBodyMalformed(reason=f"{peer} is in term {message['term']}, this node in {core.raftCurrentTerm}")
+        if kind == "hello":
+            self._receive_hello(peer, message)
+        elif not self.membership.has_heard(peer):
+            raise LinkBodyMalformed(reason=f"{peer} speaks before it has greeted")
+        elif kind == "append_entries":
+            self._receive_append(node, message)
+        elif kind == "next_node_idx":
+            self._receive_reply(node, message)
+        elif kind == "pre_vote":
+            self.elections.answer(peer, message)
+        elif kind == "pre_vote_granted":
+            self.elections.granted(peer, message)
+        elif kind == "pre_vote_refused":
+            core.learn_term(message["term"])
+        elif kind == "request_vote":
+            if self.membership.may_vote(message["term"], (message["last_log_term"], message["last_log_index"])):
                 self._onMessageReceived(node, message)
+        elif kind == "response_vote":
+            is_wanted = message["term"] == core.raftCurrentTerm and self.membership.counts(peer)
+            if is_wanted and self._votes.is_new(message["term"], peer):  # R5
+                self._onMessageReceived(node, message)
+        elif message["term"] == core.raftCurrentTerm and core.leader_name == peer:
+            if kind == "timeout_now":
+                self.elections.told_to_stand()
+                self._onMessageReceived(node, message)
+            else:
+                self._on_behind()
         self._kick()
 
     def synced(self) -> None:
@@ -157,7 +190,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
                 del self._held[peer]
             elif message["next_node_idx"] - 1 <= durable:
                 del self._held[peer]
-                self._post(peer, encode_message(message))
+                self._say(peer, message)
 
     # Acknowledgements ------------------------------------------------------------------------------------------
     def _send_ack(self, node: Node, message: Message) -> bool:
@@ -165,18 +198,36 @@ class PeerTransport(Transport):  # type: ignore[misc]
         peer = str(node.id)
         durable = self._core.journal.durable_index
         if message["next_node_idx"] - 1 <= durable:
-            return self._post(peer, encode_message(message))
+            return self._say(peer, message)
         held = self._held.get(peer)
         if held is None or held["term"] != message["term"] or held["next_node_idx"] <= message["next_node_idx"]:
             self._held[peer] = message
         alive = {**message, "next_node_idx": durable + 1}
-        return self._post(peer, encode_message(alive)) if self._is_heartbeat else True
+        return self._say(peer, alive) if self._is_heartbeat else True
+
+    def _receive_hello(self, peer: str, message: Message) -> None:
+        if not is_hello(message):
+            raise LinkBodyMalformed(reason=f"a greeting of {peer} that makes no sense")
+        if self.membership.heard(peer, message):
+            self.greet_all()
+        # What it had on another link, or in another directory, it need not have now: its next ack says.
+        self._core.forget_match(peer)
+        self.learned.pop(peer, None)
+
+    def _greet(self, peer: str) -> None:
+        stored = self._core.journal.log
+        self._say(peer, self.membership.hello((stored.end_term, stored.end_index)))
+
+    def _say(self, peer: str, message: Message) -> bool:
+        return self._post(peer, encode_message(message))
 
     def _receive_append(self, node: Node, message: Message) -> None:
         core, stored = self._core, self._core.journal.log
         if message["term"] < core.raftCurrentTerm:
             return
-        self._leader_heard_at = monotonic()
+        if message["term"] == core.raftCurrentTerm and (core.is_leader or core.leader_name not in {None, str(node.id)}):
+            raise LinkBodyMalformed(reason=f"{node.id} leads in term {message['term']}, which has another leader")
+        self.elections.leader_heard()
         plan = plan_append(
             message,
             first=stored.first_index,
@@ -213,6 +264,13 @@ class PeerTransport(Transport):  # type: ignore[misc]
             return
         if message["next_node_idx"] > core.journal.log.end_index + 1:
             raise LinkBodyMalformed(reason=f"{peer} acknowledges entry {message['next_node_idx'] - 1} that nobody sent")
+        self.disk_permille[peer] = message["disk"]
+        if self.membership.counts(peer):
+            self.barrier.answered(peer, message["seq"])
+        elif message["success"]:
+            # Not a member (yet): what it has counts for nothing, but it must be known to take it back.
+            self.learned[peer] = max(self.learned.get(peer, 0), message["next_node_idx"] - 1)
+            message["success"] = False
         following = core._SyncObj__raftNextIndex
         before = following[node]
         if message["reset"] and message["seq"] < self._void_before.get(peer, 0):
@@ -226,48 +284,6 @@ class PeerTransport(Transport):  # type: ignore[misc]
     def _void_flight(self, peer: str, base: int) -> None:
         self._void_before[peer] = self._seq + 1
         self.flight_base[peer] = base
-
-    # R6: pre-vote ----------------------------------------------------------------------------------------------
-    def has_pre_votes(self) -> bool:
-        """Whether a majority would elect this node now; asks for it when not. Called while the election time is over."""
-        now, core = monotonic(), self._core
-        fresh = sum(1 for at in self._pre_votes.values() if now - at < PRE_VOTE_WORTH_S)
-        if (fresh + 1) * 2 > len(self._nodes) + 1:
-            self._pre_votes.clear()
-            return True
-        if now >= self._pre_vote_at:
-            self._pre_vote_at = now + PRE_VOTE_PERIOD_S
-            stored = core.journal.log
-            question: dict[str, Any] = {
-                "type": "pre_vote",
-                "term": core.raftCurrentTerm + 1,
-                "last_log_index": stored.end_index,
-                "last_log_term": stored.end_term,
-            }
-            for peer in self._nodes:
-                self._post(peer, encode_message(question))
-        return False
-
-    def _answer_pre_vote(self, peer: str, message: Message) -> None:
-        """Grant unless a leader was heard lately or our log is newer. Changes no state, so lying costs nothing."""
-        core, stored = self._core, self._core.journal.log
-        has_leader = core.is_leader or monotonic() - self._leader_heard_at < self._stickiness_s
-        is_new = may_lead(
-            own_term=stored.end_term,
-            own_index=stored.end_index,
-            last_term=message["last_log_term"],
-            last_index=message["last_log_index"],
-        )
-        if is_new and not has_leader and message["term"] > core.raftCurrentTerm:
-            self._post(peer, encode_message({"type": "pre_vote_granted", "term": message["term"]}))
-        elif message["term"] <= core.raftCurrentTerm:
-            # The asker is in an old term: without learning ours it could never stand, though its log may be the newest.
-            self._post(peer, encode_message({"type": "pre_vote_refused", "term": core.raftCurrentTerm}))
-
-    def _learn_term(self, term: int) -> None:
-        core = self._core
-        if term > core.raftCurrentTerm and not core.is_leader:
-            core._SyncObj__setCurrentTerm(term, None)
 
     @property
     def _core(self) -> "Consensus":

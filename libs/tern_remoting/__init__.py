@@ -14,10 +14,13 @@ from tern_remoting.errors import (
     LinkError,
     LinkTimeout,
     PortInUse,
+    WrongGroup,
+    WrongKey,
 )
 from tern_remoting.frames import ONE_WAY, RESPONSE, Buffer, Frame, FrameReader, encode_frame
 from tern_remoting.handshake import PeerName
 from tern_remoting.link import Link
+from tern_remoting.refusals import Refusal, Refusals
 from tern_remoting.server import LinkServer
 
 __all__ = [
@@ -38,6 +41,10 @@ __all__ = [
     "PeerName",
     "PortInUse",
     "Redialer",
+    "Refusal",
+    "Refusals",
+    "WrongGroup",
+    "WrongKey",
     "dial",
     "encode_frame",
 ]

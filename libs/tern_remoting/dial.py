@@ -7,13 +7,23 @@ import secrets
 
 from tern_remoting.errors import LinkError, LinkTimeout
 from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S, NONCE_SIZE_BYTES, ClientHandshake, Identity
-from tern_remoting.link import BUFFERED_SIZE_MAX_BYTES, IN_FLIGHT_MAX, Link, OnFrame, OnLost, OnReady
+from tern_remoting.link import (
+    BUFFERED_SIZE_MAX_BYTES,
+    IN_FLIGHT_MAX,
+    SILENCE_MAX_S,
+    Link,
+    OnFrame,
+    OnLost,
+    OnReady,
+)
+from tern_remoting.refusals import Refusals
 
 log = logging.getLogger(__name__)
 
-# A broker that restarts is back within a second; a longer pause would only lengthen the gap.
+# A broker that restarts is back within a second, and may lead soon after: a longer pause would only lengthen the gap, and a refused
+# connection costs next to nothing (four to eight a second for as long as a peer is away).
 BACKOFF_MIN_S = 0.05
-BACKOFF_MAX_S = 0.5
+BACKOFF_MAX_S = 0.25
 # A link that lived this long was a good one: the next back-off starts from the shortest again.
 SETTLED_S = 1.0
 
@@ -33,6 +43,8 @@ async def dial(
     timeout_s: float = HANDSHAKE_TIMEOUT_S,
     in_flight_max: int = IN_FLIGHT_MAX,
     buffered_size_max_bytes: int = BUFFERED_SIZE_MAX_BYTES,
+    silence_max_s: int = SILENCE_MAX_S,
+    refusals: Refusals | None = None,
 ) -> Link:
     """A ready link to *host*:*port*, within *timeout_s* for connecting and greeting together.
 
@@ -48,6 +60,8 @@ async def dial(
         handshake_timeout_s=timeout_s,
         in_flight_max=in_flight_max,
         buffered_size_max_bytes=buffered_size_max_bytes,
+        silence_max_s=silence_max_s,
+        refusals=refusals,
     )
     try:
         async with asyncio.timeout(timeout_s):
@@ -84,6 +98,8 @@ class Redialer:
         frame_size_max_bytes: int,
         rng: random.Random,
         timeout_s: float = HANDSHAKE_TIMEOUT_S,
+        silence_max_s: int = SILENCE_MAX_S,
+        refusals: Refusals | None = None,
     ) -> None:
         self._host, self._port = host, port
         self._identity = Identity(key=key, role=role, name=name, group_id=group_id)
@@ -91,6 +107,7 @@ class Redialer:
         self._frame_size_max_bytes = frame_size_max_bytes
         self._rng = rng
         self._timeout_s = timeout_s
+        self._silence_max_s, self._refusals = silence_max_s, refusals
         self._link: Link | None = None
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
@@ -139,6 +156,8 @@ class Redialer:
             on_lost=self._down,
             frame_size_max_bytes=self._frame_size_max_bytes,
             timeout_s=self._timeout_s,
+            silence_max_s=self._silence_max_s,
+            refusals=self._refusals,
         )
 
     @property

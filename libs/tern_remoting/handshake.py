@@ -17,7 +17,7 @@ import struct
 from dataclasses import dataclass
 from typing import Protocol
 
-from tern_remoting.errors import HandshakeRefused
+from tern_remoting.errors import HandshakeRefused, WrongGroup, WrongKey
 from tern_remoting.frames import Frame
 
 KEY_SIZE_BYTES = 32
@@ -110,7 +110,7 @@ class ClientHandshake:
             challenge = body[: fields.at]
             mac = fields.rest()
             if not hmac.compare_digest(mac, _mac(self._key, b"server", self._hello, challenge)):
-                raise HandshakeRefused("the server does not know the cluster key")
+                raise WrongKey("the server does not know the cluster key")
             self._server = server
             self.trusted = True
             return Answer(PROOF, _mac(self._key, b"client", self._hello, challenge))
@@ -145,13 +145,13 @@ class ServerHandshake:
             if fields.rest() or role not in ROLES or not name:
                 raise HandshakeRefused("a malformed HELLO")
             if self._group_id and group_id != self._group_id:
-                raise HandshakeRefused("a peer of another group id")
+                raise WrongGroup("a peer of another group id")
             self._hello = body
             self._client = PeerName(role, name)
             return Answer(CHALLENGE, self._challenge + _mac(self._key, b"server", body, self._challenge))
         mac = _expect(frame, PROOF)
         if not hmac.compare_digest(mac, _mac(self._key, b"client", self._hello, self._challenge)):
-            raise HandshakeRefused("the client does not know the cluster key")
+            raise WrongKey("the client does not know the cluster key")
         self.trusted = True
         self.peer = self._client
         return Answer(WELCOME, b"")

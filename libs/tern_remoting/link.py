@@ -14,6 +14,7 @@ from typing import TypeAlias, cast
 from tern_remoting.errors import FrameTooLarge, HandshakeRefused, LinkBusy, LinkClosed, LinkError, LinkTimeout
 from tern_remoting.frames import ONE_WAY, RESPONSE, Buffer, Frame, FrameReader, encode_frame, frame_size
 from tern_remoting.handshake import GREETING_SIZE_MAX_BYTES, HANDSHAKE_TIMEOUT_S, Handshake, PeerName
+from tern_remoting.refusals import Refusal, Refusals
 from tern_remoting.waiting import Waiting
 
 log = logging.getLogger(__name__)
@@ -27,8 +28,9 @@ BUFFERED_SIZE_MAX_BYTES = 64 * 1024 * 1024
 JOIN_SIZE_MAX_BYTES = 64 * 1024
 # How long a closing link may take to hand its last bytes to the peer.
 CLOSE_GRACE_S = 1.0
-# A host that lost power says nothing: probe after 15 s of silence, give up unacknowledged bytes after 10 s.
-KEEPALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
+# A host that lost power, or a cut cable, says nothing: after this long without an acknowledgement of the other kernel the connection
+# is given up. A process that is stopped does not count: its kernel goes on acknowledging.
+SILENCE_MAX_S = 10
 
 OnFrame: TypeAlias = Callable[["Link", Frame], None]
 OnReady: TypeAlias = Callable[["Link"], None]
@@ -53,7 +55,10 @@ class Link(asyncio.Protocol):
         handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
         in_flight_max: int = IN_FLIGHT_MAX,
         buffered_size_max_bytes: int = BUFFERED_SIZE_MAX_BYTES,
+        silence_max_s: int = SILENCE_MAX_S,
+        refusals: Refusals | None = None,
     ) -> None:
+        """*silence_max_s*: at least 3. *refusals*: where this end counts what it closes the link for."""
         self.peer = PeerName("", "")
         self.address = ""
         self.ready = False
@@ -65,6 +70,8 @@ class Link(asyncio.Protocol):
         self._handshake_timeout_s = handshake_timeout_s
         self._in_flight_max = in_flight_max
         self._buffered_size_max_bytes = buffered_size_max_bytes
+        self._silence_max_s = silence_max_s
+        self._refusals = refusals or Refusals()
         self._transport: asyncio.Transport | None = None
         self._waiting = Waiting(self._loop)
         self._opaque = 0
@@ -80,6 +87,11 @@ class Link(asyncio.Protocol):
         self._gone: asyncio.Future[None] = self._loop.create_future()
 
     # What the owner calls ----------------------------------------------------------------------------------------
+    @property
+    def error(self) -> Exception | None:
+        """What this end closed the link for, None for what the peer or the network ended."""
+        return self._error
+
     @property
     def closed(self) -> bool:
         """True from the first sign of the end on; nothing is sent any more."""
@@ -157,6 +169,13 @@ class Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def refuse(self, refusal: Refusal, reason: str) -> None:
+        """Close because of what the peer did: counted, one line for the operator, nothing for the peer. Safe to repeat."""
+        if self._closed:
+            return
+        self._note(refusal, reason)
+        self._stop(LinkClosed(reason))
+
     async def greeted(self) -> None:
         """Wait for the end of the handshake. Raises what ended it, mostly HandshakeRefused."""
         error = await asyncio.shield(self._greeted)
@@ -173,7 +192,7 @@ class Link(asyncio.Protocol):
         # uvloop's transports only look like asyncio's, so an isinstance check would be wrong.
         self._transport = cast(asyncio.Transport, transport)
         self.address = _address(transport.get_extra_info("peername"))
-        _tune(transport.get_extra_info("socket"))
+        _tune(transport.get_extra_info("socket"), self._silence_max_s)
         if self._closed:
             self._transport.abort()
             return
@@ -253,10 +272,15 @@ class Link(asyncio.Protocol):
         self._stop(error)
 
     def _break(self, error: LinkError) -> None:
-        """The peer broke the rules: one line for the operator, nothing for the peer."""
-        event = "closed a link" if self.ready else "refused a link"
-        log.warning(event, extra={"address": self.address, "peer": self.peer.name, "reason": str(error)})
+        """The peer broke the rules of the link itself."""
+        self._note(error.refusal, str(error))
         self._stop(error)
+
+    def _note(self, refusal: Refusal, reason: str) -> None:
+        if self._refusals.add(refusal):
+            event = "closed a link" if self.ready else "refused a link"
+            so_far = {"refusal": refusal, "so_far": self._refusals.count(refusal)}
+            log.warning(event, extra={"address": self.address, "peer": self.peer.name, "reason": reason, **so_far})
 
     def _stop(self, error: Exception) -> None:
         self._error = self._error or error
@@ -319,14 +343,24 @@ def _address(peername: object) -> str:
     return f"{peername[0]}:{peername[1]}" if isinstance(peername, tuple) else ""
 
 
-def _tune(sock: socket.socket | None) -> None:
-    """Small frames leave at once, and a vanished host is noticed. A socket already reset may refuse options."""
+def _tune(sock: socket.socket | None, silence_max_s: int) -> None:
+    """Small frames leave at once, and a vanished host is noticed. A socket already reset may refuse options.
+
+    Keepalive probes serve a link on which nothing is sent; what waits for an acknowledgement has the user timeout (RFC 5482).
+    """
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
+    probe_s = max(1, silence_max_s // 3)
+    options = {
+        "TCP_KEEPIDLE": probe_s,
+        "TCP_KEEPINTVL": probe_s,
+        "TCP_KEEPCNT": 2,
+        "TCP_USER_TIMEOUT": silence_max_s * 1000,
+    }
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in KEEPALIVE:
+        for option, value in options.items():
             if hasattr(socket, option):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     except OSError as error:

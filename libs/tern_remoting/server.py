@@ -12,15 +12,17 @@ import socket
 
 from tern_remoting.errors import PortInUse
 from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S, NONCE_SIZE_BYTES, Identity, ServerHandshake
-from tern_remoting.link import Link, OnFrame, OnLost, OnReady
+from tern_remoting.link import SILENCE_MAX_S, Link, OnFrame, OnLost, OnReady
+from tern_remoting.refusals import Refusal, Refusals
 
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 1_024
 # The kernel's queue of connections that wait for accept; Linux cuts it to net.core.somaxconn.
 BACKLOG = 1_024
-# Accepts in one turn of the loop, so that a flood of connections cannot starve the links that are served.
-ACCEPTS_PER_TURN = 64
+# Accepts in one turn of the loop, so that a flood of connections cannot starve the links that are served, nor push out newcomers
+# at the cap before these had the few turns that a greeting takes.
+ACCEPTS_PER_TURN = 16
 # Descriptors come back when links close; trying more often would only burn the loop.
 ACCEPT_RETRY_S = 0.1
 _OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -49,6 +51,8 @@ class LinkServer:
         role: str = "broker",
         handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
         option: str = "--port",
+        silence_max_s: int = SILENCE_MAX_S,
+        refusals: Refusals | None = None,
     ) -> None:
         self._host, self._port, self._option = host, port, option
         self._identity = Identity(key=key, role=role, name=name, group_id=group_id)
@@ -58,6 +62,8 @@ class LinkServer:
         self._frame_size_max_bytes = frame_size_max_bytes
         self._connections_max = connections_max
         self._handshake_timeout_s = handshake_timeout_s
+        self._silence_max_s = silence_max_s
+        self._refusals = refusals or Refusals()
         self._socket: socket.socket | None = None
         self._retry: asyncio.TimerHandle | None = None
         # Every accepted connection until it is gone, in order of arrival, and the task that watches over it.
@@ -72,6 +78,10 @@ class LinkServer:
     def links(self) -> tuple[Link, ...]:
         """Links that have passed the handshake and are open."""
         return tuple(link for link in self._links if link.ready and not link.closed)
+
+    def refusals(self) -> dict[str, int]:
+        """Connections that were refused or closed because of their peers, by reason."""
+        return self._refusals.counts()
 
     async def start(self) -> None:
         """Listen. Raises PortInUse, or another OSError that names the address."""
@@ -123,7 +133,8 @@ class LinkServer:
                 if error.errno not in _OUT_OF_DESCRIPTORS:
                     # The peer gave up between connect and accept; the next one may be fine.
                     continue
-                log.warning("cannot accept, trying again", extra={"port": self._port, "reason": error.strerror})
+                if self._refusals.add(Refusal.DESCRIPTORS):
+                    log.warning("cannot accept, trying again", extra={"port": self._port, "reason": error.strerror})
                 loop.remove_reader(listener.fileno())
                 self._retry = loop.call_later(ACCEPT_RETRY_S, self._resume)
                 return
@@ -138,9 +149,10 @@ class LinkServer:
         """Give up the oldest connection that has not greeted yet: strangers must not keep members out."""
         for link in self._links:
             if not link.ready and not link.closed:
-                link.abort("too many connections")
+                link.refuse(Refusal.CROWDED, "too many connections")
                 return True
-        log.warning("refused a link", extra={"port": self._port, "reason": "too many connections"})
+        if self._refusals.add(Refusal.CROWDED):
+            log.warning("refused a link", extra={"port": self._port, "reason": "too many connections"})
         return False
 
     def _make_link(self) -> Link:
@@ -151,6 +163,8 @@ class LinkServer:
             on_lost=self._lost or _nothing,
             frame_size_max_bytes=self._frame_size_max_bytes,
             handshake_timeout_s=self._handshake_timeout_s,
+            silence_max_s=self._silence_max_s,
+            refusals=self._refusals,
         )
 
     async def _serve(self, link: Link, sock: socket.socket) -> None:
@@ -162,6 +176,8 @@ class LinkServer:
             sock.close()
         else:
             await link.gone()
+            if not link.ready and link.error is None and self._socket is not None:
+                self._refusals.add(Refusal.UNFINISHED)
         finally:
             del self._links[link]
 

@@ -15,6 +15,7 @@ from tern_store.entry import (
     verify,
 )
 from tern_store.errors import (
+    CopyRefused,
     DerivedDamage,
     DirectoryInUse,
     EntryRefused,
@@ -28,6 +29,9 @@ from tern_store.errors import (
 from tern_store.files import REAL_FILES, Files, RealFiles
 from tern_store.genesis import Genesis
 from tern_store.log_start import TrimJob
+from tern_store.rebuild_sink import RebuildSink, Wanted
+from tern_store.rebuild_source import RebuildSource
+from tern_store.rebuild_swap import copy_reason, finish_swap
 from tern_store.saving import Save
 from tern_store.segment import SpareJob
 from tern_store.state_file import SavedState, StateSave, load_state, load_states
@@ -41,6 +45,7 @@ __all__ = [
     "Checked",
     "CommitLog",
     "ConsumeQueues",
+    "CopyRefused",
     "DerivedDamage",
     "DirectoryInUse",
     "DirectoryLock",
@@ -53,6 +58,8 @@ __all__ = [
     "LogRot",
     "Quarantined",
     "RealFiles",
+    "RebuildSink",
+    "RebuildSource",
     "Save",
     "SavedState",
     "SpareJob",
@@ -66,9 +73,12 @@ __all__ = [
     "TrimJob",
     "VoteCorrupt",
     "VoteFile",
+    "Wanted",
     "WrongGroup",
+    "copy_reason",
     "decode_header",
     "encode_entry",
+    "finish_swap",
     "load_state",
     "load_states",
     "verify",

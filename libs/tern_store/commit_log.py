@@ -5,7 +5,7 @@ of the next segment if it and a filler do not fit. What is cut is zeroed durably
 never comes back; what is neither an entry nor explained by a crash is rot (`recovery.py`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +65,6 @@ class CommitLog:
         self._broken = ""
         bounds = lambda: (self.first_index, self._end.index)  # noqa: E731 (one line for one thought)
         self._reader = LogReader(segments, row=self._row, bounds=bounds, recent=self._recent.find_position)
-        self.was_created = False
         self.was_torn = False
 
     @classmethod
@@ -78,21 +77,21 @@ class CommitLog:
         entry_size_max_bytes: int = 5 << 20,
         recent_max_bytes: int = 32 << 20,
         start: LogMark | None = None,
+        on_tear: Callable[[], None] = lambda: None,
         files: Files = REAL_FILES,
     ) -> "CommitLog":
-        """Recover the log in *directory*, or begin it with *group*.
+        """Recover the log in *directory*, or begin it with *group*. *on_tear* is called before a torn entry is cut.
 
         Scans the entries behind *start* (None: all). Everything kept is durable when this returns; nothing is synced before.
         A new log's segments have *segment_size_bytes* (which must agree with *group*); an old one keeps its own.
-        Afterwards `was_created` says that there was no log, `was_torn` that a torn tail was cut.
+        Afterwards `was_torn` says that a torn tail was cut.
         Raises WrongGroup, LogRot, or StateCorrupt if *start* lies before this log; what the log holds is then unchanged.
         """
         if segment_size_bytes not in (None, group.segment_size_bytes):
             raise ValueError(f"segments of {segment_size_bytes} bytes, but the group has {group.segment_size_bytes}")
         folder = directory / LOG_FOLDER
         log_start = read_start(folder, files)
-        was_created = not has_log(folder, files)
-        if was_created:
+        if not has_log(folder, files):
             if start is not None:
                 raise LogRot(folder, start.position, f"there is a saved state at entry {start.index}, but no log")
             begin_log(folder, group, files)
@@ -102,10 +101,9 @@ class CommitLog:
         segments = Segments(folder, found.segment_size_bytes, files, first_position=log_start.mark.position)
         index = EntryIndex(directory / INDEX_FOLDER, files)
         log = cls(segments, index, files, (entry_size_max_bytes, recent_max_bytes), log_start)
-        log.was_created = was_created
         try:
             segments.load()
-            log._recover(start)
+            log._recover(start, on_tear)
         except BaseException:
             log._places.abandon()
             segments.close()
@@ -373,7 +371,7 @@ class CommitLog:
             )
         return row
 
-    def _recover(self, start: LogMark | None) -> None:
+    def _recover(self, start: LogMark | None, on_tear: Callable[[], None]) -> None:
         self._places.begin(self._start.mark)
         if start is not None and start.index == self._start.mark.index:
             start = None  # a state of the very point where the log begins
@@ -383,6 +381,8 @@ class CommitLog:
             self._require_in_log(start)
         scan = self._places.scan(start or self._start.mark)
         self._end, self.was_torn = scan.end, scan.torn
+        if scan.torn:
+            on_tear()
         self._erase()
         self._segments.sync()
         self._synced_index = self._end.index

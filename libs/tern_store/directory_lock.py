@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from tern_store.errors import DirectoryInUse
-from tern_store.files import REAL_FILES, Files
+from tern_store.files import REAL_FILES, Files, has_room_for
 
 
 class DirectoryLock:
@@ -15,7 +15,7 @@ class DirectoryLock:
         self._fd, self._files = fd, files
 
     @classmethod
-    def acquire(cls, directory: Path, *, files: Files = REAL_FILES) -> "DirectoryLock":
+    def acquire(cls, directory: Path, *, pid: int | None = None, files: Files = REAL_FILES) -> "DirectoryLock":
         """Lock *directory* (made if missing), or DirectoryInUse with the pid of the owner."""
         files.makedirs(directory)
         fd = files.open(directory / "lock", create=True)
@@ -26,7 +26,8 @@ class DirectoryLock:
                 f"{directory} is in use by process {owner}. Stop that process, or give this one its own data directory."
             )
         files.ftruncate(fd, 0)
-        files.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        # Only for people: on a full disk it is left out.
+        has_room_for(lambda: files.pwrite(fd, f"{os.getpid() if pid is None else pid}\n".encode(), 0))
         return cls(fd, files)
 
     def release(self) -> None:

@@ -42,10 +42,12 @@ class EntryKind(IntEnum):
     GENESIS = 0
     NOOP = 1
     COMMANDS = 2
+    # A member that had to be rebuilt is one again: | incarnation 16 | its name, UTF-8 |
+    READMIT = 3
     BLANK = 255
 
 
-_KINDS = frozenset({EntryKind.GENESIS, EntryKind.NOOP, EntryKind.COMMANDS})
+_KINDS = frozenset({EntryKind.GENESIS, EntryKind.NOOP, EntryKind.COMMANDS, EntryKind.READMIT})
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,3 +49,11 @@ class DirectoryInUse(StoreError):
 
 class WrongGroup(StoreError):
     """The directory belongs to another broker group, or to none."""
+
+
+class CopyRefused(StoreError):
+    """What a peer sent for a rebuild does not continue the copy of its log; nothing of it was kept."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        self.position, self.reason = position, reason
+        super().__init__(f"the copy is refused at position {position} of the log: {reason}. It is asked for again.")

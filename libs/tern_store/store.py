@@ -96,25 +96,23 @@ class Store:
         group: Genesis,
         accepts: Callable[[bytes], bool] = lambda _: True,
         may_begin: bool = True,
+        on_tear: Callable[[], None] = lambda: None,
         limits: StoreLimits | None = None,
         files: Files = REAL_FILES,
     ) -> "Store":
         """Recover what is in *directory*, or begin it. The owner holds the directory's lock.
 
         *accepts* says whether the owner can read a payload that it saved (another release may have), *may_begin* whether there may
-        be no log yet. Apply what the log holds behind `applied`. Raises Quarantined or LogRot (the node must not take part until it is rebuilt),
+        be no log yet; *on_tear* is called before a torn entry is cut. Apply what the log holds behind `applied`. Raises Quarantined or LogRot (the node must not take part until it is rebuilt),
         WrongGroup, StoreError.
         """
         limits = limits or StoreLimits()
         files.makedirs(directory)
         small_files.refuse_quarantined(directory, files)
         if not may_begin and not has_log(directory / LOG_FOLDER, files):
-            raise StoreError(
-                f"{directory} holds votes but no log: the log was lost, and this node may not vote as if it had never had one. "
-                "Restore the directory, or wait for a release that rebuilds nodes."
-            )
+            raise LogRot(directory / LOG_FOLDER, 0, "there are votes but no log: it was lost")
         try:
-            return _recover(cls, directory, group, accepts, limits, files)
+            return _recover(cls, directory, group, accepts, on_tear, limits, files)
         except LogRot as rot:
             if not isinstance(rot, Quarantined):
                 small_files.quarantine(directory, rot, files)
@@ -343,6 +341,7 @@ def _recover(
     directory: Path,
     group: Genesis,
     accepts: Callable[[bytes], bool],
+    on_tear: Callable[[], None],
     limits: StoreLimits,
     files: Files,
 ) -> Store:
@@ -357,6 +356,7 @@ def _recover(
             entry_size_max_bytes=limits.entry_size_max_bytes,
             recent_max_bytes=limits.recent_max_bytes,
             start=start,
+            on_tear=on_tear,
             files=files,
         )
 

@@ -11,6 +11,7 @@ SEND    payload: | rows 4 | rsvd 4 | send rows (48 each) | records ... |
 LEASE   payload: lease rows (48 each)
 SETTLE  payload: settle rows (40 each)
 COPY    payload: | rows 4 | rsvd 4 | move rows (40 each) | records ... |
+DIGEST  payload: | digest 8 |: of everything that apply had decided before this entry
 others  payload: a MessagePack map
 
 `now_ms` is the leader's logical clock: apply knows no other time. Every command gets exactly one verdict, in order.
@@ -40,6 +41,7 @@ class CommandKind(IntEnum):
     COMMIT_OFFSETS = 6
     COPY = 7
     TRIM = 8
+    DIGEST = 9
 
 
 # What stores messages; an entry without them is urgent: it may use the last space of a full disk.

@@ -141,6 +141,12 @@ class CompressionNotInstalled(TernError):
     fix = "A body compressed with {compression} needs a library: pip install 'ternmq[rocketmq]'."
 
 
+# 401: who are you -------------------------------------------------------------------------------------------------
+class PeerProofRefused(TernError):
+    code, status, title = "peer-proof-refused", 401, "This door is for the nodes of the cluster"
+    fix = "{reason}. Give all nodes the same cluster key and group id, and clocks that agree to a minute."
+
+
 # 404 to 431: it is not there, or too large ------------------------------------------------------------------------
 class RouteNotFound(TernError):
     code, status, title = "route-not-found", 404, "No such path"
@@ -167,6 +173,11 @@ class QueueNotFound(TernError):
     fix = "'{queue}' is not a queue of topic '{topic}'. GET /v1/topics/{topic}/offsets lists them, written like 'broker-a:3'."
 
 
+class RebuildFileUnknown(TernError):
+    code, status, title = "rebuild-file-unknown", 404, "No such file, or no such place in it"
+    fix = "{reason}. Ask for what the manifest names, as it names it."
+
+
 class NotAcceptable(TernError):
     code, status, title = "not-acceptable", 406, "No representation fits the Accept header"
     fix = "Accept asks for '{accept}'; this path can answer {supported}."
@@ -182,9 +193,19 @@ class TopicConflict(TernError):
     fix = "Topic '{topic}' has {actual} queues, {wanted} were asked for. Queue counts only grow; use at least {actual}."
 
 
+class RebuildNotHere(TernError):
+    code, status, title = "rebuild-not-here", 409, "Nodes are rebuilt from the leader"
+    fix = "Node '{node}' does not serve as leader; leader: '{leader}'. Ask that one."
+
+
 class ReceiptExpired(TernError):
     code, status, title = "receipt-expired", 410, "The lease is over"
     fix = "The message became visible again before it was settled; receive it again. Ask for a longer 'invisible', or extend in time."
+
+
+class RebuildFileGone(TernError):
+    code, status, title = "rebuild-file-gone", 410, "Retention has dropped this file"
+    fix = "'{name}' is not part of the log any more. Ask for a new manifest and go on with that."
 
 
 class OffsetExpired(TernError):
@@ -274,6 +295,11 @@ class Overloaded(TernError):
         "The table of idempotency keys is full",
     )
     fix = "Keys are kept for 10 minutes and the table holds its maximum. Repeat later, or send without a key."
+
+
+class RebuildNotNow(TernError):
+    code, status, retryable, title = "rebuild-not-now", 503, True, "The log cannot be offered in this moment"
+    fix = "{reason}. Repeat shortly."
 
 
 class DiskFull(TernError):

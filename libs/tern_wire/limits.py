@@ -40,6 +40,16 @@ SEGMENT_SIZE_DEFAULT_BYTES = 1024 * MIB
 # Below this much free disk a broker refuses sends, while acks and offsets still fit.
 DISK_FREE_MIN_BYTES = 256 * MIB
 
+# Rebuild ----------------------------------------------------------------------------------------------------------
+# Four of the largest entries that a group commit makes: enough for one request to cost little, and a leader holds few at a time.
+REBUILD_CHUNK_SIZE_MAX_BYTES = 4 * MIB
+# A copy shares disks and cores with the group that goes on: a gibibyte in 8 s, which leaves most of an ordinary SSD to the sends.
+REBUILD_RATE_MAX_BYTES_PER_S = 128 * MIB
+# A proof of knowing the cluster key is good this long before and behind its time, as much as clocks of one cluster may differ.
+PEER_PROOF_WINDOW_MS = 60_000
+# Nonces of proofs that are remembered, so that none is good twice: a copy at full rate needs some thousands in such a window.
+PEER_PROOFS_MAX = 65_536
+
 # Link -------------------------------------------------------------------------------------------------------------
 # One entry and its header in one frame; RocketMQ allows 16 MiB.
 FRAME_SIZE_MAX_BYTES = 8 * MIB

@@ -27,6 +27,9 @@ HEADER_WAIT_APPLIED = "MQ-Wait-Applied"
 HEADER_NEXT_OFFSET = "MQ-Next-Offset"
 HEADER_MIN_OFFSET = "MQ-Min-Offset"
 HEADER_MAX_OFFSET = "MQ-Max-Offset"
+# Between nodes of a broker group: who asks (`peer_proof.py`), and the CRC-32 of a piece, eight hex digits.
+HEADER_PEER_PROOF = "MQ-Peer-Proof"
+HEADER_CRC32 = "MQ-Crc32"
 
 
 def topic_path(topic: str) -> str:
@@ -80,6 +83,10 @@ def group_offsets_path(group: str) -> str:
 
 
 CLUSTER_PATH = "/v1/cluster"
+# Broker.
+BROKER_PATH = "/v1/broker"
+REBUILD_MANIFEST_PATH = "/v1/broker/rebuild/manifest"
+REBUILD_FILES_PATH = "/v1/broker/rebuild/files"
 # Name server.
 REGISTER_PATH = "/v1/brokers/register"
 UNREGISTER_PATH = "/v1/brokers/unregister"

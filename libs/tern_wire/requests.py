@@ -1,4 +1,4 @@
-"""Link requests between proxy and broker: their codes and the layout of their bodies.
+"""Link requests between proxy and broker, and what brokers tell proxies unasked: their codes and the layout of their bodies.
 
 A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ... |`. Heads of requests and replies:
 
@@ -21,10 +21,14 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 
 SEND's replays are [[row, message_id, born_ms]...] of rows that an earlier send had stored. An error reply has code 1 and the
 head {code, fields} of a TernError.
+
+A notice is a one-way frame from a broker to every proxy that is linked to it. LEADERSHIP: node, term, serving; sent when a link opens
+and whenever `serving` changes, so that a proxy knows of a new leader as soon as that can take its requests.
 """
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -52,6 +56,25 @@ class RequestCode(IntEnum):
     CREATE_TOPIC = 17
     CREATE_GROUP = 200
     STATUS = 28
+
+
+class NoticeCode(IntEnum):
+    """One-way frames from brokers to proxies, numbered as RocketMQ's RequestCode (NOTIFY_BROKER_ROLE_CHANGED)."""
+
+    LEADERSHIP = 1_008
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """What a broker node says of itself in LEADERSHIP: whether it leads and serves its group, as of *term*."""
+
+    node: str
+    term: int
+    is_serving: bool
+
+    def parts(self) -> Parts:
+        """The notice's body."""
+        return body_parts({"node": self.node, "term": self.term, "serving": self.is_serving})
 
 
 def body_parts(head: dict[str, Any], raw: Sequence[bytes | bytearray | memoryview] = ()) -> Parts:
@@ -88,3 +111,12 @@ def read_error(body: bytes | memoryview) -> TernError:
     head, _ = read_body(body)
     fields = head.get("fields")
     return error_from(str(head.get("code")), fields if isinstance(fields, dict) else {})
+
+
+def read_leadership(body: bytes | memoryview) -> Leadership:
+    """The body of a LEADERSHIP; LinkBodyMalformed when it is none."""
+    head, _ = read_body(body)
+    node, term, is_serving = head.get("node"), head.get("term"), head.get("serving")
+    if not isinstance(node, str) or not isinstance(term, int) or term < 0 or not isinstance(is_serving, bool):
+        raise LinkBodyMalformed(reason="a LEADERSHIP without node, term or serving")
+    return Leadership(node, term, is_serving)

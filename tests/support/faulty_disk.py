@@ -50,11 +50,18 @@ class FaultyFile:
 
     def synced(self) -> None:
         """What has not been lost is on the platter."""
-        fresh = bytearray(self.live)
-        for sector in self.lost:
+        size, durable, live = len(self.live), self.durable, self.live
+        if durable is live:  # a test had a hand in it
+            durable = self.durable = bytearray(live)
+        if len(durable) > size:
+            del durable[size:]
+        elif len(durable) < size:
+            durable.extend(bytes(size - len(durable)))
+        # Only what was written differs: a segment is large, and it is synced after every entry.
+        for sector in self.versions:
             at = slice(sector * SECTOR, (sector + 1) * SECTOR)
-            fresh[at] = bytes(self.durable[at]).ljust(SECTOR, b"\0")[: len(fresh[at])]
-        self.durable, self.sizes, self.versions = fresh, [], {}
+            durable[at] = live[at]
+        self.sizes, self.versions = [], {}
 
 
 class Arrivals(Protocol):

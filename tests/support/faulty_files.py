@@ -23,8 +23,8 @@ from tests.support.faulty_disk import (
 )
 
 
-class PowerCut(Exception):
-    """The machine is off; only `FaultyFiles.crash` turns it on again."""
+class PowerCut(BaseException):
+    """The machine is off; only `FaultyFiles.crash` turns it on again. Nothing that runs on it may catch this."""
 
 
 class FaultyFiles:
@@ -52,6 +52,13 @@ class FaultyFiles:
         self._fds.clear()
         self.cut_at, self.tape, self._is_off, self.operations = None, None, False, 0
 
+    def end_process(self) -> None:
+        """The process is gone (killed, or cut off by `cut_at`), the machine is not: what was written stays, in the page cache."""
+        for file in self._fds.values():
+            file.locked_by = None
+        self._fds.clear()
+        self.cut_at, self._is_off, self._failures = None, False, []
+
     def after_crash(self, arrivals: Arrivals) -> "FaultyFiles":
         """Another machine with what *arrivals* leaves of this one's disk, which does not change."""
         files = FaultyFiles()
@@ -72,6 +79,17 @@ class FaultyFiles:
         file = self._disk.files[self._disk.names[path.parent][path.name]]
         file.durable, file.versions, file.lost, file.sizes = file.live, {}, {}, []
         return file.live
+
+    def peek(self, path: Path) -> bytes:
+        """The bytes of a file, as who reads sees them."""
+        return bytes(self._disk.files[self._disk.names[path.parent][path.name]].live)
+
+    def flip(self, path: Path, position: int, bit: int) -> None:
+        """A bit goes bad, on the platter and for whoever reads: what is unsynced stays unsynced."""
+        file = self._disk.files[self._disk.names[path.parent][path.name]]
+        for content in {id(each): each for each in (file.live, file.durable)}.values():
+            if position < len(content):
+                content[position] ^= 1 << bit
 
     def lose(self, path: Path) -> None:
         """The file is gone, and was for long."""

@@ -12,9 +12,10 @@ from typing import Any
 import pysyncobj.syncobj
 
 import tern_raft.consensus
-import tern_raft.transport
+import tern_raft.elections
 from tern_raft.consensus import Consensus
 from tern_raft.journal import CommitLogJournal
+from tern_raft.membership import Membership
 from tern_raft.transport import PeerTransport
 from tern_store import CommitLog, Genesis, StoredEntry, VoteFile
 
@@ -42,7 +43,7 @@ class Clock:
 CLOCKS: tuple[tuple[ModuleType, str], ...] = (
     (pysyncobj.syncobj, "monotonicTime"),
     (tern_raft.consensus, "monotonic"),
-    (tern_raft.transport, "monotonic"),
+    (tern_raft.elections, "monotonic"),
 )
 
 
@@ -54,7 +55,8 @@ class SimNode:
         directory = group.directory / name
         directory.mkdir(exist_ok=True)
         genesis = Genesis(b"g" * 16, tuple(sorted(group.names)), SEGMENT_SIZE_BYTES)
-        self.votes = VoteFile.open(directory, bootstrap=bootstrap, group=genesis)
+        incarnation = name.encode().ljust(16, b"-")
+        self.votes = VoteFile.open(directory, bootstrap=bootstrap, group=genesis, incarnation=incarnation)
         self.log = CommitLog.open(
             directory, group=genesis, segment_size_bytes=SEGMENT_SIZE_BYTES, entry_size_max_bytes=16 << 10, start=None
         )
@@ -62,9 +64,12 @@ class SimNode:
         self.applied: list[tuple[int, int]] = []
         others = [other for other in group.names if other != name]
         self.journal = CommitLogJournal(self.log, self.votes, on_append=lambda: None)
+        self.membership = Membership(name, others, self.votes, version=1)
         self.transport = PeerTransport(
             name,
             others,
+            membership=self.membership,
+            on_behind=lambda: None,
             post=lambda peer, parts: group.send(name, peer, b"".join(parts)),
             buffered=lambda _peer: 0,
             kick=lambda: None,
@@ -84,6 +89,8 @@ class SimNode:
         self.transport.bind(self.consensus)
 
     def _apply(self, entry: StoredEntry) -> None:
+        if entry.term == self.consensus.raftCurrentTerm:
+            self.membership.settled()
         self.applied.append((entry.index, entry.crc))
         self.group.applied(self, entry)
 

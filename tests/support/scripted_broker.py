@@ -23,7 +23,7 @@ from tern_wire.errors import (
 )
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
 from tern_wire.record import decode_record
-from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts, read_body
+from tern_wire.requests import ERROR, Leadership, NoticeCode, RequestCode, body_parts, error_parts, read_body
 from tern_wire.rows import (
     ACK,
     EXTEND,
@@ -61,6 +61,13 @@ class ScriptedBroker:
         self.committed: dict[tuple[str, str], dict[str, int]] = {}
         self.held: deque[Callable[[], None]] = deque()
         self.is_holding = False
+        # As SIGSTOP does: the connection stays, nothing is answered.
+        self.is_paused = False
+        self._frozen: list[tuple[Link, Frame]] = []
+        # What its STATUS says beside role and term.
+        self.facts: dict[str, Any] = {}
+        # Whether it tells proxies of its leadership when they connect.
+        self.greets = True
         self._bends: dict[RequestCode, deque[Bend]] = {}
         self._keys: dict[bytes, tuple[int, int, int, int]] = {}
         self._cursors: dict[tuple[str, str, int], int] = {}
@@ -77,6 +84,7 @@ class ScriptedBroker:
             name=node,
             group_id="",
             on_frame=self._on_frame,
+            on_ready=lambda link: self._tell(link) if self.greets else None,
             frame_size_max_bytes=FRAME_SIZE_MAX_BYTES,
         )
 
@@ -97,6 +105,26 @@ class ScriptedBroker:
         if not self.held:
             self.is_holding = False
 
+    def tell(self) -> None:
+        """A LEADERSHIP notice to every proxy, as when its role changes."""
+        for link in self.server.links:
+            self._tell(link)
+
+    def _tell(self, link: Link) -> None:
+        link.post(NoticeCode.LEADERSHIP, Leadership(self.node, self.term, self.leads).parts())
+
+    def lead(self, term: int) -> None:
+        """Win the election of *term*, and say so."""
+        self.leads, self.term = True, term
+        self.tell()
+
+    def wake(self) -> None:
+        """Paused no more: everything that came meanwhile is served now."""
+        self.is_paused = False
+        frozen, self._frozen = self._frozen, []
+        for link, frame in frozen:
+            self._on_frame(link, frame)
+
     def create_topic(self, name: str, queues: int) -> int:
         """A topic, as if a proxy had asked for it."""
         if name not in self.topics:
@@ -116,6 +144,9 @@ class ScriptedBroker:
 
     # Requests ---------------------------------------------------------------------------------------------------
     def _on_frame(self, link: Link, frame: Frame) -> None:
+        if self.is_paused:
+            self._frozen.append((link, frame))
+            return
         code = RequestCode(frame.code)
         self.asked[code] += 1
         bends = self._bends.get(code)
@@ -345,4 +376,5 @@ class ScriptedBroker:
 
     def _status(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
         role = "leader" if self.leads else "follower"
-        return {"node": self.node, "role": role, "term": self.term, "leader": self.node if self.leads else ""}, b""
+        leader = self.node if self.leads else ""
+        return {"node": self.node, "role": role, "term": self.term, "leader": leader, **self.facts}, b""

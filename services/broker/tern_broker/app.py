@@ -1,4 +1,4 @@
-"""The broker's FastAPI application: health, metrics and status of one node. Runs in the HTTP loop."""
+"""The broker's FastAPI application: health, metrics and status of one node, copies for others. Runs in the HTTP loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tern_broker.config import BrokerConfig
-from tern_broker.routes import status_routes
+from tern_broker.routes import AskTransfer, RebuildDoor, status_routes
 from tern_service import add_health, add_metrics, install_problems
 
 AskStatus = Callable[[], "asyncio.Future[dict[str, Any]]"]
@@ -19,6 +19,7 @@ _GAUGES = {
     "commit_index": "Last committed entry",
     "applied_index": "Last applied entry",
     "last_index": "Last entry of the log",
+    "synced_index": "Last entry that is on this node's disk",
     "log_size_bytes": "End of the commit log",
     "topics": "Topics",
     "groups": "Consumer groups",
@@ -31,6 +32,10 @@ _COUNTERS = {
     "settled": "Messages acknowledged",
     "expired": "Leased messages that became visible again",
     "entries_proposed": "Entries proposed as leader",
+    "rebuild_requests_refused": "Requests for a copy of the log without a good proof of the cluster key",
+    "rebuild_sent_bytes": "Bytes of the log copied to nodes that are rebuilt",
+    "elections": "Elections that this node has begun",
+    "transfers": "Handovers of leadership that this node has begun",
 }
 
 
@@ -57,11 +62,32 @@ class _StatusMetrics(Collector):
             families.append(counter)
         leads = GaugeMetricFamily("ternmq_broker_is_leader", "1 on the leader")
         leads.add_metric([], float(self.latest.get("role") == "leader"))
-        return [*families, leads]
+        fsync = GaugeMetricFamily("ternmq_broker_last_fsync_seconds", "How long the last fdatasync of the log took")
+        fsync.add_metric([], float(self.latest.get("fsync_ms", 0)) / 1_000)
+        disk = GaugeMetricFamily("ternmq_broker_disk_used_ratio", "Share of the disk budget that is used")
+        disk.add_metric([], float(self.latest.get("disk_permille", 0)) / 1_000)
+        return [*families, leads, fsync, disk, *self._peers()]
+
+    def _peers(self) -> list[Any]:
+        """By peer: whether it is connected, and on the leader how many entries it is behind (a follower does not know)."""
+        connected = GaugeMetricFamily("ternmq_broker_peer_connected", "1 while the peer is connected", labels=["peer"])
+        lag = GaugeMetricFamily("ternmq_broker_follower_lag_entries", "Entries that a follower lacks", labels=["peer"])
+        for peer in self.latest.get("peers", ()):
+            connected.add_metric([peer["node"]], float(peer["connected"]))
+            if self.latest.get("role") == "leader":
+                lag.add_metric([peer["node"]], float(max(0, self.latest["last_index"] - peer["match_index"])))
+        return [connected, lag]
 
 
-def create_app(config: BrokerConfig, *, ask_status: AskStatus, ask_trim: AskStatus) -> FastAPI:
-    """The application; *ask_status* and *ask_trim* reach the core loop."""
+def create_app(
+    config: BrokerConfig,
+    *,
+    ask_status: AskStatus,
+    ask_trim: AskStatus,
+    ask_transfer: AskTransfer | None = None,
+    rebuild: RebuildDoor | None = None,
+) -> FastAPI:
+    """The application; *ask_status*, *ask_trim* and *ask_transfer* reach the core loop. *rebuild* None: no log to be copied."""
     app = FastAPI(title="TernMQ broker", docs_url=None, redoc_url=None, redirect_slashes=False)
     install_problems(app)
     metrics = _StatusMetrics()
@@ -70,6 +96,8 @@ def create_app(config: BrokerConfig, *, ask_status: AskStatus, ask_trim: AskStat
     async def refresh(request: Any, call_next: Any) -> Any:
         """Health and metrics answer without waiting, so what they tell is asked of the core first."""
         metrics.latest = await ask_status()
+        if rebuild is not None:
+            metrics.latest |= rebuild.counters()
         return await call_next(request)
 
     def ready() -> tuple[bool, dict[str, Any]]:
@@ -82,5 +110,7 @@ def create_app(config: BrokerConfig, *, ask_status: AskStatus, ask_trim: AskStat
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     add_metrics(app, registry, service="broker")
-    app.include_router(status_routes(ask_status, ask_trim))
+    app.include_router(status_routes(ask_status, ask_trim, ask_transfer))
+    if rebuild is not None:
+        app.include_router(rebuild.router())
     return app

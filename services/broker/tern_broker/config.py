@@ -8,6 +8,7 @@ from tern_raft import RaftConfig
 from tern_service import setting
 from tern_store import StoreLimits
 from tern_store.retention import RetentionRules
+from tern_wire.commands import STATE_MACHINE_VERSION
 from tern_wire.limits import ENTRY_SIZE_MAX_BYTES, SEGMENT_SIZE_DEFAULT_BYTES
 from tern_wire.paths import PORT_BROKER_HTTP, PORT_BROKER_LINK, PORT_BROKER_RAFT
 
@@ -51,8 +52,8 @@ class BrokerConfig:
     disk_budget_bytes: int = setting(
         0, help="what the data directory may hold; 0: the marks of 75, 85 and 90 % are those of the disk", minimum=0
     )
-    election_min_ms: int = setting(1_000, help="shortest silence of a leader before an election (ms)", minimum=400)
-    election_max_ms: int = setting(2_000, help="longest such silence (ms)", minimum=500)
+    election_min_ms: int = setting(500, help="shortest silence of a leader before an election (ms)", minimum=400)
+    election_max_ms: int = setting(1_000, help="longest such silence (ms)", minimum=500)
     log_level: str = setting("INFO", help="DEBUG, INFO, WARNING or ERROR")
 
     def __post_init__(self) -> None:
@@ -105,6 +106,7 @@ class BrokerConfig:
             flush_interval_s=self.flush_interval_ms / 1000 if self.flush == "async" else 0.0,
             election_min_s=self.election_min_ms / 1000,
             election_max_s=self.election_max_ms / 1000,
+            version=STATE_MACHINE_VERSION,
         )
 
     def store_limits(self) -> StoreLimits:

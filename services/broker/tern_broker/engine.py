@@ -7,18 +7,16 @@ import errno
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from tern_broker.allocator import Allocator
 from tern_broker.config import BrokerConfig
 from tern_broker.core import saving
+from tern_broker.core.digest import digest_payload
 from tern_broker.core.machine import Applied, StateMachine
-from tern_broker.core.topics import Topic
-from tern_broker.proposer import Proposer
+from tern_broker.core.picking import Pick
+from tern_broker.proposer import Proposal, Proposer
+from tern_broker.reader import Reader
 from tern_broker.saver import Saver
 from tern_broker.scrubber import Scrubber
 from tern_broker.trimmer import Trimmer
@@ -26,7 +24,6 @@ from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, Links, RaftNode, Runtime
 from tern_store import (
     HEADER_SIZE_BYTES,
     DerivedDamage,
-    DirectoryLock,
     EntryKind,
     Files,
     LogMark,
@@ -36,24 +33,22 @@ from tern_store import (
     StoreError,
     TrimJob,
 )
-from tern_store.files import REAL_FILES
+from tern_store.files import REAL_FILES, has_room_for
+from tern_store.retention import DiskUse
 from tern_store.small_files import ABORT, read_text, remove_abort, write_abort
-from tern_wire.errors import OffsetExpired
-from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
-from tern_wire.record import Record, decode_record, fill_in, is_whole, record_starts
+from tern_store.vote_file import Standing
+from tern_wire.commands import STATE_MACHINE_VERSION, CommandKind
 from tern_wire.requests import Parts
 
 log = logging.getLogger(__name__)
-# Expired leases become visible, and role changes are seen, at most this late.
-CLOCK_PERIOD_S = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """Records of one queue, filled in: *data* is their concatenation, *offsets* one each."""
-
-    data: memoryview
-    offsets: npt.NDArray[np.int64]
+# Replies on their way have left after this long.
+FAIL_AFTER_S = 0.05
+# Nodes compare what they have become this often; a node that differs would serve wrong answers until somebody notices.
+COMPARE_AFTER_ENTRIES = 1000
+DISK_FULL_PERMILLE = 900
+LEAVE_PERIOD_S = 10.0
+# As for settings that cannot be used: the supervisor does not start it again.
+EXIT_TOO_OLD = 78
 
 
 class Engine:
@@ -68,28 +63,45 @@ class Engine:
         files: Files = REAL_FILES,
         on_change: Callable[[], None],
     ) -> None:
-        """Recover what is in the data directory. StoreError and its kin say what is wrong with it."""
+        """Recover what is in the data directory, whose lock the caller holds. StoreError and its kin say what is wrong with it."""
         self._config, self._runtime, self._on_change = config, runtime, on_change
-        self._lock = DirectoryLock.acquire(config.data_dir, files=files)
         raft_config = config.raft()
         _require_no_loss(config, runtime.boot_id, files)
-        votes = RaftNode.open_votes(raft_config, files=files)
+        votes = RaftNode.open_votes(raft_config, incarnation=runtime.new_id(), files=files)
+        if votes.replaced:
+            log.warning(
+                "this node has forgotten its votes: the group must take it back", extra={"reason": votes.replaced}
+            )
         self.store = Store.open(
             config.data_dir,
             group=raft_config.genesis(),
             accepts=saving.is_known,
-            may_begin=votes.term == 0,
+            may_begin=votes.standing == Standing.UNBORN or (votes.standing == Standing.MEMBER and votes.term == 0),
+            on_tear=votes.doubt,
             limits=config.store_limits(),
             files=files,
         )
         self._log = self.store.log
+        self.reader = Reader(self.store)
         mark = self.store.applied
         self.state = saving.load(self.store.payload) if self.store.payload is not None else StateMachine()
         if self.store.rebuilding:
             log.warning("making queues, index and timers again from the log", extra={"reason": self.store.rebuilding})
-        write_abort(config.data_dir, runtime.pid, runtime.boot_id, files)
+        # On a full disk an older note must do, or none: what it is for, losses of asynchronous flush, needs one of this boot.
+        has_note = has_room_for(lambda: write_abort(config.data_dir, runtime.pid, runtime.boot_id, files))
+        if not has_note and config.flush == "async":
+            raise StoreError(
+                f"the disk of {config.data_dir} is full: with --flush async a node cannot start. Make room."
+            )
         self._stopping = False
         self._was_leader: tuple[bool, bool] = (False, False)
+        # The group's time by the last entry that came while this node ran, and this node's clock then (ms).
+        self._time_seen: tuple[int, int] | None = None
+        self._end_at_start = self._log.end_index
+        # When the leader's digest was last compared; whether its next one is on its way.
+        self._compared_index = 0
+        self._is_comparing = False
+        self._leave_at_s = 0.0
         self.on_applied: list[Callable[[Applied], None]] = []
         self._disk = runtime.open_disk(self._disk_failed)
         self.raft = RaftNode(
@@ -102,8 +114,14 @@ class Engine:
             applied=mark.index if mark is not None else 1,
             apply=self._apply,
             on_role=self._role_changed,
+            on_behind=self._left_behind,
+            on_clock=self._clock,
             on_fatal=self.fail,
         )
+        # Called every few ms.
+        self.on_clock: list[Callable[[], None]] = []
+        # Called when this node begins or ends to lead, or to serve.
+        self.on_role: list[Callable[[], None]] = []
         self._saver = Saver(
             self.store,
             self._disk,
@@ -112,18 +130,19 @@ class Engine:
             monotonic=runtime.monotonic,
         )
         self._allocator = Allocator(self._log, self._disk)
-        self._scrubber = Scrubber(self.store, on_damage=self.fail)
+        self.scrubber = Scrubber(self.store, on_damage=self.fail)
         self.proposer = Proposer(
             broker_group=config.broker_group,
             state=lambda: self.state,
             read_queue=self.store.read_queue,
             propose=self._propose,
-            is_serving=lambda: self.raft.is_serving,
+            is_serving=lambda: self.raft.is_serving and not self.raft.is_yielding,
             leader=lambda: self.raft.leader,
             node=config.node,
             mono_ms=lambda: int(runtime.monotonic() * 1000),
             wall_ms=runtime.wall_ms,
             call_soon=self._call_soon,
+            expected_ms=self._expected_ms,
         )
         self.trimmer = Trimmer(
             config.retention(),
@@ -136,7 +155,6 @@ class Engine:
     def begin(self) -> None:
         """Join the group, now that the links listen."""
         self.raft.begin()
-        self._clock()
 
     def finish(self, done: Callable[[], None]) -> None:
         """Leave the group, save the state, close the files; then *done*."""
@@ -149,103 +167,64 @@ class Engine:
             self.store.close()
             if is_saved:
                 remove_abort(self._config.data_dir, self.store.files)
-            self._lock.release()
             done()
 
         self._saver.finish(saved)
 
-    # Reads -----------------------------------------------------------------------------------------------------
-    def read_messages(
-        self, topic: Topic, queue: int, offsets: npt.NDArray[np.int64], entries: npt.NDArray[Any]
-    ) -> Messages:
-        """The records that *entries* point at, copied, with offset and position filled in."""
-        positions = entries["position"].astype(np.int64)
-        sizes = entries["size"].astype(np.int64)
-        data = self._log.read_records(positions, sizes)
-        starts = np.cumsum(sizes) - sizes
-        if not is_whole(data, starts, sizes):
-            raise StoreError(f"no records of topic '{topic.name}' lie where queue {queue} says; restart this node")
-        fill_in(data, starts, offsets, positions)
-        return Messages(data, offsets)
-
-    def pull(self, topic: Topic, queue: int, offset: int, end: int, messages_max: int, size_max_bytes: int) -> Messages:
-        """Messages of [offset, end), at least one if there is one; OffsetExpired below the oldest kept."""
-        oldest = topic.mins[queue]
-        if offset < oldest:
-            raise OffsetExpired(offset=offset, min_offset=oldest)
-        count = min(messages_max, min(end, topic.ends[queue]) - offset)
-        if count <= 0:
-            return Messages(memoryview(b""), np.empty(0, np.int64))
-        entries = self.store.read_queue(topic.topic_id, queue, offset, count)
-        total = np.cumsum(entries["size"].astype(np.int64))
-        entries = entries[: max(1, int(np.searchsorted(total, size_max_bytes, side="right")))]
-        return self.read_messages(topic, queue, np.arange(offset, offset + len(entries), dtype=np.int64), entries)
-
-    def pull_records(self, topic: Topic, queue: int, offset: int, count: int) -> list[Record]:
-        """As pull, decoded one by one: for the few that the broker itself must look into."""
-        found = self.pull(topic, queue, offset, offset + count, count, RECEIVE_SIZE_MAX_BYTES)
-        return [decode_record(found.data, int(start)) for start in record_starts(found.data)]
-
+    # Wishes ----------------------------------------------------------------------------------------------------
     def trim_now(self) -> dict[str, Any]:
         """Somebody wants retention to look now; only the leader can."""
         if self.raft.is_serving:
             self.trimmer.trim_now()
         return {"asked": self.raft.is_serving, "leader": self.raft.leader or ""}
 
-    def status(self) -> dict[str, Any]:
-        """What people and proxies ask: role, term, leader, indexes, peers, counters."""
-        counters = self.state.counters
-        return {
-            "node": self._config.node,
-            "broker_group": self._config.broker_group,
-            "role": "leader" if self.raft.is_leader else "follower",
-            "serving": self.raft.is_serving,
-            "leader": self.raft.leader or "",
-            "term": self.raft.term,
-            "commit_index": self.raft.commit_index,
-            "applied_index": self.raft.applied_index,
-            "last_index": self._log.end_index,
-            "synced_index": self._log.synced_index,
-            "log_size_bytes": self._log.end_position - self._log.start.position,
-            "log_first_index": self._log.first_index,
-            "rebuilding": self.store.rebuilding,
-            "scrub_passes": self._scrubber.passes,
-            "scrubbed_bytes": self._scrubber.checked_bytes,
-            "disk_pressure": self.trimmer.pressure.value,
-            "trims": self.trimmer.trims,
-            "peers": [
-                {"node": peer.name, "connected": peer.connected, "match_index": peer.match_index}
-                for peer in self.raft.peers()
-            ],
-            "topics": len(self.state.names.topics),
-            "groups": len(self.state.names.groups),
-            "idempotency_keys": len(self.state.keys),
-            "waiting_proposals": self.proposer.waiting,
-            "entries_proposed": self.proposer.entries,
-            "stored": counters.stored,
-            "leased": counters.leased,
-            "settled": counters.settled,
-            "expired": counters.expired,
-        }
+    def transfer(self, to: str) -> dict[str, Any]:
+        """Hand leadership over to *to*, or if that is empty to the follower with most of the log; only the leader can."""
+        reason = self.raft.transfer(to or None)
+        return {"asked": not reason, "to": to, "leader": self.raft.leader or "", "reason": reason}
+
+    def disk_used(self, disk: DiskUse) -> None:
+        """Told by who measures it. Trim and refusal follow the fullest disk of all members."""
+        own = 1000 if self._log.is_on_reserve else min(1000, int(disk.ratio * 1000))
+        self.raft.transport.own_disk_permille = own
+        fullest = max((peer.disk_permille for peer in self.raft.peers()), default=0) if self.raft.is_serving else 0
+        self.trimmer.disk_used(DiskUse(fullest, 1000) if fullest > own else disk)
 
     # Apply -----------------------------------------------------------------------------------------------------
     def _apply(self, entry: StoredEntry) -> None:
+        if entry.version > STATE_MACHINE_VERSION:
+            log.critical("an entry of a newer release: this node stops, upgrade it", extra={"version": entry.version})
+            self._runtime.end(EXIT_TOO_OLD)
         self._saver.before_apply(entry)
         applied = Applied()
         if entry.kind == EntryKind.COMMANDS:
             applied = self.state.apply(entry.body, entry.position + HEADER_SIZE_BYTES)
+            if entry.index > self._end_at_start:
+                self._time_seen = (self.state.now_ms, int(self._runtime.monotonic() * 1000))
             if applied.appends:
                 names = self._topic_names(applied)
                 for appends in applied.appends:
                     self.store.dispatch(entry, appends, names, self.state.now_ms)
             if applied.moves or applied.trim is not None:
                 self._apply_retention(entry, applied)
+            if applied.was_compared:
+                self._compared_index = entry.index
+                if applied.has_diverged:
+                    self.fail(
+                        self._rot(entry.position, "what this node has applied is not what the leader has applied")
+                    )
         # Durable here: a verdict exists only for an entry that a majority has synced.
         self.proposer.applied(entry.index, entry.term, applied)
         for listener in self.on_applied:
             listener(applied)
         if applied.metadata_changed:
             self._on_change()
+
+    def _expected_ms(self) -> int | None:
+        if self._time_seen is None:
+            return None
+        group_ms, mono_ms = self._time_seen
+        return group_ms + int(self._runtime.monotonic() * 1000) - mono_ms
 
     def _topic_names(self, applied: Applied) -> dict[int, bytes]:
         topics = self.state.names.topics_by_id
@@ -287,7 +266,7 @@ class Engine:
         self._runtime.call_soon(step)
 
     def _propose(self, parts: Parts, version: int, urgent: bool) -> tuple[int, int]:
-        entry = self.raft.propose(parts, version, urgent=urgent)
+        entry = self.raft.propose(parts, min(version, self.raft.version), urgent=urgent)
         return entry.index, entry.term
 
     def _role_changed(self) -> None:
@@ -300,6 +279,8 @@ class Engine:
             self._was_leader = role
             log.info("role changed", extra={"leader": role[0], "serving": role[1], "term": self.raft.term})
             self.proposer.role_changed()
+            for listener in self.on_role:
+                listener()
             self._on_change()
 
     # Upkeep ----------------------------------------------------------------------------------------------------
@@ -312,7 +293,6 @@ class Engine:
             # Damage that upkeep met, or a step half done: a clock that silently stops would be worse than either.
             self.fail(error)
             raise
-        self._runtime.call_later(CLOCK_PERIOD_S, self._clock)
 
     def _keep_up(self) -> None:
         now_s = self._runtime.monotonic()
@@ -321,14 +301,46 @@ class Engine:
         self._allocator.step(now_s)
         self._saver.save_if_due()
         self._drop_segments(self.store.wanted_trim())
-        self._scrubber.step(now_s)
+        self.scrubber.step(now_s)
         if self.raft.is_serving:
-            held_back = min((peer.match_index for peer in self.raft.peers()), default=self.raft.applied_index)
-            self.trimmer.step(now_s, held_back=held_back)
+            self.trimmer.step(now_s, held_back=self._held_back())
+            self._compare_if_due()
+            self._leave_full_disk(now_s)
+        for listener in self.on_clock:
+            listener()
+
+    def _held_back(self) -> int:
+        """Up to here every member that is there has the log. One that is away is rebuilt if it comes back too late."""
+        there = [peer.match_index for peer in self.raft.peers() if peer.connected]
+        return min(there, default=self.raft.applied_index)
+
+    def _compare_if_due(self) -> None:
+        if not self._is_comparing and self.raft.applied_index - self._compared_index >= COMPARE_AFTER_ENTRIES:
+            self._is_comparing = True
+
+            def done(_verdict: Any, _picks: list[Pick]) -> None:
+                self._is_comparing = False
+
+            def build(_now_ms: int) -> Parts:
+                return [digest_payload(self.state.digest)]
+
+            self.proposer.submit(Proposal(CommandKind.DIGEST, 8, done, build=build))
+
+    def _leave_full_disk(self, now_s: float) -> None:
+        """A leader whose disk is full hands over to a member whose disk is not."""
+        if self.raft.transport.own_disk_permille < DISK_FULL_PERMILLE or now_s < self._leave_at_s:
+            return
+        better = [peer for peer in self.raft.peers() if peer.connected and 0 < peer.disk_permille < DISK_FULL_PERMILLE]
+        if better:
+            self._leave_at_s = now_s + LEAVE_PERIOD_S
+            self.raft.transfer(max(better, key=lambda peer: peer.match_index).name)
+
+    def _left_behind(self) -> None:
+        self.fail(self._rot(self._log.end_position, "the leader's log begins behind the end of this one"))
 
     def fail_soon(self, error: Exception) -> None:
         """As `fail`, when the replies that are on their way have left."""
-        self._runtime.call_later(CLOCK_PERIOD_S, self.fail, error)
+        self._runtime.call_later(FAIL_AFTER_S, self.fail, error)
 
     def fail(self, error: Exception) -> None:
         """End the process; damage is noted first, so that the next start deals with it."""
@@ -346,11 +358,13 @@ class Engine:
         """
         self._log.fail(error)
         reason = f"a sync failed ({error.strerror}): what was written since the last one may be lost"
-        segment = self._log.segment_bases[-1]
-        lost = LogRot(self._config.data_dir / "commitlog" / f"{segment:020d}", segment, reason)
-        self._note(lost)
+        self._note(self._rot(self._log.segment_bases[-1], reason))
         log.critical("the disk failed; this node must be rebuilt", extra={"error": str(error)})
         self._runtime.end(EXIT_FSYNC_FAILED)
+
+    def _rot(self, position: int, reason: str) -> LogRot:
+        size = self._log.segment_size_bytes
+        return LogRot(self._config.data_dir / "commitlog" / f"{position // size * size:020d}", position, reason)
 
     def _note(self, damage: LogRot | DerivedDamage) -> None:
         try:

@@ -6,13 +6,17 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvloop
 
 from tern_broker.config import BrokerConfig
+from tern_broker.rebuild_offer import RebuildOffer
 from tern_raft import EXIT_BROKEN
 from tern_wire.route import Registration
+
+if TYPE_CHECKING:
+    from tern_broker.routes import RebuildDoor
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -28,11 +32,17 @@ class HttpLoop:
         *,
         status: Callable[[], dict[str, Any]],
         trim: Callable[[], dict[str, Any]],
+        transfer: Callable[[str], dict[str, Any]] | None = None,
         registration: Callable[[], Registration] | None,
+        rebuild: RebuildOffer | None = None,
     ) -> None:
-        """*registration* None: name servers are told nothing."""
+        """*registration* None: name servers are told nothing; *transfer* None: there is no group to hand over.
+
+        *rebuild*: what other nodes of the group may copy; None: nothing.
+        """
         self._config, self._sock = config, sock
-        self._status, self._trim, self._registration = status, trim, registration
+        self._status, self._trim, self._transfer, self._registration = status, trim, transfer, registration
+        self._rebuild = rebuild
         self._core = asyncio.get_running_loop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -61,10 +71,13 @@ class HttpLoop:
 
         async def main() -> None:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            transfer = self._transfer
             app = create_app(
                 self._config,
                 ask_status=lambda: self._ask(self._status),
                 ask_trim=lambda: self._ask(self._trim),
+                rebuild=self._rebuild_door(),
+                ask_transfer=None if transfer is None else lambda to: self._ask(lambda: transfer(to)),
             )
             work = [serve(app, self._sock, stop=self._stop)]
             if (registration := self._registration) is not None:
@@ -80,6 +93,15 @@ class HttpLoop:
             # A node that no longer registers would lead without being found.
             log.critical("the HTTP loop broke; the process ends", exc_info=True)
             os._exit(EXIT_BROKEN)
+
+    def _rebuild_door(self) -> "RebuildDoor | None":
+        from tern_broker.routes import RebuildDoor  # noqa: PLC0415 (as in _work)
+
+        offer = self._rebuild
+        if offer is None:
+            return None
+        ask = lambda: self._ask(offer.manifest)  # noqa: E731 (one line for one thought)
+        return RebuildDoor(self._config, key=offer.key, ask_manifest=ask, read=offer.read)
 
     def _ask(self, question: Callable[[], T]) -> "asyncio.Future[T]":
         """Run *question* in the core loop; a future of this loop."""

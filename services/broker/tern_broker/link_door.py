@@ -17,6 +17,7 @@ from tern_broker.core.topics import Group, Topic
 from tern_broker.engine import Engine
 from tern_broker.proposer import Proposal
 from tern_broker.sends import check_send
+from tern_broker.status import engine_status
 from tern_broker.waiters import Waiters
 from tern_remoting import Frame, Link
 from tern_store import DerivedDamage, LogRot, StoreError
@@ -27,6 +28,8 @@ from tern_wire.errors import (
     GroupNotFound,
     LinkBodyMalformed,
     NotLeader,
+    OffsetExpired,
+    OutcomeUnknown,
     QueueNotFound,
     StorageDamaged,
     TernError,
@@ -46,6 +49,8 @@ from tern_wire.requests import ERROR, Parts, RequestCode, body_parts, error_part
 from tern_wire.rows import REPLAYED, SETTLE_ROWS
 
 log = logging.getLogger(__name__)
+# Answered from the applied state, without an entry.
+CURRENT_READS = frozenset({RequestCode.PULL, RequestCode.OFFSETS, RequestCode.GROUP_OFFSETS})
 Handler = Callable[[Link, int, dict[str, Any], memoryview], None]
 
 
@@ -59,6 +64,7 @@ class LinkDoor:
         self.disk_full = False
         self._turn = rng.randrange(1 << 16)
         engine.on_applied.append(self._applied)
+        engine.on_clock.append(self.sweep)
         self._handlers: dict[int, Handler] = {
             RequestCode.SEND: self._send,
             RequestCode.RECEIVE: self._receive,
@@ -75,12 +81,23 @@ class LinkDoor:
 
     def on_frame(self, link: Link, frame: Frame) -> None:
         """One request of a proxy."""
+
+        def ready(is_current: bool) -> None:
+            self._handle(link, frame, is_leader=is_current)
+
+        if frame.code in CURRENT_READS and self._engine.raft.is_serving:
+            # A leader that was deposed and does not know it yet must not answer from its old state.
+            self._engine.raft.when_current(ready)
+        else:
+            self._handle(link, frame, is_leader=self._engine.raft.is_serving)
+
+    def _handle(self, link: Link, frame: Frame, *, is_leader: bool) -> None:
         handler = self._handlers.get(frame.code)
         try:
             if handler is None:
                 raise LinkBodyMalformed(reason=f"request {frame.code} is not known to this release")
             head, raw = read_body(frame.body)
-            if frame.code != RequestCode.STATUS and not self._engine.raft.is_serving:
+            if frame.code != RequestCode.STATUS and not is_leader:
                 raise self._not_leader()
             handler(link, frame.opaque, head, raw)
         except TernError as error:
@@ -91,15 +108,14 @@ class LinkDoor:
         except (OSError, StoreError) as error:
             self._unreadable(link, frame.opaque, error)
 
-    def _unreadable(self, link: Link, opaque: int, error: Exception) -> None:
+    def _unreadable(self, link: Link, opaque: int, error: Exception, answer: TernError | None = None) -> None:
         """A record that should be there cannot be read: this request fails, loudly. Damage ends the node, anything else does not."""
         log.error("a read failed", exc_info=error)
-        if isinstance(error, LogRot | DerivedDamage):
-            damaged = StorageDamaged(node=self._config.node, broker_group=self._config.broker_group)
-            link.reply(opaque, ERROR, error_parts(damaged))
+        is_damage = isinstance(error, LogRot | DerivedDamage)
+        damaged = StorageDamaged(node=self._config.node, broker_group=self._config.broker_group)
+        link.reply(opaque, ERROR, error_parts(answer or (damaged if is_damage else TernError())))
+        if is_damage:
             self._engine.fail_soon(error)
-        else:
-            link.reply(opaque, ERROR, error_parts(TernError()))
 
     def sweep(self) -> None:
         """Every few ms: deadlines of parked notifications, and none of them at a broker that does not lead."""
@@ -126,7 +142,8 @@ class LinkDoor:
             try:
                 replays = [self._replay(send.rows, verdicts, row) for row in repeated]
             except (OSError, StoreError) as error:
-                self._unreadable(link, opaque, error)
+                # Everything is stored, but what was stored before under a key cannot be said.
+                self._unreadable(link, opaque, error, OutcomeUnknown(broker_group=self._config.broker_group))
                 return
             link.reply(opaque, 0, body_parts({"rows": len(verdicts), "replays": replays}, [verdicts.tobytes()]))
 
@@ -138,7 +155,10 @@ class LinkDoor:
         """The first receipt of a repeated send, read from the log."""
         topic = self._engine.state.names.topics_by_id[int(rows["topic"][row])]
         offset = int(verdicts["offset"][row])
-        found = self._engine.pull_records(topic, int(verdicts["queue"][row]), offset, 1)
+        try:
+            found = self._engine.reader.pull_records(topic, int(verdicts["queue"][row]), offset, 1)
+        except OffsetExpired:
+            found = []  # retention has dropped it; that it was stored is still known
         return [row, found[0].properties.get(MESSAGE_ID, ""), found[0].born_ms] if found else [row, "", 0]
 
     # Receives and settles --------------------------------------------------------------------------------------
@@ -173,7 +193,7 @@ class LinkDoor:
             if lease:
                 queue = pick.row[2]
                 runs.append([queue, lease, attempt, deadline_ms, len(pick.offsets)])
-                records.append(self._engine.read_messages(topic, queue, pick.offsets, pick.entries).data)
+                records.append(self._engine.reader.read_messages(topic, queue, pick.offsets, pick.entries).data)
         head = {"topic_id": topic.topic_id, "group_id": group.group_id, "runs": runs}
         return body_parts(head, records)
 
@@ -208,7 +228,7 @@ class LinkDoor:
         queue = self._queue(topic, head["queue"])
         end = head["end_offset"] if head["end_offset"] >= 0 else topic.ends[queue]
         offset = head["offset"]
-        found = self._engine.pull(
+        found = self._engine.reader.pull(
             *(topic, queue, offset, end),
             _bounded(head["max_messages"], 1, PULL_MESSAGES_MAX),
             _bounded(head["max_bytes"], 1, RECEIVE_SIZE_MAX_BYTES),
@@ -232,7 +252,7 @@ class LinkDoor:
         link.reply(opaque, 0, body_parts({"offsets": offsets}))
 
     def _status(self, link: Link, opaque: int, _head: dict[str, Any], _raw: memoryview) -> None:
-        link.reply(opaque, 0, body_parts(self._engine.status()))
+        link.reply(opaque, 0, body_parts(engine_status(self._engine, self._config)))
 
     # Topics, groups, offsets -----------------------------------------------------------------------------------
     def _create_topic(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:

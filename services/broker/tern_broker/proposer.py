@@ -60,11 +60,14 @@ class Proposer:
         mono_ms: Callable[[], int],
         wall_ms: Callable[[], int],
         call_soon: Callable[[Callable[[], None]], object],
+        expected_ms: Callable[[], int | None] = lambda: None,
     ) -> None:
+        """*expected_ms*: the group's time as this node has followed it (see `start_clock`)."""
         self._broker_group, self._node = broker_group, node
         self._state, self._read_queue = state, read_queue
         self._propose, self._is_serving, self._leader = propose, is_serving, leader
         self._mono_ms, self._wall_ms, self._call_soon = mono_ms, wall_ms, call_soon
+        self._expected_ms = expected_ms
         self._pending: deque[Proposal] = deque()
         self._pending_size = 0
         self._flight: Flight | None = None
@@ -201,7 +204,7 @@ class Proposer:
         """The group's time on this leader: it goes on though nobody sends."""
         applied_ms = self._state().now_ms
         if self._clock is None:
-            self._clock = start_clock(applied_ms, self._mono_ms(), self._wall_ms())
+            self._clock = start_clock(applied_ms, self._mono_ms(), self._wall_ms(), self._expected_ms())
         return self._clock.advance(applied_ms, self._mono_ms(), self._wall_ms())
 
     def _not_leader(self) -> TernError:

@@ -1,26 +1,32 @@
-"""The broker's process: sockets first, then files, then the group; and back in the opposite order."""
+"""The broker's process: sockets first, then files, then the group; and back in the opposite order.
+
+A node whose log cannot be used stands by until it has copied its leader's, then goes on in the same process.
+"""
 
 import asyncio
 import logging
 import random
+import socket
 import sys
 
 from tern_broker.config import BrokerConfig
 from tern_broker.disk_use import measure_disk
 from tern_broker.engine import Engine
 from tern_broker.http_loop import HttpLoop
+from tern_broker.leadership_notices import LeadershipNotices
 from tern_broker.link_door import LinkDoor
+from tern_broker.rebuild_offer import rebuild_offer
 from tern_broker.standby import stand_by
-from tern_raft import PeerLinks, ProcessRuntime
-from tern_remoting import Frame, Link, LinkServer, PortInUse
+from tern_broker.status import engine_status
+from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, PeerLinks, ProcessRuntime, RaftNode, Watchdog
+from tern_remoting import Frame, Link, LinkServer, PortInUse, Refusal
 from tern_service import open_socket, refuse, run_service
-from tern_store import LogRot, StoreError
+from tern_store import DirectoryLock, LogRot, StoreError, finish_swap
 from tern_store.retention import Pressure
 from tern_wire.limits import CONNECTIONS_MAX, DISK_FREE_MIN_BYTES, FRAME_SIZE_MAX_BYTES
 from tern_wire.route import Registration, TopicRoute
 
 log = logging.getLogger(__name__)
-SWEEP_PERIOD_S = 0.05
 DISK_CHECK_PERIOD_S = 1.0
 # The disk thread needs the interpreter for a few us after each fdatasync: it must not wait 5 ms for it.
 SWITCH_INTERVAL_S = 0.0005
@@ -34,54 +40,118 @@ def run(config: BrokerConfig) -> None:
     except ValueError as error:
         refuse(str(error))
     sock = open_socket(config.listen, config.http_port, "--http-port")
-    rng = random.Random()  # noqa: S311 (which record to check, when to stand: no secrets)
 
     async def main(stop: asyncio.Event) -> None:
-        http: HttpLoop | None = None
-        runtime = ProcessRuntime()
         try:
-            links = peer_links(config, key, rng)
-            engine = Engine(
-                config,
-                runtime=runtime,
-                links=links,
-                on_change=lambda: http.changed() if http is not None else None,
-            )
-        except LogRot as rot:
-            await stand_by(config, sock, rot, stop)
-            return
+            lock = DirectoryLock.acquire(config.data_dir)
+            node = await _open(config, key, sock, stop)
+            if node is not None:
+                await node.start()
+                await stop.wait()
+                await node.stop()
         except StoreError as error:
             refuse(str(error))
-        door = LinkDoor(config, engine, rng=rng, monotonic=runtime.monotonic)
-        http = HttpLoop(
-            config,
-            sock,
-            status=lambda: engine.status() | {"refuses_sends": door.disk_full},
-            trim=engine.trim_now,
-            registration=lambda: _registration(config, engine),
-        )
-        http.start()
-        server = _link_server(config, key, door)
-        try:
-            await server.start()
-            await links.start(engine.raft.transport)
-            engine.begin()
         except PortInUse as error:
             refuse(f"{error}; choose others with --link-port, --raft-port.")
-        log.info("broker is up", extra={"node": config.node, "link_port": config.link_port, "term": engine.raft.term})
-        upkeep = asyncio.create_task(_upkeep(config, engine, door))
-        await stop.wait()
-        # Name servers first, so that proxies stop asking; then the link; then the group.
-        await asyncio.to_thread(http.stop)
-        upkeep.cancel()
-        await server.stop()
-        await links.stop()
-        finished = asyncio.Event()
-        engine.finish(finished.set)
-        await finished.wait()
-        log.info("broker has stopped", extra={"node": config.node, "applied": engine.raft.applied_index})
+        lock.release()
 
     run_service(main)
+
+
+async def _open(config: BrokerConfig, key: bytes, sock: socket.socket, stop: asyncio.Event) -> "_Node | None":
+    """A node on what is in the directory, or on a copy of the leader's log; None if it was stopped before."""
+    runtime = ProcessRuntime()
+    while True:
+        finish_swap(config.data_dir)
+        try:
+            return _Node(config, key, sock, runtime)
+        except LogRot as rot:
+            reason = rot
+        if len(config.members()) > 1:
+            # What it has acknowledged may be lost with its log: from here on it is no member until the group takes it back.
+            RaftNode.forget_votes(config.raft(), incarnation=runtime.new_id())
+        try:
+            if not await stand_by(config, sock, reason, stop, key=key):
+                return None
+        except OSError as error:
+            log.critical("the disk does not keep what is written", extra={"error": str(error)})
+            runtime.end(EXIT_FSYNC_FAILED)
+
+
+class _Node:
+    """Engine, doors and upkeep of one node. Owner: the core loop."""
+
+    def __init__(self, config: BrokerConfig, key: bytes, sock: socket.socket, runtime: ProcessRuntime) -> None:
+        """LogRot, and other StoreErrors, if the directory cannot be used."""
+        rng = random.Random()  # noqa: S311 (which record to check: no secrets)
+        self._config, self._runtime = config, runtime
+        self._links = peer_links(config, key, rng)
+        self._engine = engine = Engine(config, runtime=runtime, links=self._links, on_change=self._changed)
+        self._door = door = LinkDoor(config, engine, rng=rng, monotonic=runtime.monotonic)
+        notices = LeadershipNotices(config.node, lambda: (engine.raft.term, engine.raft.is_serving))
+        engine.on_role.append(notices.role_changed)
+        self._server = _link_server(config, key, door, notices)
+        self._http = HttpLoop(
+            config,
+            sock,
+            status=self._status,
+            trim=engine.trim_now,
+            transfer=engine.transfer,
+            rebuild=rebuild_offer(config, engine, key=key),
+            registration=lambda: _registration(config, engine),
+        )
+
+    async def start(self) -> None:
+        """Open the doors, join the group. PortInUse."""
+        self._http.start()
+        await self._server.start()
+        await self._links.start(self._engine.raft.transport)
+        self._engine.begin()
+        log.info(
+            "broker is up",
+            extra={"node": self._config.node, "link_port": self._config.link_port, "term": self._engine.raft.term},
+        )
+        self._watchdog = Watchdog(lambda: self._runtime.end(EXIT_BROKEN))
+        self._engine.on_clock.append(self._watchdog.beat)
+        self._upkeep = asyncio.create_task(self._watch_disk())
+
+    async def stop(self) -> None:
+        """Name servers first, so that proxies stop asking; then the link; then the group."""
+        self._watchdog.stop()
+        await asyncio.to_thread(self._http.stop)
+        self._upkeep.cancel()
+        await self._server.stop()
+        await self._links.stop()
+        finished = asyncio.Event()
+        self._engine.finish(finished.set)
+        await finished.wait()
+        log.info("broker has stopped", extra={"node": self._config.node, "applied": self._engine.raft.applied_index})
+
+    def _changed(self) -> None:
+        self._http.changed()
+
+    def _status(self) -> dict[str, object]:
+        return engine_status(self._engine, self._config) | {
+            "refuses_sends": self._door.disk_full,
+            "refusals": {"raft": self._links.refusals(), "link": self._server.refusals()},
+        }
+
+    async def _watch_disk(self) -> None:
+        """Look at the disk once a second."""
+        engine, door = self._engine, self._door
+        while True:
+            disk, free = await asyncio.to_thread(measure_disk, self._config.data_dir, self._config.disk_budget_bytes)
+            engine.disk_used(disk)
+            is_full = (
+                free < DISK_FREE_MIN_BYTES
+                or engine.trimmer.pressure is Pressure.REFUSE
+                or engine.store.log.is_on_reserve
+            )
+            if door.disk_full != is_full:
+                door.disk_full = is_full
+                facts = {"free_bytes": free, "used_share": round(disk.ratio, 3), "refuses_sends": is_full}
+                log.warning("disk", extra=facts)
+            await asyncio.sleep(DISK_CHECK_PERIOD_S)
 
 
 def peer_links(config: BrokerConfig, key: bytes, rng: random.Random) -> PeerLinks:
@@ -89,10 +159,10 @@ def peer_links(config: BrokerConfig, key: bytes, rng: random.Random) -> PeerLink
     return PeerLinks(config.node, config.members(), key=key, group_id=config.group_id, listen=config.listen, rng=rng)
 
 
-def _link_server(config: BrokerConfig, key: bytes, door: LinkDoor) -> LinkServer:
+def _link_server(config: BrokerConfig, key: bytes, door: LinkDoor, notices: LeadershipNotices) -> LinkServer:
     def on_frame(link: Link, frame: Frame) -> None:
         if link.peer.role != "proxy":
-            link.close("only proxies speak here")
+            link.refuse(Refusal.STRANGER, "only proxies speak here")
         else:
             door.on_frame(link, frame)
 
@@ -103,37 +173,11 @@ def _link_server(config: BrokerConfig, key: bytes, door: LinkDoor) -> LinkServer
         name=config.node,
         group_id=config.cluster,
         on_frame=on_frame,
-        on_ready=_ignore,
-        on_lost=_ignore,
+        on_ready=notices.opened,
+        on_lost=notices.lost,
         frame_size_max_bytes=FRAME_SIZE_MAX_BYTES,
         connections_max=CONNECTIONS_MAX,
     )
-
-
-def _ignore(*_: object) -> None:
-    """Proxies come and go; nothing is kept for them."""
-
-
-async def _upkeep(config: BrokerConfig, engine: Engine, door: LinkDoor) -> None:
-    """Sweep deadlines; look at the disk once a second."""
-    checked_s = 0.0
-    loop = asyncio.get_running_loop()
-    while True:
-        door.sweep()
-        if loop.time() - checked_s > DISK_CHECK_PERIOD_S:
-            checked_s = loop.time()
-            disk, free = await asyncio.to_thread(measure_disk, config.data_dir, config.disk_budget_bytes)
-            engine.trimmer.disk_used(disk)
-            is_full = (
-                free < DISK_FREE_MIN_BYTES
-                or engine.trimmer.pressure is Pressure.REFUSE
-                or engine.store.log.is_on_reserve
-            )
-            if door.disk_full != is_full:
-                door.disk_full = is_full
-                facts = {"free_bytes": free, "used_share": round(disk.ratio, 3), "refuses_sends": is_full}
-                log.warning("disk", extra=facts)
-        await asyncio.sleep(SWEEP_PERIOD_S)
 
 
 def _registration(config: BrokerConfig, engine: Engine) -> Registration:

@@ -1,29 +1,80 @@
-"""A quarantined node: its log is damaged, so it neither votes nor leads nor serves; it stays up to say so."""
+"""A node without a log that it may use: it neither votes nor leads nor serves; it stays up to say so, and copies the leader's log.
+
+A group of one has nobody to copy from: such a node only says what was found.
+"""
 
 import asyncio
 import logging
 import socket
+from typing import Any
 
 from tern_broker.config import BrokerConfig
 from tern_broker.http_loop import HttpLoop
-from tern_store import LogRot
+from tern_store import REAL_FILES, Files, LogRot
 
 log = logging.getLogger(__name__)
 
 
-async def stand_by(config: BrokerConfig, sock: socket.socket, rot: LogRot, stop: asyncio.Event) -> None:
-    """Answer health and status with what was found, until *stop*. No port of the link or of Raft is opened."""
-    found = {"file": str(rot.file), "position": rot.position, "reason": rot.reason}
-    log.critical("quarantined: the log of this node is damaged", extra=found)
-    status = {
+async def stand_by(
+    config: BrokerConfig,
+    sock: socket.socket,
+    reason: LogRot | str,
+    stop: asyncio.Event,
+    *,
+    key: bytes,
+    files: Files = REAL_FILES,
+) -> bool:
+    """Whether a copy of the leader's log is in place now, so that the store can be opened; False if *stop* was set before.
+
+    Health and status are answered meanwhile, on a duplicate of *sock*, which stays the caller's. No port of the link or of Raft is
+    opened. The caller holds the directory's lock. Raises what `rebuild` raises.
+    """
+    # Only here, like FastAPI: a node that is well starts without httpx.
+    from tern_broker.rebuilder import RebuildProgress, peers_http, rebuild  # noqa: PLC0415
+
+    peers, progress = peers_http(config), RebuildProgress()
+    found: dict[str, Any] = {}
+    if isinstance(reason, LogRot):
+        found = {"file": str(reason.file), "position": reason.position, "reason": reason.reason}
+        log.critical("quarantined: the log of this node is damaged", extra=found)
+    else:
+        log.warning("this node has no log that it may use", extra={"reason": reason})
+    facts: dict[str, Any] = {
         "node": config.node,
         "broker_group": config.broker_group,
-        "role": "quarantined",
+        "role": "rebuilding" if peers else "quarantined",
         "serving": False,
+        # Nobody leads this node: it is not ready. Whom it copies from, says "copy".
         "leader": "",
-        "quarantined": found,
     }
-    http = HttpLoop(config, sock, status=lambda: status, trim=lambda: {"asked": False, "leader": ""}, registration=None)
+    if found:
+        facts["quarantined"] = found
+
+    def status() -> dict[str, Any]:
+        if not peers:
+            return facts
+        return facts | {"rebuilding": str(reason), "copy": progress.document()}
+
+    http = HttpLoop(
+        config,
+        sock.dup(),
+        status=status,
+        trim=lambda: {"asked": False, "leader": ""},
+        registration=None,
+    )
     http.start()
-    await stop.wait()
-    await asyncio.to_thread(http.stop)
+    try:
+        if peers:
+            return await rebuild(
+                config,
+                key=key,
+                peers_http=peers,
+                directory=config.data_dir,
+                files=files,
+                stop=stop,
+                progress=progress,
+            )
+        await stop.wait()
+        return False
+    finally:
+        await asyncio.to_thread(http.stop)

@@ -1,8 +1,12 @@
 """One broker group seen from a proxy: a link to each of its nodes, who leads it, and requests that follow the leader.
 
-Owner of links and of the belief about the leader: this object, in its event loop. The belief comes from routes, from
-`not-leader` replies and, when neither helps, from asking every node for its STATUS. A request that certainly did nothing is sent
-again to the new leader; one whose outcome is open is sent again only if the caller said that repeating is safe.
+Owner of links and of the belief about the leader: this object, in its event loop. The belief comes, soonest first, from a node's own
+LEADERSHIP notice, from `not-leader` replies, from asking every node for its STATUS (while somebody waits for a leader, or the leader
+is silent), and from routes; `core/leadership.py` says which word counts. A request that certainly did nothing is sent again to the new
+leader; one whose outcome is open is sent again only if the caller said that repeating is safe.
+
+How long a fail-over takes here, beyond the election: a dead leader's requests end with its connections, at once; a hanging one's when
+the next leader's notice comes (attempts.py). Those that wait for a leader go on in that same turn of the loop, in their order.
 """
 
 import asyncio
@@ -11,22 +15,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tern_proxy.attempts import Attempts
+from tern_proxy.core.leadership import LeaderBelief
+from tern_proxy.leader_search import SEARCH_INTERVAL_S, LeaderSearch, is_serving, term_of
 from tern_remoting import Frame, FrameTooLarge, Link, LinkBusy, LinkError
 from tern_wire.errors import BrokerBusy, NoLeader, NotLeader, OutcomeUnknown, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, LEADER_WAIT_MS
-from tern_wire.requests import ERROR, Parts, RequestCode, body_parts, read_body, read_error
+from tern_wire.requests import (
+    ERROR,
+    NoticeCode,
+    Parts,
+    RequestCode,
+    read_body,
+    read_error,
+    read_leadership,
+)
 from tern_wire.route import BrokerGroupRoute
 
 logger = logging.getLogger(__name__)
 
-# A healthy node answers STATUS at once; one that does not is no leader worth waiting for.
-STATUS_TIMEOUT_S = 0.3
-# Between two rounds of asking all nodes: an election takes a few hundred milliseconds.
-SEARCH_INTERVAL_S = 0.05
-# One attempt of a request that may be repeated: longer than a synced append takes on a busy disk.
-ATTEMPT_S = 2.0
-# Grows with every refusal of one request, up to the interval above.
+# Grows with every refusal of one request, up to a search's interval: nodes that point to each other must not be asked in a loop.
 REFUSED_PAUSE_S = 0.01
+
+
+class GivenUp(LinkError):
+    """The node that a request waits for was superseded; the request may or may not have been carried out."""
 
 
 class Dialled(Protocol):
@@ -39,8 +52,9 @@ class Dialled(Protocol):
 
 OnUp = Callable[[Link], None]
 OnDown = Callable[[Link, Exception | None], None]
-# (host, port, on_up, on_down): keeps dialling and reports each link.
-Dial = Callable[[str, int, OnUp, OnDown], Dialled]
+OnNotice = Callable[[Link, Frame], None]
+# (host, port, on_up, on_down, on_notice): keeps dialling and reports each link, and what brokers say on it unasked.
+Dial = Callable[[str, int, OnUp, OnDown, OnNotice], Dialled]
 
 
 @dataclass(slots=True)
@@ -68,28 +82,36 @@ class GroupLink:
         self._leader_wait_s = leader_wait_ms / 1_000
         self._on_routing_error = on_routing_error
         self._nodes: dict[str, _Node] = {}
-        self._leader = ""
-        self._term = 0
+        self._group_size = 1
+        self._belief = LeaderBelief()
         # In order: flights that wait together go on in the order in which they were filled.
         self._waiters: dict[asyncio.Future[None], None] = {}
-        self._search: asyncio.Task[None] | None = None
+        self._search = LeaderSearch(
+            links=self._links_up,
+            serves=self._serves,
+            in_vain=self._accept_reborn,
+            is_over=lambda: self.has_leader,
+            is_wanted=lambda: bool(self._waiters),
+        )
+        loop = asyncio.get_running_loop()
+        self._attempts = Attempts(now=loop.time, call_at=loop.call_at, on_silence=self._search.ask_around)
         self._is_closed = False
 
     # Nodes and their links --------------------------------------------------------------------------------------
-    def update(self, route: BrokerGroupRoute) -> None:
-        """Follow *route*: dial new nodes, forget removed ones, and believe its leader when its term is not older."""
-        for name in [name for name, node in self._nodes.items() if self._address(route, name) != node.address]:
-            self._drop(name)
+    def update(self, route: BrokerGroupRoute, *, is_whole: bool = True) -> None:
+        """Follow *route*: dial new nodes, forget removed ones, and believe its leader when its term is not older.
+
+        *is_whole* False: the name server has just started, and nodes that it has not heard of yet stay.
+        """
+        for name, node in list(self._nodes.items()):
+            if route.nodes[name].link != node.address if name in route.nodes else is_whole:
+                self._drop(name)
         for name, place in route.nodes.items():
             if name not in self._nodes:
                 self._add(name, place.link)
-        if route.leader in self._nodes and (route.term > self._term or (route.term == self._term and not self._leader)):
-            self._believe(route.leader, route.term)
-
-    @staticmethod
-    def _address(route: BrokerGroupRoute, name: str) -> str:
-        place = route.nodes.get(name)
-        return "" if place is None else place.link
+        self._group_size = max(route.group_size, len(route.nodes))
+        if route.leader:
+            self._serves(route.leader, route.term)
 
     def _add(self, name: str, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -105,23 +127,26 @@ class GroupLink:
         def on_down(link: Link, _: Exception | None) -> None:
             if node.link is link:
                 node.link = None
-                if self._leader == name:
-                    self._leader = ""
+                self._belief.forget(name)
 
-        node.dialled = self._dial(host.strip("[]"), int(port), on_up, on_down)
+        def on_notice(link: Link, frame: Frame) -> None:
+            if frame.code == NoticeCode.LEADERSHIP and self._nodes.get(name) is node:
+                self._told(name, link, frame)
+
+        node.dialled = self._dial(host.strip("[]"), int(port), on_up, on_down, on_notice)
 
     def _drop(self, name: str) -> None:
         node = self._nodes.pop(name)
-        if self._leader == name:
-            self._leader = ""
+        self._belief.forget(name)
+        self._attempts.forget(name)
         if node.dialled is not None:
             node.dialled.close()
 
     def close(self) -> None:
         """Close all links; requests in flight fail."""
         self._is_closed = True
-        if self._search is not None:
-            self._search.cancel()
+        self._search.close()
+        self._attempts.close()
         for name in list(self._nodes):
             self._drop(name)
         self._wake()
@@ -130,18 +155,21 @@ class GroupLink:
     @property
     def leader(self) -> str:
         """The name of the leading node, as far as is known; "" while it is not."""
-        return self._leader
+        return self._belief.leader
 
     @property
     def term(self) -> int:
-        """The term that the belief about the leader is from."""
-        return self._term
+        """The newest term of which a leader was heard."""
+        return self._belief.term
 
     @property
     def has_leader(self) -> bool:
         """Whether a leader is known and its link is up."""
-        node = self._nodes.get(self._leader)
+        node = self._nodes.get(self._belief.leader)
         return node is not None and node.link is not None and not node.link.closed
+
+    def _links_up(self) -> dict[str, Link]:
+        return {name: node.link for name, node in self._nodes.items() if node.link is not None}
 
     def nodes(self) -> dict[str, dict[str, Any]]:
         """Every node's link address and whether its link is up."""
@@ -150,9 +178,23 @@ class GroupLink:
             for name, node in self._nodes.items()
         }
 
-    def _believe(self, leader: str, term: int) -> None:
-        self._leader, self._term = leader, max(term, self._term)
-        self._wake()
+    def _told(self, name: str, link: Link, frame: Frame) -> None:
+        """A LEADERSHIP notice. One under another node's name comes from a port that routes gave to the wrong node."""
+        said = read_leadership(frame.body)
+        if said.node != name:
+            logger.warning("another node listens there", extra={"node": name, "found": said.node, "at": link.address})
+        elif said.is_serving:
+            self._serves(name, said.term)
+        else:
+            self._belief.resigns(name, said.term)
+
+    def _serves(self, node: str, term: int) -> None:
+        """*node* was heard to serve in *term*. If that is news, what waits goes on, and nothing waits for its predecessors."""
+        is_newer = term > self._belief.term
+        if node in self._nodes and self._belief.serves(node, term):
+            if is_newer:
+                self._attempts.supersede(node)
+            self._wake()
 
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, {}
@@ -164,18 +206,18 @@ class GroupLink:
         """The leading node and its link; NoLeader when there is none at *until* (loop time)."""
         loop = asyncio.get_running_loop()
         while True:
-            node = self._nodes.get(self._leader)
+            leader = self._belief.leader
+            node = self._nodes.get(leader)
             if node is not None and node.link is not None and not node.link.closed:
-                return self._leader, node.link
+                return leader, node.link
             left_s = until - loop.time()
             if left_s <= 0 or self._is_closed:
                 self._on_routing_error()
                 raise NoLeader(broker_group=self.broker_group)
             waiter = loop.create_future()
             self._waiters[waiter] = None
-            if self._search is None or self._search.done():
+            if self._search.start():
                 self._on_routing_error()
-                self._search = asyncio.create_task(self._search_leader())
             timer = loop.call_later(left_s, _resolve, waiter)
             try:
                 await waiter
@@ -183,32 +225,22 @@ class GroupLink:
                 timer.cancel()
                 self._waiters.pop(waiter, None)
 
-    async def _search_leader(self) -> None:
-        """Ask all nodes again and again, as long as somebody waits (looked at after a pause: a woken waiter may wait again)."""
-        while True:
-            links = [(name, node.link) for name, node in self._nodes.items() if node.link is not None]
-            answers = await asyncio.gather(*(self._ask_status(link) for _, link in links))
-            found = [
-                (int(answer.get("term", 0)), name)
-                for (name, _), answer in zip(links, answers, strict=True)
-                if answer.get("role") == "leader" and answer.get("serving", True) and name in self._nodes
-            ]
-            if found:
-                term, leader = max(found)
-                self._believe(leader, term)
-            if self.has_leader:
-                return
-            await asyncio.sleep(SEARCH_INTERVAL_S)
-            if not self._waiters:
-                return
+    def _accept_reborn(self, statuses: dict[str, dict[str, Any]]) -> None:
+        """A majority knows only terms older than ours, and one of them serves: the group was made anew, and so begin its terms.
 
-    @staticmethod
-    async def _ask_status(link: Link) -> dict[str, Any]:
-        try:
-            frame = await link.request(RequestCode.STATUS, body_parts({}), timeout_s=STATUS_TIMEOUT_S)
-            return read_body(frame.body)[0] if frame.code != ERROR else {}
-        except (LinkError, TernError):
-            return {}
+        (A majority of the group that we knew would have our term on its disks.)
+        """
+        is_majority = 2 * len(statuses) > self._group_size
+        if is_majority and max(term_of(status) for status in statuses.values()) < self._belief.term:
+            for name, status in statuses.items():
+                if is_serving(status):
+                    logger.warning("the broker group was made anew", extra={"broker_group": self.broker_group})
+                    self._belief = LeaderBelief()
+                    self._serves(name, term_of(status))
+
+    async def statuses(self) -> dict[str, dict[str, Any]]:
+        """Every linked node's STATUS as of now; {} of one that does not answer in time."""
+        return await self._search.statuses()
 
     # Requests ---------------------------------------------------------------------------------------------------
     async def request(
@@ -239,10 +271,9 @@ class GroupLink:
             left_s = deadline - loop.time()
             if left_s <= 0:
                 raise OutcomeUnknown() if is_open else NoLeader(broker_group=self.broker_group)
-            # A leader that hangs must not use up the time of a request that its successor could answer.
-            attempt_s = min(left_s, ATTEMPT_S) if is_repeatable and deadline_ms <= APPEND_DEADLINE_MS else left_s
             try:
-                frame: Frame = await link.request(code, parts, timeout_s=attempt_s)
+                # No shorter time for one attempt: a link loses nothing, so a repeat on the same one could only do the work twice.
+                frame = await self._attempt(node, link, code, parts, left_s)
             except (LinkBusy, FrameTooLarge) as error:
                 raise BrokerBusy(broker_group=self.broker_group) from error
             except LinkError as error:
@@ -254,7 +285,7 @@ class GroupLink:
                 continue
             if frame.code != ERROR:
                 return read_body(frame.body)
-            refusal = self._heed(read_error(frame.body), node)
+            refusal = self._heed(read_error(frame.body), node, is_first=not refusals)
             if isinstance(refusal, OutcomeUnknown) and is_repeatable:
                 is_open, leader_until = True, deadline
             elif not isinstance(refusal, NotLeader | NoLeader):
@@ -264,22 +295,39 @@ class GroupLink:
                 raise OutcomeUnknown() if is_open else NoLeader(broker_group=self.broker_group)
             refusals += 1
             if refusals > 1:
-                # Hints point in a circle, or a new leader does not serve yet.
-                self._leader = ""
+                # No hint helped, or a new leader does not serve yet.
                 await asyncio.sleep(min(refusals * REFUSED_PAUSE_S, SEARCH_INTERVAL_S))
 
+    async def _attempt(self, node: str, link: Link, code: RequestCode, parts: Parts, timeout_s: float) -> Frame:
+        """One try at *node*. As Link.request, and GivenUp when another node has taken over."""
+        loop = asyncio.get_running_loop()
+        try:
+            # Has no deadline until it is given up; then it ends as if it were cancelled, without a task of its own.
+            async with asyncio.timeout(None) as patience:
+                is_answered, is_prompt = False, code is not RequestCode.NOTIFY
+                attempt = self._attempts.begin(node, lambda: patience.reschedule(loop.time()), is_prompt=is_prompt)
+                try:
+                    frame = await link.request(code, parts, timeout_s=timeout_s)
+                    is_answered = True
+                finally:
+                    self._attempts.end(attempt, is_answered=is_answered)
+            return frame
+        except TimeoutError as error:
+            raise GivenUp(f"{node} was superseded") from error
+
     def _lost(self, node: str, link: Link) -> None:
-        """A request to *node* had no reply: it may lead no longer."""
-        if self._leader == node and (entry := self._nodes.get(node)) is not None and entry.link in {None, link}:
-            self._leader = ""
+        """A request to *node* had no reply. If the link is gone, who leads must be asked; a link that is up says enough itself."""
+        entry = self._nodes.get(node)
+        if link.closed and entry is not None and entry.link in {None, link}:
+            self._belief.forget(node)
         self._on_routing_error()
 
-    def _heed(self, error: TernError, node: str) -> TernError:
+    def _heed(self, error: TernError, node: str, *, is_first: bool) -> TernError:
         """Learn from *node*'s refusal; what the broker could not explain is an open outcome."""
         if isinstance(error, NotLeader | NoLeader):
-            if self._leader == node:
-                hint = str(error.fields.get("leader", ""))
-                self._leader = hint if hint in self._nodes and hint != node else ""
+            hint = str(error.fields.get("leader", ""))
+            # Only the first is followed: later ones may point in a circle, so the nodes are asked.
+            self._belief.refused(node, hint if is_first and hint in self._nodes else "")
             self._on_routing_error()
         elif error.status >= 500 and not error.retryable:
             logger.error("a broker failed", extra={"node": node, "code": error.code, "detail": error.detail})
@@ -290,3 +338,7 @@ class GroupLink:
 def _resolve(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+def _is_serving(status: dict[str, Any]) -> bool:
+    return status.get("role") == "leader" and status.get("serving", True) is True

@@ -9,6 +9,7 @@ a busy one turns single sends into batches. Owner of all state: one event loop.
 import asyncio
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -81,7 +82,11 @@ class Lane(Generic[C, R]):
             task.add_done_callback(self._landed)
 
     async def _fly(self, flight: list[tuple[C, asyncio.Future[R]]]) -> None:
-        results = await self._carry([cargo for cargo, _ in flight])
+        def early(number: int, result: R) -> None:
+            if not flight[number][1].done():
+                flight[number][1].set_result(result)
+
+        results = await self._carry([cargo for cargo, _ in flight], early)
         for (_, future), result in zip(flight, results, strict=True):
             if not future.done():
                 future.set_result(result)
@@ -93,15 +98,15 @@ class Lane(Generic[C, R]):
         if not task.cancelled():
             task.result()
 
-    async def _carry(self, cargo: list[C]) -> list[R]:
-        """One result for each piece, in order. Never raises TernError."""
+    async def _carry(self, cargo: list[C], early: Callable[[int, R], None]) -> list[R]:
+        """One result for each piece, in order. Never raises TernError. *early* takes those that are known before the others are."""
         raise NotImplementedError
 
 
 class SendLane(Lane[Parcel, Outcome]):
     """Sends to one broker group."""
 
-    async def _carry(self, cargo: list[Parcel]) -> list[Outcome]:
+    async def _carry(self, cargo: list[Parcel], early: Callable[[int, Outcome], None]) -> list[Outcome]:
         until = asyncio.get_running_loop().time() + APPEND_DEADLINE_MS / 1_000
         is_keyed = all(parcel.is_keyed for parcel in cargo)
         outcomes = await self._send(cargo, until, is_repeatable=is_keyed)
@@ -110,6 +115,9 @@ class SendLane(Lane[Parcel, Outcome]):
         # A flight with a row without key cannot be repeated as a whole; its keyed parcels can.
         keyed = [number for number, parcel in enumerate(cargo) if parcel.is_keyed]
         if keyed and asyncio.get_running_loop().time() < until:
+            for number, parcel in enumerate(cargo):
+                if not parcel.is_keyed:
+                    early(number, outcomes[number])
             again = await self._send([cargo[number] for number in keyed], until, is_repeatable=True)
             for number, outcome in zip(keyed, again, strict=True):
                 # Even "nothing was stored" says that of the repeat only.
@@ -166,7 +174,9 @@ def read_outcomes(cargo: list[Parcel], replays: list[tuple[int, str, int]], raw:
 class SettleLane(Lane[SettleParcel, bytes | TernError]):
     """Settles for one broker group. Settling twice is settling once, so a flight is repeated until its deadline."""
 
-    async def _carry(self, cargo: list[SettleParcel]) -> list[bytes | TernError]:
+    async def _carry(
+        self, cargo: list[SettleParcel], _early: Callable[[int, bytes | TernError], None]
+    ) -> list[bytes | TernError]:
         rows = sum(len(parcel.rows) for parcel in cargo)
         packed = b"".join(row for parcel in cargo for row in parcel.rows)
         try:

@@ -84,6 +84,17 @@ _TOPIC_STATE = {"topic": "orders", "queues": 8, "broker_groups": {"broker-a": 8}
 _GROUP_STATE = {"group": "billing", "invisible_ms": 30_000, "start": "latest", "created": True}
 _TOPIC_OFFSETS = {"topic": "orders", "queues": [{"queue": "broker-a:3", "min_offset": 0, "max_offset": 43}]}
 _GROUP_OFFSETS = {"group": "billing", "topic": "orders", "offsets": {"broker-a:3": 0}}
+_RAFT = {
+    "role": "leader",
+    "serving": True,
+    "term": 3,
+    "commit_index": 42,
+    "applied_index": 42,
+    "last_index": 43,
+    "synced_index": 43,
+    "lag": 0,
+    "fsync_ms": 1.2,
+}
 _CLUSTER = {
     "cluster": "demo",
     "warm": True,
@@ -95,7 +106,7 @@ _CLUSTER = {
             "leader": "broker-a-0",
             "term": 3,
             "group_size": 1,
-            "nodes": {"broker-a-0": {"link": "127.0.0.1:10911", "connected": True}},
+            "nodes": {"broker-a-0": {"link": "127.0.0.1:10911", "connected": True, "raft": _RAFT}},
         }
     },
 }

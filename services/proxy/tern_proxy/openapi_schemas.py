@@ -175,11 +175,29 @@ class GroupOffsets(Struct, kw_only=True):
     offsets: dict[str, Offset]
 
 
+class RaftFacts(Struct, kw_only=True):
+    """What a broker says of its replicated log, asked for this answer."""
+
+    role: Annotated[str, Meta(description="leader or follower")]
+    serving: Annotated[bool, Meta(description="Whether it leads and takes requests.")]
+    term: Count
+    commit_index: Count
+    applied_index: Count
+    last_index: Count
+    synced_index: Annotated[int, Meta(ge=0, description="The last entry that is on its disk.")]
+    lag: Annotated[
+        int | None,
+        Meta(description="Entries of the leader's log that it lacks, as the leader says; null without a leader."),
+    ]
+    fsync_ms: Annotated[float, Meta(ge=0, description="How long its last fdatasync took.")]
+
+
 class BrokerNode(Struct, kw_only=True):
     """One broker as this proxy sees it."""
 
     link: Annotated[str, Meta(description="host:port")]
     connected: bool
+    raft: Annotated[RaftFacts | None, Meta(description="null when it does not answer.")]
 
 
 class BrokerGroupState(Struct, kw_only=True):

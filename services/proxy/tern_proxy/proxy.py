@@ -8,11 +8,11 @@ from tern_proxy.core.message_ids import PREFIX_LENGTH, MessageIds
 from tern_proxy.core.topic import Topic
 from tern_proxy.counters import Counters
 from tern_proxy.exchange import ByteBudget
-from tern_proxy.group_link import Dial, GroupLink, OnDown, OnUp
+from tern_proxy.group_link import Dial, GroupLink, OnDown, OnNotice, OnUp
 from tern_proxy.lanes import SendLane, SettleLane
 from tern_proxy.parking import ParkingLot
 from tern_proxy.routes_cache import NameServers, RoutesCache
-from tern_remoting import Frame, Link, Redialer
+from tern_remoting import Redialer
 from tern_service.clock import Clock
 from tern_wire.errors import NoLeader
 from tern_wire.handles import HandleMaker
@@ -22,6 +22,9 @@ from tern_wire.route import Routes
 
 # Makers are two small objects a pair of topic and group; there are seldom more pairs than groups.
 HANDLE_MAKERS_KEPT_MAX = 4_096
+# Brokers are near, so a link that takes longer meets a network that swallows packets or a process that is stopped. A new attempt
+# finds the way as soon as it is open; the one under way would be sent again only after pauses that double.
+DIAL_TIMEOUT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +98,9 @@ class Proxy:
                     on_routing_error=self.cache.refresh_soon,
                 )
                 group = self.groups[name] = BrokerGroup(link, SendLane(link), SettleLane(link))
-            group.link.update(route)
+            group.link.update(route, is_whole=routes.warm)
 
-    def _dial_broker(self, host: str, port: int, on_up: OnUp, on_down: OnDown) -> Redialer:
+    def _dial_broker(self, host: str, port: int, on_up: OnUp, on_down: OnDown, on_notice: OnNotice) -> Redialer:
         return Redialer(
             host,
             port,
@@ -105,11 +108,12 @@ class Proxy:
             role="proxy",
             name=self.name,
             group_id=self._cluster,
-            on_frame=_ignore,
+            on_frame=on_notice,
             on_up=on_up,
             on_down=on_down,
             frame_size_max_bytes=FRAME_SIZE_MAX_BYTES,
             rng=self._rng,
+            timeout_s=DIAL_TIMEOUT_S,
         )
 
     def group(self, name: str) -> BrokerGroup:
@@ -185,7 +189,3 @@ class Proxy:
             for name, group in self.groups.items()
             for kind, lane in (("send", group.sends), ("settle", group.settles))
         }
-
-
-def _ignore(link: Link, frame: Frame) -> None:
-    """Brokers ask nothing of a proxy."""

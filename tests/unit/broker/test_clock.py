@@ -22,5 +22,15 @@ def test_a_jump_of_the_wall_clock_is_approached_by_one_percent() -> None:
 
 def test_a_new_leader_begins_where_the_group_is() -> None:
     """Its own wall clock may be behind."""
-    assert start_clock(5000, 0, 100).now_ms == 5000
-    assert start_clock(5000, 0, 9000).now_ms == 9000
+    assert start_clock(5000, 0, 100, None).now_ms == 5000
+    assert start_clock(5000, 0, 9000, None).now_ms == 9000
+
+
+def test_a_new_leader_does_not_believe_a_wall_clock_that_differs_from_the_groups_time_by_a_jump() -> None:
+    """It has followed the group: an hour ahead or behind, all leases would end or none; it goes on from what it knows."""
+    hour = 3_600_000
+    assert start_clock(5000, 0, 7000 + hour, 7000).now_ms == 7000
+    assert start_clock(5000, 0, 7000 - hour, 7000).now_ms == 7000
+    assert start_clock(5000, 0, 7100, 7000).now_ms == 7100
+    clock = start_clock(5000, 0, 7000 + hour, 7000)
+    assert clock.advance(5000, 100_000, 107_000 + hour) == 108_000, "1 % faster until it is there"

@@ -35,9 +35,10 @@ DELIVERY = {
 
 
 COMMANDS = ["", "up", "down", "status", "serve", "topic", "topic create", "topic ls", "topic describe", "group create"]
+COMMANDS += ["raft", "raft status", "raft transfer-leader", "send", "recv", "offsets"]
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "send", "recv", "offsets"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself_with_an_example(command: str) -> None:
     """Groups list their commands instead."""
     shown = RUNNER.invoke(app, [*command.split(), "--help"])
@@ -46,7 +47,7 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
         assert shown.exit_code == 2
         return
     assert shown.exit_code == 0
-    assert f"ternmq {command}".strip() in shown.output or command in {"topic", "group"}
+    assert f"ternmq {command}".strip() in shown.output or command in {"topic", "group", "raft"}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_an_exception_in_apply_ends_the_process_before_the_entry_could_be_applie
             bootstrap=True,
             segment_size_bytes=1 << 20,
         )
-        votes = RaftNode.open_votes(config)
+        votes = RaftNode.open_votes(config, incarnation=bytes(16))
         log = CommitLog.open(tmp_path, group=config.genesis())
         stopped = asyncio.Event()
 
@@ -54,6 +54,7 @@ def test_an_exception_in_apply_ends_the_process_before_the_entry_could_be_applie
             applied=1,
             apply=apply,
             on_role=lambda: None,
+            on_behind=lambda: None,
             on_fatal=on_fatal,
         )
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)

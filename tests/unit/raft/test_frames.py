@@ -54,7 +54,7 @@ def test_an_append_travels_with_its_entries_as_they_lie_in_the_log() -> None:
         append([["7", 1, 1]]),
         append([7]),
         {"type": "request_vote", "term": 1, "last_log_index": 2},
-        {"type": "timeout_now", "term": 1},
+        {"type": "timeout_later", "term": 1},
     ],
 )
 def test_anything_but_the_six_messages_with_their_fields_is_refused(head: dict[str, Any]) -> None:

@@ -1,8 +1,12 @@
 """What a node must not forget: its vote, its saved state, and that the directory is its own."""
 
 import contextlib
+import hashlib
 import os
 import random
+import struct
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +25,7 @@ from tern_store import (
     load_state,
     load_states,
 )
+from tern_store.vote_file import Standing
 from tests.support.faulty_files import FaultyFiles, PowerCut
 
 GROUP = Genesis(b"g" * 16, ("a", "b", "c"), 65536)
@@ -44,13 +49,72 @@ def test_a_vote_is_read_again_and_a_group_is_born_once() -> None:
 
 
 def test_an_empty_directory_never_becomes_a_member_by_itself() -> None:
-    """Without bootstrap, and with it where a log is: WrongGroup says what to do."""
-    files = FaultyFiles()
+    """Without bootstrap, and with it where a log is, the node is one to be rebuilt: it may have voted and forgotten it."""
+    for begin, bootstrap in ((lambda _: None, False), (_begin_log, True), (_begin_log, False)):
+        files = FaultyFiles()
+        begin(files)
+        file = votes(files, bootstrap=bootstrap)
+        assert (file.standing, file.term, file.voted_for) == (Standing.REBUILDING, 0, None)
+        assert file.replaced
+
+
+def test_a_group_of_one_has_nobody_to_be_rebuilt_from() -> None:
+    """Without bootstrap, with it where a log is, and with a bad slot: an error says what to do."""
+    alone, files = Genesis(b"g" * 16, ("a",), 65536), FaultyFiles()
     with pytest.raises(WrongGroup, match="is empty, but this group was born already"):
-        votes(files)
-    CommitLog.open(DIRECTORY, group=GROUP, files=files).close()
+        VoteFile.open(DIRECTORY, bootstrap=False, group=alone, files=files)
+    assert VoteFile.open(DIRECTORY, bootstrap=True, group=alone, files=files).standing is Standing.MEMBER
+    files.content(VOTES)[40] ^= 1
+    with pytest.raises(VoteCorrupt, match="no peer"):
+        VoteFile.open(DIRECTORY, bootstrap=True, group=alone, files=files)
+    files = FaultyFiles()
+    CommitLog.open(DIRECTORY, group=alone, files=files).close()
     with pytest.raises(WrongGroup, match="has a log"):
-        votes(files, bootstrap=True)
+        VoteFile.open(DIRECTORY, bootstrap=True, group=alone, files=files)
+
+
+def test_what_a_node_is_and_was_is_read_again() -> None:
+    """Unborn, born with the incarnations of all, doubtful, settled, forgotten, readmitted; the vote stays beside it."""
+    files = FaultyFiles()
+    births = {name: name.encode() * 16 for name in GROUP.members}
+    steps: list[tuple[Callable[[VoteFile], None], tuple[Standing, bytes, int]]] = [
+        (lambda _: None, (Standing.UNBORN, b"a" * 16, 0)),
+        (lambda file: file.be_born(births), (Standing.MEMBER, b"a" * 16, 0)),
+        (VoteFile.doubt, (Standing.DOUBTFUL, b"a" * 16, 0)),
+        (VoteFile.be_settled, (Standing.MEMBER, b"a" * 16, 0)),
+        (lambda file: file.forget(b"z" * 16), (Standing.REBUILDING, b"z" * 16, 0)),
+        (VoteFile.doubt, (Standing.REBUILDING, b"z" * 16, 0)),
+        (VoteFile.be_settled, (Standing.REBUILDING, b"z" * 16, 0)),
+        (lambda file: file.be_readmitted(7), (Standing.MEMBER, b"z" * 16, 7)),
+        (lambda file: file.be_readmitted(5), (Standing.MEMBER, b"z" * 16, 7)),
+    ]
+    file = VoteFile.open(DIRECTORY, bootstrap=True, group=GROUP, incarnation=b"a" * 16, files=files)
+    for number, (step, expected) in enumerate(steps):
+        step(file)
+        file.save(number, "b")
+        again = votes(files)
+        assert (again.standing, again.incarnation, again.floor_term) == expected
+        assert (again.term, again.voted_for, again.births) == (number, "b", births if number else {})
+
+
+def test_the_votes_of_an_early_release_are_those_of_a_member() -> None:
+    """Format 1 had no standing: whoever had votes was a member."""
+    files = FaultyFiles()
+    votes(files, bootstrap=True).close()
+    members = hashlib.sha256(b"a\nb\nc").digest()
+    for number in (0, 1):
+        head = struct.pack(">4sHHQQ16s32s", b"TRNV", 1, 1, number, 3 + number, GROUP.group_id, members) + b"b"
+        slot = head.ljust(508, b"\0")
+        files.content(VOTES)[512 * number : 512 * number + 512] = slot + zlib.crc32(slot).to_bytes(4, "big")
+    file = votes(files)
+    assert (file.term, file.voted_for, file.standing, file.floor_term) == (4, "b", Standing.MEMBER, 0)
+    assert file.births == {}
+    file.save(5, None)
+    assert (votes(files).term, votes(files).standing) == (5, Standing.MEMBER)
+
+
+def _begin_log(files: FaultyFiles) -> None:
+    CommitLog.open(DIRECTORY, group=GROUP, files=files).close()
 
 
 def test_the_votes_of_another_group_are_refused() -> None:
@@ -76,10 +140,11 @@ def test_a_bad_slot_may_have_held_the_newest_vote(slot: int, at: int) -> None:
     file.save(6, "b")  # sequence 2: the first
     content = files.content(VOTES)
     content[512 * slot + at] ^= 1
-    with pytest.raises(VoteCorrupt):
-        votes(files)
-    content[512 * slot + at] ^= 1
-    assert (votes(files).term, votes(files).voted_for) == (6, "b")
+    damaged = bytes(content)
+    assert votes(files).standing is Standing.REBUILDING
+    files.content(VOTES)[:] = damaged
+    files.content(VOTES)[512 * slot + at] ^= 1
+    assert (votes(files).term, votes(files).voted_for, votes(files).standing) == (6, "b", Standing.UNBORN)
 
 
 def test_a_slot_that_went_back_to_an_older_vote_is_noticed() -> None:
@@ -91,8 +156,7 @@ def test_a_slot_that_went_back_to_an_older_vote_is_noticed() -> None:
     for term in (6, 7, 8):
         file.save(term, "b")
     files.content(VOTES)[512:] = old
-    with pytest.raises(VoteCorrupt):
-        votes(files)
+    assert votes(files).standing is Standing.REBUILDING
 
 
 def test_a_vote_survives_a_power_cut_at_every_operation() -> None:

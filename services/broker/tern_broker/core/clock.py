@@ -28,6 +28,12 @@ class LogicalClock:
         return self.now_ms
 
 
-def start_clock(applied_ms: int, mono_ms: int, wall_ms: int) -> LogicalClock:
-    """A new leader begins at the wall clock, unless the group's time is ahead of it already."""
-    return LogicalClock(now_ms=max(applied_ms, wall_ms), mono_ms=mono_ms)
+def start_clock(applied_ms: int, mono_ms: int, wall_ms: int, expected_ms: int | None) -> LogicalClock:
+    """A new leader begins at the wall clock, unless the group's time is ahead of it already.
+
+    *expected_ms*: the group's time as this node has followed it since its last entry, None if it has not. A wall clock that differs from it by more
+    than a jump is approached, not believed: else every lease and idempotency key would end with the change of leader.
+    """
+    is_near = expected_ms is None or abs(wall_ms - expected_ms) <= JUMP_MS
+    start_ms = wall_ms if is_near or expected_ms is None else expected_ms
+    return LogicalClock(now_ms=max(applied_ms, start_ms), mono_ms=mono_ms)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tern_broker.core.digest import Verdict, advance, is_same
 from tern_broker.core.idempotency import KeyTable
 from tern_broker.core.leases import Delivery, Lease
 from tern_broker.core.sending import SendApplier
@@ -47,8 +48,6 @@ from tern_wire.rows import (
 # A lease row with this run number asks only that the group's start in the queue be fixed.
 OPEN_QUEUE = -1
 
-Verdict = npt.NDArray[Any] | bytes | dict[str, Any] | TernError
-
 
 @dataclass(slots=True)
 class Applied:
@@ -62,6 +61,9 @@ class Applied:
     # Records that were copied forward, and where the log begins from now on.
     moves: list[Moves] = field(default_factory=list)
     trim: Trim | None = None
+    # What the leader had become by this entry, and whether this node has become something else.
+    was_compared: bool = False
+    has_diverged: bool = False
 
 
 @dataclass(slots=True)
@@ -89,6 +91,8 @@ class StateMachine:
         self.deadlines: list[tuple[int, int, int, int, int]] = []
         # Counts changes of topics and groups: what name servers compare.
         self.data_version = 0
+        # Of everything that apply has decided so far; equal on all nodes after the same entry.
+        self.digest = 0
         self.counters = Counters()
         self._sending = SendApplier(self.names, self.keys)
 
@@ -111,6 +115,7 @@ class StateMachine:
                 )
             except TernError as error:
                 applied.verdicts.append(error)
+        self.digest = advance(self.digest, applied.verdicts, (self.now_ms, self.next_lease, self.data_version))
         return applied
 
     def _apply_command(self, kind: int, payload: memoryview, position: int, applied: Applied) -> Verdict:
@@ -138,6 +143,10 @@ class StateMachine:
             case CommandKind.TRIM:
                 applied.trim = apply_trim(_read_map(payload), self.names, self.deliveries)
                 return {"lost": len(applied.trim.lost)}
+            case CommandKind.DIGEST:
+                applied.was_compared = True
+                applied.has_diverged = not is_same(payload, self.digest)
+                return {}
         return LinkBodyMalformed(reason=f"command {kind} is not known to this release")
 
     # Leases ----------------------------------------------------------------------------------------------------
@@ -210,11 +219,15 @@ class StateMachine:
 
     def _expire(self, applied: Applied) -> None:
         while self.deadlines and self.deadlines[0][0] <= self.now_ms:
-            _, lease_id, group_id, topic_id, queue = heapq.heappop(self.deadlines)
+            deadline_ms, lease_id, group_id, topic_id, queue = heapq.heappop(self.deadlines)
             delivery = self.deliveries[group_id, topic_id][queue]
             lease = delivery.leases.get(lease_id) if delivery is not None else None
             if delivery is None or lease is None:
                 continue  # settled or given back since
+            if _next_deadline(lease) > deadline_ms:
+                # Extended since. Its turn comes in the order of true deadlines, as in a state that was just loaded.
+                self._watch(lease, group_id, topic_id, queue)
+                continue
             mask = delivery.expired_mask(lease, self.now_ms)
             if mask:
                 self.counters.expired += mask.bit_count()
@@ -224,12 +237,7 @@ class StateMachine:
                 self._watch(lease, group_id, topic_id, queue)
 
     def _watch(self, lease: Lease, group_id: int, topic_id: int, queue: int) -> None:
-        open_deadlines = [
-            lease.extended.get(lease.start + bit, lease.deadline_ms)
-            for bit in range(lease.count)
-            if not lease.settled >> bit & 1
-        ]
-        heapq.heappush(self.deadlines, (min(open_deadlines), lease.lease_id, group_id, topic_id, queue))
+        heapq.heappush(self.deadlines, (_next_deadline(lease), lease.lease_id, group_id, topic_id, queue))
 
     def watch_all(self) -> None:
         """Derive the deadlines again after a saved state was loaded."""
@@ -304,6 +312,15 @@ class StateMachine:
             self.delivery(group.group_id, topic, queue).seek(max(offset, topic.mins[queue]))
         applied.woken_topics.add(topic.topic_id)
         return {"offsets": {str(queue): offset for queue, offset in offsets.items()}}
+
+
+def _next_deadline(lease: Lease) -> int:
+    """When the first message that is still leased becomes visible again."""
+    return min(
+        lease.extended.get(lease.start + bit, lease.deadline_ms)
+        for bit in range(lease.count)
+        if not lease.settled >> bit & 1
+    )
 
 
 def _read_map(payload: memoryview) -> dict[str, Any]:

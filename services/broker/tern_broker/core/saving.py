@@ -19,7 +19,7 @@ from tern_broker.core.machine import StateMachine
 from tern_broker.core.topics import Group, Topic
 from tern_wire.codec import decode_msgpack, encode_msgpack
 
-FORMAT = 3
+FORMAT = 4
 _SIZE = struct.Struct("<I")
 _GENERATION = struct.Struct("<qq")
 # The arrays of a generation, in order.
@@ -74,6 +74,7 @@ def take(state: StateMachine) -> Snapshot:
         "next_lease": state.next_lease,
         "next_id": state.names.next_id,
         "data_version": state.data_version,
+        "digest": state.digest,
         "topics": [
             [topic.topic_id, topic.name, list(topic.ends), list(topic.mins)] for topic in state.names.topics.values()
         ],
@@ -117,6 +118,7 @@ def load(payload: bytes) -> StateMachine:
         raise ValueError(f"saved state of format {facts['format']}, this release reads {FORMAT}")
     state.now_ms, state.next_lease = facts["now_ms"], facts["next_lease"]
     state.names.next_id, state.data_version = facts["next_id"], facts["data_version"]
+    state.digest = facts["digest"]
     for topic_id, name, ends, mins in facts["topics"]:
         state.names.put(Topic(topic_id, name, ends, mins))
     for group_id, name, invisible_ms, start_latest in facts["groups"]:

@@ -1,20 +1,31 @@
-"""GET /v1/broker: what this node is doing, asked of the core loop through its one door."""
+"""What this node is doing, and what it may be told to do, asked of the core loop through its one door."""
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from tern_service import read_body
 from tern_wire.codec import encode_json
 from tern_wire.paths import JSON
 
 Ask = Callable[[], "asyncio.Future[dict[str, Any]]"]
+AskTransfer = Callable[[str], "asyncio.Future[dict[str, Any]]"]
+TRANSFER_SIZE_MAX_BYTES = 1_024
 
 
-def status_routes(ask: Ask, ask_trim: Ask) -> APIRouter:
-    """The router; both questions are answered within one turn of the core loop."""
+@dataclass(frozen=True, slots=True)
+class TransferRequest:
+    """Who shall lead; empty: the follower that has most of the log."""
+
+    to: str = ""
+
+
+def status_routes(ask: Ask, ask_trim: Ask, ask_transfer: AskTransfer | None = None) -> APIRouter:
+    """The router; every question is answered within one turn of the core loop. *ask_transfer* None: this node has no group."""
     router = APIRouter(tags=["broker"])
 
     @router.get("/v1/broker", response_class=Response)
@@ -27,5 +38,14 @@ def status_routes(ask: Ask, ask_trim: Ask) -> APIRouter:
         """Let retention look now, whatever the hour: what is older than it goes, on every node of the group. Ask the leader."""
         answer = await ask_trim()
         return Response(encode_json(answer), 202 if answer["asked"] else 409, media_type=JSON)
+
+    if ask_transfer is not None:
+
+        @router.post("/v1/broker/transfer", status_code=202, response_class=Response)
+        async def transfer(request: Request) -> Response:
+            """Hand leadership over to `to`. 202: it is under way, and done when another node leads; 409 with the reason if it cannot be."""
+            wanted = await read_body(request, TransferRequest, size_max_bytes=TRANSFER_SIZE_MAX_BYTES)
+            answer = await ask_transfer(wanted.to)
+            return Response(encode_json(answer), 202 if answer["asked"] else 409, media_type=JSON)
 
     return router

@@ -174,7 +174,8 @@ async def _receive_from(
     is_served = False
     for group in groups:
         try:
-            head, raw = await group.link.request(RequestCode.RECEIVE, body_parts(poll.head), is_repeatable=False)
+            # Repeated after a fail-over, as the client would: what the first one may have leased comes back when its lease ends.
+            head, raw = await group.link.request(RequestCode.RECEIVE, body_parts(poll.head), is_repeatable=True)
         except (NoLeader, OutcomeUnknown, BrokerBusy) as error:
             trouble = error
             continue

@@ -1,0 +1,112 @@
+"""R6: who stands, and when: pre-vote with leader stickiness, and the three ways to stand sooner or later than the clock says.
+
+pysyncobj asks one question when its election time is over (is anybody connected?, syncobj.py:634). The answer here is yes only when a
+majority would vote for this node, so a node that comes back from a pause or a cut never deposes a leader that the others hear.
+"""
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pysyncobj.monotonic import monotonic
+
+from tern_raft.rules import Message, may_lead
+
+if TYPE_CHECKING:
+    from tern_raft.consensus import Consensus
+    from tern_raft.membership import Membership
+
+# A pre-vote is asked again after this long, and its grants are worth that much.
+PRE_VOTE_PERIOD_S = 0.05
+PRE_VOTE_WORTH_S = 0.3
+# When the leader's connection has broken its process is dead or the network is: who is left stands one after the other, so that the first
+# is elected before the next one asks. Long enough for the others to notice, too.
+SOON_S = 0.02
+SOON_STEP_S = 0.1
+SOON_SPREAD_S = 0.03
+
+
+class Elections:
+    """Owner: the node's transport."""
+
+    def __init__(
+        self,
+        me: str,
+        others: list[str],
+        *,
+        core: Callable[[], "Consensus"],
+        membership: "Membership",
+        post: Callable[[str, Message], bool],
+        stickiness_s: float,
+    ) -> None:
+        self._me, self._others = me, others
+        self._ask_core, self._membership, self._post = core, membership, post
+        self._stickiness_s = stickiness_s
+        self._grants: dict[str, float] = {}
+        self._ask_at_s = 0.0
+        self._leader_heard_s = -1e9
+        self._is_told = False
+        # For metrics: campaigns that this node has begun.
+        self.campaigns = 0
+
+    def leader_heard(self) -> None:
+        """An append of the current leader has come: nobody needs an election, and what was granted before is void."""
+        self._leader_heard_s = monotonic()
+        self._grants.clear()
+
+    def told_to_stand(self) -> None:
+        """The leader hands over: the others hear it still, so they are not asked whether they would vote."""
+        self._is_told = True
+
+    def peer_lost(self, peer: str, *, was_leader: bool) -> None:
+        """The link to *peer* is gone."""
+        self._grants.pop(peer, None)
+        if was_leader:
+            self._leader_heard_s = -1e9
+            rank = [name for name in sorted((self._me, *self._others)) if name != peer].index(self._me)
+            delay_s = SOON_S + rank * SOON_STEP_S + random.uniform(0, SOON_SPREAD_S)  # noqa: S311 (timing, no secret)
+            self._ask_core().stand_within(delay_s)
+
+    def may_campaign(self) -> bool:
+        """Whether a majority would elect this node now; asks for it when not. Called while the election time is over."""
+        now_s, core = monotonic(), self._ask_core()
+        stored = core.journal.log
+        end = (stored.end_term, stored.end_index)
+        if not self._membership.may_vote(core.raftCurrentTerm + 1, end):
+            self._is_told = False
+            return False
+        fresh = sum(1 for at_s in self._grants.values() if now_s - at_s < PRE_VOTE_WORTH_S)
+        if self._is_told or (fresh + 1) * 2 > len(self._others) + 1:
+            self._grants.clear()
+            self._is_told = False
+            self.campaigns += 1
+            return True
+        if now_s >= self._ask_at_s:
+            self._ask_at_s = now_s + PRE_VOTE_PERIOD_S
+            question: dict[str, Any] = {
+                "type": "pre_vote",
+                "term": core.raftCurrentTerm + 1,
+                "last_log_index": end[1],
+                "last_log_term": end[0],
+            }
+            for peer in self._others:
+                self._post(peer, question)
+        return False
+
+    def answer(self, peer: str, message: Message) -> None:
+        """Grant unless a leader was heard lately or our log is newer. Changes no state, so lying costs nothing."""
+        core = self._ask_core()
+        stored = core.journal.log
+        has_leader = core.is_leader or monotonic() - self._leader_heard_s < self._stickiness_s
+        end = (message["last_log_term"], message["last_log_index"])
+        is_new = may_lead(own_term=stored.end_term, own_index=stored.end_index, last_term=end[0], last_index=end[1])
+        if message["term"] <= core.raftCurrentTerm:
+            # The asker is in an old term: without learning ours it could never stand, though its log may be the newest.
+            self._post(peer, {"type": "pre_vote_refused", "term": core.raftCurrentTerm})
+        elif is_new and not has_leader and self._membership.may_vote(message["term"], end):
+            self._post(peer, {"type": "pre_vote_granted", "term": message["term"]})
+
+    def granted(self, peer: str, message: Message) -> None:
+        """*peer* would vote for this node."""
+        if message["term"] == self._ask_core().raftCurrentTerm + 1 and self._membership.counts(peer):
+            self._grants[peer] = monotonic()

@@ -1,0 +1,38 @@
+"""Taking rebuilt nodes back: the leader commits a READMIT for each, with a majority that does not count it (`membership.py`)."""
+
+from collections.abc import Callable
+
+from tern_raft.consensus import Consensus
+from tern_raft.membership import Membership, readmit_parts
+from tern_store import EntryKind
+from tern_store.vote_file import Standing
+
+# A node within so many entries of the end follows the group; the READMIT itself brings it the rest.
+LAG_MAX_ENTRIES = 64
+# After a READMIT that did not take the node back (it had begun again meanwhile), or was lost with its leader.
+AGAIN_AFTER_S = 2.0
+_NO_VERSION = 0
+
+
+class Readmission:
+    """The leader's part. Owner: the node."""
+
+    def __init__(
+        self, consensus: Consensus, membership: Membership, others: list[str], monotonic: Callable[[], float]
+    ) -> None:
+        self._consensus, self._membership, self._others, self._monotonic = consensus, membership, others, monotonic
+        self._asked_s: dict[str, float] = {}
+
+    def step(self) -> None:
+        """Called every few ms."""
+        if not self._consensus.is_serving:
+            return
+        for peer in self._others:
+            if self._membership.standing_of(peer) is not Standing.REBUILDING:
+                continue
+            lag = self._consensus.journal.log.end_index - self._consensus.match_index(peer)
+            now_s = self._monotonic()
+            if lag <= LAG_MAX_ENTRIES and now_s >= self._asked_s.get(peer, 0.0):
+                self._asked_s[peer] = now_s + AGAIN_AFTER_S
+                parts = readmit_parts(peer, self._membership.incarnation_of(peer))
+                self._consensus.append(parts, _NO_VERSION, urgent=True, kind=EntryKind.READMIT)

@@ -1,0 +1,44 @@
+"""The rolling digest of what apply has decided: equal on every node after the same entry, or one of them has gone wrong.
+
+A DIGEST's payload is the leader's digest just before its entry: | digest 8 |, little-endian. Apply compares it with its own.
+"""
+
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_wire.codec import encode_msgpack
+from tern_wire.errors import TernError
+
+Verdict = npt.NDArray[Any] | bytes | dict[str, Any] | TernError
+_DIGEST = struct.Struct("<Q")
+_NUMBERS = struct.Struct("<qqq")
+
+
+def advance(digest: int, verdicts: Sequence[Verdict], numbers: tuple[int, int, int]) -> int:
+    """The digest after an entry that got *verdicts* and left the state with *numbers*."""
+    for verdict in verdicts:
+        digest = zlib.crc32(_witness(verdict), digest)
+    return zlib.crc32(_NUMBERS.pack(*numbers), digest)
+
+
+def digest_payload(digest: int) -> bytes:
+    """The payload of a DIGEST."""
+    return _DIGEST.pack(digest)
+
+
+def is_same(payload: memoryview, digest: int) -> bool:
+    """Whether the leader's digest is this one; a payload of another size is a later release's, and says nothing."""
+    return len(payload) != _DIGEST.size or bool(_DIGEST.unpack(payload)[0] == digest)
+
+
+def _witness(verdict: Verdict) -> bytes:
+    if isinstance(verdict, np.ndarray):
+        return verdict.tobytes()
+    if isinstance(verdict, TernError):
+        return verdict.code.encode()
+    return verdict if isinstance(verdict, bytes) else encode_msgpack(verdict)

@@ -1,0 +1,59 @@
+"""Reading messages: what a queue says lies where, from the log, filled in with offsets and positions."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_broker.core.topics import Topic
+from tern_store import Store, StoreError
+from tern_wire.errors import OffsetExpired
+from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
+from tern_wire.record import Record, decode_record, fill_in, is_whole, record_starts
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Records of one queue, filled in: *data* is their concatenation, *offsets* one each."""
+
+    data: memoryview
+    offsets: npt.NDArray[np.int64]
+
+
+class Reader:
+    """Of one store. Owner: the core loop. LogRot, DerivedDamage if bytes on the way went bad."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def read_messages(
+        self, topic: Topic, queue: int, offsets: npt.NDArray[np.int64], entries: npt.NDArray[Any]
+    ) -> Messages:
+        """The records that *entries* point at, copied, with offset and position filled in."""
+        positions = entries["position"].astype(np.int64)
+        sizes = entries["size"].astype(np.int64)
+        data = self._store.log.read_records(positions, sizes)
+        starts = np.cumsum(sizes) - sizes
+        if not is_whole(data, starts, sizes):
+            raise StoreError(f"no records of topic '{topic.name}' lie where queue {queue} says; restart this node")
+        fill_in(data, starts, offsets, positions)
+        return Messages(data, offsets)
+
+    def pull(self, topic: Topic, queue: int, offset: int, end: int, messages_max: int, size_max_bytes: int) -> Messages:
+        """Messages of [offset, end), at least one if there is one; OffsetExpired below the oldest kept."""
+        oldest = topic.mins[queue]
+        if offset < oldest:
+            raise OffsetExpired(offset=offset, min_offset=oldest)
+        count = min(messages_max, min(end, topic.ends[queue]) - offset)
+        if count <= 0:
+            return Messages(memoryview(b""), np.empty(0, np.int64))
+        entries = self._store.read_queue(topic.topic_id, queue, offset, count)
+        total = np.cumsum(entries["size"].astype(np.int64))
+        entries = entries[: max(1, int(np.searchsorted(total, size_max_bytes, side="right")))]
+        return self.read_messages(topic, queue, np.arange(offset, offset + len(entries), dtype=np.int64), entries)
+
+    def pull_records(self, topic: Topic, queue: int, offset: int, count: int) -> list[Record]:
+        """As pull, decoded one by one: for the few that the broker itself must look into."""
+        found = self.pull(topic, queue, offset, offset + count, count, RECEIVE_SIZE_MAX_BYTES)
+        return [decode_record(found.data, int(start)) for start in record_starts(found.data)]

@@ -1,0 +1,54 @@
+"""What a node says of itself: to people, proxies and metrics."""
+
+from typing import Any
+
+from tern_broker.config import BrokerConfig
+from tern_broker.engine import Engine
+
+
+def engine_status(engine: Engine, config: BrokerConfig) -> dict[str, Any]:
+    """What people and proxies ask: role, term, leader, indexes, peers, counters."""
+    counters = engine.state.counters
+    return {
+        "node": config.node,
+        "broker_group": config.broker_group,
+        "role": "leader" if engine.raft.is_leader else "follower",
+        "serving": engine.raft.is_serving,
+        "leader": engine.raft.leader or "",
+        "term": engine.raft.term,
+        "commit_index": engine.raft.commit_index,
+        "applied_index": engine.raft.applied_index,
+        "last_index": engine.store.log.end_index,
+        "synced_index": engine.store.log.synced_index,
+        "log_size_bytes": engine.store.log.end_position - engine.store.log.start.position,
+        "log_first_index": engine.store.log.first_index,
+        "rebuilding": engine.store.rebuilding,
+        "scrub_passes": engine.scrubber.passes,
+        "scrubbed_bytes": engine.scrubber.checked_bytes,
+        "disk_pressure": engine.trimmer.pressure.value,
+        "trims": engine.trimmer.trims,
+        "standing": engine.raft.standing.name.lower(),
+        "fsync_ms": round(engine.raft.sync_s * 1000, 3),
+        "disk_permille": engine.raft.transport.own_disk_permille,
+        "elections": engine.raft.campaigns,
+        "transfers": engine.raft.transfers,
+        "peers": [
+            {
+                "node": peer.name,
+                "connected": peer.connected,
+                "standing": peer.standing,
+                "match_index": peer.match_index,
+                "disk_permille": peer.disk_permille,
+            }
+            for peer in engine.raft.peers()
+        ],
+        "topics": len(engine.state.names.topics),
+        "groups": len(engine.state.names.groups),
+        "idempotency_keys": len(engine.state.keys),
+        "waiting_proposals": engine.proposer.waiting,
+        "entries_proposed": engine.proposer.entries,
+        "stored": counters.stored,
+        "leased": counters.leased,
+        "settled": counters.settled,
+        "expired": counters.expired,
+    }

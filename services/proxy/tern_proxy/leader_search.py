@@ -1,0 +1,103 @@
+"""Asking the nodes of one broker group for their STATUS: who leads, when no notice has told, and what people want to see.
+
+Owner of the tasks that ask: this object, in its event loop. What it hears of leaders goes to *serves* at once, node by node, so that a
+node that hangs holds up nobody.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from tern_remoting import Link, LinkError
+from tern_wire.errors import TernError
+from tern_wire.requests import ERROR, RequestCode, body_parts, read_body
+
+# A healthy node answers STATUS within some ms, a starved one within some tens; one that does not is no leader worth waiting for.
+STATUS_TIMEOUT_S = 0.3
+# Between two rounds of asking all nodes for a leader: only what no notice has told is found so, and an election takes longer.
+SEARCH_INTERVAL_S = 0.05
+
+
+class LeaderSearch:
+    """Two ways to ask: until a leader is found, and once."""
+
+    def __init__(
+        self,
+        *,
+        links: Callable[[], dict[str, Link]],
+        serves: Callable[[str, int], None],
+        in_vain: Callable[[dict[str, dict[str, Any]]], None],
+        is_over: Callable[[], bool],
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        """*links*: nodes whose links are up. *serves* hears of each node that says it leads, with its term; *in_vain* of each round's
+        statuses, by node, while there is no leader. *is_over*: one is known and can be asked. *is_wanted*: somebody waits for one."""
+        self._links, self._serves, self._in_vain = links, serves, in_vain
+        self._is_over, self._is_wanted = is_over, is_wanted
+        self._search: asyncio.Task[None] | None = None
+        self._inquiry: asyncio.Task[object] | None = None
+
+    def start(self) -> bool:
+        """Search until there is a leader or nobody wants one; False when that is being done already."""
+        if self._search is not None and not self._search.done():
+            return False
+        self._search = asyncio.create_task(self._ask_until_found())
+        return True
+
+    def ask_around(self) -> None:
+        """Ask all nodes once: does another one serve, although its notice has not come? If none does, the leader is only slow."""
+        if self._inquiry is None or self._inquiry.done():
+            self._inquiry = asyncio.create_task(self.statuses())
+
+    async def statuses(self) -> dict[str, dict[str, Any]]:
+        """The STATUS of every linked node as of now; {} of one that does not answer within STATUS_TIMEOUT_S."""
+        links = self._links()
+        answers = await asyncio.gather(*(self._ask(name, link) for name, link in links.items()))
+        return dict(zip(links, answers, strict=True))
+
+    def close(self) -> None:
+        """Ask no more."""
+        for task in (self._search, self._inquiry):
+            if task is not None:
+                task.cancel()
+
+    async def _ask_until_found(self) -> None:
+        """Round after round; whether somebody waits is looked at after a pause, since a woken waiter may wait again."""
+        asking: dict[str, asyncio.Task[dict[str, Any]]] = {}
+        try:
+            while not self._is_over():
+                # A node that hangs is not asked twice at a time.
+                asking = {name: task for name, task in asking.items() if not task.done()}
+                fresh = {
+                    name: asyncio.create_task(self._ask(name, link))
+                    for name, link in self._links().items()
+                    if name not in asking
+                }
+                asking |= fresh
+                await asyncio.sleep(SEARCH_INTERVAL_S)
+                self._in_vain({name: task.result() for name, task in fresh.items() if task.done() and task.result()})
+                if not self._is_wanted():
+                    return
+        finally:
+            for task in asking.values():
+                task.cancel()
+
+    async def _ask(self, name: str, link: Link) -> dict[str, Any]:
+        try:
+            frame = await link.request(RequestCode.STATUS, body_parts({}), timeout_s=STATUS_TIMEOUT_S)
+            status = read_body(frame.body)[0] if frame.code != ERROR else {}
+        except (LinkError, TernError):
+            return {}
+        if is_serving(status):
+            self._serves(name, term_of(status))
+        return status
+
+
+def is_serving(status: dict[str, Any]) -> bool:
+    """Whether a STATUS is of a leader that takes requests."""
+    return status.get("role") == "leader" and status.get("serving", True) is True
+
+
+def term_of(status: dict[str, Any]) -> int:
+    """The term that a STATUS is from."""
+    return int(status.get("term", 0))

@@ -1,0 +1,123 @@
+"""The broker's HTTP door over a scripted core: Raft's fields in the metrics, and the handover of leadership."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tern_broker.app import create_app
+from tern_broker.config import BrokerConfig
+
+pytestmark = pytest.mark.anyio
+STATUS: dict[str, Any] = {
+    "node": "broker-a-0",
+    "role": "leader",
+    "serving": True,
+    "leader": "broker-a-0",
+    "term": 7,
+    "commit_index": 41,
+    "applied_index": 40,
+    "last_index": 42,
+    "synced_index": 42,
+    "fsync_ms": 1.5,
+    "disk_permille": 123,
+    "elections": 2,
+    "transfers": 1,
+    "peers": [
+        {"node": "broker-a-1", "connected": True, "match_index": 42},
+        {"node": "broker-a-2", "connected": False, "match_index": 30},
+    ],
+}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """asyncio, as in production."""
+    return "asyncio"
+
+
+def door(status: dict[str, Any], transfers: list[str] | None = None) -> httpx.AsyncClient:
+    """A client of the application over a core that answers *status*, and notes *transfers* if it has a group."""
+
+    def answered(document: dict[str, Any]) -> asyncio.Future[dict[str, Any]]:
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        future.set_result(document)
+        return future
+
+    def transfer(to: str) -> asyncio.Future[dict[str, Any]]:
+        assert transfers is not None
+        transfers.append(to)
+        reason = "" if status["role"] == "leader" else "this node does not lead"
+        return answered({"asked": not reason, "to": to, "leader": status["leader"], "reason": reason})
+
+    config = BrokerConfig(
+        raft_port=1,
+        peers=("broker-a-0=127.0.0.1:1", "broker-a-1=127.0.0.1:2", "broker-a-2=127.0.0.1:3"),
+        data_dir=Path("unused"),
+        cluster_key_file=Path("unused"),
+        group_id="ab" * 16,
+    )
+    app = create_app(
+        config,
+        ask_status=lambda: answered(status),
+        ask_trim=lambda: answered({"asked": False}),
+        ask_transfer=None if transfers is None else transfer,
+    )
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://broker")
+
+
+async def test_metrics_have_the_raft_fields() -> None:
+    """Role, term, indexes, the last sync, elections and handovers; by peer the connection and, at the leader, the lag."""
+    async with door(STATUS) as client:
+        lines = (await client.get("/metrics")).text.splitlines()
+    for line in (
+        "ternmq_broker_is_leader 1.0",
+        "ternmq_broker_term 7.0",
+        "ternmq_broker_commit_index 41.0",
+        "ternmq_broker_applied_index 40.0",
+        "ternmq_broker_synced_index 42.0",
+        "ternmq_broker_last_fsync_seconds 0.0015",
+        "ternmq_broker_disk_used_ratio 0.123",
+        "ternmq_broker_elections_total 2.0",
+        "ternmq_broker_transfers_total 1.0",
+        'ternmq_broker_follower_lag_entries{peer="broker-a-1"} 0.0',
+        'ternmq_broker_follower_lag_entries{peer="broker-a-2"} 12.0',
+        'ternmq_broker_peer_connected{peer="broker-a-1"} 1.0',
+        'ternmq_broker_peer_connected{peer="broker-a-2"} 0.0',
+    ):
+        assert line in lines
+
+
+async def test_a_follower_claims_no_lag_of_others() -> None:
+    """It does not know what they have."""
+    async with door({**STATUS, "role": "follower"}) as client:
+        text = (await client.get("/metrics")).text
+    assert "ternmq_broker_is_leader 0.0" in text
+    assert "follower_lag_entries{" not in text
+    assert 'ternmq_broker_peer_connected{peer="broker-a-1"} 1.0' in text
+
+
+async def test_leadership_is_handed_over_on_request() -> None:
+    """202 from the leader, 409 with the reason from anybody else; a body that is none of ours is refused before the core is asked."""
+    asked: list[str] = []
+    async with door(STATUS, asked) as client:
+        named = await client.post("/v1/broker/transfer", json={"to": "broker-a-1"})
+        chosen = await client.post("/v1/broker/transfer", json={})
+        wrong = [
+            await client.post("/v1/broker/transfer", content=body)
+            for body in (b"", b"[]", b'{"to": 1}', b'{"whom": "x"}', b'{"to": "' + b"x" * 2_000 + b'"}')
+        ]
+    assert (named.status_code, named.json()["to"], chosen.status_code) == (202, "broker-a-1", 202)
+    assert [answer.status_code for answer in wrong] == [400, 400, 400, 400, 413]
+    assert asked == ["broker-a-1", ""]
+    async with door({**STATUS, "role": "follower", "leader": "broker-a-1"}, asked) as client:
+        refused = await client.post("/v1/broker/transfer", json={})
+    assert (refused.status_code, refused.json()["leader"]) == (409, "broker-a-1")
+
+
+async def test_a_node_without_a_group_has_nothing_to_hand_over() -> None:
+    """A quarantined node does not know the route."""
+    async with door(STATUS) as client:
+        assert (await client.post("/v1/broker/transfer", json={})).status_code == 404

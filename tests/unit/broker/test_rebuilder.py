@@ -1,0 +1,358 @@
+"""A node's log copied over HTTP from a real door: only by who knows the key, only from who serves, and to its end whatever happens."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tern_broker.config import BrokerConfig
+from tern_broker.http_loop import HttpLoop
+from tern_broker.rebuild_offer import RebuildOffer
+from tern_broker.rebuilder import RebuildProgress, peers_http, rebuild
+from tern_broker.standby import stand_by
+from tern_service import open_socket
+from tern_store import EntryKind, Genesis, RebuildSource, Store, copy_reason
+from tern_wire.errors import RebuildNotHere
+from tern_wire.paths import HEADER_CRC32, HEADER_PEER_PROOF, REBUILD_FILES_PATH, REBUILD_MANIFEST_PATH
+from tern_wire.peer_proof import PeerRequest, proof_header
+
+KEY = bytes(range(32))
+GROUP = Genesis(b"g" * 16, ("a", "b", "c"), 16 << 20)
+DEADLINE_S = 60.0
+
+
+def config_of(node: str, directory: Path, http_port: int = 0, ports: dict[str, int] | None = None) -> BrokerConfig:
+    """One of three nodes; *ports*: of Raft, by name."""
+    ports = {"a": 1001, "b": 1011, "c": 1021} | (ports or {})
+    return BrokerConfig(
+        node=node,
+        peers=tuple(f"{name}=127.0.0.1:{port}" for name, port in ports.items()),
+        raft_port=ports[node],
+        http_port=http_port,
+        data_dir=directory,
+        cluster_key_file=directory / "key",
+        group_id=GROUP.group_id.hex(),
+        segment_size_bytes=GROUP.segment_size_bytes,
+    )
+
+
+class Leader:
+    """A store with entries behind a real HTTP door. Owner: one test; its loop answers."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store = Store.open(directory / "a", group=GROUP)
+        self.source = RebuildSource(self.store)
+        self.grow(45)
+        self.is_serving = True
+        # Called before each read; what it returns, if anything, is sent instead.
+        self.on_read: Callable[[str, int, int], bytes | None] = lambda *_: None
+        self.reads = 0
+        self.sock = open_socket("127.0.0.1", 0, "--http-port")
+        self.url = f"http://127.0.0.1:{self.sock.getsockname()[1]}"
+        self.config = config_of("a", directory)
+        self.http = HttpLoop(
+            self.config,
+            self.sock,
+            status=lambda: {"node": "a", "role": "leader", "serving": self.is_serving, "leader": "a"},
+            trim=lambda: {"asked": False, "leader": ""},
+            registration=None,
+            rebuild=RebuildOffer(key=KEY, manifest=self.manifest, read=self.read),
+        )
+
+    def grow(self, entries: int) -> None:
+        log = self.store.log
+        for _ in range(entries):
+            log.append(EntryKind.COMMANDS, log.end_index + 1, 1, [log.end_index.to_bytes(8, "big") * 50_000], 1)
+        job = log.take_sync()
+        assert job is not None
+        job.run()
+        log.mark_synced(job)
+
+    def manifest(self) -> dict[str, Any]:
+        if not self.is_serving:
+            raise RebuildNotHere(node="a", leader="")
+        return self.source.manifest(self.store.log.end_index)
+
+    def read(self, name: str, position: int, size: int) -> bytes:
+        self.reads += 1
+        return self.on_read(name, position, size) or self.source.read(name, position, size)
+
+
+def with_leader(tmp_path: Path, work: Callable[[Leader], Coroutine[Any, Any, None]]) -> None:
+    """Run *work* in a loop that answers for the leader."""
+
+    async def main() -> None:
+        leader = Leader(tmp_path)
+        leader.http.start()
+        try:
+            await asyncio.wait_for(work(leader), DEADLINE_S)
+        finally:
+            await asyncio.to_thread(leader.http.stop)
+            leader.store.close()
+
+    asyncio.run(main())
+
+
+async def copy(
+    leader: Leader, directory: Path, *, key: bytes = KEY, stop: asyncio.Event | None = None, **more: Any
+) -> bool:
+    """As node b, which knows of a leader and of one that is down."""
+    return await rebuild(
+        config_of("b", directory),
+        key=key,
+        peers_http={"a": leader.url, "c": "http://127.0.0.1:9"},
+        directory=directory / "b",
+        stop=stop or asyncio.Event(),
+        rate_max_bytes_per_s=1 << 40,
+        **more,
+    )
+
+
+def require_equal(leader: Leader, directory: Path) -> None:
+    """What was copied opens as the leader's log."""
+    copied = Store.open(directory / "b", group=GROUP, may_begin=False)
+    log = leader.store.log
+    assert (copied.log.end_index, copied.log.was_torn) == (log.end_index, False)
+    for index in range(1, log.end_index + 1):
+        assert copied.log.entry(index).raw == log.entry(index).raw
+    copied.close()
+
+
+def test_a_log_is_copied_whole_and_its_progress_is_known(tmp_path: Path) -> None:
+    """Goal: the copy opens with every entry, and whoever asked on the way knew how much was left."""
+
+    async def work(leader: Leader) -> None:
+        progress, seen = RebuildProgress(), list[tuple[str, int, int]]()
+
+        def note(*_: object) -> None:
+            document = progress.document()
+            seen.append((document["leader"], document["copied_bytes"], document["total_bytes"]))
+
+        leader.on_read = note
+        assert await copy(leader, tmp_path, progress=progress)
+        require_equal(leader, tmp_path)
+        total = leader.store.log.end_position
+        assert {leader_name for leader_name, _, _ in seen} == {"a"}
+        assert {size for _, _, size in seen} == {total}
+        assert [copied for _, copied, _ in seen] == sorted(copied for _, copied, _ in seen)
+        assert progress.document()["copied_bytes"] == total
+
+    with_leader(tmp_path, work)
+
+
+def test_what_the_group_writes_meanwhile_is_copied_too(tmp_path: Path) -> None:
+    """Goal: a copy of a log that grows ends near its end, not where the log ended when it began."""
+
+    async def work(leader: Leader) -> None:
+        core = asyncio.get_running_loop()
+
+        def grow_once(*_: object) -> None:
+            if leader.reads == 2:
+                asyncio.run_coroutine_threadsafe(grown(), core).result()
+
+        async def grown() -> None:
+            leader.grow(30)
+
+        leader.on_read = grow_once
+        assert await copy(leader, tmp_path)
+        require_equal(leader, tmp_path)
+
+    with_leader(tmp_path, work)
+
+
+def test_bad_bytes_and_dropped_files_only_interrupt_the_copy(tmp_path: Path) -> None:
+    """Goal: what does not continue the log is asked for again; a file that is gone leads to a new manifest."""
+
+    async def work(leader: Leader) -> None:
+        def fail_some(name: str, position: int, size: int) -> bytes | None:
+            if leader.reads == 2:
+                data = bytearray(leader.source.read(name, position, size))
+                data[1000] ^= 4
+                return bytes(data)
+            if leader.reads == 5:
+                raise FileNotFoundError(name)
+            return None
+
+        leader.on_read = fail_some
+        assert await copy(leader, tmp_path)
+        assert leader.reads > 7
+        require_equal(leader, tmp_path)
+
+    with_leader(tmp_path, work)
+
+
+def test_only_a_serving_leader_is_copied_from(tmp_path: Path) -> None:
+    """Goal: a node that is asked too early answers 409, and the copy begins when somebody serves."""
+
+    async def work(leader: Leader) -> None:
+        leader.is_serving = False
+        task = asyncio.create_task(copy(leader, tmp_path))
+        async with httpx.AsyncClient(trust_env=False) as client:
+            reply = await signed(client, leader.url, REBUILD_MANIFEST_PATH, nonce="0" * 32)
+        assert (reply.status_code, reply.json()["code"]) == (409, "rebuild-not-here")
+        assert leader.reads == 0
+        assert not task.done()
+        leader.is_serving = True
+        assert await task
+        require_equal(leader, tmp_path)
+
+    with_leader(tmp_path, work)
+
+
+def test_a_stop_ends_the_copy_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    """Goal: a process that is asked to stop is not held up, and nothing that was copied is lost."""
+
+    async def work(leader: Leader) -> None:
+        stop, core = asyncio.Event(), asyncio.get_running_loop()
+
+        def stop_soon(*_: object) -> None:
+            if leader.reads == 4:
+                core.call_soon_threadsafe(stop.set)
+
+        leader.on_read = stop_soon
+        assert not await copy(leader, tmp_path, stop=stop)
+        assert copy_reason(tmp_path / "b")
+        before, pieces = leader.reads, -(-leader.store.log.end_position // (4 << 20))
+        assert await copy(leader, tmp_path)
+        assert leader.reads - before < pieces
+        require_equal(leader, tmp_path)
+
+    with_leader(tmp_path, work)
+
+
+async def signed(
+    client: httpx.AsyncClient, url: str, path: str, *, nonce: str, key: bytes = KEY, **changes: Any
+) -> httpx.Response:
+    """A request with a proof, or one that is wrong in something."""
+    facts: dict[str, Any] = {
+        "method": "GET",
+        "target": path,
+        "node": "b",
+        "group_id": GROUP.group_id.hex(),
+        "time_ms": int(time.time() * 1000),
+    }
+    request = PeerRequest(**(facts | changes), nonce=nonce)
+    return await client.get(url + path, headers={HEADER_PEER_PROOF: proof_header(key, request)})
+
+
+def test_a_door_opens_only_to_nodes_with_the_key(tmp_path: Path) -> None:
+    """Goal: no proof, another key, group, node, path, query or time, and a proof that was used: 401, all counted, none parsed."""
+
+    async def work(leader: Leader) -> None:
+        piece = f"{REBUILD_FILES_PATH}/{0:020d}?position=0&size=100"
+        async with httpx.AsyncClient(trust_env=False) as client:
+            refused = [
+                await client.get(leader.url + piece),
+                await client.get(leader.url + REBUILD_MANIFEST_PATH, headers={HEADER_PEER_PROOF: "1 b 1 2 3"}),
+                await signed(client, leader.url, piece, nonce="1" * 32, key=bytes(32)),
+                await signed(client, leader.url, piece, nonce="2" * 32, group_id="h" * 32),
+                await signed(client, leader.url, piece, nonce="3" * 32, node="d"),
+                await signed(client, leader.url, piece, nonce="4" * 32, target=piece.replace("100", "200")),
+                await signed(client, leader.url, piece, nonce="5" * 32, target=REBUILD_MANIFEST_PATH),
+                await signed(client, leader.url, piece, nonce="6" * 32, method="PUT"),
+                await signed(client, leader.url, piece, nonce="7" * 32, time_ms=int(time.time() * 1000) - 70_000),
+                await signed(client, leader.url, piece, nonce="8" * 32, time_ms=int(time.time() * 1000) + 70_000),
+                await client.get(f"{leader.url}{REBUILD_FILES_PATH}/x?position=no"),
+            ]
+            assert [(reply.status_code, reply.json()["code"]) for reply in refused] == [
+                (401, "peer-proof-refused")
+            ] * len(refused)
+            good = await signed(client, leader.url, piece, nonce="9" * 32)
+            again = await signed(client, leader.url, piece, nonce="9" * 32)
+            assert (good.status_code, len(good.content), again.status_code) == (200, 100, 401)
+            assert good.headers[HEADER_CRC32]
+            metrics = (await client.get(leader.url + "/metrics")).text
+            assert f"rebuild_requests_refused_total {len(refused) + 1}.0" in metrics
+        assert leader.reads == 1
+
+    with_leader(tmp_path, work)
+
+
+def test_a_door_gives_pieces_of_the_log_and_nothing_else(tmp_path: Path) -> None:
+    """Goal: other names are 404, other sizes 400, a dropped segment 410."""
+
+    async def work(leader: Leader) -> None:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            statuses = [
+                (await signed(client, leader.url, f"{REBUILD_FILES_PATH}/{rest}", nonce=f"{number:032x}")).status_code
+                for number, rest in enumerate(
+                    [
+                        "votes?position=0&size=10",
+                        "start?position=0&size=10",
+                        "..%2F..%2Fkey?position=0&size=10",
+                        f"{16 << 40:020d}?position=0&size=10",
+                        f"{0:020d}?position=-1&size=10",
+                        f"{0:020d}?position=0&size={(4 << 20) + 1}",
+                        f"{0:020d}",
+                    ]
+                )
+            ]
+        assert statuses == [404, 404, 404, 410, 400, 400, 400]
+
+    with_leader(tmp_path, work)
+
+
+def test_another_key_never_gets_a_byte(tmp_path: Path) -> None:
+    """Goal: a node of another cluster goes on asking, and says why, but has nothing."""
+
+    async def work(leader: Leader) -> None:
+        stop = asyncio.Event()
+        task = asyncio.create_task(copy(leader, tmp_path, key=bytes(32), stop=stop))
+        async with httpx.AsyncClient(trust_env=False) as client:
+            while "rebuild_requests_refused_total 0.0" in (await client.get(leader.url + "/metrics")).text:
+                assert not task.done()
+        stop.set()
+        assert not await task
+        assert leader.reads == 0
+
+    with_leader(tmp_path, work)
+
+
+@contextmanager
+def listening() -> Iterator[tuple[socket.socket, str]]:
+    """A socket of the standby's own, and its URL."""
+    sock = open_socket("127.0.0.1", 0, "--http-port")
+    try:
+        yield sock, f"http://127.0.0.1:{sock.getsockname()[1]}"
+    finally:
+        sock.close()
+
+
+def test_a_node_that_is_rebuilt_says_so_and_hands_its_socket_on(tmp_path: Path) -> None:
+    """Goal: alive, not ready, role rebuilding with figures; then the copy is in place and the same socket serves the next."""
+
+    async def work(leader: Leader) -> None:
+        raft_port = leader.sock.getsockname()[1] - 1
+        # Whoever leads answers on the port behind its Raft port.
+        config = config_of("b", tmp_path / "b", ports={"a": raft_port})
+        leader.is_serving = False
+        with listening() as (sock, url):
+            task = asyncio.create_task(stand_by(config, sock, "it holds no log", asyncio.Event(), key=KEY))
+            async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+                status = (await client.get(url + "/v1/broker")).json()
+                assert (status["role"], status["serving"], status["rebuilding"]) == (
+                    "rebuilding",
+                    False,
+                    "it holds no log",
+                )
+                assert status["copy"].keys() == {"leader", "copied_bytes", "total_bytes", "seconds"}
+                assert (await client.get(url + "/healthz")).status_code == 200
+                assert (await client.get(url + "/readyz")).status_code == 503
+            leader.is_serving = True
+            assert await task
+            require_equal(leader, tmp_path)
+            with socket.create_connection(sock.getsockname(), timeout=5):
+                sock.setblocking(True)
+                sock.accept()[0].close()
+
+    with_leader(tmp_path, work)
+
+
+def test_peers_answer_http_behind_their_raft_port(tmp_path: Path) -> None:
+    """Goal: the addresses follow from --peers, this node's own is not among them."""
+    assert peers_http(config_of("b", tmp_path)) == {"a": "http://127.0.0.1:1002", "c": "http://127.0.0.1:1022"}

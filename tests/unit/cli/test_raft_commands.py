@@ -1,0 +1,160 @@
+"""`ternmq raft`: what brokers say as a table and as JSON, and handing leadership over; stand-in brokers behind real sockets."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tern_cli.app import app
+from tests.support.scripted_proxy import Asked, Reply, blocking_proxy, said
+from tests.support.stand_in_mesh import mesh_document
+
+RUNNER = CliRunner()
+
+
+class Group:
+    """Three brokers and their name server. *heir*: who leads after a transfer was asked for; "" for nobody."""
+
+    def __init__(self, heir: str = "broker-a-1") -> None:
+        self.leader, self.term, self.heir = "broker-a-0", 3, heir
+        self.reason = ""
+        self.asked_for: list[str] = []
+        self.dead: set[str] = set()
+        self.http: dict[str, str] = {}
+        self.namesrv = ""
+
+    def answer(self, node: str, asked: Asked) -> Reply:
+        """What *node* says."""
+        if node in self.dead:
+            return Reply(hang_up=True)
+        if asked.path == "/v1/broker/transfer":
+            self.asked_for.append(asked.document["to"])
+            if self.reason:
+                return said({"asked": False, "leader": self.leader, "to": "", "reason": self.reason}, 409)
+            if self.heir:
+                self.leader, self.term = self.heir, self.term + 1
+            return said({"asked": True, "leader": node, "to": self.heir, "reason": ""}, 202)
+        leads = node == self.leader
+        peers = [
+            {"node": peer, "connected": peer not in self.dead, "match_index": 40 if leads else 0}
+            for peer in self.http
+            if peer != node
+        ]
+        return said(
+            {
+                "node": node,
+                "role": "leader" if leads else "follower",
+                "serving": leads,
+                "standing": "member",
+                "term": self.term,
+                "commit_index": 41,
+                "applied_index": 41,
+                "last_index": 42,
+                "fsync_ms": 1.5,
+                "disk_permille": 123,
+                "peers": peers,
+            }
+        )
+
+    def routes(self, _: Asked) -> Reply:
+        """What the name server says."""
+        nodes = {name: {"link": "127.0.0.1:1", "http": at} for name, at in self.http.items()}
+        return said({"broker_groups": {"broker-a": {"leader": "", "term": 0, "nodes": nodes}}})
+
+    def run(self, *words: str) -> Result:
+        """`ternmq raft WORDS` at this group's name server."""
+        return RUNNER.invoke(app, ["raft", *words, "--namesrv", self.namesrv])
+
+
+@contextmanager
+def group(**facts: Any) -> Iterator[Group]:
+    """A group that listens."""
+    made = Group(**facts)
+    with ExitStack() as stack:
+        for number in range(3):
+            name = f"broker-a-{number}"
+
+            def answer(asked: Asked, name: str = name) -> Reply:
+                return made.answer(name, asked)
+
+            made.http[name] = stack.enter_context(blocking_proxy(answer)).url.removeprefix("http://")
+        made.namesrv = stack.enter_context(blocking_proxy(made.routes)).url
+        yield made
+
+
+def test_status_shows_every_broker_and_who_lags() -> None:
+    """Lag as the leader says it; one that does not answer has its row too."""
+    with group() as made:
+        made.dead.add("broker-a-2")
+        as_json = made.run("status", "-o", "json")
+        table = made.run("status")
+    assert as_json.exit_code == 0, as_json.output
+    rows = {row["node"]: row for row in json.loads(as_json.stdout)}
+    assert {name: (row["role"], row["lag"]) for name, row in rows.items()} == {
+        "broker-a-0": ("leader", 0),
+        "broker-a-1": ("follower", 2),
+        "broker-a-2": ("no answer", 2),
+    }
+    assert rows["broker-a-0"]["connected_peers"] == ["broker-a-1"]
+    assert (rows["broker-a-2"]["term"], rows["broker-a-1"]["fsync_ms"]) == (None, 1.5)
+    lines = {line.split()[0]: line.split() for line in table.stdout.splitlines() if "broker-a-" in line}
+    assert lines["broker-a-1"][1:] == ["follower", "3", "41", "41", "42", "2", "1.5", "12.3", "1/2"]
+    assert lines["broker-a-2"][1:] == ["no", "answer", "-", "-", "-", "-", "2", "-", "-", "-"]
+
+
+@pytest.mark.parametrize("to", ["", "broker-a-1"])
+def test_a_transfer_ends_when_another_leads(to: str) -> None:
+    """Who, and in which term; the leader is asked once, and chooses if nobody else has."""
+    with group() as made:
+        done = made.run("transfer-leader", "-o", "json", *(["--to", to] if to else []))
+        again = made.run("transfer-leader", "--to", "broker-a-1")
+    assert done.exit_code == 0, done.output
+    found = {"broker_group": "broker-a", "leader": "broker-a-1", "term": 4, "before": "broker-a-0"}
+    assert (json.loads(done.stdout), made.asked_for) == (found, [to])
+    assert (again.exit_code, again.stdout) == (0, "broker-a-1 leads broker-a already, in term 4.\n")
+
+
+def test_a_transfer_that_fails_says_why() -> None:
+    """The leader's own reason; another heir than the one asked for; nobody leads."""
+    with group() as made:
+        made.reason = "no other member is connected"
+        refused = made.run("transfer-leader")
+        made.reason, made.heir = "", "broker-a-2"
+        other = made.run("transfer-leader", "--to", "broker-a-1")
+        made.leader = ""
+        none = made.run("transfer-leader", "-o", "json")
+    assert (refused.exit_code, other.exit_code, none.exit_code) == (1, 1, 1)
+    assert "broker-a-0 refuses: no other member is connected." in refused.stderr
+    assert "broker-a-2 was elected in term 4, not broker-a-1" in other.stderr
+    assert json.loads(none.stderr)["error"]["title"] == "Nobody leads now"
+
+
+def test_a_transfer_to_nobody_that_is_known_is_asked_wrongly() -> None:
+    """Exit code 2, and nothing was asked of the leader."""
+    with group() as made:
+        unknown = made.run("transfer-leader", "--to", "broker-z-9")
+        other_group = made.run("transfer-leader", "--broker-group", "broker-z")
+        assert made.asked_for == []
+    assert (unknown.exit_code, other_group.exit_code) == (2, 2)
+    assert "broker-a-0, broker-a-1, broker-a-2" in unknown.stderr
+
+
+def test_brokers_are_found_without_a_name_server_and_silence_is_a_failure(tmp_path: Path) -> None:
+    """mesh.json knows their ports; when none answers, exit code 1 names them."""
+    with group() as made:
+        rows = [
+            {"name": name, "role": "broker", "pid": 0, "start_ticks": 0, "ports": {"http": int(at.rpartition(":")[2])}}
+            for name, at in made.http.items()
+        ]
+        processes = [{**row, "state": "running", "restarts": 0, "reason": ""} for row in rows]
+        (tmp_path / "mesh.json").write_text(json.dumps(mesh_document(processes=processes)))
+        there = RUNNER.invoke(app, ["raft", "status", "-o", "json", "--data-dir", str(tmp_path)])
+        made.dead |= set(made.http)
+        gone = RUNNER.invoke(app, ["raft", "status", "--data-dir", str(tmp_path)])
+    assert [row["role"] for row in json.loads(there.stdout)] == ["leader", "follower", "follower"]
+    assert gone.exit_code == 1
+    assert "broker-a-0, broker-a-1, broker-a-2 did not answer" in gone.stderr

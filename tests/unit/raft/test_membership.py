@@ -1,0 +1,152 @@
+"""Births, rebuilt nodes, nodes in doubt: who may vote, and who counts."""
+
+from pathlib import Path
+
+from tern_raft.membership import Membership, read_readmit, readmit_parts
+from tern_store import Genesis, VoteFile
+from tern_store.vote_file import Standing
+from tests.support.faulty_files import FaultyFiles
+
+NAMES = ("a", "b", "c")
+GROUP = Genesis(b"g" * 16, NAMES, 65536)
+DIRECTORY = Path("/data")
+
+
+class Node:
+    """A member with its disk; *number* tells its directories apart."""
+
+    def __init__(self, name: str, *, bootstrap: bool = True, files: FaultyFiles | None = None, number: int = 0) -> None:
+        self.name, self.files = name, files or FaultyFiles()
+        incarnation = f"{name}{number}".encode().ljust(16, b"-")
+        self.votes = VoteFile.open(
+            DIRECTORY, bootstrap=bootstrap, group=GROUP, incarnation=incarnation, files=self.files
+        )
+        self.membership = Membership(name, [other for other in NAMES if other != name], self.votes, version=1)
+        self.end = (0, 1)
+
+    @property
+    def standing(self) -> Standing:
+        """As the file says."""
+        return self.votes.standing
+
+
+def greet(*nodes: Node) -> None:
+    """Every one of *nodes* says hello to every other, until nothing changes any more."""
+    for _ in range(3):
+        for one in nodes:
+            for other in nodes:
+                if one is not other:
+                    other.membership.heard(one.name, one.membership.hello(one.end))
+
+
+def born() -> tuple[Node, Node, Node]:
+    """A group whose members have met."""
+    nodes = Node("a"), Node("b"), Node("c")
+    greet(*nodes)
+    assert {node.standing for node in nodes} == {Standing.MEMBER}
+    return nodes
+
+
+def test_a_group_is_born_when_all_have_met_and_not_before() -> None:
+    """Two of three wait; nobody votes until then."""
+    a, b, c = Node("a"), Node("b"), Node("c")
+    greet(a, b)
+    assert (a.standing, b.standing) == (Standing.UNBORN, Standing.UNBORN)
+    assert not a.membership.may_vote(1, (9, 9))
+    greet(a, b, c)
+    assert {node.standing for node in (a, b, c)} == {Standing.MEMBER}
+    assert a.votes.births == b.votes.births == c.votes.births
+    assert a.membership.may_vote(1, (0, 1))
+
+
+def test_a_member_that_died_during_the_birth_is_born_by_those_who_saw_it() -> None:
+    """It was seen unborn by all: whoever is born already tells it."""
+    a, b, c = Node("a"), Node("b"), Node("c")
+    greet(a, b)
+    a.membership.heard("c", c.membership.hello(c.end))
+    assert (a.standing, c.standing) == (Standing.MEMBER, Standing.UNBORN)
+    again = Node("c", files=c.files)
+    greet(a, again)
+    assert again.standing is Standing.MEMBER
+
+
+def test_two_wiped_nodes_never_found_a_new_group_beside_the_survivor() -> None:
+    """Even if they are started as if to found one: the survivor knows that they were others."""
+    survivor, _, _ = born()
+    b, c = Node("b", number=1), Node("c", number=1)
+    greet(b, c)
+    assert (b.standing, c.standing) == (Standing.UNBORN, Standing.UNBORN), "without the third they cannot"
+    greet(survivor, b, c)
+    assert (b.standing, c.standing) == (Standing.REBUILDING, Standing.REBUILDING)
+    assert not any(node.membership.may_vote(term, (9, 9)) for node in (b, c) for term in (1, 5))
+    assert not survivor.membership.counts("b")
+
+
+def test_a_directory_without_votes_is_rebuilt_and_never_an_unborn_one() -> None:
+    """No --bootstrap: it waits for the group, whatever the others are."""
+    a, b, c = Node("a"), Node("b"), Node("c", bootstrap=False)
+    greet(a, b, c)
+    assert (a.standing, b.standing, c.standing) == (Standing.UNBORN, Standing.UNBORN, Standing.REBUILDING)
+
+
+def test_a_rebuilt_node_votes_only_in_terms_above_its_readmission() -> None:
+    """And only if the readmission names this very directory."""
+    a, b, _ = born()
+    c = Node("c", bootstrap=False, number=1)
+    greet(a, b, c)
+    assert not a.membership.counts("c")
+    assert not c.membership.may_vote(8, (7, 100))
+    assert not c.membership.readmitted("b", c.votes.incarnation, 7)
+    assert not c.membership.readmitted("c", b"c0".ljust(16, b"-"), 7)
+    assert c.membership.readmitted("c", c.votes.incarnation, 7)
+    assert [c.membership.may_vote(term, (7, 100)) for term in (6, 7, 8)] == [False, False, True]
+    greet(a, b, c)
+    assert a.membership.counts("c")
+    again = Node("c", files=c.files)
+    assert [again.membership.may_vote(term, (7, 100)) for term in (7, 8)] == [False, True]
+
+
+def test_a_node_in_doubt_votes_for_the_newest_log_of_all_peers_or_not_at_all() -> None:
+    """It may have acknowledged what it cut: only who has at least what any peer has may lead with its vote."""
+    a, b, c = born()
+    c.votes.doubt()
+    doubtful = Node("c", files=c.files)
+    a.end, b.end, doubtful.end = (3, 10), (3, 9), (3, 9)
+    greet(a, doubtful)
+    assert not doubtful.membership.may_vote(4, (3, 10)), "b may have more"
+    greet(a, b, doubtful)
+    assert not doubtful.membership.may_vote(4, b.end)
+    assert not doubtful.membership.may_vote(4, doubtful.end), "not even for itself"
+    assert doubtful.membership.may_vote(4, a.end)
+    doubtful.membership.lost("b")
+    assert not doubtful.membership.may_vote(4, a.end)
+    assert doubtful.membership.settled()
+    assert doubtful.membership.may_vote(4, (3, 9))
+    assert a.membership.counts("c"), "its acks were true all the time"
+
+
+def test_three_nodes_in_doubt_elect_the_newest_log() -> None:
+    """A power cut tore all of them: the group does not stand still for ever."""
+    nodes = born()
+    for number, node in enumerate(nodes):
+        node.votes.doubt()
+        node.end = (3, 9 + number)
+    greet(*nodes)
+    allowed = [[voter.membership.may_vote(4, candidate.end) for voter in nodes] for candidate in nodes]
+    assert [sum(row) * 2 > len(nodes) for row in allowed] == [False, False, True]
+
+
+def test_entries_are_written_for_the_oldest_release_that_is_there() -> None:
+    """A rolling upgrade: the new leader's followers may be old."""
+    a, b, _ = born()
+    old = b.membership.hello(b.end) | {"version": 0}
+    a.membership.heard("b", old)
+    assert a.membership.version() == 0
+    a.membership.lost("b")
+    assert a.membership.version() == 1
+
+
+def test_a_readmission_says_who() -> None:
+    """Name and incarnation survive the log."""
+    raw = b"".join(bytes(part) for part in readmit_parts("broker-a-1", b"i" * 16))
+    assert read_readmit(memoryview(raw)) == ("broker-a-1", b"i" * 16)
