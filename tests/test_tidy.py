@@ -47,7 +47,7 @@ RULES: dict[str, tuple[set[str], set[str]]] = {
     "tern_proxy": ({"tern_wire", "tern_service", "tern_remoting"}, {"pysyncobj"}),
     "tern_spark": ({"tern_wire", "tern_client"}, SERVING | {"asyncio", "pysyncobj"}),
     "jobs": ({"tern_wire", "tern_client", "tern_spark"}, SERVING | {"pysyncobj"}),
-    "loadtest": ({"tern_wire", "tern_client", "tern_store", "tern_broker"}, SERVING | {"pysyncobj"}),
+    "loadtest": ({"tern_wire", "tern_client", "tern_store", "tern_raft", "tern_broker"}, SERVING | {"pysyncobj"}),
 }
 NOT_PACKAGES = {"jobs": "spark/jobs", "loadtest": "loadtest"}  # scripts: nothing imports them
 

@@ -131,9 +131,10 @@ class Consensus(SyncObj):  # type: ignore[misc]
 
     def learn_term(self, term: int) -> None:
         """A peer is in a newer *term*."""
-        if term > self.raftCurrentTerm and not self.is_leader:
+        if term > self.raftCurrentTerm:
             self._SyncObj__raftLeader = None
             self._SyncObj__setCurrentTerm(term, None)
+            self._SyncObj__setState(stock._RAFT_STATE.FOLLOWER)
 
     def stand_within(self, delay_s: float) -> None:
         """The leader's connection broke: do not wait out the whole election time, a dead process does not come back."""

@@ -24,6 +24,9 @@ PRE_VOTE_WORTH_S = 0.3
 SOON_S = 0.02
 SOON_STEP_S = 0.1
 SOON_SPREAD_S = 0.03
+# What is applied within some 0.1 s is no reason to let others stand; what takes longer is, if there are others.
+BACKLOG_MAX_ENTRIES = 300
+BACKLOG_WAIT_S = 1.0
 
 
 class Elections:
@@ -46,12 +49,21 @@ class Elections:
         self._ask_at_s = 0.0
         self._leader_heard_s = -1e9
         self._is_told = False
+        # Since when the election time is over while this node has much to apply.
+        self._held_since_s: float | None = None
+        # Whether the campaign under way was asked for by the leader.
+        self.was_told = False
         # For metrics: campaigns that this node has begun.
         self.campaigns = 0
+
+    def begin(self) -> None:
+        """A node that has a log begins: for one election time it takes it that its group has a leader, whom it has not heard yet."""
+        self._leader_heard_s = monotonic()
 
     def leader_heard(self) -> None:
         """An append of the current leader has come: nobody needs an election, and what was granted before is void."""
         self._leader_heard_s = monotonic()
+        self._held_since_s = None
         self._grants.clear()
 
     def told_to_stand(self) -> None:
@@ -72,13 +84,13 @@ class Elections:
         now_s, core = monotonic(), self._ask_core()
         stored = core.journal.log
         end = (stored.end_term, stored.end_index)
-        if not self._membership.may_vote(core.raftCurrentTerm + 1, end):
+        if not self._membership.may_vote(core.raftCurrentTerm + 1, end) or self._waits_for_others(now_s):
             self._is_told = False
             return False
         fresh = sum(1 for at_s in self._grants.values() if now_s - at_s < PRE_VOTE_WORTH_S)
         if self._is_told or (fresh + 1) * 2 > len(self._others) + 1:
             self._grants.clear()
-            self._is_told = False
+            self.was_told, self._is_told = self._is_told, False
             self.campaigns += 1
             return True
         if now_s >= self._ask_at_s:
@@ -93,17 +105,33 @@ class Elections:
                 self._post(peer, question)
         return False
 
+    @property
+    def has_leader(self) -> bool:
+        """Whether this node leads, or has heard who does within an election time."""
+        return self._ask_core().is_leader or monotonic() - self._leader_heard_s < self._stickiness_s
+
+    def _waits_for_others(self, now_s: float) -> bool:
+        """A node that has much to apply would lead long before it serves: it lets the others stand first."""
+        core = self._ask_core()
+        if self._is_told or core.journal.log.end_index - core.raftLastApplied <= BACKLOG_MAX_ENTRIES:
+            self._held_since_s = None
+            return False
+        if self._held_since_s is None:
+            self._held_since_s = now_s
+        return now_s - self._held_since_s < BACKLOG_WAIT_S
+
     def answer(self, peer: str, message: Message) -> None:
         """Grant unless a leader was heard lately or our log is newer. Changes no state, so lying costs nothing."""
         core = self._ask_core()
         stored = core.journal.log
-        has_leader = core.is_leader or monotonic() - self._leader_heard_s < self._stickiness_s
+        # The asker's own term: a leader in an older one can never be followed by it.
+        core.learn_term(message["term"] - 1)
         end = (message["last_log_term"], message["last_log_index"])
         is_new = may_lead(own_term=stored.end_term, own_index=stored.end_index, last_term=end[0], last_index=end[1])
         if message["term"] <= core.raftCurrentTerm:
             # The asker is in an old term: without learning ours it could never stand, though its log may be the newest.
             self._post(peer, {"type": "pre_vote_refused", "term": core.raftCurrentTerm})
-        elif is_new and not has_leader and self._membership.may_vote(message["term"], end):
+        elif is_new and not self.has_leader and self._membership.may_vote(message["term"], end):
             self._post(peer, {"type": "pre_vote_granted", "term": message["term"]})
 
     def granted(self, peer: str, message: Message) -> None:

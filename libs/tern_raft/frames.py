@@ -39,7 +39,7 @@ FIELDS: dict[str, dict[str, type]] = {
         "seq": int,
         "disk": int,
     },
-    "request_vote": {"term": int, "last_log_index": int, "last_log_term": int},
+    "request_vote": {"term": int, "last_log_index": int, "last_log_term": int, "told": bool},
     "response_vote": {"term": int},
     "pre_vote": {"term": int, "last_log_index": int, "last_log_term": int},
     "pre_vote_granted": {"term": int},

@@ -12,6 +12,7 @@ from functools import partial
 from tern_raft.frames import RAFT_CODE
 from tern_raft.transport import PeerTransport
 from tern_remoting import ONE_WAY, Frame, Link, LinkServer, Redialer, Refusal, Refusals
+from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
 from tern_wire.requests import Parts
@@ -37,9 +38,11 @@ class PeerLinks:
         group_id: str,
         listen: str,
         rng: random.Random,
+        handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
     ) -> None:
         self._me, self._members = me, members
         self._key, self._group_id, self._listen, self._rng = key, group_id, listen, rng
+        self._handshake_timeout_s = handshake_timeout_s
         self._links: dict[str, Link] = {}
         # When each live link last brought a message.
         self._heard_at: dict[str, float] = {}
@@ -54,6 +57,11 @@ class PeerLinks:
         self._server = self._make_server()
         await self._server.start()
         self._redialers = [self._dial(name) for name in self._members if name < self._me]
+
+    @property
+    def port(self) -> int:
+        """Where it listens: what the members say, or what the kernel chose for 0."""
+        return self._members[self._me][1] if self._server is None else self._server.port
 
     def refusals(self) -> dict[str, int]:
         """Connections that were refused or closed because of what their peers did, by reason, those dialled by us too."""
@@ -71,6 +79,7 @@ class PeerLinks:
             on_lost=self._on_lost,
             frame_size_max_bytes=FRAME_SIZE_MAX_BYTES,
             connections_max=CONNECTIONS_MAX,
+            handshake_timeout_s=self._handshake_timeout_s,
             silence_max_s=SILENCE_MAX_S,
             refusals=self._refusals,
         )

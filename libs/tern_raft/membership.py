@@ -147,6 +147,7 @@ def is_hello(message: dict[str, Any]) -> bool:
     births = message["births"]
     return (
         message["standing"] in set(Standing)
+        and message["version"] >= 1
         and len(message["incarnation"]) == INCARNATION_SIZE_BYTES
         and all(type(name) is str and type(birth) is bytes for name, birth in births.items())
         and all(len(birth) == INCARNATION_SIZE_BYTES for birth in births.values())

@@ -87,6 +87,7 @@ class RaftNode:
             buffered=links.buffered,
             kick=self._kick,
             on_behind=on_behind,
+            on_fatal=on_fatal,
             stickiness_s=config.election_min_s,
         )
         self._consensus = Consensus(
@@ -128,6 +129,8 @@ class RaftNode:
 
     def begin(self) -> None:
         """Tick; the links listen and dial from now on."""
+        if self.log.end_index > 1:
+            self.transport.elections.begin()
         self._sync_soon()
         self._clock()
 

@@ -41,12 +41,17 @@ class PeerTransport(Transport):  # type: ignore[misc]
         buffered: Callable[[str], int],
         kick: Callable[[], None],
         on_behind: Callable[[], None],
+        on_fatal: Callable[[Exception], None],
         stickiness_s: float,
     ) -> None:
-        """*on_behind*: the leader says that its log begins behind the end of ours; does not return to consensus."""
+        """*on_behind*: the leader says that its log begins behind the end of ours; does not return to consensus.
+
+        *on_fatal*: a vote could not be kept, or a message was done by half; ends the process.
+        """
         super().__init__(None, Node(me), [Node(other) for other in others])
         self._nodes = {other: Node(other) for other in others}
-        self._post, self._buffered, self._kick, self._on_behind = post, buffered, kick, on_behind
+        self._post, self._buffered, self._kick = post, buffered, kick
+        self._on_behind, self._on_fatal = on_behind, on_fatal
         self._consensus: Consensus | None = None
         self.membership = membership
         self.barrier = ReadBarrier(len(others) + 1)
@@ -100,6 +105,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         if kind == "append_entries":
             self._seq += 1
             message["seq"] = self._seq
+        elif kind == "request_vote":
+            message["told"] = self.elections.was_told
         elif kind == "next_node_idx":
             message["term"] = self._core.raftCurrentTerm  # R1
             message["seq"] = self._answering_seq
@@ -150,6 +157,17 @@ class PeerTransport(Transport):  # type: ignore[misc]
     def receive(self, peer: str, body: bytes | memoryview) -> None:
         """One message of *peer*; LinkBodyMalformed when it is none (the caller then closes the link)."""
         message = decode_message(body)
+        try:
+            self._receive(peer, message)
+        except LinkBodyMalformed:
+            raise
+        except Exception as error:
+            # A sync that failed, an entry half stored: a closed link would leave a node that goes on as if nothing had happened.
+            self._on_fatal(error)
+            raise
+        self._kick()
+
+    def _receive(self, peer: str, message: Message) -> None:
         kind, node, core = message["type"], self._nodes[peer], self._core
         if message.get("term", 0) > core.raftCurrentTerm + TERM_STEP_MAX:
             raise LinkBodyMalformed(reason=f"{peer} is in term {message['term']}, this node in {core.raftCurrentTerm}")
@@ -168,7 +186,10 @@ class PeerTransport(Transport):  # type: ignore[misc]
         elif kind == "pre_vote_refused":
             core.learn_term(message["term"])
         elif kind == "request_vote":
-            if self.membership.may_vote(message["term"], (message["last_log_term"], message["last_log_index"])):
+            end = (message["last_log_term"], message["last_log_index"])
+            # R6 once more: who hears a leader helps to depose it only if that leader has asked for it.
+            is_wanted = message["told"] or not self.elections.has_leader
+            if is_wanted and self.membership.may_vote(message["term"], end):
                 self._onMessageReceived(node, message)
         elif kind == "response_vote":
             is_wanted = message["term"] == core.raftCurrentTerm and self.membership.counts(peer)
@@ -180,7 +201,6 @@ class PeerTransport(Transport):  # type: ignore[misc]
                 self._onMessageReceived(node, message)
             else:
                 self._on_behind()
-        self._kick()
 
     def synced(self) -> None:
         """The local disk has caught up: acknowledgements that are true now may leave."""

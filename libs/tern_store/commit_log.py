@@ -73,7 +73,6 @@ class CommitLog:
         directory: Path,
         *,
         group: Genesis,
-        segment_size_bytes: int | None = None,
         entry_size_max_bytes: int = 5 << 20,
         recent_max_bytes: int = 32 << 20,
         start: LogMark | None = None,
@@ -81,14 +80,11 @@ class CommitLog:
         files: Files = REAL_FILES,
     ) -> "CommitLog":
         """Recover the log in *directory*, or begin it with *group*. *on_tear* is called before a torn entry is cut.
-
         Scans the entries behind *start* (None: all). Everything kept is durable when this returns; nothing is synced before.
-        A new log's segments have *segment_size_bytes* (which must agree with *group*); an old one keeps its own.
+        A new log's segments have the size that *group* says; an old one keeps its own.
         Afterwards `was_torn` says that a torn tail was cut.
         Raises WrongGroup, LogRot, or StateCorrupt if *start* lies before this log; what the log holds is then unchanged.
         """
-        if segment_size_bytes not in (None, group.segment_size_bytes):
-            raise ValueError(f"segments of {segment_size_bytes} bytes, but the group has {group.segment_size_bytes}")
         folder = directory / LOG_FOLDER
         log_start = read_start(folder, files)
         if not has_log(folder, files):
@@ -221,6 +217,10 @@ class CommitLog:
         LogRot if an entry went bad; StoreError for a place that is not within one entry of the log.
         """
         return self._reader.read(positions, sizes)
+
+    def distrust(self) -> None:
+        """Verify every entry again that is read from now on: its bytes may have left the page cache since, and come back other."""
+        self._reader.distrust()
 
     def verify(self) -> Iterator[Checked | LogRot]:
         """Read the whole log again, about 1 MiB a step; the owner may go on in between. A cut or a trim ends it early."""

@@ -80,6 +80,10 @@ class LogReader:
         self._window, self._window_positions = [], []
         self._verified.forget()
 
+    def distrust(self) -> None:
+        """What was verified once may have gone bad since: verify it again when it is read."""
+        self._verified.forget()
+
     def entry(self, row: IndexRow) -> StoredEntry:
         """The entry at *row*, read and verified; LogRot if it went bad."""
         raw = bytes(self._bytes(row.position, row.size))

@@ -352,7 +352,6 @@ def _recover(
         return CommitLog.open(
             directory,
             group=group,
-            segment_size_bytes=group.segment_size_bytes,
             entry_size_max_bytes=limits.entry_size_max_bytes,
             recent_max_bytes=limits.recent_max_bytes,
             start=start,

@@ -57,9 +57,7 @@ class SimNode:
         genesis = Genesis(b"g" * 16, tuple(sorted(group.names)), SEGMENT_SIZE_BYTES)
         incarnation = name.encode().ljust(16, b"-")
         self.votes = VoteFile.open(directory, bootstrap=bootstrap, group=genesis, incarnation=incarnation)
-        self.log = CommitLog.open(
-            directory, group=genesis, segment_size_bytes=SEGMENT_SIZE_BYTES, entry_size_max_bytes=16 << 10, start=None
-        )
+        self.log = CommitLog.open(directory, group=genesis, entry_size_max_bytes=16 << 10)
         self.sync_job: Any = None
         self.applied: list[tuple[int, int]] = []
         others = [other for other in group.names if other != name]
@@ -70,6 +68,7 @@ class SimNode:
             others,
             membership=self.membership,
             on_behind=lambda: None,
+            on_fatal=lambda _error: None,
             post=lambda peer, parts: group.send(name, peer, b"".join(parts)),
             buffered=lambda _peer: 0,
             kick=lambda: None,

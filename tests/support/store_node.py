@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tern_store import Genesis, LogMark, StateSave, StoredEntry, VoteFile, small_files
+from tern_store import Genesis, LogMark, StateSave, StoredEntry, VoteCorrupt, VoteFile, small_files
 from tern_store.log_start import TrimJob
 from tern_store.needed import Needed, find_needed
 from tern_store.store import Store, StoreLimits
@@ -35,6 +35,9 @@ class Node:
         """Recover what is on *files*, and apply what the saved state does not cover."""
         self.files = files
         self.votes = VoteFile.open(DIRECTORY, bootstrap=True, group=GROUP, files=files)
+        if self.votes.replaced:
+            # A broker would wait until its group takes it back; alone it is out.
+            raise VoteCorrupt(self.votes.replaced)
         self.store = Store.open(DIRECTORY, group=GROUP, limits=limits, files=files)
         self.log = self.store.log
         self.ends: dict[Key, int] = {}

@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 FAIL_AFTER_S = 0.05
 # Nodes compare what they have become this often; a node that differs would serve wrong answers until somebody notices.
 COMPARE_AFTER_ENTRIES = 1000
+# An entry that was verified is believed this long: then its bytes may have come from the disk anew.
+DISTRUST_PERIOD_S = 60.0
 DISK_FULL_PERMILLE = 900
 LEAVE_PERIOD_S = 10.0
 # As for settings that cannot be used: the supervisor does not start it again.
@@ -102,6 +104,7 @@ class Engine:
         self._compared_index = 0
         self._is_comparing = False
         self._leave_at_s = 0.0
+        self._distrust_at_s = 0.0
         self.on_applied: list[Callable[[Applied], None]] = []
         self._disk = runtime.open_disk(self._disk_failed)
         self.raft = RaftNode(
@@ -217,6 +220,9 @@ class Engine:
         self.proposer.applied(entry.index, entry.term, applied)
         for listener in self.on_applied:
             listener(applied)
+        if self._was_leader == (True, False):
+            # The first entry of this node's term may just have been applied: who waits for a leader need not wait for the clock.
+            self._runtime.call_soon(self._settle_role)
         if applied.metadata_changed:
             self._on_change()
 
@@ -277,6 +283,8 @@ class Engine:
         role = (self.raft.is_leader, self.raft.is_serving)
         if role != self._was_leader:
             self._was_leader = role
+            # What a follower has read long ago was never served; a leader serves it.
+            self._log.distrust()
             log.info("role changed", extra={"leader": role[0], "serving": role[1], "term": self.raft.term})
             self.proposer.role_changed()
             for listener in self.on_role:
@@ -299,6 +307,9 @@ class Engine:
         self._settle_role()
         self.proposer.tick()
         self._allocator.step(now_s)
+        if now_s >= self._distrust_at_s:
+            self._distrust_at_s = now_s + DISTRUST_PERIOD_S
+            self._log.distrust()
         self._saver.save_if_due()
         self._drop_segments(self.store.wanted_trim())
         self.scrubber.step(now_s)

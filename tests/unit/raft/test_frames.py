@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tern_raft.frames import decode_message, encode_message
-from tern_store import EntryKind
+from tern_store import EntryKind, StoredEntry
 from tern_store.entry import encode_entry
 from tern_wire.codec import encode_msgpack
 from tern_wire.errors import LinkBodyMalformed
@@ -15,52 +15,109 @@ from tern_wire.requests import body_parts
 
 def append(entries: list[Any]) -> dict[str, Any]:
     """An append message as the leader sends it."""
-    return {
-        "type": "append_entries",
-        "term": 3,
-        "commit_index": 4,
-        "prevLogIdx": 6,
-        "prevLogTerm": 2,
-        "seq": 9,
-        "entries": entries,
-    }
+    return HEAD | {"entries": entries}
+
+
+HEAD: dict[str, Any] = {
+    "type": "append_entries",
+    "term": 3,
+    "commit_index": 4,
+    "prevLogIdx": 6,
+    "prevLogTerm": 2,
+    "seq": 9,
+}
+ACK = {"type": "next_node_idx", "term": 3, "next_node_idx": 7, "reset": False, "success": True, "seq": 1, "disk": 0}
+
+
+def entry(index: int, term: int, kind: EntryKind = EntryKind.COMMANDS, size: int = 5) -> StoredEntry:
+    """An entry whose checksum is right."""
+    return encode_entry(kind, index, term, [b"x" * size], 1, position=100, previous_crc=0)
 
 
 def test_an_append_travels_with_its_entries_as_they_lie_in_the_log() -> None:
-    """Entries arrive as raw bytes with index and term."""
-    entries = [
-        encode_entry(
-            kind=EntryKind.COMMANDS, index=7 + n, term=3, position=100, version=1, previous_crc=0, parts=[b"x" * n]
-        )
-        for n in range(3)
-    ]
+    """Entries arrive as raw bytes with index and term, which their own headers say."""
+    entries = [entry(7 + number, 2 + number // 2, size=number) for number in range(3)]
     body = b"".join(encode_message(append([(entry, entry.index, entry.term) for entry in entries])))
     message = decode_message(body)
     assert [(entry.raw, entry.index, entry.term) for entry in entries] == message["entries"]
-    assert {"term": 3, "commit_index": 4, "prevLogIdx": 6, "seq": 9}.items() <= message.items()
+    assert HEAD.items() <= message.items()
 
 
 @pytest.mark.parametrize(
     "head",
     [
         {"type": "apply_command", "command": b"x"},
+        {"type": ["append_entries"]},
         {"type": "append_entries", "term": 1},
-        append([]) | {"term": -1},
-        append([]) | {"term": True},
-        append([]) | {"serialized": b"x"},
-        append([[8, 1, 0]]),
-        append([[7, 1, 5]]),
-        append([[9, 1, 1]]),
-        append([["7", 1, 1]]),
-        append([7]),
+        HEAD | {"term": -1},
+        HEAD | {"term": True},
+        HEAD | {"term": 3.0},
+        HEAD | {"term": 1 << 56},
+        HEAD | {"seq": (1 << 64) - 1},
+        HEAD | {"serialized": b"x"},
+        HEAD | {"entries": [[7, 1, 5]]},
+        HEAD | {"prevLogIdx": "6"},
+        ACK | {"reset": 1},
         {"type": "request_vote", "term": 1, "last_log_index": 2},
-        {"type": "timeout_later", "term": 1},
+        {"type": "response_vote", "term": 1, "padding": "x" * 5_000},
+        {},
     ],
 )
-def test_anything_but_the_six_messages_with_their_fields_is_refused(head: dict[str, Any]) -> None:
-    """What pysyncobj would have executed, stored or trusted."""
+def test_anything_but_the_known_messages_with_their_fields_is_refused(head: dict[str, Any]) -> None:
+    """What pysyncobj would have executed, stored or trusted; numbers that would overflow where they are kept."""
     with pytest.raises(LinkBodyMalformed):
         decode_message(b"".join(body_parts(head, [])))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        entry(8, 3).raw,
+        entry(7, 3).raw + entry(9, 3).raw,
+        entry(7, 3).raw + entry(7, 3).raw,
+        entry(7, 4).raw,
+        entry(7, 1).raw,
+        entry(7, 3).raw + entry(8, 2).raw,
+        entry(7, 3, EntryKind.GENESIS).raw,
+        entry(7, 3).raw[:-1],
+        entry(7, 3).raw + b"x",
+        entry(7, 3).raw[:40],
+        b"x",
+    ],
+    ids=[
+        "a gap before it",
+        "a gap behind it",
+        "twice the same",
+        "newer than its leader",
+        "older than the one before the message",
+        "older than the one before it",
+        "a genesis",
+        "cut",
+        "a byte too many",
+        "half a header",
+        "one byte, pysyncobj's own no-op",
+    ],
+)
+def test_entries_that_no_leader_could_have_are_refused_before_anything_is_written(raw: bytes) -> None:
+    """They must follow the entry that the message names, and one another, in index and term."""
+    with pytest.raises(LinkBodyMalformed):
+        decode_message(b"".join(body_parts(HEAD, [raw])))
+
+
+def test_a_size_that_lies_takes_no_bytes_of_others() -> None:
+    """A header's size that reaches into the next entry, or says less than a header."""
+    good = entry(7, 3).raw
+    for size in (0, 1, 47, len(good) + 1, 1 << 31):
+        bent = good[:4] + size.to_bytes(4, "big") + good[8:]
+        with pytest.raises(LinkBodyMalformed):
+            decode_message(b"".join(body_parts(HEAD, [bent, entry(8, 3).raw])))
+
+
+def test_only_an_append_brings_bytes_behind_its_head() -> None:
+    """An acknowledgement with an entry is none."""
+    decode_message(b"".join(body_parts(ACK, [])))
+    with pytest.raises(LinkBodyMalformed):
+        decode_message(b"".join(body_parts(ACK, [entry(7, 3).raw])))
 
 
 def test_random_bytes_are_refused_and_nothing_else_happens() -> None:

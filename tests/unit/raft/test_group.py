@@ -109,7 +109,7 @@ def test_a_term_out_of_all_proportion_is_not_kept(kind: str, tmp_path: Path) -> 
     _, leader, (follower, _) = started(tmp_path)
     fields: dict[str, dict[str, Any]] = {
         "append_entries": {"commit_index": 0, "prevLogIdx": 1, "prevLogTerm": 0, "seq": 1, "entries": []},
-        "request_vote": {"last_log_index": 9, "last_log_term": 9},
+        "request_vote": {"last_log_index": 9, "last_log_term": 9, "told": False},
         "pre_vote_refused": {},
     }
     term = follower.consensus.raftCurrentTerm

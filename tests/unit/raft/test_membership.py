@@ -21,7 +21,7 @@ class Node:
         self.votes = VoteFile.open(
             DIRECTORY, bootstrap=bootstrap, group=GROUP, incarnation=incarnation, files=self.files
         )
-        self.membership = Membership(name, [other for other in NAMES if other != name], self.votes, version=1)
+        self.membership = Membership(name, [other for other in NAMES if other != name], self.votes, version=2)
         self.end = (0, 1)
 
     @property
@@ -139,11 +139,11 @@ def test_three_nodes_in_doubt_elect_the_newest_log() -> None:
 def test_entries_are_written_for_the_oldest_release_that_is_there() -> None:
     """A rolling upgrade: the new leader's followers may be old."""
     a, b, _ = born()
-    old = b.membership.hello(b.end) | {"version": 0}
+    old = b.membership.hello(b.end) | {"version": 1}
     a.membership.heard("b", old)
-    assert a.membership.version() == 0
-    a.membership.lost("b")
     assert a.membership.version() == 1
+    a.membership.lost("b")
+    assert a.membership.version() == 2
 
 
 def test_a_readmission_says_who() -> None:

@@ -115,6 +115,10 @@ class StateMachine:
                 )
             except TernError as error:
                 applied.verdicts.append(error)
+            except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
+                # No release of ours writes such a command. Every node refuses it alike, at the same point: ending would end them all.
+                reason = f"command {command.kind} with {type(error).__name__}"
+                applied.verdicts.append(LinkBodyMalformed(reason=reason))
         self.digest = advance(self.digest, applied.verdicts, (self.now_ms, self.next_lease, self.data_version))
         return applied
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from tern_broker.core.idempotency import KeyTable
 from tern_broker.core.topics import Names
 from tern_wire.commands import SEND_HEAD
+from tern_wire.errors import LinkBodyMalformed
 from tern_wire.rows import (
     FLAG_KEYED,
     KEY_REUSED,
@@ -36,10 +37,10 @@ class SendApplier:
         """Verdicts, one a row, and what to append. *position* is where *payload* lies in the log."""
         count = SEND_HEAD.unpack_from(payload)[0] if len(payload) >= SEND_HEAD.size else 0
         records_at = SEND_HEAD.size + count * SEND_ROWS.itemsize
-        if count == 0 or len(payload) < records_at:
-            verdicts = np.zeros(count, SEND_VERDICTS)
-            verdicts["status"] = MALFORMED
-            return verdicts, None
+        if not count:
+            return np.zeros(0, SEND_VERDICTS), None
+        if len(payload) < records_at:
+            raise LinkBodyMalformed(reason=f"a SEND of {count} rows in {len(payload)} bytes")
         rows = np.frombuffer(payload, SEND_ROWS, count, SEND_HEAD.size)
         sizes = rows["size"].astype(np.int64)
         ends = np.cumsum(sizes)
