@@ -7,6 +7,10 @@ ARGS ?=
 USERS ?= 50
 SECONDS ?= 30
 HOST ?= http://127.0.0.1:8080
+SEEDS ?= 400
+FIRST ?= 0
+SCENARIO ?= kill-leader
+FRAMES ?= 1000000
 
 # In the environment, not as an option, because only so does it also bind what pip builds packages with.
 export PIP_CONSTRAINT := constraints.txt
@@ -16,7 +20,7 @@ DEMO_TESTS := tests/unit/spark tests/unit/demo
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test test-spark crash-states check bench bench-store load clean wipe
+.PHONY: help install run down test test-spark crash-states sim chaos fuzz check bench bench-store bench-raft load interop clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -40,6 +44,15 @@ test-spark: .venv/.ready ## Run the tests of the Spark source and of the demo's 
 crash-states: .venv/.test ## Recover the store from 50,000 states that a power cut may leave (ARGS='--seeds 20' for more)
 	$(BIN)/python -m tests.crash.enumerate_states $(ARGS)
 
+sim: .venv/.test ## Simulate broker groups under faults: SEEDS=400 FIRST=0 (ARGS='--seed 17' replays one, with a trace)
+	$(BIN)/python -m tests.sim --seeds $(SEEDS) --first $(FIRST) $(ARGS)
+
+chaos: .venv/.test ## Kill, pause, cut off and damage real brokers under load (SCENARIO=kill-leader; ARGS='--trials 50')
+	$(BIN)/python -m tests.chaos $(SCENARIO) $(ARGS)
+
+fuzz: .venv/.test ## A million hostile frames at the Raft port of a node in memory (FRAMES=1000000)
+	$(BIN)/python -m tests.fuzz.raft_port --frames $(FRAMES) $(ARGS)
+
 check: .venv/.test ## Lint, format, types and the tidy test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -51,6 +64,9 @@ bench: .venv/.test ## Measure a fresh mesh of its own: a table, and one JSON lin
 
 bench-store: .venv/.test ## Measure the store beside bare file loops: 3 minutes, 12 GB of disk (ARGS=--quick: 20 s, 5 GB)
 	$(BIN)/python -m loadtest.bench.store $(ARGS)
+
+bench-raft: .venv/.test ## Measure a replicated log of three processes beside the same disk: about 2 minutes
+	$(BIN)/python -m loadtest.bench.raft $(ARGS)
 
 load: .venv/.ready ## Load the running mesh with Locust: USERS=50 SECONDS=30 HOST=http://127.0.0.1:8080
 	@mkdir -p .tern/load
