@@ -147,10 +147,8 @@ class Supervisor:
             child.process, child.exit_code, changed = None, exit_code, True
             if self._stopping_since_s is not None:
                 continue
-            if uptime_s >= STABLE_S:
-                child.quick_deaths = 0
             delay_s = restart_delay_s(exit_code, uptime_s, child.quick_deaths)
-            child.quick_deaths += 1
+            child.quick_deaths = 0 if uptime_s >= STABLE_S else child.quick_deaths + 1
             child.due_s = None if delay_s is None else now_s + delay_s
             what = FINAL_EXITS.get(exit_code, f"restart in {delay_s} s")
             _say(f"{child.plan.name} ended with {exit_code} after {uptime_s:.1f} s: {what}")

@@ -120,7 +120,8 @@ class Consensus(SyncObj):  # type: ignore[misc]
         """Send every connected peer an append without entries now; the number of each."""
         asked: dict[str, int] = {}
         for node in self._SyncObj__otherNodes:
-            if self.isNodeConnected(node) and self._is_reachable(node):
+            has_log = self.isNodeConnected(node) and self.peers.membership.has_log(str(node.id))
+            if has_log and self._is_reachable(node):
                 self._send_append(node, min(self._SyncObj__raftNextIndex[node] - 1, self.journal.log.end_index), [])
                 asked[str(node.id)] = self.peers.last_number
         return asked
@@ -179,7 +180,7 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self._SyncObj__newAppendEntriesTime = now + HEARTBEAT_PERIOD_S
         log = self.journal.log
         for node in self._SyncObj__otherNodes:
-            if not self.isNodeConnected(node):
+            if not self.isNodeConnected(node) or not self.peers.membership.has_log(str(node.id)):
                 continue
             following = self._SyncObj__raftNextIndex[node]
             sent = False

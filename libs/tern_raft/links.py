@@ -10,7 +10,7 @@ import time
 from functools import partial
 
 from tern_raft.frames import RAFT_CODE
-from tern_raft.transport import PeerTransport
+from tern_raft.runtime import PeerListener
 from tern_remoting import ONE_WAY, Frame, Link, LinkServer, Redialer, Refusal, Refusals
 from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S
 from tern_wire.errors import LinkBodyMalformed
@@ -49,9 +49,9 @@ class PeerLinks:
         self._redialers: list[Redialer] = []
         self._refusals = Refusals()
         self._server: LinkServer | None = None
-        self._transport: PeerTransport | None = None
+        self._transport: PeerListener | None = None
 
-    async def start(self, transport: PeerTransport) -> None:
+    async def start(self, transport: PeerListener) -> None:
         """Listen, and dial every member with a smaller name."""
         self._transport = transport
         self._server = self._make_server()
@@ -165,6 +165,6 @@ class PeerLinks:
             link.refuse(Refusal.MALFORMED, error.detail)
 
     @property
-    def _bound(self) -> PeerTransport:
+    def _bound(self) -> PeerListener:
         assert self._transport is not None
         return self._transport

@@ -8,7 +8,8 @@ Peers greet each other with what they are on every new link (`hello`), before an
   committed by a majority without it. From then on it votes in terms above that entry's: whoever it may have promised its vote to
   before cannot win in those, since a majority has moved on without it.
 - A node that cut a torn entry (doubtful) may lack what it has acknowledged. It votes again when something of the current term is committed
-  on it, or only for the newest log among all peers, once it knows them all. Reference: Raft, 5.4.1: the newest log holds what is committed.
+  on it, or only for the newest log among its peers, once it knows of each what it has, or that it has lost what it had: as long as no more
+  than a minority has lost anything, one of the others holds what is committed. Reference: Raft, 5.4.1.
 """
 
 import logging
@@ -81,6 +82,11 @@ class Membership:
         """Whether what *peer* acknowledges and grants is worth anything."""
         return self.standing_of(peer) in {Standing.MEMBER, Standing.DOUBTFUL}
 
+    def has_log(self, peer: str) -> bool:
+        """Whether *peer* has a log that entries could be added to: one that is copying its leader's has none."""
+        hello = self._heard.get(peer)
+        return hello is None or hello.end[1] > 0
+
     def standing_of(self, peer: str) -> Standing | None:
         """What *peer* is, None while it has not greeted."""
         hello = self._heard.get(peer)
@@ -100,8 +106,9 @@ class Membership:
         if term <= self._votes.floor_term:
             return False
         if self.standing is Standing.DOUBTFUL:
+            known = [hello for hello in self._heard.values() if hello.standing is not Standing.UNBORN]
             ends = [hello.end for peer, hello in self._heard.items() if self.counts(peer)]
-            return len(ends) == len(self._others) and end >= max(ends)
+            return len(known) == len(self._others) and end >= max(ends, default=end)
         return self.standing is Standing.MEMBER
 
     # Changes ---------------------------------------------------------------------------------------------------

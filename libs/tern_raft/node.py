@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tern_raft.barrier import Ready
 from tern_raft.consensus import Consensus
+from tern_raft.greeter import Greeter
 from tern_raft.journal import CommitLogJournal
 from tern_raft.membership import Membership, read_readmit
 from tern_raft.readmission import Readmission
@@ -120,12 +121,23 @@ class RaftNode:
         )
 
     @staticmethod
-    def forget_votes(config: RaftConfig, *, incarnation: bytes, files: Files = REAL_FILES) -> None:
-        """Durable here: this node's log is lost, so whatever it was, the group must take it back, as *incarnation*."""
+    def forget_votes(config: RaftConfig, *, incarnation: bytes, needs_copy: bool, files: Files = REAL_FILES) -> None:
+        """Durable here: this node's log is lost, so whatever it was, the group must take it back, as *incarnation*.
+
+        *needs_copy*: before that its log must be copied; False once it has been.
+        """
         votes = RaftNode.open_votes(config, incarnation=incarnation, files=files)
-        if votes.standing in {Standing.MEMBER, Standing.DOUBTFUL}:
-            votes.forget(incarnation)
+        if votes.standing is not Standing.UNBORN:
+            votes.forget(incarnation, needs_copy=needs_copy)
         votes.close()
+
+    @staticmethod
+    def greeter(config: RaftConfig, links: Links, *, files: Files = REAL_FILES) -> Greeter:
+        """Whom the links report to while this node has no log that it may use."""
+        votes = RaftNode.open_votes(config, incarnation=b"", files=files)
+        votes.close()
+        others = sorted(set(config.members) - {config.node})
+        return Greeter(Membership(config.node, others, votes, version=config.version), links.post)
 
     def begin(self) -> None:
         """Tick; the links listen and dial from now on."""

@@ -69,6 +69,19 @@ class Links(Protocol):
         """Bytes for *peer* that this process still holds."""
 
 
+class PeerListener(Protocol):
+    """Whom the sockets report to. What it raises besides LinkBodyMalformed has ended the node."""
+
+    def connected(self, peer: str) -> None:
+        """A link to *peer* is up; there is one at a time."""
+
+    def lost(self, peer: str) -> None:
+        """The link to *peer* is gone."""
+
+    def receive(self, peer: str, body: bytes | memoryview) -> None:
+        """One message of *peer*; LinkBodyMalformed when it is none: the link is closed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerStatus:
     """A member as this node sees it. Known to a leader only: *match_index*, the last entry that it has, and how full its disk is.

@@ -219,7 +219,7 @@ class CommitLog:
         return self._reader.read(positions, sizes)
 
     def distrust(self) -> None:
-        """Verify every entry again that is read from now on: its bytes may have left the page cache since, and come back other."""
+        """Verify again what is read from now on: its bytes may have left the page cache since, and come back other."""
         self._reader.distrust()
 
     def verify(self) -> Iterator[Checked | LogRot]:
@@ -234,9 +234,7 @@ class CommitLog:
         if index > self._end.index:
             return
         if index <= self.first_index:
-            raise StoreError(
-                f"entry {index} is the first of the log and cannot be cut: a log belongs to one group for ever"
-            )
+            raise StoreError(f"entry {index} is the log's first and cannot be cut: a log belongs to one group for ever")
         end = self.mark(index - 1)
         self.require_sound()
         self._broken = _HALF_DONE  # until the disk says otherwise
@@ -264,10 +262,8 @@ class CommitLog:
 
     def fail(self, error: OSError) -> None:
         """A sync has failed: the kernel may have dropped what it held, so nothing is accepted or promised any more."""
-        self._broken = (
-            f"a sync of the log failed ({error.strerror}): what was written since the last one may be lost although it can "
-            "still be read. This node must be rebuilt from a peer"
-        )
+        lost = "what was written since the last one may be lost although it can still be read"
+        self._broken = f"a sync of the log failed ({error.strerror}): {lost}. This node must be rebuilt from a peer"
 
     # Retention -------------------------------------------------------------------------------------------------
     def trim(self, last: LogMark) -> TrimJob | None:
@@ -301,6 +297,10 @@ class CommitLog:
     def preallocate_reserve(self) -> SpareJob | RestJob | None:
         """The same for the emergency segment, or, while that is in use, for the space that it lacks."""
         return self._segments.rest_job() or self._segments.reserve_job()
+
+    def give_up_reserve(self) -> bool:
+        """Whether the emergency segment's space is free now; it is allocated again when there is room."""
+        return self._segments.give_up_reserve()
 
     def mark_preallocated(self, job: SpareJob | RestJob) -> None:
         """The job has run: the next roll is a rename, or the disk has room for messages again."""

@@ -186,6 +186,14 @@ class Segments:
             return None
         return SpareJob(files=self._files, path=self.directory / RESERVE, size_bytes=self._reserve_size())
 
+    def give_up_reserve(self) -> bool:
+        """Whether there was an emergency segment, whose space is free now: what makes room must not lack it."""
+        if not self._has_reserve:
+            return False
+        self._has_reserve = False
+        self._files.unlink(self.directory / RESERVE)
+        return True
+
     # Cuts ------------------------------------------------------------------------------------------------------
     def erase_behind(self, position: int) -> list[int]:
         """Durable here: nothing but zeros behind *position*, and no later segment. Returns descriptors to close."""

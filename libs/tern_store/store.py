@@ -238,10 +238,10 @@ class Store:
         state = load_boundary(self.directory, boundary, self.files)
         return (state.mark, split_payload(state.payload)[0]) if state is not None else None
 
-    def trim(self, last: LogMark, floors: Sequence[tuple[int, int, int]]) -> TrimJob | None:
-        """Drop the segments up to the entry *last*, and queue entries below *floors*: (topic id, queue, offset).
+    def want_trim(self, last: LogMark, floors: Sequence[tuple[int, int, int]]) -> None:
+        """The log is to begin behind the entry *last*, and queues at *floors*: (topic id, queue, offset).
 
-        Everything that is still needed was copied before. None if no segment goes (an older trim, a replay).
+        Everything that is still needed was copied before. Segments go with `wanted_trim`.
         """
         for topic_id, queue, offset in floors:
             if end := self.queues.end(topic_id, queue):
@@ -250,22 +250,27 @@ class Store:
             self.timers_are_partial = False
         if self._wanted_start is None or last.index > self._wanted_start.index:
             self._wanted_start = last
-        return self.wanted_trim()
 
     def wanted_trim(self) -> TrimJob | None:
-        """The rest of a trim that had to wait: no segment goes before a saved state lies behind it, since a start needs one."""
-        last = self._wanted_start
-        if (
-            last is None
-            or last.index <= self.log.start.index
-            or self.applied is None
-            or self.applied.index <= last.index
-        ):
+        """What goes of what should; None if nothing does (yet). One job at a time: `trimmed` comes before the next.
+
+        No segment goes before a saved state lies behind it (a start needs one), nor where this node has no state for the log to begin with
+        (it was away when the segment began, or had no room): then it keeps more than others, up to the next trim.
+        """
+        wanted = self._wanted_start
+        if wanted is None or self.applied is None or not self.log.start.index < wanted.index < self.applied.index:
             return None
-        job = self.log.trim(last)
-        if job is not None:
-            self._forget_dropped()
-        return job
+        size = self.log.segment_size_bytes
+        first_position = -(-wanted.position // size) * size
+        for boundary in reversed(self.boundaries()):
+            found = self.load_boundary(boundary) if boundary.position <= first_position else None
+            if found is not None and self.log.start.index < found[0].index <= wanted.index:
+                job, self._wanted_start = self.log.trim(found[0]), found[0]
+                if job is not None:
+                    self._forget_dropped()
+                    return job
+        self._wanted_start = None
+        return None
 
     def trimmed(self, job: TrimJob) -> None:
         """*job* has run."""
@@ -375,10 +380,10 @@ def _recover(
             break
     try:
         log = open_log(None)
-    except LogRot:
-        raise
     except StoreError as error:
-        raise refused or error from error
+        if refused is None or isinstance(error, LogRot):
+            raise
+        raise refused from error
     store = cls(directory, files, limits, log=log, state=None)
     base = None
     if log.start.index:
@@ -392,7 +397,6 @@ def _recover(
                 "the state at the log's start, which its replay needs, cannot be read",
             )
     if reason:
-        facts = {"reason": reason}
-        small_files.write_mark(directory, small_files.REBUILD, facts, files)
+        small_files.write_mark(directory, small_files.REBUILD, {"reason": reason}, files)
     store.begin_again(reason, base)
     return store

@@ -1,8 +1,8 @@
 """Term and vote: whom this node promised its vote, and whether it may promise one. File `votes`, two slots, written in turn.
 
-     0        4          6             8            16       24         25    32           40            56              88
-     | "TRNV" | format 2 | name size 2 | sequence 8 | term 8 | standing | 0   | floor term | group id 16 | members       |
-     |        |          | 65535: none |            |        | 1        |     | 8          |             | SHA-256 32    |
+     0        4          6             8            16       24         25      26  32           40            56            88
+     | "TRNV" | format 2 | name size 2 | sequence 8 | term 8 | standing | copy? | 0 | floor term | group id 16 | members     |
+     |        |          | 65535: none |            |        | 1        | 1     |   | 8          |             | SHA-256 32  |
 
      88               104             184                  508     512
      | incarnation 16 | births 5 x 16 | voted for, UTF-8,  | crc 4 |
@@ -33,7 +33,7 @@ SLOT_SIZE_BYTES = 512
 FORMAT = 2
 INCARNATION_SIZE_BYTES = 16
 MEMBERS_MAX = 5
-_SLOT = struct.Struct(f">4sHHQQB7xQ16s32s16s{MEMBERS_MAX * INCARNATION_SIZE_BYTES}s")
+_SLOT = struct.Struct(f">4sHHQQBB6xQ16s32s16s{MEMBERS_MAX * INCARNATION_SIZE_BYTES}s")
 # Before nodes could be rebuilt: no standing (they were members), no floor, no incarnations.
 _OLD_FORMAT = 1
 _OLD_SLOT = struct.Struct(">4sHHQQ16s32s")
@@ -64,6 +64,7 @@ class _Vote:
     members: bytes
     standing: Standing
     incarnation: bytes
+    needs_copy: bool = False
     floor_term: int = 0
     births: bytes = b""
 
@@ -176,9 +177,15 @@ class VoteFile:
         packed = b"".join(births[name] for name in self._names)
         self._write(replace(self._vote, standing=Standing.MEMBER, births=packed))
 
-    def forget(self, incarnation: bytes) -> None:
+    @property
+    def needs_copy(self) -> bool:
+        """Whether the log beside it must not be opened, however good it looks: it may be lost with the next power cut."""
+        return self._vote.needs_copy
+
+    def forget(self, incarnation: bytes, *, needs_copy: bool = False) -> None:
         """Durable here: what this node promised may be lost with its log; it has to be taken back under *incarnation*."""
-        self._write(replace(self._vote, standing=Standing.REBUILDING, incarnation=incarnation))
+        vote = replace(self._vote, standing=Standing.REBUILDING, incarnation=incarnation, needs_copy=needs_copy)
+        self._write(vote)
 
     def be_readmitted(self, floor_term: int) -> None:
         """Durable here: the group has taken it back with an entry of term *floor_term*, which a majority without it holds."""
@@ -256,6 +263,7 @@ def _encode(vote: _Vote) -> bytes:
         vote.sequence,
         vote.term,
         vote.standing,
+        vote.needs_copy,
         vote.floor_term,
         vote.group_id,
         vote.members,
@@ -274,10 +282,11 @@ def _decode(slot: bytes) -> _Vote | None:
         return None
     if form == _OLD_FORMAT:
         group_id, members = _OLD_SLOT.unpack_from(slot)[5:]
-        standing, floor_term, incarnation, births = Standing.MEMBER, 0, bytes(INCARNATION_SIZE_BYTES), b""
+        standing, needs_copy, floor_term = Standing.MEMBER, 0, 0
+        incarnation, births = bytes(INCARNATION_SIZE_BYTES), b""
         name_at = _OLD_SLOT.size
     elif form == FORMAT:
-        number, floor_term, group_id, members, incarnation, births = _SLOT.unpack_from(slot)[5:]
+        number, needs_copy, floor_term, group_id, members, incarnation, births = _SLOT.unpack_from(slot)[5:]
         standing, name_at = Standing(number), _SLOT.size
     else:
         return None
@@ -289,6 +298,7 @@ def _decode(slot: bytes) -> _Vote | None:
         members=members,
         standing=standing,
         incarnation=incarnation,
+        needs_copy=bool(needs_copy),
         floor_term=floor_term,
         births=births if any(births) else b"",
     )

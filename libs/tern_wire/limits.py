@@ -87,6 +87,12 @@ IDEMPOTENCY_WINDOW_MS = 600_000
 # ... and no more than this many: about 60 bytes each. Full means `overloaded`, never forgotten early.
 IDEMPOTENCY_KEYS_MAX = 4_000_000
 
+# Routes -----------------------------------------------------------------------------------------------------------
+# Name servers and proxies remember a broker group that is gone for a day: a night, and the morning in which somebody mends it.
+GONE_GROUP_KEPT_MS = 24 * 3_600_000
+# Topics of such groups that are remembered, each group counting as one more: 64 full groups, about 16 MiB and far more than die at once.
+GONE_TOPICS_KEPT_MAX = 64 * (TOPICS_MAX + 1)
+
 # HTTP -------------------------------------------------------------------------------------------------------------
 REQUEST_HEAD_SIZE_MAX_BYTES = 16 * KIB
 CONNECTIONS_MAX = 1_024

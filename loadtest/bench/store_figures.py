@@ -1,4 +1,4 @@
-"""Figures of `make bench-store`: measured in turns with a bare loop, judged by a bar, printed as a table and as JSON lines.
+"""Figures of `make bench-store` and `make bench-raft`: measured in turns with a bare loop, judged by a bar, printed as a table and as JSON lines.
 
 Law: a ratio compares what ran in the same run on the same disk, ours and bare in turns, so that a machine that others use
 slows both. A figure is the median of its rounds, its ratio the median of the rounds' ratios. Beside it stand the best round, and
@@ -83,9 +83,9 @@ def in_turns(count: int, *works: Callable[[], float]) -> list[list[float]]:
     return found
 
 
-def show_store(figures: Iterable[Figure], console: Console) -> None:
+def show_store(figures: Iterable[Figure], console: Console, title: str = "bench-store") -> None:
     """The table: figure, ours, bare, ratio, bar, whether it is met (by the median, or only by the best round)."""
-    table = Table("figure", "ours", "best", "bare", "ratio", "bar", "ok", "", title="bench-store")
+    table = Table("figure", "ours", "best", "bare", "ratio", "bar", "ok", "", title=title)
     for column in table.columns[1:5]:
         column.justify = "right"
     for figure in figures:

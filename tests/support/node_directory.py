@@ -136,7 +136,8 @@ class NodeDirectory:
         floors = []
         for (topic, queue), sent in self.queues.items():
             floors.append((TOPIC_IDS[topic], queue, sum(one.position < position for one in sent)))
-        job = self._store.trim(last, floors)
+        self._store.want_trim(last, floors)
+        job = self._store.wanted_trim()
         assert job is not None, "a saved state lies behind the place"
         job.run()
         self._store.trimmed(job)

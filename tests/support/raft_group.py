@@ -5,6 +5,8 @@ Links are FIFO and lose what is in flight when they break, as TCP does. A kill l
 
 import collections
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,13 +16,17 @@ import pysyncobj.syncobj
 import tern_raft.consensus
 import tern_raft.elections
 from tern_raft.consensus import Consensus
+from tern_raft.frames import decode_message, encode_message
 from tern_raft.journal import CommitLogJournal
 from tern_raft.membership import Membership
 from tern_raft.transport import PeerTransport
 from tern_store import CommitLog, Genesis, StoredEntry, VoteFile
+from tern_store.files import REAL_FILES, Files
+from tests.support.faulty_files import FaultyFiles
 
 STEP_S = 0.005
 SEGMENT_SIZE_BYTES = 64 << 10
+ENTRY_SIZE_MAX_BYTES = 16 << 10
 
 
 class Clock:
@@ -47,17 +53,32 @@ CLOCKS: tuple[tuple[ModuleType, str], ...] = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One message on its way."""
+
+    sender: str
+    receiver: str
+    message: dict[str, Any]
+    body: bytes
+
+    @property
+    def kind(self) -> str:
+        """Its type."""
+        return str(self.message["type"])
+
+
 class SimNode:
     """One member, from recovery to kill."""
 
-    def __init__(self, group: "RaftGroup", name: str, *, bootstrap: bool) -> None:
+    def __init__(self, group: "RaftGroup", name: str, *, bootstrap: bool, applied: int = 1) -> None:
+        """*applied*: what its saved state holds already."""
         self.group, self.name = group, name
-        directory = group.directory / name
-        directory.mkdir(exist_ok=True)
+        directory, files = group.directory / name, group.files[name]
         genesis = Genesis(b"g" * 16, tuple(sorted(group.names)), SEGMENT_SIZE_BYTES)
         incarnation = name.encode().ljust(16, b"-")
-        self.votes = VoteFile.open(directory, bootstrap=bootstrap, group=genesis, incarnation=incarnation)
-        self.log = CommitLog.open(directory, group=genesis, entry_size_max_bytes=16 << 10)
+        self.votes = VoteFile.open(directory, bootstrap=bootstrap, group=genesis, incarnation=incarnation, files=files)
+        self.log = CommitLog.open(directory, group=genesis, entry_size_max_bytes=ENTRY_SIZE_MAX_BYTES, files=files)
         self.sync_job: Any = None
         self.applied: list[tuple[int, int]] = []
         others = [other for other in group.names if other != name]
@@ -79,7 +100,7 @@ class SimNode:
             others,
             journal=self.journal,
             transport=self.transport,
-            applied=1,
+            applied=applied,
             apply=self._apply,
             on_role=lambda: None,
             election_min_s=1.0,
@@ -93,6 +114,24 @@ class SimNode:
         self.applied.append((entry.index, entry.crc))
         self.group.applied(self, entry)
 
+    def append(self, body: bytes) -> StoredEntry:
+        """What a client does on a leader."""
+        return self.consensus.append([body], 1, urgent=False)
+
+    @property
+    def term(self) -> int:
+        """Current."""
+        return int(self.consensus.raftCurrentTerm)
+
+    @property
+    def committed(self) -> int:
+        """The last index."""
+        return int(self.consensus.raftCommitIndex)
+
+    def hear(self, sender: str, **message: Any) -> None:
+        """*sender* says *message*, whether it would or not."""
+        self.transport.receive(sender, b"".join(encode_message(message)))
+
     def step(self, rng: random.Random) -> None:
         """One tick; the disk finishes now or later."""
         self.consensus.doTick(0)
@@ -105,15 +144,28 @@ class SimNode:
             self.transport.synced()
 
 
+def born_group(seed: int = 1, size: int = 3) -> "RaftGroup":
+    """A group with its files in memory, elected and in agreement."""
+    group = RaftGroup(Path("/data"), seed, size, make_files=FaultyFiles)
+    group.elect()
+    group.run_until(group.is_converged)
+    return group
+
+
 class RaftGroup:
     """The world of one seed."""
 
-    def __init__(self, directory: Path, seed: int, size: int = 3) -> None:
+    def __init__(
+        self, directory: Path, seed: int, size: int = 3, *, make_files: Callable[[], Files] = lambda: REAL_FILES
+    ) -> None:
         self.rng = random.Random(seed)
         random.seed(seed)
         self.clock = Clock()
         self.clock.install()
         self.directory, self.names = directory, [f"n{number}" for number in range(size)]
+        self.files = {name: make_files() for name in self.names}
+        # A list here gets every message that is sent from now on.
+        self.tape: list[Sent] | None = None
         self.up: set[frozenset[str]] = set()
         self.flying: dict[tuple[str, str], collections.deque[tuple[float, bytes]]] = {}
         self.halves: dict[str, int] = {}
@@ -134,6 +186,8 @@ class RaftGroup:
         queue = self.flying.get((sender, receiver))
         if queue is None:
             return False
+        if self.tape is not None:
+            self.tape.append(Sent(sender, receiver, decode_message(body), body))
         latency_s = self.rng.choice((0.001, 0.003, 0.02, 0.15)) if self.rng.random() < 0.2 else 0.001
         arrival_s = max(self.clock.now_s + latency_s, queue[-1][0] if queue else 0.0)
         queue.append((arrival_s, body))
@@ -175,6 +229,7 @@ class RaftGroup:
                 self.cut(name, other)
         node = self.nodes.pop(name)
         node.log.close()
+        node.votes.close()
         self.paused.discard(name)
         self.faults["kill"] += 1
 
@@ -201,6 +256,16 @@ class RaftGroup:
             self.cut(*rng.sample(self.names, 2))
             self.faults["reset"] += 1
 
+    def isolate(self, name: str) -> None:
+        """Nobody hears *name*, until `heal`; to be followed by steps that do not heal."""
+        self.halves = {other: int(other == name) for other in self.names}
+
+    def restart(self, name: str, *, applied: int = 1) -> SimNode:
+        """Kill *name* and start it with a saved state that holds *applied*."""
+        self.kill(name)
+        node = self.nodes[name] = SimNode(self, name, bootstrap=False, applied=applied)
+        return node
+
     def heal(self) -> None:
         """No faults any more."""
         self.halves = {}
@@ -219,12 +284,12 @@ class RaftGroup:
             self.acked.add(value)
             self.values[value] = bytes(entry.body)
 
-    def step(self, *, chaos: bool) -> None:
+    def step(self, *, chaos: bool, heals: bool = True) -> None:
         """Five milliseconds."""
         self.clock.now_s += STEP_S
         if chaos:
             self.disturb()
-        else:
+        elif heals:
             self.heal()
         for number, one in enumerate(self.names):
             for two in self.names[number + 1 :]:
@@ -243,6 +308,43 @@ class RaftGroup:
                 self.proposed[name, entry.index, entry.term] = self.sent
                 self.sent += 1
             node.step(self.rng)
+
+    def run_until(self, holds: Callable[[], bool], *, within_s: float = 10.0, heals: bool = True) -> float:
+        """Calm until *holds*; the virtual seconds that it took."""
+        began_s = self.clock.now_s
+        while not holds():
+            assert self.clock.now_s < began_s + within_s, f"not within {within_s} s"
+            self.step(chaos=False, heals=heals)
+        return self.clock.now_s - began_s
+
+    def run(self, seconds: float, *, heals: bool = True) -> None:
+        """Calm for so long."""
+        until_s = self.clock.now_s + seconds
+        self.run_until(lambda: self.clock.now_s >= until_s, within_s=seconds + 1, heals=heals)
+
+    def elect(self, *, heals: bool = True) -> tuple[SimNode, list[SimNode]]:
+        """Run until one leads; it and the others that live, sorted."""
+        self.run_until(lambda: self.leader is not None, heals=heals)
+        leader = self.leader
+        assert leader is not None
+        return leader, [node for node in self.nodes.values() if node is not leader]
+
+    @property
+    def leader(self) -> SimNode | None:
+        """Who serves in the newest term."""
+        serving = [node for node in self.nodes.values() if node.consensus.is_serving]
+        return max(serving, key=lambda node: node.consensus.raftCurrentTerm, default=None)
+
+    def said(self, kind: str, sender: SimNode | None = None, receiver: SimNode | None = None) -> list[Sent]:
+        """What the tape has of these."""
+        assert self.tape is not None
+        return [
+            sent
+            for sent in self.tape
+            if sent.kind == kind
+            and (sender is None or sent.sender == sender.name)
+            and (receiver is None or sent.receiver == receiver.name)
+        ]
 
     def is_converged(self) -> bool:
         """Everybody has applied the same, to the end of the leader's log."""

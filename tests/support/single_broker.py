@@ -172,7 +172,7 @@ class SingleBroker:
         """Let retention do all that it wants to do now."""
         for _ in range(steps):
             self.now_s += 1e6
-            self.trimmer.step(self.now_s, held_back=self.store.log.end_index)
+            self.trimmer.step(self.now_s, held_back=lambda: self.store.log.end_index)
             self.run()
 
     def run(self) -> None:
@@ -216,7 +216,8 @@ class SingleBroker:
                 self.store.move(entry, moves.rows, moves.positions, names, self.state.now_ms)
             if (trim := applied.trim) is not None:
                 self.lost += trim.lost
-                job = self.store.trim(LogMark(trim.index, trim.position, trim.crc, trim.term), trim.floors)
+                self.store.want_trim(LogMark(trim.index, trim.position, trim.crc, trim.term), trim.floors)
+                job = self.store.wanted_trim()
                 if job is not None:
                     job.run()
                     self.store.trimmed(job)

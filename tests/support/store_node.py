@@ -89,7 +89,8 @@ class Node:
         if len(command.moves):
             self.store.move(entry, command.moves, command.moved, TOPIC_NAMES, command.now_ms)
         if "drop" in command.head:
-            job = self.store.trim(LogMark(*command.head["drop"]), command.head["floors"])
+            self.store.want_trim(LogMark(*command.head["drop"]), command.head["floors"])
+            job = self.store.wanted_trim()
             if job is not None:
                 self.trims.append(job)
 

@@ -66,7 +66,15 @@ class _StatusMetrics(Collector):
         fsync.add_metric([], float(self.latest.get("fsync_ms", 0)) / 1_000)
         disk = GaugeMetricFamily("ternmq_broker_disk_used_ratio", "Share of the disk budget that is used")
         disk.add_metric([], float(self.latest.get("disk_permille", 0)) / 1_000)
-        return [*families, leads, fsync, disk, *self._peers()]
+        return [*families, leads, fsync, disk, *self._peers(), self._refusals()]
+
+    def _refusals(self) -> CounterMetricFamily:
+        """Connections and frames that were refused, by port and reason."""
+        refused = CounterMetricFamily("ternmq_link_refused", "What was refused at a port", labels=["port", "reason"])
+        for port, reasons in self.latest.get("refusals", {}).items():
+            for reason, count in reasons.items():
+                refused.add_metric([port, reason], float(count))
+        return refused
 
     def _peers(self) -> list[Any]:
         """By peer: whether it is connected, and on the leader how many entries it is behind (a follower does not know)."""

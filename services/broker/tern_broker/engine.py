@@ -3,27 +3,26 @@
 Owner of every file below the data directory. What crosses threads: sync and save jobs (to the disk thread and back).
 """
 
-import errno
 import logging
 import time
 from collections.abc import Callable
 from typing import Any
 
 from tern_broker.allocator import Allocator
+from tern_broker.comparer import Comparer
 from tern_broker.config import BrokerConfig
 from tern_broker.core import saving
-from tern_broker.core.digest import digest_payload
 from tern_broker.core.machine import Applied, StateMachine
-from tern_broker.core.picking import Pick
-from tern_broker.proposer import Proposal, Proposer
+from tern_broker.dropper import Dropper
+from tern_broker.ending import Ending
+from tern_broker.proposer import Proposer
 from tern_broker.reader import Reader
 from tern_broker.saver import Saver
 from tern_broker.scrubber import Scrubber
 from tern_broker.trimmer import Trimmer
-from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, Links, RaftNode, Runtime
+from tern_raft import Links, RaftNode, Runtime
 from tern_store import (
     HEADER_SIZE_BYTES,
-    DerivedDamage,
     EntryKind,
     Files,
     LogMark,
@@ -31,20 +30,17 @@ from tern_store import (
     Store,
     StoredEntry,
     StoreError,
-    TrimJob,
 )
 from tern_store.files import REAL_FILES, has_room_for
 from tern_store.retention import DiskUse
 from tern_store.small_files import ABORT, read_text, remove_abort, write_abort
 from tern_store.vote_file import Standing
-from tern_wire.commands import STATE_MACHINE_VERSION, CommandKind
+from tern_wire.commands import STATE_MACHINE_VERSION
 from tern_wire.requests import Parts
 
 log = logging.getLogger(__name__)
 # Replies on their way have left after this long.
 FAIL_AFTER_S = 0.05
-# Nodes compare what they have become this often; a node that differs would serve wrong answers until somebody notices.
-COMPARE_AFTER_ENTRIES = 1000
 # An entry that was verified is believed this long: then its bytes may have come from the disk anew.
 DISTRUST_PERIOD_S = 60.0
 DISK_FULL_PERMILLE = 900
@@ -74,6 +70,8 @@ class Engine:
             log.warning(
                 "this node has forgotten its votes: the group must take it back", extra={"reason": votes.replaced}
             )
+        if votes.needs_copy:
+            raise LogRot(config.data_dir / "commitlog", 0, "what was written to it may be lost; it must be copied anew")
         self.store = Store.open(
             config.data_dir,
             group=raft_config.genesis(),
@@ -100,13 +98,12 @@ class Engine:
         # The group's time by the last entry that came while this node ran, and this node's clock then (ms).
         self._time_seen: tuple[int, int] | None = None
         self._end_at_start = self._log.end_index
-        # When the leader's digest was last compared; whether its next one is on its way.
-        self._compared_index = 0
-        self._is_comparing = False
         self._leave_at_s = 0.0
         self._distrust_at_s = 0.0
         self.on_applied: list[Callable[[Applied], None]] = []
-        self._disk = runtime.open_disk(self._disk_failed)
+        self._ending = Ending(config.data_dir, self.store, votes, runtime)
+        self.fail = self._ending.fail
+        self._disk = runtime.open_disk(self._ending.disk_failed)
         self.raft = RaftNode(
             raft_config,
             runtime=runtime,
@@ -133,6 +130,7 @@ class Engine:
             monotonic=runtime.monotonic,
         )
         self._allocator = Allocator(self._log, self._disk)
+        self._dropper = Dropper(self.store, self._disk, call_later=runtime.call_later)
         self.scrubber = Scrubber(self.store, on_damage=self.fail)
         self.proposer = Proposer(
             broker_group=config.broker_group,
@@ -154,6 +152,7 @@ class Engine:
             state=lambda: self.state,
             hour=lambda: time.localtime(runtime.wall_ms() / 1000).tm_hour,
         )
+        self._comparer = Comparer(self.proposer, state=lambda: self.state, applied=lambda: self.raft.applied_index)
 
     def begin(self) -> None:
         """Join the group, now that the links listen."""
@@ -162,6 +161,7 @@ class Engine:
     def finish(self, done: Callable[[], None]) -> None:
         """Leave the group, save the state, close the files; then *done*."""
         self._stopping = True
+        self._dropper.stop()
         self.raft.finish()
         self.proposer.role_changed()
 
@@ -210,12 +210,9 @@ class Engine:
                     self.store.dispatch(entry, appends, names, self.state.now_ms)
             if applied.moves or applied.trim is not None:
                 self._apply_retention(entry, applied)
-            if applied.was_compared:
-                self._compared_index = entry.index
-                if applied.has_diverged:
-                    self.fail(
-                        self._rot(entry.position, "what this node has applied is not what the leader has applied")
-                    )
+            self._comparer.applied(entry, applied)
+            if applied.has_diverged:
+                self.fail(self._ending.rot(entry.position, "what this node has applied differs from the leader's"))
         # Durable here: a verdict exists only for an entry that a majority has synced.
         self.proposer.applied(entry.index, entry.term, applied)
         for listener in self.on_applied:
@@ -252,12 +249,7 @@ class Engine:
                 "messages": messages,
             }
             log.warning("retention dropped messages that a group had not read", extra=facts)
-        self._drop_segments(self.store.trim(LogMark(trim.index, trim.position, trim.crc, trim.term), trim.floors))
-
-    def _drop_segments(self, job: TrimJob | None) -> None:
-        if job is not None:
-            log.info("retention dropped segments", extra={"first_index": self._log.first_index})
-            self._disk.run_soon(job.run, lambda: self.store.trimmed(job))
+        self.store.want_trim(LogMark(trim.index, trim.position, trim.crc, trim.term), trim.floors)
 
     def _call_soon(self, callback: Callable[[], None]) -> None:
         """Run the proposer's next step in a turn of its own; half an entry must not leave it waiting for ever."""
@@ -311,31 +303,19 @@ class Engine:
             self._distrust_at_s = now_s + DISTRUST_PERIOD_S
             self._log.distrust()
         self._saver.save_if_due()
-        self._drop_segments(self.store.wanted_trim())
+        self._dropper.step()
         self.scrubber.step(now_s)
         if self.raft.is_serving:
-            self.trimmer.step(now_s, held_back=self._held_back())
-            self._compare_if_due()
+            self.trimmer.step(now_s, held_back=self._held_back)
+            self._comparer.step()
             self._leave_full_disk(now_s)
         for listener in self.on_clock:
             listener()
 
     def _held_back(self) -> int:
         """Up to here every member that is there has the log. One that is away is rebuilt if it comes back too late."""
-        there = [peer.match_index for peer in self.raft.peers() if peer.connected]
+        there = [peer.match_index for peer in self.raft.peers() if peer.connected and peer.standing != "rebuilding"]
         return min(there, default=self.raft.applied_index)
-
-    def _compare_if_due(self) -> None:
-        if not self._is_comparing and self.raft.applied_index - self._compared_index >= COMPARE_AFTER_ENTRIES:
-            self._is_comparing = True
-
-            def done(_verdict: Any, _picks: list[Pick]) -> None:
-                self._is_comparing = False
-
-            def build(_now_ms: int) -> Parts:
-                return [digest_payload(self.state.digest)]
-
-            self.proposer.submit(Proposal(CommandKind.DIGEST, 8, done, build=build))
 
     def _leave_full_disk(self, now_s: float) -> None:
         """A leader whose disk is full hands over to a member whose disk is not."""
@@ -347,41 +327,11 @@ class Engine:
             self.raft.transfer(max(better, key=lambda peer: peer.match_index).name)
 
     def _left_behind(self) -> None:
-        self.fail(self._rot(self._log.end_position, "the leader's log begins behind the end of this one"))
+        self.fail(self._ending.rot(self._log.end_position, "the leader's log begins behind the end of this one"))
 
     def fail_soon(self, error: Exception) -> None:
         """As `fail`, when the replies that are on their way have left."""
         self._runtime.call_later(FAIL_AFTER_S, self.fail, error)
-
-    def fail(self, error: Exception) -> None:
-        """End the process; damage is noted first, so that the next start deals with it."""
-        if isinstance(error, LogRot | DerivedDamage):
-            self._note(error)
-        elif isinstance(error, OSError) and error.errno != errno.ENOSPC:
-            self._disk_failed(error)
-        log.critical("this node cannot go on; it ends, and replays the log when it is started again", exc_info=error)
-        self._runtime.end(EXIT_BROKEN)
-
-    def _disk_failed(self, error: OSError) -> None:
-        """A sync failed, on this thread or the disk's: the kernel has marked what it lost clean, so trying again would lie.
-
-        The note keeps every later start from serving what may not be on the disk; the node comes back only when it is rebuilt.
-        """
-        self._log.fail(error)
-        reason = f"a sync failed ({error.strerror}): what was written since the last one may be lost"
-        self._note(self._rot(self._log.segment_bases[-1], reason))
-        log.critical("the disk failed; this node must be rebuilt", extra={"error": str(error)})
-        self._runtime.end(EXIT_FSYNC_FAILED)
-
-    def _rot(self, position: int, reason: str) -> LogRot:
-        size = self._log.segment_size_bytes
-        return LogRot(self._config.data_dir / "commitlog" / f"{position // size * size:020d}", position, reason)
-
-    def _note(self, damage: LogRot | DerivedDamage) -> None:
-        try:
-            self.store.note_damage(damage)
-        except OSError:
-            log.critical("the disk does not take the note of what was found", extra={"damage": str(damage)})
 
 
 def _require_no_loss(config: BrokerConfig, boot_id: str, files: Files) -> None:

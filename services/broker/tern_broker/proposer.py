@@ -18,6 +18,8 @@ from tern_wire.errors import BrokerBusy, DiskFull, NotLeader, OutcomeUnknown, Te
 from tern_wire.limits import GROUP_COMMIT_SIZE_MAX_BYTES, PROPOSALS_MAX, PROPOSALS_SIZE_MAX_BYTES
 from tern_wire.requests import Parts
 
+# A copy says what is so before its entry, and a trim that nothing it drops is needed: nothing else may change that in the same entry.
+ALONE = frozenset({CommandKind.COPY, CommandKind.TRIM})
 # Told the verdict (what apply returned for the command) or an error, and for a receive what was picked.
 Done = Callable[[Any, list[Pick]], None]
 # Makes a command's payload when its entry is built; gets the entry's time.
@@ -143,8 +145,8 @@ class Proposer:
         waiting: list[tuple[Proposal, list[Pick]]] = []
         size = 0
         while self._pending and (not size or size + self._pending[0].size_bytes <= GROUP_COMMIT_SIZE_MAX_BYTES):
-            if commands and CommandKind.COPY in {self._pending[0].kind, commands[-1][0]}:
-                break  # a copy says what is so before its entry: nothing else may change it in the same one
+            if commands and ALONE & {self._pending[0].kind, commands[-1][0]}:
+                break
             proposal = self._pending.popleft()
             self._pending_size -= proposal.size_bytes
             picks: list[Pick] = []

@@ -34,8 +34,9 @@ from tern_wire.peer_proof import NONCE_SIZE_BYTES, PeerRequest, proof_header
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-# One on its way while another is written.
+# Some on their way while another is written. Pieces of 4 MiB are no faster, and leave the process 35 MB larger.
 PIECES_IN_FLIGHT = 3
+PIECE_SIZE_BYTES = 1 << 20
 REQUEST_TIMEOUT_S = 10.0
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.25, 5.0
 PROGRESS_PERIOD_S = 5.0
@@ -86,7 +87,13 @@ async def rebuild(
     keep what is written; end the process.
     """
     group = Genesis(bytes.fromhex(config.group_id), tuple(config.members()), config.segment_size_bytes)
-    sink = RebuildSink(directory, group, files, entry_size_max_bytes=config.store_limits().entry_size_max_bytes)
+    sink = RebuildSink(
+        directory,
+        group,
+        files,
+        chunk_size_bytes=PIECE_SIZE_BYTES,
+        entry_size_max_bytes=config.store_limits().entry_size_max_bytes,
+    )
     limits = httpx.Limits(max_connections=PIECES_IN_FLIGHT * 2)
     async with httpx.AsyncClient(timeout=REQUEST_TIMEOUT_S, trust_env=False, limits=limits) as client:
         copier = _Copier(

@@ -67,15 +67,22 @@ async def _open(config: BrokerConfig, key: bytes, sock: socket.socket, stop: asy
             return _Node(config, key, sock, runtime)
         except LogRot as rot:
             reason = rot
-        if len(config.members()) > 1:
-            # What it has acknowledged may be lost with its log: from here on it is no member until the group takes it back.
-            RaftNode.forget_votes(config.raft(), incarnation=runtime.new_id())
+        links = peer_links(config, key)
         try:
+            if len(config.members()) > 1:
+                # What it has acknowledged may be lost with its log: from here on it is no member until the group takes it back.
+                RaftNode.forget_votes(config.raft(), incarnation=runtime.new_id(), needs_copy=True)
+                await links.start(RaftNode.greeter(config.raft(), links))
             if not await stand_by(config, sock, reason, stop, key=key):
                 return None
+            RaftNode.forget_votes(config.raft(), incarnation=runtime.new_id(), needs_copy=False)
+        except PortInUse:
+            raise
         except OSError as error:
             log.critical("the disk does not keep what is written", extra={"error": str(error)})
             runtime.end(EXIT_FSYNC_FAILED)
+        finally:
+            await links.stop()
 
 
 class _Node:
@@ -85,7 +92,7 @@ class _Node:
         """LogRot, and other StoreErrors, if the directory cannot be used."""
         rng = random.Random()  # noqa: S311 (which record to check: no secrets)
         self._config, self._runtime = config, runtime
-        self._links = peer_links(config, key, rng)
+        self._links = peer_links(config, key)
         self._engine = engine = Engine(config, runtime=runtime, links=self._links, on_change=self._changed)
         self._door = door = LinkDoor(config, engine, rng=rng, monotonic=runtime.monotonic)
         notices = LeadershipNotices(config.node, lambda: (engine.raft.term, engine.raft.is_serving))
@@ -154,8 +161,9 @@ class _Node:
             await asyncio.sleep(DISK_CHECK_PERIOD_S)
 
 
-def peer_links(config: BrokerConfig, key: bytes, rng: random.Random) -> PeerLinks:
+def peer_links(config: BrokerConfig, key: bytes) -> PeerLinks:
     """The sockets between the members of the group."""
+    rng = random.Random()  # noqa: S311 (when to dial again: no secret)
     return PeerLinks(config.node, config.members(), key=key, group_id=config.group_id, listen=config.listen, rng=rng)
 
 

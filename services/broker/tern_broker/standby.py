@@ -11,6 +11,7 @@ from typing import Any
 from tern_broker.config import BrokerConfig
 from tern_broker.http_loop import HttpLoop
 from tern_store import REAL_FILES, Files, LogRot
+from tern_wire.limits import REBUILD_RATE_MAX_BYTES_PER_S
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +24,7 @@ async def stand_by(
     *,
     key: bytes,
     files: Files = REAL_FILES,
+    rate_max_bytes_per_s: int = REBUILD_RATE_MAX_BYTES_PER_S,
 ) -> bool:
     """Whether a copy of the leader's log is in place now, so that the store can be opened; False if *stop* was set before.
 
@@ -73,6 +75,7 @@ async def stand_by(
                 files=files,
                 stop=stop,
                 progress=progress,
+                rate_max_bytes_per_s=rate_max_bytes_per_s,
             )
         await stop.wait()
         return False

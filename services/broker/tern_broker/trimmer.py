@@ -37,6 +37,8 @@ from tern_wire.requests import Parts
 log = logging.getLogger(__name__)
 # As RocketMQ's cleanResourceInterval.
 CHECK_PERIOD_S = 10.0
+# Begins the log where it begins.
+NO_TRIM: dict[str, Any] = {"index": 0, "position": 0, "term": 0, "crc": 0, "mins": []}
 
 
 class Trimmer:
@@ -74,12 +76,12 @@ class Trimmer:
         """Somebody asks: what is older than the retention goes at once, whatever the hour."""
         self._asked, self._next_s = True, 0.0
 
-    def step(self, now_s: float, *, held_back: int) -> None:
-        """Called every few ms on the leader. *held_back*: the lowest entry that some member still lacks; it stays."""
+    def step(self, now_s: float, *, held_back: Callable[[], int]) -> None:
+        """Called every few ms on the leader. *held_back* tells the lowest entry that some member still lacks; it stays."""
         if self._waiting or now_s < self._next_s:
             return
         self._next_s = now_s + CHECK_PERIOD_S
-        plan = self._plan(held_back)
+        plan = self._plan(held_back())
         if plan is None:
             self._asked = False
             return
@@ -106,8 +108,8 @@ class Trimmer:
         log.info("retention", extra={"before_position": plan.position, "forced": plan.forced, "reason": plan.reason})
         mins = [[topic_id, offsets] for topic_id, offsets in ends]
         request = {"index": mark.index, "position": mark.position, "term": mark.term, "crc": mark.crc, "mins": mins}
-        packed = encode_msgpack(request)
-        self._propose(CommandKind.TRIM, len(packed), lambda: [packed])
+        packed, chosen = encode_msgpack(request), plan
+        self._propose(CommandKind.TRIM, len(packed), lambda: self._trim(chosen, ends, packed))
         self.trims += 1
 
     # Below -----------------------------------------------------------------------------------------------------
@@ -180,6 +182,10 @@ class Trimmer:
         rows, positions = needed.rows[:count], needed.positions[:count]
         records = self._store.log.read_records(positions, rows["size"].astype(np.int64))
         return [SEND_HEAD.pack(count, 0), rows.tobytes(), records]
+
+    def _trim(self, plan: TrimPlan, ends: list[tuple[int, list[int]]], packed: bytes) -> Parts:
+        """A TRIM, or one of nothing if something is needed by now: what waited before it may have leased what it would drop."""
+        return [packed if not len(self._needed(plan, ends).positions) else encode_msgpack(NO_TRIM)]
 
     def _propose(self, kind: CommandKind, size_bytes: int, build: Callable[[], Parts]) -> None:
         self._waiting = True

@@ -53,8 +53,10 @@ def create_app(settings: NamesrvSettings, *, clock: Clock) -> FastAPI:
     add_metrics(app, metrics, service="namesrv")
     nodes = Gauge("ternmq_namesrv_live_nodes", "Broker nodes that are alive", registry=metrics)
     nodes.set_function(lambda: registry.nodes_count)
-    topics = Gauge("ternmq_namesrv_known_topics", "Topics that living brokers host", registry=metrics)
+    topics = Gauge("ternmq_namesrv_known_topics", "Topics that brokers host, gone ones too", registry=metrics)
     topics.set_function(lambda: registry.topics_count)
+    gone = Gauge("ternmq_namesrv_gone_broker_groups", "Broker groups without a living node", registry=metrics)
+    gone.set_function(lambda: registry.gone_count)
     app.include_router(broker_routes(registry, clock, metrics))
     # Wall time: two instances, or one before and after a restart, never share an ETag.
     app.include_router(lookup_routes(registry, clock, instance=f"{clock.now_ms():x}{id(registry):x}"))

@@ -20,7 +20,7 @@ class NamesrvSettings:
     scan_interval_ms: int = setting(5_000, help="how often silent brokers are looked for (ms)", minimum=10)
     # One heartbeat interval and a little: by then every living broker has registered.
     warm_up_ms: int = setting(
-        35_000, help="for this long after the start unknown topics are 'warming-up', not 'not found' (ms)", minimum=0
+        35_000, help="for this long at least unknown topics are 'warming-up', not 'not found' (ms)", minimum=0
     )
     log_level: str = setting("INFO", help="DEBUG, INFO, WARNING or ERROR")
 

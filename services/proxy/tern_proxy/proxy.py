@@ -98,7 +98,8 @@ class Proxy:
                     on_routing_error=self.cache.refresh_soon,
                 )
                 group = self.groups[name] = BrokerGroup(link, SendLane(link), SettleLane(link))
-            group.link.update(route, is_whole=routes.warm)
+            # The nodes of a group that is gone are looked for where they were: it comes back there, mostly.
+            group.link.update(route, is_whole=routes.warm and bool(route.nodes))
 
     def _dial_broker(self, host: str, port: int, on_up: OnUp, on_down: OnDown, on_notice: OnNotice) -> Redialer:
         return Redialer(
@@ -132,14 +133,18 @@ class Proxy:
         return tuple(name for name in names if name in groups and groups[name].link.has_leader) or names
 
     def rotated(self, topic: Topic) -> list[BrokerGroup]:
-        """The topic's broker groups, another one first with every call; NoLeader when no route names any of them."""
+        """The topic's broker groups, another one first with every call, those without a leader last.
+
+        NoLeader when no route names any of them.
+        """
         names = list(topic.broker_groups)
         self._turn += 1
         first = self._turn % len(names)
         found = [self.groups[name] for name in names[first:] + names[:first] if name in self.groups]
         if not found:
             raise NoLeader(broker_group=names[0])
-        return found
+        # One that is gone costs a whole wait for a leader, which what the others have must not wait for.
+        return sorted(found, key=lambda group: not group.link.has_leader)
 
     # Names ------------------------------------------------------------------------------------------------------
     async def topic(self, name: str) -> Topic:

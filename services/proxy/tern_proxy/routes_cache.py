@@ -1,12 +1,15 @@
 """Routes from the name servers: polled on an interval, and at once (coalesced, at most ten times a second) when one proves wrong.
 
 Owner of the topics and of the last routes: this object, in its event loop. Stale routes serve on while no name server answers.
+Law: a topic goes only when its broker group says so, which is when warm routes name the group's leader and not the topic. Routes that
+are cold, or in which nobody leads the group, only add to what is known; a group that they do not name is remembered (GoneGroups): its
+name server started while it was down, or lost sight of it. Requests for such topics find no leader (503), or find the group well.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import httpx
@@ -14,6 +17,7 @@ import httpx
 from tern_proxy.core.topic import Topic
 from tern_wire.codec import read_json
 from tern_wire.errors import NoNameServer, TernError, TopicNotFound, WarmingUp
+from tern_wire.gone_groups import GoneGroup, GoneGroups
 from tern_wire.names import check_topic
 from tern_wire.paths import ROUTES_PATH
 from tern_wire.route import Routes, TopicRoute
@@ -95,6 +99,9 @@ class RoutesCache:
         self.topics: dict[str, Topic] = {}
         self.routes: Routes | None = None
         self.is_reachable = False
+        # What each broker group of the last routes hosts, and those that the routes name no more.
+        self._hosted: dict[str, Mapping[str, TopicRoute]] = {}
+        self._gone = GoneGroups()
         self._created: dict[tuple[str, str], tuple[TopicRoute, float]] = {}
         self._last = b""
         self._wanted = asyncio.Event()
@@ -130,7 +137,10 @@ class RoutesCache:
         await waiter
 
     async def topic(self, name: str) -> Topic:
-        """The topic; TopicNotFound only when a warm name server says so, else WarmingUp or NoNameServer."""
+        """The topic; TopicNotFound only when a warm name server says so and this proxy never knew it, or knew that it went.
+
+        Else WarmingUp or NoNameServer.
+        """
         found = self.topics.get(name)
         if found is not None:
             return found
@@ -149,6 +159,7 @@ class RoutesCache:
         """A topic that was just created: known at once, and kept until the name servers know it too."""
         until = asyncio.get_running_loop().time() + CREATED_KEPT_S
         self._created[topic, broker_group] = (route, until)
+        self._hosted[broker_group] = {**self._forget(broker_group), topic: route}
         self._last = b""
         if self.routes is not None:
             self._take(self.routes)
@@ -171,7 +182,7 @@ class RoutesCache:
             if not self.is_reachable:
                 logger.info("a name server answers", extra={"warm": routes.warm, "topics": len(routes.topics)})
             self.is_reachable = True
-            if data != self._last or self._created:
+            if self._gone.expire(_now_ms()) or data != self._last or self._created:
                 self._last = data
                 self._take(routes)
         except NoNameServer as error:
@@ -184,23 +195,56 @@ class RoutesCache:
                     waiter.set_result(None)
 
     def _take(self, routes: Routes) -> None:
-        now = asyncio.get_running_loop().time()
-        cold = self.routes is not None and not routes.warm
         self.routes = routes
-        merged = {name: dict(route) for name, route in routes.topics.items()}
-        for (name, broker_group), (route, until) in list(self._created.items()):
-            known = merged.get(name, {}).get(broker_group)
-            if (known is not None and known.queues >= route.queues) or now > until:
-                del self._created[name, broker_group]
-            else:
+        self._remember(routes)
+        merged: dict[str, dict[str, TopicRoute]] = {}
+        gone = ((broker_group, group.topics) for broker_group, group in self._gone.items())
+        for broker_group, hosted in (*self._hosted.items(), *gone):
+            for name, route in hosted.items():
                 merged.setdefault(name, {})[broker_group] = route
-        # A name server that has just started forgets nothing on our behalf.
-        topics = dict(self.topics) if cold else {}
+        topics: dict[str, Topic] = {}
         for name, route_of in merged.items():
             old = self.topics.get(name)
             if old is not None and old.route == route_of:
                 topics[name] = old
-            elif route_of:
+            else:
                 topics[name] = Topic(name, route_of, 0 if old is None else old.turn)
         self.topics = topics
         self._on_routes(routes)
+
+    def _remember(self, routes: Routes) -> None:
+        """What every broker group hosts: as *routes* say where they know, and also what was known before where they do not."""
+        hosted: dict[str, dict[str, TopicRoute]] = {name: {} for name in routes.broker_groups}
+        for name, route_of in routes.topics.items():
+            for broker_group, route in route_of.items():
+                hosted.setdefault(broker_group, {})[name] = route
+        for broker_group, topics in hosted.items():
+            known = self._forget(broker_group)
+            place = routes.broker_groups.get(broker_group)
+            if not routes.warm or place is None or not place.leader:
+                # What a name server has not heard yet, or heard before it lost sight of the leader, forgets nothing on our behalf.
+                hosted[broker_group] = {**known, **topics}
+        self._add_created(hosted, routes)
+        for broker_group, known in self._hosted.items():
+            logger.warning("routes name a broker group no more", extra={"broker_group": broker_group})
+            self._gone.keep(broker_group, GoneGroup(known), _now_ms())
+        self._hosted = dict(hosted)
+
+    def _forget(self, broker_group: str) -> Mapping[str, TopicRoute]:
+        """What was known of the broker group's topics, which is not kept here any more."""
+        gone = self._gone.take(broker_group)
+        return self._hosted.pop(broker_group, {} if gone is None else gone.topics)
+
+    def _add_created(self, hosted: dict[str, dict[str, TopicRoute]], routes: Routes) -> None:
+        """Topics that this proxy created and that *routes* do not know yet: a leader may die before it has told anybody else."""
+        now = asyncio.get_running_loop().time()
+        for (name, broker_group), (route, until) in list(self._created.items()):
+            known = routes.topics.get(name, {}).get(broker_group)
+            if (known is not None and known.queues >= route.queues) or now > until:
+                del self._created[name, broker_group]
+            else:
+                hosted.setdefault(broker_group, dict(self._forget(broker_group)))[name] = route
+
+
+def _now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1_000)

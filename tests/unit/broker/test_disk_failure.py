@@ -33,7 +33,7 @@ async def main():
         node="a-0", broker_group="a", peers=(f"a-0=127.0.0.1:{port}",), raft_port=port, data_dir=Path(sys.argv[1]),
         cluster_key_file=Path("unused"), group_id="ab" * 16, bootstrap=True, segment_size_bytes=16 << 20,
     )
-    links = peer_links(config, bytes(32), random.Random(1))
+    links = peer_links(config, bytes(32))
     engine = Engine(config, runtime=ProcessRuntime(), links=links, on_change=lambda: None)
     await links.start(engine.raft.transport)
     engine.begin()

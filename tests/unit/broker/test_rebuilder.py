@@ -13,7 +13,7 @@ import httpx
 from tern_broker.config import BrokerConfig
 from tern_broker.http_loop import HttpLoop
 from tern_broker.rebuild_offer import RebuildOffer
-from tern_broker.rebuilder import RebuildProgress, peers_http, rebuild
+from tern_broker.rebuilder import PIECE_SIZE_BYTES, RebuildProgress, peers_http, rebuild
 from tern_broker.standby import stand_by
 from tern_service import open_socket
 from tern_store import EntryKind, Genesis, RebuildSource, Store, copy_reason
@@ -211,13 +211,13 @@ def test_a_stop_ends_the_copy_and_the_next_one_goes_on(tmp_path: Path) -> None:
         stop, core = asyncio.Event(), asyncio.get_running_loop()
 
         def stop_soon(*_: object) -> None:
-            if leader.reads == 4:
+            if leader.reads == 12:
                 core.call_soon_threadsafe(stop.set)
 
         leader.on_read = stop_soon
         assert not await copy(leader, tmp_path, stop=stop)
         assert copy_reason(tmp_path / "b")
-        before, pieces = leader.reads, -(-leader.store.log.end_position // (4 << 20))
+        before, pieces = leader.reads, -(-leader.store.log.end_position // PIECE_SIZE_BYTES)
         assert await copy(leader, tmp_path)
         assert leader.reads - before < pieces
         require_equal(leader, tmp_path)

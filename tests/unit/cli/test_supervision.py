@@ -25,13 +25,16 @@ from tern_client import ReceivedMessage
         (1, 0.1, 4, 3.2),
         (1, 0.1, 5, 5.0),
         (1, 0.1, 5_000, 5.0),
-        (-9, 60.0, 5, 0.2),
+        (1, 2.9, 3, 1.6),
+        (-9, 3.0, 0, 0.0),
+        (-9, 3.0, 5, 0.0),
+        (1, 60.0, 5, 0.0),
         (0, 0.1, 0, 0.2),
         (74, 60.0, 0, None),
         (78, 0.1, 0, None),
     ],
 )
-def test_a_dead_child_comes_back_later_and_later_unless_that_cannot_help(
+def test_a_crash_loop_backs_off_and_a_child_that_was_killed_starts_at_once(
     exit_code: int, uptime_s: float, quick_deaths: int, delay_s: float | None
 ) -> None:
     """74 is a disk that lied, 78 a wrong configuration: starting again would repeat the damage or the message."""

@@ -11,7 +11,7 @@ import pytest
 from tern_namesrv import NamesrvSettings, create_app
 from tern_wire.codec import read_json
 from tern_wire.paths import CLUSTER_PATH, REGISTER_PATH, ROUTES_PATH, UNREGISTER_PATH
-from tern_wire.route import Registration, Routes, TopicRoute
+from tern_wire.route import NodeRoute, Registration, Routes, TopicRoute
 
 LEADER = Registration(
     cluster="dev",
@@ -68,6 +68,11 @@ async def routes_of(client: httpx.AsyncClient) -> Routes:
     return read_json((await client.get(ROUTES_PATH)).content, Routes)
 
 
+async def nodes_of(client: httpx.AsyncClient) -> dict[str, NodeRoute]:
+    """The living nodes of broker-a."""
+    return (await routes_of(client)).broker_groups["broker-a"].nodes
+
+
 async def test_what_a_broker_registers_a_proxy_reads() -> None:
     """The document is tern_wire's Routes."""
     async with namesrv(HandClock()) as client:
@@ -110,18 +115,19 @@ async def test_two_instances_know_only_what_they_were_told_and_share_no_tag() ->
 
 
 async def test_a_topic_is_found_warming_up_or_not_found() -> None:
-    """503 with a pause first, 404 with the fix later."""
+    """503 with a pause until brokers have told what they host, 404 with the fix later."""
     clock = HandClock()
     async with namesrv(clock) as client:
-        cold = await client.get("/v1/topics/orders/route")
-        assert (cold.status_code, cold.json()["code"], cold.headers["retry-after"]) == (503, "warming-up", "1")
-        clock.at_ms += 35_000
-        warm = await client.get("/v1/topics/orders/route")
-        assert (warm.status_code, warm.json()["code"]) == (404, "topic-not-found")
-        assert "PUT /v1/topics/orders" in warm.json()["detail"]
+        for _ in range(2):
+            cold = await client.get("/v1/topics/orders/route")
+            assert (cold.status_code, cold.json()["code"], cold.headers["retry-after"]) == (503, "warming-up", "1")
+            clock.at_ms += 35_000
         await register(client)
         found = read_json((await client.get("/v1/topics/orders/route")).content, Routes)
         assert set(found.topics) == {"orders"}
+        warm = await client.get("/v1/topics/nope/route")
+        assert (warm.status_code, warm.json()["code"]) == (404, "topic-not-found")
+        assert "PUT /v1/topics/nope" in warm.json()["detail"]
         assert (await client.get("/v1/topics/a.b/route")).json()["code"] == "illegal-topic"
 
 
@@ -136,12 +142,14 @@ async def test_a_deposed_leader_gets_a_409() -> None:
 
 
 async def test_an_unregistered_node_is_gone_at_once() -> None:
-    """And again is no error."""
+    """With its leadership, not with its topics; and again is no error."""
     leaving = {"cluster": "dev", "broker_group": "broker-a", "node": "n1"}
     async with namesrv(HandClock()) as client:
         await register(client)
         assert (await client.post(UNREGISTER_PATH, json=leaving)).json() == {"removed": True}
-        assert (await routes_of(client)).broker_groups == {}
+        assert await nodes_of(client) == {}
+        found = read_json((await client.get("/v1/topics/orders/route")).content, Routes)
+        assert (found.broker_groups["broker-a"].leader, set(found.topics["orders"])) == ("", {"broker-a"})
         assert (await client.post(UNREGISTER_PATH, json=leaving)).json() == {"removed": False}
         wrong = await client.post(UNREGISTER_PATH, json=leaving | {"cluster": "prod"})
         assert (wrong.status_code, wrong.json()["pointer"]) == (400, "/cluster")
@@ -154,9 +162,14 @@ async def test_the_scan_removes_silent_brokers() -> None:
         await register(client)
         clock.at_ms += 120_001
         async with asyncio.timeout(10):
-            while (await routes_of(client)).broker_groups:
+            while await nodes_of(client):
                 await asyncio.sleep(0.01)
         assert (await client.get("/readyz")).json() == {"ready": True, "warm": True, "nodes": 0}
+        metrics = (await client.get("/metrics")).text
+        assert "ternmq_namesrv_gone_broker_groups 1.0" in metrics
+        assert "ternmq_namesrv_known_topics 1.0" in metrics
+        page = (await client.get(CLUSTER_PATH)).json()
+        assert (page["broker_groups"]["broker-a"]["leader"], page["broker_groups"]["broker-a"]["nodes"]) == ("", {})
 
 
 async def test_the_cluster_page_says_who_lives_and_who_is_silent() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tern_namesrv.core import NODES_MAX, Registry
+from tern_namesrv.core import NODES_MAX, LiveNode, Registry
 from tern_wire.errors import (
     IllegalTopic,
     InvalidField,
@@ -16,11 +16,12 @@ from tern_wire.errors import (
     TopicNotFound,
     WarmingUp,
 )
-from tern_wire.limits import QUEUES_PER_TOPIC_MAX, TOPICS_MAX
+from tern_wire.limits import GONE_GROUP_KEPT_MS, QUEUES_PER_TOPIC_MAX, TOPICS_MAX
 from tern_wire.route import NodeRoute, Registration, TopicRoute
 
 ORDERS = {"orders": TopicRoute(topic_id=1, queues=8)}
 PAYMENTS = {"payments": TopicRoute(topic_id=2, queues=4)}
+NODE = NodeRoute(link="127.0.0.1:10911", http="127.0.0.1:10913")
 
 
 def registry() -> Registry:
@@ -62,7 +63,7 @@ def test_a_leader_brings_its_group_and_topics() -> None:
     table.register(registration(), 0)
     routes = table.routes(0)
     group = routes.broker_groups["broker-a"]
-    assert group.nodes == {"n1": NodeRoute(link="127.0.0.1:10911", http="127.0.0.1:10913")}
+    assert group.nodes == {"n1": NODE}
     assert (group.leader, group.term, group.group_size) == ("n1", 3, 3)
     assert routes.topics == {"orders": {"broker-a": ORDERS["orders"]}}
     assert (table.nodes_count, table.topics_count) == (1, 1)
@@ -143,7 +144,7 @@ def test_a_node_is_removed_after_more_than_the_expiry_of_silence(silent_ms: int,
     table = registry()
     table.register(registration(), 1_000)
     assert table.expire(1_000 + silent_ms) == ([] if lives else [("broker-a", "n1")])
-    assert ("broker-a" in table.routes(0).broker_groups) is lives
+    assert table.live() == ({"broker-a": {"n1": LiveNode(route=NODE, heard_ms=1_000)}} if lives else {})
 
 
 def test_a_heartbeat_keeps_a_node_and_an_expired_leader_leaves_none() -> None:
@@ -159,14 +160,55 @@ def test_a_heartbeat_keeps_a_node_and_an_expired_leader_leaves_none() -> None:
         table.register(registration("n1", term=2), 130_000)
 
 
-def test_the_last_node_takes_group_topics_and_term_with_it() -> None:
-    """A group rebuilt from nothing begins at a low term again and must be let in."""
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_group_that_is_gone_keeps_its_topics_and_nobody_leads_it(is_silent: bool) -> None:
+    """Expired or unregistered: a client that is told `topic-not-found` gives up, and these messages are on some disk."""
     table = registry()
     table.register(registration(), 0)
-    assert table.unregister("dev", "broker-a", "n1")
-    assert table.routes(0).topics == {}
-    table.register(registration(term=1), 0)
-    assert leader_of(table) == ("n1", 1)
+    before = table.version
+    if is_silent:
+        table.expire(200_000)
+    else:
+        table.unregister("dev", "broker-a", "n1", 200_000)
+    assert table.version > before
+    for routes in (table.routes(200_000), table.topic_route("orders", 200_000)):
+        assert routes.warm
+        assert routes.topics == {"orders": {"broker-a": ORDERS["orders"]}}
+        group = routes.broker_groups["broker-a"]
+        assert (group.nodes, group.leader, group.group_size) == ({}, "", 3)
+    assert (table.nodes_count, table.topics_count, table.gone_count) == (0, 1, 1)
+    with pytest.raises(TopicNotFound):
+        table.topic_route("payments", 200_000)
+
+
+def test_a_follower_that_is_back_changes_no_topics_and_a_leader_does() -> None:
+    """What the group says now wins over what is remembered, also when it was made anew and begins at a low term."""
+    table = registry()
+    table.register(registration(), 0)
+    table.expire(200_000)
+    table.register(follower("n2"), 200_001)
+    assert (set(table.routes(200_001).topics), table.gone_count) == ({"orders"}, 0)
+    assert table.is_warm(200_001)
+    table.register(registration(term=0, topics=PAYMENTS), 200_002)
+    assert leader_of(table) == ("n1", 0)
+    assert set(table.routes(200_002).topics) == {"payments"}
+    with pytest.raises(TopicNotFound):
+        table.topic_route("orders", 200_002)
+
+
+def test_a_group_that_has_been_gone_for_a_day_is_forgotten() -> None:
+    """A name server that knows no broker group is as one that has just started: it calls no topic unknown."""
+    table = registry()
+    table.register(registration(), 0)
+    table.expire(200_000)
+    table.expire(200_000 + GONE_GROUP_KEPT_MS)
+    assert set(table.routes(0).topics) == {"orders"}
+    before = table.version
+    table.expire(200_001 + GONE_GROUP_KEPT_MS)
+    assert (table.routes(0).topics, table.routes(0).broker_groups) == ({}, {})
+    assert table.version > before
+    with pytest.raises(WarmingUp):
+        table.topic_route("orders", 200_001 + GONE_GROUP_KEPT_MS)
 
 
 def test_unregistering_is_at_once_and_idempotent() -> None:
@@ -174,26 +216,42 @@ def test_unregistering_is_at_once_and_idempotent() -> None:
     table = registry()
     table.register(registration("n1"), 0)
     table.register(follower("n2"), 0)
-    assert table.unregister("dev", "broker-a", "n1")
+    assert table.unregister("dev", "broker-a", "n1", 0)
     assert leader_of(table) == ("", 3)
-    assert not table.unregister("dev", "broker-a", "n1")
-    assert not table.unregister("dev", "broker-z", "n1")
+    assert not table.unregister("dev", "broker-a", "n1", 0)
+    assert not table.unregister("dev", "broker-z", "n1", 0)
     with pytest.raises(InvalidField):
-        table.unregister("prod", "broker-a", "n2")
+        table.unregister("prod", "broker-a", "n2", 0)
 
 
 def test_unknown_topics_are_warming_up_first_and_not_found_later() -> None:
     """The boundary is the warm-up's end; a known topic is answered at any time."""
     table = registry()
-    with pytest.raises(WarmingUp):
-        table.topic_route("orders", 34_999)
-    with pytest.raises(TopicNotFound, match="PUT /v1/topics/orders"):
-        table.topic_route("orders", 35_000)
     table.register(registration(), 0)
+    with pytest.raises(WarmingUp):
+        table.topic_route("payments", 34_999)
+    with pytest.raises(TopicNotFound, match="PUT /v1/topics/payments"):
+        table.topic_route("payments", 35_000)
     assert not table.topic_route("orders", 1).warm
     assert table.topic_route("orders", 35_000).warm
     with pytest.raises(IllegalTopic):
         table.topic_route("a/b", 0)
+
+
+def test_a_name_server_is_cold_until_every_group_that_it_hears_has_told_its_topics() -> None:
+    """Started while all brokers were down, or while a group elects: it may call nothing unknown, however long ago it started."""
+    table = registry()
+    assert not table.is_warm(10**9)
+    table.register(follower("n2"), 10**9)
+    with pytest.raises(WarmingUp):
+        table.topic_route("orders", 10**9)
+    table.register(registration(), 10**9)
+    assert table.is_warm(10**9)
+    table.register(dataclasses.replace(follower("m1"), broker_group="broker-b"), 10**9)
+    assert not table.is_warm(10**9)
+    table.unregister("dev", "broker-b", "m1", 10**9)
+    assert table.is_warm(10**9), "a group that never said what it hosts is not remembered"
+    assert table.gone_count == 0
 
 
 def test_the_version_counts_changes_and_not_heartbeats() -> None:

@@ -59,7 +59,6 @@ def test_an_append_travels_with_its_entries_as_they_lie_in_the_log() -> None:
         HEAD | {"prevLogIdx": "6"},
         ACK | {"reset": 1},
         {"type": "request_vote", "term": 1, "last_log_index": 2},
-        {"type": "response_vote", "term": 1, "padding": "x" * 5_000},
         {},
     ],
 )
@@ -111,6 +110,18 @@ def test_a_size_that_lies_takes_no_bytes_of_others() -> None:
         bent = good[:4] + size.to_bytes(4, "big") + good[8:]
         with pytest.raises(LinkBodyMalformed):
             decode_message(b"".join(body_parts(HEAD, [bent, entry(8, 3).raw])))
+
+
+def test_a_large_head_is_refused_before_it_is_read() -> None:
+    """A greeting whose fields are right, with more births than any group has; what is no MessagePack at all is not looked at."""
+    births = {f"n-{number}": bytes(16) for number in range(300)}
+    greeting = {"type": "hello", "standing": 0, "incarnation": bytes(16), "births": {}, "last_log_index": 1}
+    greeting |= {"last_log_term": 0, "version": 1}
+    assert decode_message(b"".join(body_parts(greeting, [])))["births"] == {}
+    with pytest.raises(LinkBodyMalformed, match="4 KiB"):
+        decode_message(b"".join(body_parts(greeting | {"births": births}, [])))
+    with pytest.raises(LinkBodyMalformed, match="4 KiB"):
+        decode_message((5_000).to_bytes(4, "little") + b"\xc1" * 5_000)
 
 
 def test_only_an_append_brings_bytes_behind_its_head() -> None:

@@ -150,3 +150,28 @@ def test_a_readmission_says_who() -> None:
     """Name and incarnation survive the log."""
     raw = b"".join(bytes(part) for part in readmit_parts("broker-a-1", b"i" * 16))
     assert read_readmit(memoryview(raw)) == ("broker-a-1", b"i" * 16)
+
+
+def test_a_node_in_doubt_does_not_wait_for_one_that_has_lost_what_it_had() -> None:
+    """One member is rebuilt, another cut its end: no more than a minority has lost anything, so the third may lead."""
+    a, b, c = born()
+    c.votes.doubt()
+    doubtful = Node("c", files=c.files)
+    a.end, doubtful.end = (3, 54), (3, 53)
+    greet(a, doubtful)
+    assert not doubtful.membership.may_vote(4, a.end)
+    b.votes.forget(b"z" * 16)
+    greet(a, b, doubtful)
+    assert doubtful.membership.may_vote(4, a.end)
+    assert not doubtful.membership.may_vote(4, doubtful.end)
+    assert not b.membership.may_vote(4, a.end)
+
+
+def test_a_node_that_copies_its_leader_s_log_has_none_that_entries_could_be_added_to() -> None:
+    """It greets so; before it has greeted nothing is known against it."""
+    a, b, _ = born()
+    assert a.membership.has_log("b")
+    a.membership.heard("b", b.membership.hello((0, 0)))
+    assert not a.membership.has_log("b")
+    a.membership.lost("b")
+    assert a.membership.has_log("b")

@@ -34,7 +34,10 @@ class Lease:
 
 @dataclass(slots=True)
 class Run:
-    """Offsets that came back: unsettled ones (bit 0 in *settled*) may be leased again. *attempts* were made so far."""
+    """Offsets that came back: unsettled ones (bit 0 in *settled*) may be leased again. *attempts* were made so far.
+
+    The first one is unsettled: nothing below the group's committed offset is needed any more.
+    """
 
     run_id: int
     start: int
@@ -84,6 +87,8 @@ class Delivery:
         if count == run.count:
             del self.runs[run_id]
         else:
+            # What is settled at the begin of the rest goes too: retention may drop it, and a run is read from its begin.
+            count += first_clear_bit(run.settled >> count)
             run.start += count
             run.count -= count
             run.settled >>= count

@@ -107,6 +107,8 @@ class Picker:
                     request, queue, delivery, run.start, count, run.run_id, run.settled, size, first=first
                 )
                 if pick is None:
+                    if not len(self._read(topic.topic_id, queue, run.start, 1)):
+                        continue  # gone, whatever became of it: nothing behind it has to wait
                     return
                 self._runs.add(run.run_id)
                 yield pick

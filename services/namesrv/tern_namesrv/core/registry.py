@@ -2,14 +2,19 @@
 
 Law: what a name server says about leadership and topics comes from the leader of the highest term it has heard of.
 A follower's heartbeat keeps only the follower alive; a deposed leader's is refused (StaleRegistration).
+Silence deletes nothing: a group whose last node expired or left keeps its topics (GoneGroups), with nobody leading, until a leader of
+it registers, with whatever topics it then has.
 The state is soft: it is lost at a stop, and brokers' heartbeats bring it back within the warm-up.
 One owner: the Registry mutates itself in register, unregister and expire; everything it returns is frozen or a copy.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from tern_wire.errors import InvalidField, LimitReached, StaleRegistration, TopicNotFound, WarmingUp
+from tern_wire.gone_groups import GoneGroup, GoneGroups
 from tern_wire.limits import QUEUES_PER_TOPIC_MAX, TOPICS_MAX
 from tern_wire.names import check_topic
 from tern_wire.route import BrokerGroupRoute, NodeRoute, Registration, Routes, TopicRoute
@@ -32,9 +37,13 @@ class LiveNode:
 
 @dataclass(slots=True, kw_only=True)
 class _Group:
-    """One broker group. `term` and `topics` outlive the leader, until the last node is gone."""
+    """One broker group that has a living node. `term` outlives the leader, until the last node is gone; `topics` outlive that.
+
+    `has_told`: `topics` is what a leader said, now or before the group was gone. Until then nobody here knows what it hosts.
+    """
 
     group_size: int
+    has_told: bool = False
     nodes: dict[str, LiveNode] = field(default_factory=dict)
     leader: str = ""
     term: int = -1
@@ -53,6 +62,7 @@ class Registry:
         self._warm_at_ms = started_ms + warm_up_ms
         self._expiry_ms = expiry_ms
         self._groups: dict[str, _Group] = {}
+        self._gone = GoneGroups()
         self.version = 0
 
     @property
@@ -61,13 +71,27 @@ class Registry:
         return sum(len(group.nodes) for group in self._groups.values())
 
     @property
+    def gone_count(self) -> int:
+        """How many broker groups are remembered without a living node."""
+        return len(self._gone)
+
+    @property
     def topics_count(self) -> int:
-        """How many topics are known, each counted once however many broker groups host it."""
-        return len({topic for group in self._groups.values() for topic in group.topics})
+        """How many topics are known, each counted once however many broker groups host it; gone groups' topics count too."""
+        return len({topic for _, _, topics in self._rows() for topic in topics})
 
     def is_warm(self, now_ms: int) -> bool:
-        """Whether every living broker has had the time to register, so that "not found" means it."""
-        return now_ms >= self._warm_at_ms
+        """Whether a topic that is not known here does not exist, so that "not found" means it.
+
+        The warm-up must be over, by when every living broker had the time to register. That is not enough: a name server that
+        started while all brokers were down, for however long, has an empty table and may not call anything unknown; nor may one
+        that has heard a group's followers only, since topics come from leaders. So at least one broker group must be known, and
+        the topics of each. The price: in a cluster that has no brokers yet, or keeps a group that never had a leader, unknown
+        topics stay `warming-up`. That asks clients to come again, which is right as soon as the group is mended, and creating
+        the topic would have to wait for that group as well.
+        """
+        is_told = all(group.has_told for group in self._groups.values())
+        return now_ms >= self._warm_at_ms and is_told and bool(self._groups or self._gone)
 
     def register(self, registration: Registration, now_ms: int) -> None:
         """Take one heartbeat.
@@ -83,21 +107,27 @@ class Registry:
             raise LimitReached(what="Broker nodes", actual=self.nodes_count, limit=NODES_MAX)
         if group is None:
             group = self._groups[registration.broker_group] = _Group(group_size=registration.group_size)
+            gone = self._gone.take(registration.broker_group)
+            if gone is not None:
+                group.has_told, group.topics = True, dict(gone.topics)
         changed = _take_node(group, registration, now_ms)
         changed |= _take_leadership(group, registration)
         self.version += changed
 
-    def unregister(self, cluster: str, broker_group: str, node: str) -> bool:
+    def unregister(self, cluster: str, broker_group: str, node: str, now_ms: int) -> bool:
         """Forget *node* at once, as at a clean stop; whether it was known. InvalidField for another cluster."""
         self._check_cluster(cluster)
         group = self._groups.get(broker_group)
         if group is None or node not in group.nodes:
             return False
-        self._remove(broker_group, group, node)
+        self._remove(broker_group, group, node, now_ms)
         return True
 
     def expire(self, now_ms: int) -> list[tuple[str, str]]:
-        """Remove the nodes that were silent for longer than the expiry; returns (broker group, node) of each."""
+        """Remove the nodes that were silent for longer than the expiry; returns (broker group, node) of each.
+
+        Broker groups that have been gone for too long are forgotten.
+        """
         silent = [
             (name, node)
             for name, group in self._groups.items()
@@ -105,46 +135,62 @@ class Registry:
             if now_ms - live.heard_ms > self._expiry_ms
         ]
         for name, node in silent:
-            self._remove(name, self._groups[name], node)
+            self._remove(name, self._groups[name], node, now_ms)
+        self.version += bool(self._gone.expire(now_ms))
         return silent
 
     def routes(self, now_ms: int) -> Routes:
-        """Everything that a proxy needs, as of `version`; names in order, so that equal tables are equal bytes."""
+        """Everything that a proxy needs, as of `version`; names in order, so that equal tables are equal bytes.
+
+        A broker group that is gone has no nodes and no leader. If the routes are warm, each group's topics are what it last said.
+        """
+        rows = self._rows()
         topics: dict[str, dict[str, TopicRoute]] = {}
-        for name, group in sorted(self._groups.items()):
-            for topic, route in group.topics.items():
+        for name, _, hosted in rows:
+            for topic, route in hosted.items():
                 topics.setdefault(topic, {})[name] = route
         return Routes(
             cluster=self._cluster,
             warm=self.is_warm(now_ms),
-            broker_groups={name: _group_route(group) for name, group in sorted(self._groups.items())},
+            broker_groups={name: route for name, route, _ in rows},
             topics=dict(sorted(topics.items())),
         )
 
     def topic_route(self, topic: str, now_ms: int) -> Routes:
-        """The part of `routes` that concerns *topic*. IllegalTopic; TopicNotFound, or WarmingUp during the warm-up."""
+        """The part of `routes` that concerns *topic*. IllegalTopic; TopicNotFound, or WarmingUp while this is not warm."""
         check_topic(topic)
-        hosts = {name: group for name, group in sorted(self._groups.items()) if topic in group.topics}
+        hosts = [row for row in self._rows() if topic in row[2]]
         if not hosts:
             raise TopicNotFound(topic=topic) if self.is_warm(now_ms) else WarmingUp()
         return Routes(
             cluster=self._cluster,
             warm=self.is_warm(now_ms),
-            broker_groups={name: _group_route(group) for name, group in hosts.items()},
-            topics={topic: {name: group.topics[topic] for name, group in hosts.items()}},
+            broker_groups={name: route for name, route, _ in hosts},
+            topics={topic: {name: hosted[topic] for name, _, hosted in hosts}},
         )
 
     def live(self) -> dict[str, dict[str, LiveNode]]:
         """The live table: a copy, by broker group and node."""
         return {name: dict(sorted(group.nodes.items())) for name, group in sorted(self._groups.items())}
 
-    def _remove(self, name: str, group: _Group, node: str) -> None:
+    def _rows(self) -> list[tuple[str, BrokerGroupRoute, Mapping[str, TopicRoute]]]:
+        """Name, route and topics of every broker group that lives or is remembered, in order of names."""
+        living = [(name, _group_route(group), group.topics) for name, group in self._groups.items()]
+        gone = [
+            (name, BrokerGroupRoute(nodes={}, leader="", term=0, group_size=group.group_size), group.topics)
+            for name, group in self._gone.items()
+        ]
+        return sorted([*living, *gone], key=itemgetter(0))
+
+    def _remove(self, name: str, group: _Group, node: str, now_ms: int) -> None:
         del group.nodes[node]
         if group.leader == node:
             group.leader = ""
         if not group.nodes:
             # With the last node the term goes too: a group rebuilt from nothing begins at term 0 again.
             del self._groups[name]
+            if group.has_told:
+                self._gone.keep(name, GoneGroup(group.topics, group.group_size), now_ms)
         self.version += 1
 
     def _check_cluster(self, cluster: str) -> None:
@@ -211,7 +257,7 @@ def _take_leadership(group: _Group, registration: Registration) -> bool:
     before = (group.leader, group.term, group.topics, group.group_size)
     group.leader, group.term = registration.node, registration.term
     group.data_version, group.group_size = registration.data_version, registration.group_size
-    group.topics = dict(registration.topics)
+    group.has_told, group.topics = True, dict(registration.topics)
     return before != (group.leader, group.term, group.topics, group.group_size)
 
 

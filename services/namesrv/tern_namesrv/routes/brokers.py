@@ -56,7 +56,7 @@ def broker_routes(registry: Registry, clock: Clock, metrics: CollectorRegistry) 
     async def unregister(request: Request) -> Response:
         """Forget a node at once. Idempotent: an unknown node is already forgotten."""
         leaving = await read_body(request, Unregistration, size_max_bytes=REGISTRATION_SIZE_MAX_BYTES)
-        removed = registry.unregister(leaving.cluster, leaving.broker_group, leaving.node)
+        removed = registry.unregister(leaving.cluster, leaving.broker_group, leaving.node, clock.mono_ms())
         if removed:
             logger.info("node left", extra={"broker_group": leaving.broker_group, "node": leaving.node})
         return _json({"removed": removed})

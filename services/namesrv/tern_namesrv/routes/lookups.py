@@ -23,13 +23,13 @@ def lookup_routes(registry: Registry, clock: Clock, *, instance: str) -> APIRout
         return Response(body, headers=headers, media_type=JSON)
 
     async def topic_route(topic: str) -> Response:
-        """Where one topic lives. 404 `topic-not-found` when no living broker has it, 503 during the warm-up."""
+        """Where one topic lives. 404 `topic-not-found` when no broker has it, 503 while that is not certain."""
         return Response(orjson.dumps(registry.topic_route(topic, clock.mono_ms())), media_type=JSON)
 
     async def cluster() -> Response:
-        """Who lives: nodes by broker group, with how long each has been silent (ms)."""
+        """Who lives: nodes by broker group, with how long each has been silent (ms); a group without nodes is only remembered."""
         now_ms = clock.mono_ms()
-        table = registry.routes(now_ms)
+        table, live = registry.routes(now_ms), registry.live()
         document = {
             "cluster": table.cluster,
             "warm": table.warm,
@@ -37,15 +37,15 @@ def lookup_routes(registry: Registry, clock: Clock, *, instance: str) -> APIRout
             "topics": len(table.topics),
             "broker_groups": {
                 name: {
-                    "leader": table.broker_groups[name].leader,
-                    "term": table.broker_groups[name].term,
-                    "group_size": table.broker_groups[name].group_size,
+                    "leader": group.leader,
+                    "term": group.term,
+                    "group_size": group.group_size,
                     "nodes": {
                         node: {"link": row.route.link, "http": row.route.http, "silent_ms": now_ms - row.heard_ms}
-                        for node, row in nodes.items()
+                        for node, row in live.get(name, {}).items()
                     },
                 }
-                for name, nodes in registry.live().items()
+                for name, group in table.broker_groups.items()
             },
         }
         return Response(orjson.dumps(document), media_type=JSON)

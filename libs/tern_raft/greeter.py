@@ -1,0 +1,31 @@
+"""A node without a log that it may use greets its peers all the same: that it has lost what it had is something they must know.
+
+It hears nothing: until it has a copy of its leader's log it takes no part. Owner: the core loop.
+"""
+
+from collections.abc import Callable
+
+from tern_raft.frames import decode_message, encode_message
+from tern_raft.membership import Membership
+from tern_wire.requests import Parts
+
+# Where a log ends that is not there.
+NO_LOG = (0, 0)
+
+
+class Greeter:
+    """What the links of such a node report to, as to a PeerTransport."""
+
+    def __init__(self, membership: Membership, post: Callable[[str, Parts], bool]) -> None:
+        self._membership, self._post = membership, post
+
+    def connected(self, peer: str) -> None:
+        """A link to *peer* is up."""
+        self._post(peer, encode_message(self._membership.hello(NO_LOG)))
+
+    def lost(self, peer: str) -> None:
+        """The link to *peer* is gone."""
+
+    def receive(self, peer: str, body: bytes | memoryview) -> None:
+        """One message of *peer*; LinkBodyMalformed when it is none."""
+        decode_message(body)

@@ -1,0 +1,50 @@
+"""Segments that retention has given up leave the disk, one job at a time, on the disk thread. Owner: the core loop."""
+
+import logging
+from collections.abc import Callable
+
+from tern_raft import Disk
+from tern_store import Store, TrimJob
+from tern_store.files import has_room_for
+
+log = logging.getLogger(__name__)
+AGAIN_AFTER_S = 1.0
+
+
+class Dropper:
+    """Of one store."""
+
+    def __init__(self, store: Store, disk: Disk, *, call_later: Callable[..., object]) -> None:
+        self._store, self._disk, self._call_later = store, disk, call_later
+        self._is_busy = False
+        self._is_stopped = False
+
+    def step(self) -> None:
+        """Called every few ms."""
+        if not self._is_busy and (job := self._store.wanted_trim()) is not None:
+            log.info("retention drops segments", extra={"first_index": self._store.log.first_index})
+            self._is_busy = True
+            self._run(job)
+
+    def stop(self) -> None:
+        """The node ends: what was not dropped goes with a later trim."""
+        self._is_stopped = True
+
+    def _run(self, job: TrimJob) -> None:
+        made = False
+
+        def run() -> None:
+            nonlocal made
+            made = has_room_for(job.run)
+
+        def done() -> None:
+            if made:
+                self._store.trimmed(job)
+                self._is_busy = False
+            else:
+                # What makes room must not end for want of it: the reserve goes first, and comes back with the room.
+                delay_s = 0.0 if self._store.log.give_up_reserve() else AGAIN_AFTER_S
+                self._call_later(delay_s, self._run, job)
+
+        if not self._is_stopped:
+            self._disk.run_soon(run, done)

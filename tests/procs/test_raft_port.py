@@ -1,0 +1,128 @@
+"""Strangers at the Raft ports of a real mesh: counted and closed, while the group goes on as if nobody had come."""
+
+import asyncio
+import contextlib
+import json
+import resource
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tern_remoting import LinkError, dial, encode_frame
+from tern_remoting.handshake import HELLO
+from tests.support.mesh import Mesh, eventually, running_mesh
+
+# Everybody dials the member with the smallest name.
+VICTIM = "broker-a-0"
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    """One mesh for all of this file; what a test takes away it gives back."""
+    with running_mesh(tmp_path_factory.mktemp("port") / "tern") as mesh:
+        mesh.create("port")
+        yield mesh
+
+
+def raft_port(mesh: Mesh, name: str) -> int:
+    """Where *name* listens for its peers."""
+    return int(next(process["ports"]["raft"] for process in mesh.processes() if process["name"] == name))
+
+
+def refusals(mesh: Mesh, name: str) -> dict[str, int]:
+    """What its Raft port has refused, by reason."""
+    found: dict[str, int] = mesh.broker(name).get("refusals", {}).get("raft", {})
+    return found
+
+
+def group_id(mesh: Mesh) -> str:
+    """The broker group's, which its members share."""
+    return str(json.loads((mesh.directory / "cluster.json").read_text())["group_id"])
+
+
+async def come(port: int, **who: Any) -> None:
+    """Greet as *who* and say a little; however that ends."""
+    with contextlib.suppress(LinkError, OSError):
+        link = await dial("127.0.0.1", port, on_frame=lambda *_: None, frame_size_max_bytes=1 << 20, **who)
+        link.post(900, [b"\x00\x00\x00\x00"])
+        await link.gone()
+
+
+def knock(port: int, data: bytes) -> None:
+    """Send *data* on a connection of its own and wait for its end."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as probe:
+        probe.sendall(data)
+        with contextlib.suppress(ConnectionError):
+            while probe.recv(4096):
+                pass
+
+
+@pytest.mark.timeout(180)
+def test_strangers_are_counted_by_what_they_did_and_the_group_does_not_notice(mesh: Mesh) -> None:
+    """Same leader, same term, no restart, no traceback; each reason once at each node."""
+    key, group = (mesh.directory / "cluster.key").read_bytes(), group_id(mesh)
+    leader = mesh.leader()
+    before = {name: (mesh.pid(name), mesh.broker(name)["term"]) for name in mesh.brokers()}
+    counted = {name: refusals(mesh, name) for name in mesh.brokers()}
+    for name in mesh.brokers():
+        port = raft_port(mesh, name)
+        knock(port, b"\x00\x00\x00\x02no")
+        knock(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        knock(port, b"".join(encode_frame(HELLO, 0, 0, [b"\x01"])))
+        knock(port, b"".join(encode_frame(900, 0, 2, [b"a Raft message"])))
+        for who in (
+            {"key": key, "role": "broker", "name": "broker-a-9", "group_id": group},
+            {"key": key, "role": "proxy", "name": "proxy-0", "group_id": group},
+            {"key": key, "role": "broker", "name": "broker-a-2", "group_id": "0" * 32},
+        ):
+            asyncio.run(come(port, **who))
+    # In the name of a peer: refused while that is heard, believed if it is silent; what it says then is no message.
+    asyncio.run(come(raft_port(mesh, VICTIM), key=key, role="broker", name="broker-a-2", group_id=group))
+    wanted = {"garbage": 1, "oversized": 1, "greeting": 2, "stranger": 2, "group": 1}
+    for name in mesh.brokers():
+        now = refusals(mesh, name)
+        assert {reason: now[reason] - counted[name][reason] for reason in wanted} == wanted, name
+    now = refusals(mesh, VICTIM)
+    assert sum(now[reason] - counted[VICTIM][reason] for reason in ("second", "malformed")) == 1
+    assert mesh.leader() == leader
+    assert {name: (mesh.pid(name), mesh.broker(name)["term"]) for name in mesh.brokers()} == before
+    assert mesh.settled("POST", "/v1/topics/port/messages", content=b"after").status_code == 201
+    for log in (mesh.directory / "logs").glob("*.log"):
+        assert "Traceback" not in log.read_text(errors="replace"), log.name
+
+
+@pytest.mark.timeout(180)
+def test_a_node_without_a_descriptor_left_serves_and_lets_its_peers_in_again(mesh: Mesh) -> None:
+    """A flood takes all descriptors (stock: the listener is gone for good); when it ends, a peer that was killed is let in."""
+    pid, port = mesh.pid(VICTIM), raft_port(mesh, VICTIM)
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    used = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 20, limits[1]))
+    flood = [socket.socket() for _ in range(200)]
+    try:
+        for probe in flood:
+            probe.setblocking(False)
+            probe.connect_ex(("127.0.0.1", port))
+        assert mesh.settled("POST", "/v1/topics/port/messages", content=b"meanwhile").status_code == 201
+        eventually(
+            lambda: len(list(Path(f"/proc/{pid}/fd").iterdir())) >= used + 20, within_s=10, what="no descriptor is left"
+        )
+    finally:
+        for probe in flood:
+            probe.close()
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    eventually(lambda: refusals(mesh, VICTIM).get("descriptors"), within_s=15, what="the lack is counted")
+    killed = mesh.kill("broker-a-2")
+
+    def is_back() -> bool:
+        peers = mesh.broker(VICTIM).get("peers", [])
+        return any(peer["node"] == "broker-a-2" and peer["connected"] for peer in peers) and mesh.pid(
+            "broker-a-2"
+        ) not in {0, killed}
+
+    eventually(is_back, within_s=30, what="broker-a-2 is let in again")
+    assert mesh.pid(VICTIM) == pid
+    assert mesh.settled("POST", "/v1/topics/port/messages", content=b"after").status_code == 201
