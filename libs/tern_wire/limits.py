@@ -44,7 +44,7 @@ DISK_FREE_MIN_BYTES = 256 * MIB
 # Four of the largest entries that a group commit makes: enough for one request to cost little, and a leader holds few at a time.
 REBUILD_CHUNK_SIZE_MAX_BYTES = 4 * MIB
 # A copy shares disks and cores with the group that goes on: a gibibyte in 8 s, which leaves most of an ordinary SSD to the sends.
-REBUILD_RATE_MAX_BYTES_PER_S = 128 * MIB
+REBUILD_RATE_MAX_BYTES_PER_S = 64 * MIB
 # A proof of knowing the cluster key is good this long before and behind its time, as much as clocks of one cluster may differ.
 PEER_PROOF_WINDOW_MS = 60_000
 # Nonces of proofs that are remembered, so that none is good twice: a copy at full rate needs some thousands in such a window.
@@ -90,7 +90,7 @@ IDEMPOTENCY_KEYS_MAX = 4_000_000
 # Routes -----------------------------------------------------------------------------------------------------------
 # Name servers and proxies remember a broker group that is gone for a day: a night, and the morning in which somebody mends it.
 GONE_GROUP_KEPT_MS = 24 * 3_600_000
-# Topics of such groups that are remembered, each group counting as one more: 64 full groups, about 16 MiB and far more than die at once.
+# Topics of such groups that are remembered, each group counting as one more: 64 full groups, about 12 MiB and far more than die at once.
 GONE_TOPICS_KEPT_MAX = 64 * (TOPICS_MAX + 1)
 
 # HTTP -------------------------------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import httpx
 import orjson
 
 from tern_broker.config import BrokerConfig
+from tern_broker.peer_http import PeerHttp, PeerUnreachable, Reply
 from tern_store import REAL_FILES, CopyRefused, Files, Genesis, RebuildSink, Wanted
 from tern_store.checksum import crc32
 from tern_wire.errors import TernError, error_from
@@ -94,17 +94,15 @@ async def rebuild(
         chunk_size_bytes=PIECE_SIZE_BYTES,
         entry_size_max_bytes=config.store_limits().entry_size_max_bytes,
     )
-    limits = httpx.Limits(max_connections=PIECES_IN_FLIGHT * 2)
-    async with httpx.AsyncClient(timeout=REQUEST_TIMEOUT_S, trust_env=False, limits=limits) as client:
-        copier = _Copier(
-            config, key, peers_http, client, sink, stop, progress or RebuildProgress(), rate_max_bytes_per_s
-        )
-        try:
-            return await copier.run()
-        except _Stopped:
-            return False
-        finally:
-            sink.close()
+    client = PeerHttp(REQUEST_TIMEOUT_S)
+    copier = _Copier(config, key, peers_http, client, sink, stop, progress or RebuildProgress(), rate_max_bytes_per_s)
+    try:
+        return await copier.run()
+    except _Stopped:
+        return False
+    finally:
+        client.close()
+        sink.close()
 
 
 class _Stopped(Exception):
@@ -119,7 +117,7 @@ class _Copier:
         config: BrokerConfig,
         key: bytes,
         peers: Mapping[str, str],
-        client: httpx.AsyncClient,
+        client: PeerHttp,
         sink: RebuildSink,
         stop: asyncio.Event,
         progress: RebuildProgress,
@@ -138,7 +136,7 @@ class _Copier:
             before = self._sink.copied_bytes
             try:
                 await self._copy_all()
-            except (httpx.HTTPError, TernError, CopyRefused) as error:
+            except (PeerUnreachable, TernError, CopyRefused) as error:
                 reason = str(error) or type(error).__name__
             except OSError as error:
                 if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
@@ -174,7 +172,7 @@ class _Copier:
 
     async def _copy(self, url: str) -> None:
         """Write everything that is wanted, in order, with some pieces on their way."""
-        pending: deque[tuple[Wanted, asyncio.Task[bytes]]] = deque()
+        pending: deque[tuple[Wanted, asyncio.Task[bytearray]]] = deque()
         try:
             while True:
                 while len(pending) < PIECES_IN_FLIGHT and (piece := self._sink.wanted(len(pending))) is not None:
@@ -191,11 +189,11 @@ class _Copier:
                 task.cancel()
             await asyncio.gather(*(task for _, task in pending), return_exceptions=True)
 
-    async def _fetch(self, url: str, piece: Wanted) -> bytes:
+    async def _fetch(self, url: str, piece: Wanted) -> bytearray:
         await self._take_turn(piece.size)
         target = f"{REBUILD_FILES_PATH}/{piece.name}?position={piece.position}&size={piece.size}"
         reply = await self._get(url, target)
-        if f"{crc32(reply.content):08x}" != reply.headers.get(HEADER_CRC32):
+        if f"{crc32(reply.content):08x}" != reply.headers.get(HEADER_CRC32.lower()):
             raise CopyRefused(piece.position, f"a piece of {piece.name} was damaged on its way")
         return reply.content
 
@@ -219,8 +217,8 @@ class _Copier:
 
     async def _get_status(self, url: str) -> dict[str, Any]:
         try:
-            status = orjson.loads((await self._client.get(url + BROKER_PATH)).content)
-        except (httpx.HTTPError, orjson.JSONDecodeError):
+            status = orjson.loads((await self._client.get(url, BROKER_PATH)).content)
+        except (PeerUnreachable, orjson.JSONDecodeError):
             return {}
         return status if isinstance(status, dict) else {}
 
@@ -230,7 +228,7 @@ class _Copier:
             raise CopyRefused(0, "the leader's manifest is not an object")
         return document
 
-    async def _get(self, url: str, target: str) -> httpx.Response:
+    async def _get(self, url: str, target: str) -> Reply:
         """A signed request; the problem that the other side answers is raised again."""
         request = PeerRequest(
             method="GET",
@@ -240,14 +238,14 @@ class _Copier:
             time_ms=time.time_ns() // 1_000_000,
             nonce=secrets.token_hex(NONCE_SIZE_BYTES),
         )
-        reply = await self._client.get(url + target, headers={HEADER_PEER_PROOF: proof_header(self._key, request)})
-        if reply.status_code == 200:
+        reply = await self._client.get(url, target, {HEADER_PEER_PROOF: proof_header(self._key, request)})
+        if reply.status == 200:
             return reply
         try:
             problem = orjson.loads(reply.content)
             code = problem["code"]
         except (orjson.JSONDecodeError, KeyError, TypeError):
-            raise CopyRefused(0, f"{target} was answered {reply.status_code}") from None
+            raise CopyRefused(0, f"{target} was answered {reply.status}") from None
         raise error_from(code, problem)
 
     # Below -----------------------------------------------------------------------------------------------------

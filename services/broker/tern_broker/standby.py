@@ -31,7 +31,7 @@ async def stand_by(
     Health and status are answered meanwhile, on a duplicate of *sock*, which stays the caller's. No port of the link or of Raft is
     opened. The caller holds the directory's lock. Raises what `rebuild` raises.
     """
-    # Only here, like FastAPI: a node that is well starts without httpx.
+    # Only here: a node that is well starts without it.
     from tern_broker.rebuilder import RebuildProgress, peers_http, rebuild  # noqa: PLC0415
 
     peers, progress = peers_http(config), RebuildProgress()
