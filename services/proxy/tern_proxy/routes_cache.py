@@ -159,7 +159,6 @@ class RoutesCache:
         """A topic that was just created: known at once, and kept until the name servers know it too."""
         until = asyncio.get_running_loop().time() + CREATED_KEPT_S
         self._created[topic, broker_group] = (route, until)
-        self._hosted[broker_group] = {**self._forget(broker_group), topic: route}
         self._last = b""
         if self.routes is not None:
             self._take(self.routes)

@@ -39,3 +39,20 @@ def test_leases_that_end_together_come_back_in_one_order_on_every_node() -> None
     settle = SETTLE_ROW.pack(*row[:3], ACK, *row[4:])
     entry = memoryview(b"".join(entry_parts(broker.state.now_ms, [(CommandKind.SETTLE, [settle])])))
     assert loaded.apply(entry, 0).verdicts == broker.state.apply(entry, 0).verdicts
+
+
+def test_a_group_at_rest_writes_nothing_for_leases_that_are_settled() -> None:
+    """Their deadlines come, and nobody has to be told."""
+    broker = SingleBroker(FaultyFiles())
+    broker.create(queues=1)
+    broker.send("t", *((0, b"%d" % number) for number in range(4)))
+    first, second = broker.receive(messages_max=2), broker.receive(messages_max=2)
+    broker.ack(*(row for row, _ in first))
+    broker.ack(*((*row[:3], EXTEND, *row[4:6], 200_000) for row, _ in second))
+    end = broker.store.log.end_index
+    for wanted, seconds in ((0, 100), (1, 200)):
+        broker.mono_ms += seconds * 1000
+        broker.proposer.tick()
+        broker.run()
+        assert broker.store.log.end_index == end + wanted
+    assert broker.state.counters.expired == 2

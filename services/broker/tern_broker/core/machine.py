@@ -221,24 +221,37 @@ class StateMachine:
             delivery.settle(lease, mask)
         return bytes(results)
 
-    def _expire(self, applied: Applied) -> None:
-        while self.deadlines and self.deadlines[0][0] <= self.now_ms:
-            deadline_ms, lease_id, group_id, topic_id, queue = heapq.heappop(self.deadlines)
-            delivery = self.deliveries[group_id, topic_id][queue]
-            lease = delivery.leases.get(lease_id) if delivery is not None else None
-            if delivery is None or lease is None:
-                continue  # settled or given back since
-            if _next_deadline(lease) > deadline_ms:
+    def first_deadline(self) -> int | None:
+        """When the next leased message becomes visible again (ms), None if none is leased. Apply would skip what is dropped here."""
+        while self.deadlines:
+            deadline_ms, lease_id, group_id, topic_id, queue = self.deadlines[0]
+            lease = self._lease_of(lease_id, group_id, topic_id, queue)
+            if lease is None:
+                heapq.heappop(self.deadlines)  # settled or given back since
+            elif (true_ms := _next_deadline(lease)) > deadline_ms:
                 # Extended since. Its turn comes in the order of true deadlines, as in a state that was just loaded.
-                self._watch(lease, group_id, topic_id, queue)
-                continue
+                heapq.heapreplace(self.deadlines, (true_ms, lease_id, group_id, topic_id, queue))
+            else:
+                return deadline_ms
+        return None
+
+    def _expire(self, applied: Applied) -> None:
+        while (deadline_ms := self.first_deadline()) is not None and deadline_ms <= self.now_ms:
+            _, lease_id, group_id, topic_id, queue = heapq.heappop(self.deadlines)
+            delivery = self.deliveries[group_id, topic_id][queue]
+            lease = self._lease_of(lease_id, group_id, topic_id, queue)
+            assert delivery is not None
+            assert lease is not None
             mask = delivery.expired_mask(lease, self.now_ms)
-            if mask:
-                self.counters.expired += mask.bit_count()
-                delivery.give_back(lease, mask, self._next_id(), lease.attempt)
-                applied.woken_topics.add(topic_id)
+            self.counters.expired += mask.bit_count()
+            delivery.give_back(lease, mask, self._next_id(), lease.attempt)
+            applied.woken_topics.add(topic_id)
             if not lease.is_done:
                 self._watch(lease, group_id, topic_id, queue)
+
+    def _lease_of(self, lease_id: int, group_id: int, topic_id: int, queue: int) -> Lease | None:
+        delivery = self.deliveries[group_id, topic_id][queue]
+        return delivery.leases.get(lease_id) if delivery is not None else None
 
     def _watch(self, lease: Lease, group_id: int, topic_id: int, queue: int) -> None:
         heapq.heappush(self.deadlines, (_next_deadline(lease), lease.lease_id, group_id, topic_id, queue))
