@@ -8,9 +8,9 @@ EXIT_DISK_FAILED, EXIT_REFUSED = 74, 78
 FINAL_EXITS = {EXIT_DISK_FAILED: "fsync failed; rebuild this node", EXIT_REFUSED: "cannot start so; see its log"}
 RESTART_FIRST_S = 0.2
 RESTART_MAX_S = 5.0
-# A child that lived this long had started well (three brokers at once need about a second on two busy cores), so something killed it:
-# it starts again at once, however often that happens. One that comes so far and then falls by itself costs a start every 3 s, not
-# much more than the 5 s and a start of those that fall sooner; waiting would keep a killed majority away longer than an election.
+# A child that lived this long had started (a broker is up in about a second), so something killed it: it starts again at once,
+# however often that happens, since a killed majority would be away for as long as it waits. One that falls by itself after so long
+# costs a start every 3 s, not much more than those that fall sooner.
 STABLE_S = 3.0
 
 # Proxies first, so that clients see a closed door and not errors; name servers last, so that brokers can unregister.

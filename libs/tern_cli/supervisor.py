@@ -87,7 +87,9 @@ class Supervisor:
         while self._stopping_since_s is None or any(child.process for child in self._children):
             arrived = signal.sigtimedwait(_SIGNALS, self._idle_s(time.monotonic()))
             now_s = time.monotonic()
-            if arrived and arrived.si_signo != signal.SIGCHLD and self._stopping_since_s is None:
+            # Named one by one: after this process itself was stopped and continued, CPython 3.11 reports a signal that never came
+            # (0, or whatever lay there), and a mesh must not end because its machine slept.
+            if arrived and arrived.si_signo in {signal.SIGTERM, signal.SIGINT} and self._stopping_since_s is None:
                 self._stopping_since_s = now_s
             if self._step(now_s):
                 self._publish()

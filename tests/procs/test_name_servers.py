@@ -102,7 +102,7 @@ def test_the_death_of_the_name_server_stops_nobody(mesh: Mesh) -> None:
 def test_topics_of_brokers_that_are_dead_for_long_are_waited_for_and_not_denied(mesh: Mesh) -> None:
     """Once the name server has given all brokers up: 503 from the proxy that knew them and from one that starts now; never 404.
 
-    When they are back, sends are accepted.
+    When they are back, sends are accepted. The supervisor sleeps meanwhile, which is no reason for it to end the mesh.
     """
     mesh.create("waits")
     eventually(lambda: "waits" in routes_of(mesh)["topics"], within_s=10, what="the topic at the name server")
