@@ -29,7 +29,7 @@ HEARTBEAT_PERIOD_S = 0.1
 
 
 class _NoPoller:
-    """Sockets are the transport's business; pysyncobj's poller would only burn a file descriptor."""
+    """Sockets are the transport's business; pysyncobj's poller would only burn a file descriptor (syncobj.py:205, 706)."""
 
     def subscribe(self, *_: Any) -> None: ...
     def unsubscribe(self, *_: Any) -> None: ...
@@ -59,20 +59,25 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self._apply = apply
         self.needs_apply = False
         self._heartbeat_at: dict[Node, float] = {}
-        # The seams: createJournal and createPoller are module globals (syncobj.py:41, 166).
+        # The seams: createJournal (syncobj.py:41, used in 166) and createPoller (30, 205) are module globals. Stock's journal never syncs, has
+        # no checksum, grows by mmap (a full disk is SIGBUS), forgets the vote with a bad file: S3, S4, S8 to S10, L10, L12 (journal.py:99-300).
         stock.createJournal = lambda _file: journal
         stock.createPoller = lambda _kind: _NoPoller()
+        # R7: stock applies from 1 what its journal says it has committed, all that is saved once more (syncobj.py:176-177).
         journal.setRaftCommitIndex(max(1, applied))
         conf = SyncObjConf(
+            # L8: stock's thread ends silently with the one that built it (syncobj.py:587), and swallows exceptions (594-597).
             autoTick=False,
+            # Else it opens a pipe (syncobj.py:263-264) and sends after every applied entry (731-732).
             appendEntriesUseBatch=True,
             appendEntriesPeriod=HEARTBEAT_PERIOD_S,
             raftMinTimeout=election_min_s,
             raftMaxTimeout=election_max_s,
+            # L5: stock believes in itself for 30 s without a majority (config.py:57, syncobj.py:679-686).
             leaderFallbackTimeout=election_min_s,
             # Of its own sockets, which do not exist here; but it must not be shorter than the election time.
             connectionTimeout=2 * election_max_s,
-            commandsWaitLeader=False,
+            # S12 (syncobj.py:885-890); L11: a fork inherits sockets and outlives its parent (serializer.py:78-100).
             dynamicMembershipChange=False,
             useFork=False,
             onStateChanged=lambda _old, _new: on_role(),
@@ -90,7 +95,7 @@ class Consensus(SyncObj):  # type: ignore[misc]
 
     @property
     def is_serving(self) -> bool:
-        """Leader, and its own term's no-op is applied: every entry committed before it is in the state."""
+        """Leader, and its own term's no-op is applied: every entry committed before it is in the state (L5: syncobj.py:1164-1190 say less)."""
         return self.is_leader and self.raftLastApplied >= (self._SyncObj__noopIDx or 0)
 
     @property
@@ -126,9 +131,15 @@ class Consensus(SyncObj):  # type: ignore[misc]
                 asked[str(node.id)] = self.peers.last_number
         return asked
 
-    def forget_match(self, peer: str) -> None:
-        """What *peer* has acknowledged so far counts no longer; the commit index stays where it is."""
+    def begin_anew(self, peer: str, end_index: int) -> int:
+        """What *peer* has acknowledged so far counts no longer (the commit index stays): its log ends with *end_index*.
+
+        Returns the entry behind which it is sent what follows.
+        """
+        known = min(end_index, self.journal.log.end_index)
         self._SyncObj__raftMatchIndex[Node(peer)] = 0
+        self._SyncObj__raftNextIndex[Node(peer)] = known + 1
+        return known
 
     def learn_term(self, term: int) -> None:
         """A peer is in a newer *term*."""
@@ -143,6 +154,10 @@ class Consensus(SyncObj):  # type: ignore[misc]
             soon = monotonic() + delay_s
             self._SyncObj__raftElectionDeadline = min(self._SyncObj__raftElectionDeadline, soon)
 
+    def follow_again(self) -> None:
+        """Told to stand and cannot: stock lets no heartbeat postpone its election until it has stood (syncobj.py:914-916, 949-952)."""
+        self._SyncObj__transferInProgress = False
+
     def has_all(self, peer: str) -> bool:
         """Whether *peer* has acknowledged the whole log."""
         return self.match_index(peer) == self.journal.log.end_index
@@ -152,6 +167,7 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self.peers.send(Node(peer), {"type": "timeout_now", "term": self.raftCurrentTerm})
 
     def _SyncObj__onBecomeLeader(self) -> None:
+        """Nothing is in flight, and match indexes begin anew (syncobj.py:1215-1232)."""
         self.peers.flight_base.clear()
         self.peers.learned.clear()
         super()._SyncObj__onBecomeLeader()
@@ -160,11 +176,11 @@ class Consensus(SyncObj):  # type: ignore[misc]
     def _SyncObj__getEntries(
         self, first: int | None, count: int | None = None, _size: int | None = None
     ) -> list[LogItem]:
-        """Bounded (stock loads the whole tail, syncobj.py:1144-1162).
+        """Bounded (stock loads the whole tail: L12, syncobj.py:1145-1162).
 
-        The commit loop (671-683) asks for one entry at a time; an entry that is not synced here yet is not shown to it, so the
-        leader never counts itself early (stock does, 660). Followers ask for "all from prevLogIdx": whether there is more than
-        one entry decides about truncation, so two are enough.
+        The commit loop (658-672) asks for one entry at a time; an entry that is not synced here yet is not shown to it, so the
+        leader never counts itself early (stock does: S4, 660). Followers ask for "all from prevLogIdx": whether there is more than
+        one entry decides about truncation (991), so two are enough.
         """
         end = self.journal.log.end_index
         if first is None or first < self.journal.log.first_index or first > end:
@@ -175,7 +191,10 @@ class Consensus(SyncObj):  # type: ignore[misc]
         return [(None, index, self.journal.log.term_at(index)) for index in range(first, last + 1)]
 
     def _SyncObj__sendAppendEntries(self) -> None:
-        """Pipelined, windowed, without re-sending what is in flight (stock: syncobj.py:1241-1330)."""
+        """Pipelined, windowed, without re-sending what is in flight (stock: syncobj.py:1251-1337).
+
+        No snapshots (1309-1331: S1, L3), no chunks (1275-1296: L9), at most one `behind` a heartbeat.
+        """
         now = monotonic()
         self._SyncObj__newAppendEntriesTime = now + HEARTBEAT_PERIOD_S
         log = self.journal.log
@@ -187,7 +206,9 @@ class Consensus(SyncObj):  # type: ignore[misc]
             if not self._is_reachable(node):
                 if now >= self._heartbeat_at.get(node, 0.0):
                     self._heartbeat_at[node] = now + HEARTBEAT_PERIOD_S
-                    self.peers.send(node, {"type": "behind", "term": self.raftCurrentTerm})
+                    self.peers.send(
+                        node, {"type": "behind", "term": self.raftCurrentTerm, "first": self.journal.log.first_index}
+                    )
                 continue
             while following <= log.end_index and self._has_window(node, following):
                 entries = self.journal.entries(following, APPEND_SIZE_MAX_BYTES)
@@ -225,7 +246,10 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self.peers.send(node, message)
 
     def _SyncObj__applyLogEntries(self) -> bool:
-        """Our bounded apply (R7). Total: the state machine never raises; if it does, the process must die (stock: L1)."""
+        """Our bounded apply (R7). Total: the state machine never raises; if it does, the process must die.
+
+        Stock tries what raises again at every tick, for ever (L1, S11, syncobj.py:708-734).
+        """
         deadline = monotonic() + APPLY_SLICE_S
         applied = self.raftLastApplied
         while applied < self.raftCommitIndex:
@@ -238,17 +262,18 @@ class Consensus(SyncObj):  # type: ignore[misc]
         return False
 
     def _SyncObj__connectedToAnyone(self) -> bool:
-        """R6: asked only when the election time is over. A campaign begins after a majority would vote for us."""
+        """R6 (L6, syncobj.py:635-648; the question is 1339): asked only when the election time is over. A campaign begins after a majority would vote for us."""
         return not self._SyncObj__otherNodes or self.peers.elections.may_campaign()
 
     def _checkCommandsToApply(self) -> None:
-        """Commands come through append(); nothing is queued or forwarded inside Raft (stock: L4)."""
+        """Commands come through append(); nothing is queued or forwarded inside Raft (L4, syncobj.py:503-574)."""
 
     def _SyncObj__tryLogCompaction(self) -> None:
-        """No snapshots through Raft (stock: S1, S2, S3)."""
+        """No snapshots through Raft (S1, S2, S3, S7, L11, syncobj.py:1421-1470)."""
 
     def _SyncObj__parseChangeClusterRequest(self, _command: Any) -> None:
-        """No membership commands, ever (stock unpickles them, S12)."""
+        """No membership commands, ever: stock unpickles them whatever the settings say (S12, syncobj.py:887, 1415-1419)."""
 
     def _SyncObj__loadDumpFile(self, _clear: bool) -> None:
+        """Stock goes on with an empty state when it cannot read one (S7, syncobj.py:1472-1511)."""
         raise AssertionError("there is no dump file")

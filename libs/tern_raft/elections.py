@@ -1,6 +1,6 @@
 """R6: who stands, and when: pre-vote with leader stickiness, and the three ways to stand sooner or later than the clock says.
 
-pysyncobj asks one question when its election time is over (is anybody connected?, syncobj.py:634). The answer here is yes only when a
+pysyncobj asks one question when its election time is over (is anybody connected?, syncobj.py:635; L6). The answer here is yes only when a
 majority would vote for this node, so a node that comes back from a pause or a cut never deposes a leader that the others hear.
 """
 
@@ -85,6 +85,8 @@ class Elections:
         stored = core.journal.log
         end = (stored.end_term, stored.end_index)
         if not self._membership.may_vote(core.raftCurrentTerm + 1, end) or self._waits_for_others(now_s):
+            if self._is_told:
+                core.follow_again()
             self._is_told = False
             return False
         fresh = sum(1 for at_s in self._grants.values() if now_s - at_s < PRE_VOTE_WORTH_S)

@@ -1,4 +1,4 @@
-"""Raft messages as link frames: a MessagePack head, then entries exactly as they lie in the log. No pickle anywhere.
+"""Raft messages as link frames: a MessagePack head, then entries exactly as they lie in the log. No pickle anywhere (X1, X7: tcp_connection.py:291).
 
      | head size 4 (little-endian) | head: MessagePack map | entry | entry | ... |
 
@@ -20,7 +20,8 @@ HEAD_SIZE_MAX_BYTES = 4096
 # Terms, indexes and numbers of messages stay far below what the vote slots, entries and MessagePack can hold (8 bytes), so that
 # adding to one never overflows: at a million a second they reach this in two thousand years.
 NUMBER_MAX = 1 << 56
-# Types a peer may send, with the fields that pysyncobj reads without asking.
+# Types a peer may send, with the fields that pysyncobj reads without asking. Stock's others (apply_command, snapshots, chunks, utilities:
+# L4, S1, L9, X4) have no name here.
 FIELDS: dict[str, dict[str, type]] = {
     "hello": {
         "standing": int,
@@ -45,7 +46,7 @@ FIELDS: dict[str, dict[str, type]] = {
     "pre_vote_granted": {"term": int},
     "pre_vote_refused": {"term": int},
     "timeout_now": {"term": int},
-    "behind": {"term": int},
+    "behind": {"term": int, "first": int},
 }
 
 

@@ -17,7 +17,7 @@ NO_VERSION = 0
 
 
 class CommitLogJournal(Journal):  # type: ignore[misc]
-    """The commit log as pysyncobj's journal. Owner: the core loop."""
+    """The commit log as pysyncobj's journal (stock's: S3, S4, S8, S9, S10, L10, L12). Owner: the core loop."""
 
     def __init__(
         self, log: CommitLog, votes: VoteFile, *, on_append: Callable[[], None], is_async: bool = False
@@ -64,7 +64,7 @@ class CommitLogJournal(Journal):  # type: ignore[misc]
 
     # pysyncobj's interface ------------------------------------------------------------------------------------
     def add(self, command: bytes, index: int, term: int) -> None:
-        """A follower appends the leader's entry verbatim; a new leader appends pysyncobj's one-byte no-op."""
+        """A follower appends the leader's entry verbatim; a new leader appends pysyncobj's one-byte no-op (syncobj.py:1226)."""
         if len(command) <= 1:
             self.log.append(EntryKind.NOOP, index, term, (), NO_VERSION, urgent=True)
         else:
@@ -77,11 +77,11 @@ class CommitLogJournal(Journal):  # type: ignore[misc]
         self.log.truncate_from(self.log.first_index + entry_from)
 
     def deleteEntriesTo(self, entry_to: int) -> None:
-        """Retention is decided by a command of the log, never by pysyncobj's compaction."""
+        """Retention is decided by a command of the log, never by pysyncobj's compaction (S2, S3: syncobj.py:1427)."""
         raise AssertionError("pysyncobj must not compact our log")
 
     def clear(self) -> None:
-        """Never: a snapshot through Raft does not exist here."""
+        """Never: a snapshot through Raft does not exist here (S2: syncobj.py:1493)."""
         raise AssertionError("pysyncobj must not clear our log")
 
     def __getitem__(self, item: int) -> LogItem:
@@ -103,7 +103,7 @@ class CommitLogJournal(Journal):  # type: ignore[misc]
         return self._commit_index
 
     def setCurrentTerm(self, term: int, voted_for: str | None) -> None:
-        """Durable here: a vote or a term is on disk before any message that depends on it can leave."""
+        """Durable here: a vote or a term is on disk before any message that depends on it can leave (stock: S4, S9, journal.py:152-164)."""
         if (term, voted_for) != (self._votes.term, self._votes.voted_for):
             self._votes.save(term, voted_for)
 

@@ -1,11 +1,15 @@
 """The rules that make pysyncobj 0.3.17 safe, as decisions over one message and the log. Pure: no IO, no clock.
 
-R1  a reply counts only in the term it was made in          (syncobj.py:1098-1106: next_node_idx has no term)
-R2  nothing is committed on a log that was not compared     (syncobj.py:1021-1035: the snapshot branch commits)
+R1  a reply counts only in the term it was made in          (S6, syncobj.py:1098-1106: next_node_idx has no term)
+R2  nothing is committed on a log that was not compared     (S1, syncobj.py:1021-1035: the snapshot branch commits)
 R3  nothing is truncated without a conflict, and only what
-    was verified is acknowledged                            (syncobj.py:991-1006: every late message truncates)
-R4  a proven conflict is dropped at once                    (syncobj.py:985-990: restart points ping-pong for ever)
-R5  one vote a voter and term                               (syncobj.py:1066-1071: messages are counted)
+    was verified is acknowledged                            (S5, syncobj.py:991-1006: every late message truncates)
+R4  a proven conflict is dropped at once                    (L2, syncobj.py:985-990: restart points ping-pong for ever)
+R5  one vote a voter and term                               (syncobj.py:1063-1068: messages are counted)
+R6  nobody stands whom a majority would not elect           (L6, syncobj.py:635-648, 918-923: elections.py)
+R7  apply is bounded and begins behind the saved index      (L1, syncobj.py:177, 708-734: consensus.py)
+
+S, L and X number what is wrong with pysyncobj 0.3.17 (safety, liveness, its port); lines are those of its sdist.
 """
 
 from collections.abc import Callable
@@ -53,6 +57,8 @@ def plan_append(
         known += 1
     previous += known
     entries = entries[known:]
+    if entries and previous < min(commit, last):
+        return None  # as above: an entry that is committed here would be cut
     message["prevLogTerm"] = message["prevLogTerm"] if not known else term_at(previous)
     if not entries and previous < last:
         # Nothing conflicts: pretend that the message ends where our log ends, so that nothing is truncated.

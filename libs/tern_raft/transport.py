@@ -1,6 +1,7 @@
 """pysyncobj's transport over our link: every message passes the rules, every acknowledgement waits for the disk.
 
 Sans-IO: bodies come in by `receive`, go out by the `post` function given; sockets live in `links.py`, a simulator may stand there.
+Stock's TCPTransport is never built: it unpickles what strangers send, on all addresses (X1, tcp_connection.py:291, transport.py:268-273).
 """
 
 import errno
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tern_raft.consensus import Consensus
 
 log = logging.getLogger(__name__)
-# A peer that is further ahead is not sane, and its term would be kept for ever. At an election a second this takes 12 days.
+# A peer that is further ahead is not sane, and its term would be kept for ever (X3: stock does, syncobj.py:920, 956). At an election a second this takes 12 days.
 TERM_STEP_MAX = 1 << 20
 
 
@@ -124,7 +125,10 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     # What the links report -------------------------------------------------------------------------------------
     def connected(self, peer: str) -> None:
-        """A link to *peer* is up. What was in flight on the old one is gone: send again from what it has acknowledged."""
+        """A link to *peer* is up. What was in flight on the old one is gone: send again from what it has acknowledged.
+
+        What stock sent into a broken link counts as sent (L4, syncobj.py:1273, 1306).
+        """
         node = self._nodes[peer]
         core = self._core
         self._greet(peer)
@@ -162,7 +166,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         except LinkBodyMalformed:
             raise
         except Exception as error:
-            # A sync that failed, an entry half stored: a closed link would leave a node that goes on as if nothing had happened.
+            # Stock logs it and ticks on (L1, L13, syncobj.py:594-597). A sync that failed, an entry half stored: a closed link would leave a node that goes on as if nothing had happened.
             self._on_fatal(error)
             raise
         self._kick()
@@ -187,7 +191,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
             core.learn_term(message["term"])
         elif kind == "request_vote":
             end = (message["last_log_term"], message["last_log_index"])
-            # R6 once more: who hears a leader helps to depose it only if that leader has asked for it.
+            # R6 once more (L6, syncobj.py:918-923: any newer term deposes): who hears a leader helps to depose it only if that leader has asked for it.
             is_wanted = message["told"] or not self.elections.has_leader
             if is_wanted and self.membership.may_vote(message["term"], end):
                 self._onMessageReceived(node, message)
@@ -195,12 +199,14 @@ class PeerTransport(Transport):  # type: ignore[misc]
             is_wanted = message["term"] == core.raftCurrentTerm and self.membership.counts(peer)
             if is_wanted and self._votes.is_new(message["term"], peer):  # R5
                 self._onMessageReceived(node, message)
-        elif message["term"] == core.raftCurrentTerm and core.leader_name == peer:
-            if kind == "timeout_now":
+        elif kind == "timeout_now":
+            if message["term"] == core.raftCurrentTerm and core.leader_name == peer:
+                # Stock obeys any node of a term that is not older (syncobj.py:911-916).
                 self.elections.told_to_stand()
                 self._onMessageReceived(node, message)
-            else:
-                self._on_behind()
+        elif message["term"] >= core.raftCurrentTerm and message["first"] > core.journal.log.end_index + 1:
+            # A leader that this node may never have heard: it can say nothing else to who has less than it.
+            self._on_behind()
 
     def synced(self) -> None:
         """The local disk has caught up: acknowledgements that are true now may leave."""
@@ -214,7 +220,10 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     # Acknowledgements ------------------------------------------------------------------------------------------
     def _send_ack(self, node: Node, message: Message) -> bool:
-        """Durable here: a follower's ack leaves only when its own disk has the entries; a heartbeat is answered at once."""
+        """Durable here: a follower's ack leaves only when its own disk has the entries; a heartbeat is answered at once.
+
+        Stock answers before anything is on a disk (S4, syncobj.py:1019).
+        """
         peer = str(node.id)
         durable = self._core.journal.durable_index
         if message["next_node_idx"] - 1 <= durable:
@@ -231,8 +240,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         if self.membership.heard(peer, message):
             self.greet_all()
         # What it had on another link, or in another directory, it need not have now: its next ack says.
-        self._core.forget_match(peer)
         self.learned.pop(peer, None)
+        self._void_flight(peer, self._core.begin_anew(peer, message["last_log_index"]))
 
     def _greet(self, peer: str) -> None:
         stored = self._core.journal.log
@@ -246,6 +255,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         if message["term"] < core.raftCurrentTerm:
             return
         if message["term"] == core.raftCurrentTerm and (core.is_leader or core.leader_name not in {None, str(node.id)}):
+            # Stock follows whoever speaks last (syncobj.py:953-958).
             raise LinkBodyMalformed(reason=f"{node.id} leads in term {message['term']}, which has another leader")
         self.elections.leader_heard()
         plan = plan_append(
@@ -267,10 +277,10 @@ class PeerTransport(Transport):  # type: ignore[misc]
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            # No space for it here: nothing is acknowledged, and the leader asks again with its next heartbeat.
+            # No space for it here (stock dies of SIGBUS: L10, journal.py:117-126): nothing is acknowledged, and the leader asks again with its next heartbeat.
             log.warning("no space for an entry", extra={"peer": str(node.id)})
         except EntryRefused as error:
-            # Damaged on the way, or not the leader's log: ask for it again from what is good.
+            # Damaged on the way (stock has no checksum: S8, journal.py:197-203), or not the leader's log: ask for it again from what is good.
             log.warning("refused an entry", extra={"peer": str(node.id), "reason": str(error)})
             self.send(
                 node, {"type": "next_node_idx", "next_node_idx": stored.end_index + 1, "reset": True, "success": False}
@@ -291,11 +301,14 @@ class PeerTransport(Transport):  # type: ignore[misc]
             # Not a member (yet): what it has counts for nothing, but it must be known to take it back.
             self.learned[peer] = max(self.learned.get(peer, 0), message["next_node_idx"] - 1)
             message["success"] = False
-        following = core._SyncObj__raftNextIndex
-        before = following[node]
+        following, heard_s = core._SyncObj__raftNextIndex, core._SyncObj__lastResponseTime
+        before, before_s = following[node], heard_s[node]
         if message["reset"] and message["seq"] < self._void_before.get(peer, 0):
+            # Stock grants every one of them (L2, syncobj.py:1077-1078).
             message["reset"] = False  # an answer to what was in flight when the last restart was granted
         self._onMessageReceived(node, message)
+        if not self.membership.counts(peer):
+            heard_s[node] = before_s  # a leader does not live on who does not count (stock: syncobj.py:1083, 679-686)
         if message["reset"]:
             self._void_flight(peer, following[node] - 1)
         elif following[node] < before:

@@ -1,7 +1,7 @@
 """A core loop that hangs leads without serving: a thread that ends the process when the loop has not turned for seconds.
 
 It counts its own turns instead of comparing clocks, so a process that was stopped (SIGSTOP, a suspended machine) is not taken for one
-that hangs: while it is stopped, nothing is counted.
+that hangs: while it is stopped, nothing is counted. Stock ticks on a thread of its own that may end silently (L8, syncobj.py:587).
 """
 
 import logging

@@ -1,15 +1,13 @@
 """R7: apply begins behind the saved state, goes on in slices, reads one entry at a time, and never does one twice or by half."""
 
-from pathlib import Path
-
 import pytest
 
-from tern_raft import RaftConfig, RaftNode
 from tern_raft.consensus import APPLY_SLICE_S
 from tern_raft.elections import BACKLOG_MAX_ENTRIES, BACKLOG_WAIT_S
-from tern_store import CommitLog, StoredEntry
+from tern_store import StoredEntry
 from tests.fuzz.victim import StillRuntime, still_clocks
 from tests.support.faulty_files import FaultyFiles
+from tests.support.lone_node import lone_node
 from tests.support.raft_group import RaftGroup, SimNode, born_group
 
 
@@ -99,54 +97,11 @@ def test_who_has_much_to_apply_lets_others_stand_first() -> None:
     assert elections.may_campaign()
 
 
-class Nobody:
-    """Links of a group of one."""
-
-    def post(self, _peer: str, _parts: object) -> bool:
-        """There is no peer."""
-        return False
-
-    def buffered(self, _peer: str) -> int:
-        """As above."""
-        return 0
-
-
-def alone(runtime: StillRuntime, files: FaultyFiles, applied: list[int]) -> RaftNode:
-    """A group of one; every entry takes longer to apply than a slice lasts."""
-    config = RaftConfig(
-        node="a",
-        members={"a": ("", 1)},
-        group_id=b"g" * 16,
-        directory=Path("/data"),
-        bootstrap=True,
-        segment_size_bytes=1 << 20,
-    )
-
-    def apply(entry: StoredEntry) -> None:
-        runtime.now_s += 2 * APPLY_SLICE_S
-        applied.append(entry.index)
-
-    votes = RaftNode.open_votes(config, incarnation=bytes(16), files=files)
-    return RaftNode(
-        config,
-        runtime=runtime,
-        links=Nobody(),
-        log_=CommitLog.open(config.directory, group=config.genesis(), entry_size_max_bytes=16 << 10, files=files),
-        votes=votes,
-        disk=runtime.open_disk(lambda error: None),
-        applied=1,
-        apply=apply,
-        on_role=lambda: None,
-        on_behind=lambda: None,
-        on_fatal=lambda error: None,
-    )
-
-
 def test_a_node_applies_on_until_nothing_is_left_without_being_asked() -> None:
     """Between two slices other events get their turn, but no clock is waited for."""
     runtime, applied = StillRuntime(), list[int]()
     with still_clocks(runtime):
-        node = alone(runtime, FaultyFiles(), applied)
+        node = lone_node(runtime, FaultyFiles(), applied)
         node.begin()
         while not node.is_serving:
             runtime.turn(0.05)
@@ -162,14 +117,14 @@ def test_a_node_with_a_log_begins_as_if_its_group_had_a_leader() -> None:
     """One that was restarted has not heard the leader yet: it must not help to depose it meanwhile."""
     runtime, files = StillRuntime(), FaultyFiles()
     with still_clocks(runtime):
-        first = alone(runtime, files, [])
+        first = lone_node(runtime, files, [])
         first.begin()
         assert not first.transport.elections.has_leader, "an empty log has no group to wait for"
         while not first.is_serving:
             runtime.turn(0.05)
         first.finish()
         files.end_process()
-        again = alone(runtime, files, [])
+        again = lone_node(runtime, files, [])
         again.begin()
         assert not again.is_leader
         assert again.transport.elections.has_leader

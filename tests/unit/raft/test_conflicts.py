@@ -9,6 +9,9 @@ import random
 import pytest
 
 import tern_raft.consensus
+from tern_store import EntryKind
+from tern_store.entry import encode_entry
+from tern_store.vote_file import Standing
 from tests.support.raft_group import RaftGroup, SimNode, born_group
 
 
@@ -102,6 +105,7 @@ def test_a_leader_whose_log_begins_behind_the_own_end_commits_nothing_on_it() ->
     group.run(1.0)
     for _ in range(1000):
         new.consensus.doTick(0)
+        new.consensus._SyncObj__sendAppendEntries()
     assert told, "it knows that it must copy"
     assert len(group.said("behind", new, old)) <= 12, "one a heartbeat"
     assert not group.said("append_entries", new, old)
@@ -158,8 +162,31 @@ def test_who_contradicts_what_is_committed_is_not_answered() -> None:
     assert ahead.replies() == []
 
 
-def test_a_leader_of_an_older_term_is_not_heard() -> None:
-    """Its answer would be a promise of the current term."""
+def test_an_entry_in_the_place_of_a_committed_one_cuts_nothing() -> None:
+    """A member is trusted to be one, not to be sane: the entry before it agrees, the entry itself is another."""
+    ahead = Ahead()
+    term, previous = ahead.leader.term + 1, ahead.base - 1
+    mark = ahead.node.log.mark(previous)
+    place = {"position": mark.position, "previous_crc": mark.crc}
+    entry = encode_entry(EntryKind.COMMANDS, ahead.base, term, [b"another"], 1, **place)
+    ahead.node.hear(
+        ahead.other.name,
+        type="append_entries",
+        term=term,
+        commit_index=previous,
+        prevLogIdx=previous,
+        prevLogTerm=mark.term,
+        seq=7,
+        entries=[(entry, entry.index, entry.term)],
+    )
+    assert ahead.node.log.end_index == ahead.base + 5
+    assert ahead.node.log.term_at(ahead.base) == ahead.leader.term
+    assert ahead.replies() == []
+
+
+@pytest.mark.parametrize("previous_term", [0, 1], ids=["a conflict", "an agreement"])
+def test_a_leader_of_an_older_term_is_not_heard(previous_term: int) -> None:
+    """It cuts nothing, and our answer would be a promise of the current term."""
     ahead = Ahead()
     ahead.other_leads(ahead.base, ahead.node.log.term_at(ahead.base), commit=ahead.base)
     ahead.group.tape = []
@@ -169,25 +196,27 @@ def test_a_leader_of_an_older_term_is_not_heard() -> None:
         term=ahead.leader.term,
         commit_index=ahead.base + 5,
         prevLogIdx=ahead.base + 5,
-        prevLogTerm=ahead.leader.term,
+        prevLogTerm=previous_term,
         seq=99,
         entries=[],
     )
     assert ahead.group.tape == []
-    assert ahead.node.committed == ahead.base
+    assert (ahead.node.log.end_index, ahead.node.committed) == (ahead.base + 5, ahead.base)
 
 
 def test_an_ack_that_waits_for_the_disk_is_forgotten_in_another_term() -> None:
-    """Its entries may be cut and written anew until the disk has caught up."""
+    """It was made for a leader that is none any more: what it promises may be cut before the promise arrives."""
     ahead = Ahead()
-    assert ahead.node.log.synced_index <= ahead.base
-    ahead.other_leads(ahead.base + 1, ahead.leader.term + 1, commit=0)
+    assert ahead.node.log.synced_index == ahead.base
+    ahead.other_leads(ahead.base, ahead.node.log.term_at(ahead.base), commit=0)
     ahead.group.tape = []
-    if (job := ahead.node.log.take_sync()) is not None:
-        job.run()
-        ahead.node.log.mark_synced(job)
+    job = ahead.node.log.take_sync()
+    assert job is not None
+    job.run()
+    ahead.node.log.mark_synced(job)
     ahead.node.transport.synced()
-    assert not ahead.group.said("next_node_idx", ahead.node, ahead.leader)
+    assert ahead.node.log.synced_index == ahead.base + 5
+    assert ahead.group.tape == []
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -212,17 +241,40 @@ def test_messages_that_come_late_or_again_cut_nothing_and_promise_nothing_new(se
         assert reply.message["next_node_idx"] <= sent.message["prevLogIdx"] + len(sent.message["entries"]) + 1
 
 
+def acknowledge(leader: SimNode, peer: SimNode, index: int, *, term: int) -> int:
+    """*peer* says that it has everything up to *index*; what of that counts then."""
+    seq = leader.transport.last_number
+    ack = {"next_node_idx": index + 1, "reset": False, "success": True, "seq": seq, "disk": 0}
+    leader.hear(peer.name, type="next_node_idx", term=term, **ack)
+    match = leader.consensus._SyncObj__raftMatchIndex
+    return int(next(match[node] for node in match if node.id == peer.name))
+
+
 def test_an_ack_counts_only_in_the_term_it_was_made_in() -> None:
     """S6, R1 (syncobj.py:1098-1106 names no term): what was acknowledged may have been cut since."""
     group = born_group()
     leader, (follower, _) = group.elect()
-    before, following = leader.consensus.match_index(follower.name), leader.append(b"x").index + 1
-    ack = {"next_node_idx": following, "reset": False, "success": True, "seq": leader.transport.last_number, "disk": 0}
-    for term in (leader.term - 1, leader.term + 1):
-        leader.hear(follower.name, type="next_node_idx", term=term, **ack)
-        assert leader.consensus.match_index(follower.name) == before
-    leader.hear(follower.name, type="next_node_idx", term=leader.term, **ack)
-    assert leader.consensus.match_index(follower.name) == following - 1
+    before, index = leader.log.end_index, leader.append(b"x").index
+    assert acknowledge(leader, follower, index, term=leader.term - 1) == before
+    assert acknowledge(leader, follower, index, term=leader.term + 1) == before
+    assert acknowledge(leader, follower, index, term=leader.term) == index
+
+
+def test_the_acks_of_who_does_not_count_commit_nothing() -> None:
+    """A node that is being rebuilt has forgotten what it promised; what it has is known all the same, to take it back."""
+    group = born_group()
+    leader, (rebuilding, _) = group.elect()
+    index = leader.append(b"x").index
+    job = leader.log.take_sync()
+    assert job is not None
+    job.run()
+    leader.log.mark_synced(job)
+    hello = rebuilding.membership.hello((rebuilding.log.end_term, rebuilding.log.end_index))
+    leader.hear(rebuilding.name, **hello | {"standing": int(Standing.REBUILDING)})
+    assert acknowledge(leader, rebuilding, index, term=leader.term) == 0
+    leader.consensus.doTick(0)
+    assert leader.committed < index
+    assert leader.consensus.match_index(rebuilding.name) == index
 
 
 def test_a_conflict_far_behind_a_leader_that_was_elected_again_is_over_within_a_second(

@@ -1,7 +1,9 @@
 """R5 and R6: who is counted, who stands, and who hears nobody else while it hears a leader."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from tern_raft.elections import PRE_VOTE_WORTH_S
 from tern_raft.transfer import Transfer
 from tern_store.vote_file import Standing
+from tests.support.faulty_files import FaultyFiles
 from tests.support.raft_group import RaftGroup, SimNode, born_group
 
 ELECTION_MIN_S = 1.0
@@ -39,6 +42,14 @@ def standing(node: SimNode, peer: SimNode, value: Standing) -> Iterator[None]:
     node.membership.heard(peer.name, hello | {"standing": int(value)})
     yield
     node.membership.heard(peer.name, hello)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_group_that_starts_does_not_wait_out_an_election_time(seed: int) -> None:
+    """Nobody leads: pre-vote shows that, no clock has to."""
+    group = RaftGroup(Path("/data"), seed, make_files=FaultyFiles)
+    group.run_until(lambda: len(group.up) == len(group.names))
+    assert group.run_until(lambda: group.leader is not None) < ELECTION_MIN_S
 
 
 def test_a_leader_without_a_majority_stops_within_the_election_time() -> None:
@@ -111,6 +122,20 @@ def test_a_vote_is_given_once_a_term() -> None:
     assert asked(node, leader, "request_vote", term=term, told=False) == ""
 
 
+def test_a_vote_that_cannot_be_kept_is_not_given_and_ends_the_node() -> None:
+    """S4, S9: it must not go on with a vote that only its memory has; L1, L13: nor may the error end at the link."""
+    _, node, other = leaderless(born_group())
+    fatal: list[Exception] = []
+    node.transport._on_fatal = fatal.append
+    files = node.group.files[node.name]
+    assert isinstance(files, FaultyFiles)
+    files.fail_next("fdatasync", errno.EIO)
+    with pytest.raises(OSError, match=r"\[Errno 5\]"):
+        asked(node, other, "request_vote", term=node.term + 1, told=False)
+    assert len(fatal) == 1
+    assert node.group.tape == []
+
+
 def test_who_may_not_vote_gives_neither_votes_nor_hopes() -> None:
     """A node in doubt that has not heard all its peers; membership decides, whatever pysyncobj would do."""
     _, node, other = leaderless(born_group())
@@ -120,6 +145,8 @@ def test_who_may_not_vote_gives_neither_votes_nor_hopes() -> None:
             node.membership.lost(peer)
     assert asked(node, other, "request_vote", term=node.term + 1, told=True) == ""
     assert asked(node, other, "pre_vote", term=node.term + 1) == ""
+    for peer in node.group.names:
+        node.transport.elections._grants[peer] = float("inf")
     assert not node.transport.elections.may_campaign()
 
 
@@ -239,6 +266,7 @@ def test_only_the_leader_of_this_term_tells_a_node_to_stand(by_leader: bool) -> 
     node.hear((leader if by_leader else other).name, type="timeout_now", term=leader.term)
     node.consensus.doTick(0)
     assert (node.transport.elections.campaigns, node.term) == ((1, leader.term + 1) if by_leader else (0, leader.term))
+    assert by_leader or not node.transport.elections.may_campaign(), "nor is it kept for the next time"
 
 
 def test_an_heir_is_told_to_stand_when_it_has_everything() -> None:
@@ -273,10 +301,37 @@ def test_survivors_stand_one_after_the_other(seed: int) -> None:
     assert sum(node.transport.elections.campaigns for node in group.nodes.values() if node is not new) <= 1
 
 
-def test_the_longest_break_between_leaders_is_short_when_one_is_killed() -> None:
-    """L15: no survivor waits for silence; 1 s is the shortest election time here."""
-    for seed in range(10):
-        group = born_group(seed)
-        leader, _ = group.elect()
-        group.kill(leader.name)
-        group.run_until(lambda group=group: group.leader is not None, within_s=0.6, heals=False)
+@pytest.mark.parametrize("seed", range(10))
+def test_the_break_between_leaders_is_short_when_one_is_killed(seed: int) -> None:
+    """No survivor waits for silence; 1 s is the shortest election time here."""
+    group = born_group(seed)
+    leader, _ = group.elect()
+    group.kill(leader.name)
+    group.run_until(lambda: group.leader is not None, within_s=0.6, heals=False)
+
+
+def test_a_leader_does_not_live_on_the_answers_of_who_does_not_count() -> None:
+    """A rebuilding node follows it, but acknowledges nothing: without a real majority it stops, as if it were alone."""
+    group = born_group()
+    leader, (rebuilding, away) = group.elect()
+    group.isolate(away.name)
+    group.run(0.1, heals=False)
+    with standing(leader, rebuilding, Standing.REBUILDING):
+        took_s = group.run_until(lambda: not leader.consensus.is_leader, within_s=5.0, heals=False)
+    assert took_s <= ELECTION_MIN_S + 0.1
+
+
+def test_an_heir_that_may_not_stand_follows_again() -> None:
+    """pysyncobj would wait for its own campaign for ever (syncobj.py:914-916, 949-952), asking all others at every tick."""
+    group = born_group()
+    leader, (heir, other) = group.elect()
+    heir.votes.doubt()
+    heir.membership.lost(other.name)
+    heir.hear(leader.name, type="timeout_now", term=leader.term)
+    heir.consensus.doTick(0)
+    heir.votes.be_settled()
+    group.run(0.5)
+    group.tape = []
+    group.run(2.0)
+    assert (leader.consensus.is_serving, heir.transport.elections.campaigns) == (True, 0)
+    assert group.said("pre_vote") == []

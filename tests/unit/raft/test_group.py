@@ -16,6 +16,7 @@ from tests.support.raft_group import RaftGroup, SimNode
 def started(directory: Path, seed: int = 1, *, size: int = 3) -> tuple[RaftGroup, SimNode, list[SimNode]]:
     """A group that has elected; its leader and its followers."""
     group = RaftGroup(directory, seed, size=size)
+    group.tape = []
     run_until(group, lambda: any(node.consensus.is_serving for node in group.nodes.values()) and group.is_converged())
     leader = next(node for node in group.nodes.values() if node.consensus.is_serving)
     return group, leader, [node for node in group.nodes.values() if node is not leader]
@@ -155,24 +156,46 @@ def test_a_vote_counts_in_its_own_term_only_and_once(tmp_path: Path) -> None:
 def test_a_peer_that_lacks_what_the_log_no_longer_has_is_told_so(tmp_path: Path) -> None:
     """It asks for the log's beginning, which retention has dropped: it must copy, and the leader lives on."""
     group, leader, (follower, _) = started(tmp_path)
-    behind: list[str] = []
-    follower.transport._on_behind = lambda: behind.append(follower.name)
     log = leader.log
     log._start = type(log._start)(LogMark(2, 0, log.mark(2).crc, log.mark(2).term), log._start.genesis)
     term = leader.consensus.raftCurrentTerm
     for asked in (0, 1, 2):
-        seq = leader.transport.last_number
-        say(
-            leader,
-            follower.name,
-            type="next_node_idx",
-            term=term,
-            next_node_idx=asked,
-            reset=True,
-            success=False,
-            seq=seq,
-            disk=0,
-        )
-        behind.clear()
-        run_until(group, lambda: bool(behind), within_s=2)
+        before = len(group.said("behind", leader, follower))
+        reply = {"term": term, "next_node_idx": asked, "reset": True, "success": False, "disk": 0}
+        say(leader, follower.name, type="next_node_idx", seq=leader.transport.last_number, **reply)
+        run_until(group, lambda before=before: len(group.said("behind", leader, follower)) > before, within_s=2)
     assert leader.consensus.is_serving
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_node_copies_only_if_the_leader_s_log_begins_behind_its_own(is_known: bool, tmp_path: Path) -> None:
+    """It may never have heard that leader, which can say nothing else to it; an old term and a log that suffices are no reason."""
+    _, leader, (follower, _) = started(tmp_path)
+    told: list[str] = []
+    follower.transport._on_behind = lambda: told.append("copy")
+    term, end = follower.consensus.raftCurrentTerm, follower.log.end_index
+    if not is_known:
+        follower.consensus._SyncObj__raftLeader = None
+    say(follower, leader.name, type="behind", term=term, first=end + 1)
+    say(follower, leader.name, type="behind", term=term - 1, first=end + 2)
+    assert not told
+    say(follower, leader.name, type="behind", term=term, first=end + 2)
+    assert told == ["copy"]
+
+
+def test_a_peer_whose_log_was_replaced_is_sent_what_follows_its_new_end(tmp_path: Path) -> None:
+    """Where the old one ended, or asked to begin again, says nothing: its greeting does."""
+    group, leader, (follower, _) = started(tmp_path)
+    leader.consensus._SyncObj__raftNextIndex[leader.transport._nodes[follower.name]] = 0
+    group.cut(leader.name, follower.name)
+    leader.consensus.append([b"more"], 1, urgent=False)
+    run_until(group, group.is_converged)
+    assert not group.said("behind", leader, follower)
+
+
+def test_an_ack_of_what_nobody_sent_is_refused(tmp_path: Path) -> None:
+    """It would count towards entries that do not exist yet."""
+    _, leader, (follower, _) = started(tmp_path)
+    reply = {"term": leader.consensus.raftCurrentTerm, "reset": False, "success": True, "disk": 0}
+    with pytest.raises(LinkBodyMalformed, match="that nobody sent"):
+        say(leader, follower.name, type="next_node_idx", seq=1, next_node_idx=leader.log.end_index + 2, **reply)

@@ -23,6 +23,13 @@ def reset(leader: SimNode, peer: SimNode, following: int, seq: int) -> None:
     leader.hear(peer.name, type="next_node_idx", term=leader.term, seq=seq, **answer)
 
 
+def hand_over(group: RaftGroup, leader: SimNode, heir: SimNode) -> None:
+    """*heir* leads."""
+    group.run_until(lambda: group.is_converged() and leader.consensus.has_all(heir.name))
+    leader.consensus.hand_over(heir.name)
+    group.run_until(lambda: heir.consensus.is_serving)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_entries_are_pipelined_and_none_is_sent_twice(seed: int) -> None:
     """Stock sets the next index back at every ack, so it sends what is in flight again (syncobj.py:1080-1083)."""
@@ -100,6 +107,21 @@ def test_a_peer_whose_link_is_full_gets_nothing_more() -> None:
     group.run(1.0)
     assert sent_entries(group, leader, slow) == []
     assert 5 <= len(group.said("append_entries", leader, slow)) <= 1.0 / HEARTBEAT_PERIOD_S + 1
+
+
+def test_who_leads_again_does_not_count_what_was_in_flight_in_its_last_term() -> None:
+    """Its window is open: the no-op, on which all else waits, is in its first message and not behind a heartbeat's answer."""
+    group = born_group()
+    first, (heir, other) = group.elect()
+    for number in range(2 * IN_FLIGHT_ENTRIES_MAX):
+        first.append(b"%d" % number)
+        group.step(chaos=False)
+    hand_over(group, first, heir)
+    group.tape = []
+    hand_over(group, heir, first)
+    for follower in (heir, other):
+        message = next(sent.message for sent in group.said("append_entries", first) if sent.receiver == follower.name)
+        assert [(index, term) for _, index, term in message["entries"]] == [(first.log.end_index, first.term)]
 
 
 def test_a_message_has_as_many_entries_as_fit_and_one_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
