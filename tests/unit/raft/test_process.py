@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import threading
+from functools import partial
 
 from tern_raft import DiskThread
 
@@ -15,11 +16,12 @@ def test_jobs_run_in_order_and_their_ends_are_told_in_the_loop() -> None:
         told: asyncio.Queue[int] = asyncio.Queue()
         disk = DiskThread(asyncio.get_running_loop(), on_failure=lambda error: None)
         here = threading.current_thread()
+
+        def job(number: int) -> None:
+            ran.append((number, threading.current_thread() is here))
+
         for number in range(5):
-            disk.run_soon(
-                lambda number=number: ran.append((number, threading.current_thread() is here)),
-                lambda number=number: told.put_nowait(number),
-            )
+            disk.run_soon(partial(job, number), partial(told.put_nowait, number))
         async with asyncio.timeout(10):
             numbers = [await told.get() for _ in range(5)]
         disk.stop()

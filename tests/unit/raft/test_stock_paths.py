@@ -77,6 +77,7 @@ def test_its_settings_leave_nothing_to_pysyncobj() -> None:
     leader = born_group().leader
     assert leader is not None
     conf = leader.consensus.conf
+    assert not (conf.autoTick or conf.useFork or conf.dynamicMembershipChange)
     assert (conf.fullDumpFile, conf.journalFile, conf.password, conf.serializer, conf.onReady) == (None,) * 5
     assert conf.appendEntriesUseBatch, "without it, it opens a pipe and sends once more for every entry"
     assert leader.consensus._methodToID == {}, "no replicated methods, whose calls are pickled"
