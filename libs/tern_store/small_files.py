@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tern_store.errors import LogRot, Quarantined
+from tern_store.errors import DerivedDamage, LogRot, Quarantined
 from tern_store.files import Files, read_whole, replace_whole, write_synced
 
 ABORT = "abort"
@@ -79,6 +79,12 @@ def quarantine(directory: Path, rot: LogRot, files: Files) -> None:
     """Durable here: this node's log is damaged, whatever a later start happens to read."""
     facts = {"file": str(rot.file), "position": rot.position, "reason": rot.reason}
     write_mark(directory, QUARANTINE, facts, files)
+
+
+def request_rebuild(directory: Path, damage: DerivedDamage, files: Files) -> None:
+    """Durable here: the next start makes everything again that follows from the log."""
+    facts = {"file": str(damage.file), "position": damage.position, "reason": damage.reason}
+    write_mark(directory, REBUILD, facts, files)
 
 
 def refuse_quarantined(directory: Path, files: Files) -> None:

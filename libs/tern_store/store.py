@@ -102,17 +102,16 @@ class Store:
     ) -> "Store":
         """Recover what is in *directory*, or begin it. The owner holds the directory's lock.
 
-        *accepts* says whether the owner can read a payload that it saved (another release may have), *may_begin* whether there may
-        be no log yet; *on_tear* is called before a torn entry is cut. Apply what the log holds behind `applied`. Raises Quarantined or LogRot (the node must not take part until it is rebuilt),
-        WrongGroup, StoreError.
+        *accepts* says whether the owner can read a payload that it saved (another release may have), *may_begin* whether there may be no log
+        yet; *on_tear* is called before a torn entry is cut. Apply what the log holds behind `applied`. Raises Quarantined or LogRot (the
+        node must not take part until it is rebuilt), WrongGroup, StoreError.
         """
-        limits = limits or StoreLimits()
         files.makedirs(directory)
         small_files.refuse_quarantined(directory, files)
         if not may_begin and not has_log(directory / LOG_FOLDER, files):
             raise LogRot(directory / LOG_FOLDER, 0, "there are votes but no log: it was lost")
         try:
-            return _recover(cls, directory, group, accepts, on_tear, limits, files)
+            return _recover(cls, directory, group, accepts, on_tear, limits or StoreLimits(), files)
         except LogRot as rot:
             if not isinstance(rot, Quarantined):
                 small_files.quarantine(directory, rot, files)
@@ -288,9 +287,8 @@ class Store:
         """Durable here: the next start quarantines the node, or makes the derived files again. The owner ends this process."""
         if isinstance(damage, LogRot):
             small_files.quarantine(self.directory, damage, self.files)
-            return
-        facts = {"file": str(damage.file), "position": damage.position, "reason": damage.reason}
-        small_files.write_mark(self.directory, small_files.REBUILD, facts, self.files)
+        else:
+            small_files.request_rebuild(self.directory, damage, self.files)
 
     def close(self) -> None:
         """Close the files. What was not saved is derived from the log by the next start."""

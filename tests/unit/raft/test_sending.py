@@ -76,9 +76,37 @@ def test_what_a_peer_acknowledged_on_an_older_link_does_not_count() -> None:
     assert leader.consensus._SyncObj__raftMatchIndex[group_node(leader, follower)] == 0
 
 
+def test_a_peer_is_sent_what_follows_the_end_that_it_greets_with() -> None:
+    """Its log may be another than on its last link: longer by a copy, or shorter by a tear."""
+    group = born_group()
+    leader, (follower, _) = group.elect()
+    for number in range(10):
+        leader.append(b"%d" % number)
+    group.run_until(group.is_converged)
+    end = leader.log.end_index
+    for index, sent in ((end - 4, list(range(end - 3, end + 1))), (end, [])):
+        leader.hear(follower.name, **follower.membership.hello((leader.log.term_at(index), index)))
+        group.tape = []
+        leader.consensus._SyncObj__sendAppendEntries()
+        assert sent_entries(group, leader, follower) == sent
+
+
 def group_node(of: SimNode, peer: SimNode) -> object:
     """pysyncobj's name for *peer*."""
     return next(node for node in of.consensus.otherNodes if node.id == peer.name)
+
+
+def test_a_peer_without_a_log_is_sent_nothing() -> None:
+    """It copies ours and hears nobody meanwhile; what would be sent could only lie in its link."""
+    group = born_group()
+    leader, (copying, other) = group.elect()
+    leader.hear(copying.name, **copying.membership.hello((0, 0)))
+    group.tape = []
+    entry = leader.append(b"x")
+    group.run(1.0)
+    assert leader.committed == entry.index
+    assert not [sent.kind for sent in group.tape if (sent.sender, sent.receiver) == (leader.name, copying.name)]
+    assert list(leader.consensus.ask_all()) == [other.name]
 
 
 def test_a_silent_peer_gets_one_window_of_entries() -> None:

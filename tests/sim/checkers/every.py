@@ -1,0 +1,27 @@
+"""All checkers of a run's history and end, in one call."""
+
+from tests.sim.checkers import (
+    convergence,
+    duplicates,
+    leases,
+    log_agreement,
+    lost,
+    offsets,
+    reads,
+    redelivery,
+    send_order,
+    stale_reads,
+    state_digest,
+    unexpected,
+)
+from tests.sim.history import EndState, History, Violation
+
+CHECKERS = (
+    *(lost, unexpected, duplicates, send_order, reads, stale_reads, offsets, leases, redelivery),
+    *(log_agreement, state_digest, convergence),
+)
+
+
+def check_all(history: History, end: EndState) -> list[Violation]:
+    """What every checker found."""
+    return [violation for checker in CHECKERS for violation in checker.check(history, end)]

@@ -1,0 +1,133 @@
+"""What a simulated client asks as bytes of the link protocol, and replies as values of the history. As a proxy does it."""
+
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+from tern_wire.record import encode_record
+from tern_wire.requests import Parts, RequestCode, body_parts
+from tern_wire.rows import FLAG_KEYED, NO_KEY, SEND_ROW, SETTLE_ROW, key_hash
+from tests.sim.bodies import body_of, message_id, read_records
+from tests.sim.history import (
+    Answered,
+    Asked,
+    CommitOffsets,
+    Committed,
+    Create,
+    GroupOffsets,
+    Held,
+    Offsets,
+    Pull,
+    Pulled,
+    QueueEnds,
+    Read,
+    Receive,
+    Send,
+    Sent,
+    Settle,
+)
+
+RECEIVE_SIZE_BYTES = 256 * 1024
+PULL_MESSAGES, PULL_SIZE_BYTES = 48, 64 * 1024
+_VERDICT = struct.Struct("<IIq")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request of the link, ready to be sent; *is_repeatable*: doing it twice is doing it once, or asked for again on purpose."""
+
+    code: int
+    parts: Parts
+    is_repeatable: bool
+
+
+@dataclass(slots=True)
+class Exchange:
+    """Translates. Owner: the clients; *ids* of topics and groups come from the replies that created them."""
+
+    ids: dict[str, int] = field(default_factory=dict)
+
+    def encode(self, asked: Asked, operation: int, now_s: float) -> Request:
+        """The request for *asked*; *operation* is its number in the history."""
+        match asked:
+            case Send():
+                return _send(asked, operation, int(now_s * 1000))
+            case Receive(group, topic, messages_max, invisible_ms):
+                head = {"topic": topic, "group": group, "max_messages": messages_max, "max_bytes": RECEIVE_SIZE_BYTES}
+                return Request(RequestCode.RECEIVE, body_parts(head | {"invisible_ms": invisible_ms}), False)
+            case Settle(group, rows):
+                ids, pack = self.ids, SETTLE_ROW.pack
+                packed = b"".join(
+                    [
+                        pack(ids[group], ids[topic], queue, action, offset, lease, invisible_ms)
+                        for topic, queue, offset, lease, action, invisible_ms in rows
+                    ]
+                )
+                return Request(RequestCode.SETTLE, body_parts({"rows": len(rows)}, [packed]), True)
+            case Pull(topic, queue, offset):
+                head = {"topic": topic, "queue": queue, "offset": offset, "end_offset": -1}
+                limits = {"max_messages": PULL_MESSAGES, "max_bytes": PULL_SIZE_BYTES}
+                return Request(RequestCode.PULL, body_parts(head | limits), True)
+            case Offsets(topic):
+                return Request(RequestCode.OFFSETS, body_parts({"topic": topic}), True)
+            case GroupOffsets(group, topic):
+                return Request(RequestCode.GROUP_OFFSETS, body_parts({"group": group, "topic": topic}), True)
+            case CommitOffsets(group, topic, offsets, expected):
+                head = {
+                    "group": group,
+                    "topic": topic,
+                    "offsets": {str(queue): offset for queue, offset in offsets},
+                    "expected": {str(queue): offset for queue, offset in expected},
+                }
+                return Request(RequestCode.COMMIT_OFFSETS, body_parts(head), not expected)
+            case Create("topic", name, number):
+                return Request(RequestCode.CREATE_TOPIC, body_parts({"topic": name, "queues": number}), True)
+            case Create(_, name, number):
+                head = {"group": name, "invisible_ms": number, "start": "earliest"}
+                return Request(RequestCode.CREATE_GROUP, body_parts(head), True)
+
+    def decode(self, asked: Asked, head: dict[str, Any], raw: memoryview) -> Answered:
+        """What the reply to *asked* says."""
+        match asked:
+            case Send():
+                firsts = {row: first_id for row, first_id, _ in head["replays"]}
+                verdicts = enumerate(_VERDICT.iter_unpack(raw))
+                return tuple([Sent(status, queue, at, firsts.get(row, "")) for row, (status, queue, at) in verdicts])
+            case Receive():
+                records = read_records(raw)
+                return tuple(
+                    [
+                        Held(queue, stored.offset, lease, attempt, deadline_ms, stored.body_name)
+                        for queue, lease, attempt, deadline_ms, count in head["runs"]
+                        for _, stored in zip(range(count), records, strict=False)
+                    ]
+                )
+            case Settle():
+                return bytes(raw)
+            case Pull():
+                found = tuple([Read(stored.offset, stored.body_name) for stored in read_records(raw)])
+                return Pulled(head["next_offset"], head["min_offset"], head["max_offset"], found)
+            case Offsets():
+                return tuple([QueueEnds(*queue) for queue in head["queues"]])
+            case GroupOffsets() | CommitOffsets():
+                return tuple([Committed(int(queue), offset) for queue, offset in head["offsets"].items()])
+            case Create(what, name, _):
+                self.ids[name] = head[f"{what}_id"]
+                return None
+
+
+def _send(asked: Send, operation: int, born_ms: int) -> Request:
+    topic = asked.topic.encode()
+    rows, records, is_keyed = [], [], True
+    for row, (queue, name, key, size_bytes) in enumerate(asked.messages):
+        body = body_of(name, size_bytes)
+        crc = crc32(body) & 0x7FFFFFFF
+        properties = f"UNIQ_KEY\x01{message_id(operation, row)}\x02".encode()
+        record = encode_record(topic, queue, body, properties, born_ms=born_ms, body_crc=crc)
+        hashed, flags = (key_hash(topic, key.encode()), FLAG_KEYED) if key else (NO_KEY, 0)
+        is_keyed = is_keyed and bool(key)
+        rows.append(SEND_ROW.pack(len(record), 0, queue, flags, 0, crc, 0, hashed))
+        records.append(record)
+    parts = body_parts({"topics": [asked.topic], "rows": len(rows)}, [b"".join(rows + records)])
+    return Request(RequestCode.SEND, parts, is_keyed)

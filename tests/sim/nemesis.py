@@ -1,0 +1,321 @@
+"""The faults of one seed: which, when, where, and for how long. Nothing is broken anywhere else.
+
+Law: never more than a minority is damaged for good (wiped, rotten, failed to sync) and not yet rebuilt. What a disk has synced is never
+lost otherwise: a power cut tears only what was not. Every fault that is counted was done. Owner: the world of the seed.
+"""
+
+import errno
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.sim.machine import DIRECTORY, Machine
+from tests.sim.network import CLIENTS
+from tests.sim.world import World
+
+Direction = tuple[str, str]
+# Within the window of idempotency keys (10 minutes): a group that starts anew has nothing but wall clocks to believe.
+CLOCK_OFFSETS_MS = (-200_000, -4_000, 0, 4_000, 200_000)
+
+
+class Nemesis:
+    """Breaks a world until `stop`, then mends it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.counts: Counter[str] = Counter()
+        self._rng = random.Random(f"nemesis {world.swarm.seed}")
+        self._healing: list[Callable[[], None]] = []
+        self._stopped = False
+
+    def start(self) -> None:
+        """Spread the seed's faults over its chaos phase."""
+        swarm, rng = self.world.swarm, self._rng
+        for kind in rng.choices(swarm.kinds, swarm.weights, k=swarm.faults):
+            # The first second is the group's birth, mostly undisturbed.
+            self.world.scheduler.after(rng.uniform(0.6, swarm.chaos_s), self._strike, kind)
+
+    def stop(self) -> None:
+        """No more faults; what was broken is mended, and every machine runs."""
+        self._stopped = True
+        healing, self._healing = self._healing, []
+        for heal in healing:
+            heal()
+        for name, machine in self.world.machines.items():
+            machine.kills_in_jobs, machine.files.cut_at = 0, None
+            self.world.start(name)
+
+    # Below -------------------------------------------------------------------------------------------------------
+    def _strike(self, kind: str) -> None:
+        if self._stopped:
+            return
+        before = self.counts[kind]
+        getattr(self, f"_{kind}")()
+        if kind == "kill_in_disk_job":
+            return  # counted when it has come true
+        if self.counts[kind] == before:
+            # It could not be done (nobody to kill, no right to damage more): something that always can.
+            self._reset()
+
+    def _done(self, kind: str, text: str) -> None:
+        self.counts[kind] += 1
+        self.world.say(f"fault {kind}: {text}")
+
+    def _until(self, seconds: float, heal: Callable[[], None]) -> None:
+        """Call *heal* after so long, or when all faults end."""
+        over = False
+
+        def once() -> None:
+            nonlocal over
+            if not over:
+                over = True
+                heal()
+
+        self._healing.append(once)
+        self.world.scheduler.after(seconds, once)
+
+    def _any(self) -> str:
+        return self._rng.choice(self.world.names)
+
+    def _up(self) -> Machine | None:
+        up = [machine for machine in self.world.machines.values() if machine.is_up]
+        return self._rng.choice(up) if up else None
+
+    def _target(self) -> Machine | None:
+        """Some machine that runs; the leader more often than others."""
+        leader = self.world.leader()
+        if leader is not None and self._rng.random() < 0.4:
+            return self.world.machines[leader]
+        return self._up()
+
+    def _may_damage(self, name: str) -> bool:
+        damaged = self.world.damaged
+        return name not in damaged and len(damaged) < (len(self.world.names) - 1) // 2
+
+    def _restart_later(self, name: str) -> None:
+        longest_s = 6.0 if self._rng.random() < 0.15 else 1.5
+        self.world.scheduler.after(self._rng.uniform(0.05, longest_s), self.world.start, name)
+
+    # Processes and power -----------------------------------------------------------------------------------------
+    def _crash(self) -> None:
+        machine = self._target()
+        if machine is not None:
+            self._done("crash", machine.name)
+            machine.kill()
+            self._restart_later(machine.name)
+
+    def _crash_torn(self) -> None:
+        machine = self._target()
+        if machine is not None:
+            self._done("crash_torn", machine.name)
+            machine.lose_power()
+            self._restart_later(machine.name)
+
+    def _power_cut(self) -> None:
+        self._done("power_cut", "all")
+        for machine in self.world.machines.values():
+            machine.lose_power()
+            self._restart_later(machine.name)
+
+    def _kill_in_disk_job(self) -> None:
+        machine = self._target()
+        if machine is None:
+            return
+        if self._rng.random() < 0.7:
+            machine.kills_in_jobs = self._rng.randint(1, 3)
+        else:  # in the loop, or wherever the next operations on files are
+            machine.files.cut_at = machine.files.operations + self._rng.randint(1, 12)
+        machine.on_killed_at_work = self._killed_at_work
+
+    def _killed_at_work(self, machine: Machine) -> None:
+        self._done("kill_in_disk_job", machine.name)
+        self._restart_later(machine.name)
+
+    def _pause(self) -> None:
+        machine = self._target()
+        if machine is not None and not machine.is_paused:
+            self._done("pause", machine.name)
+            machine.pause()
+            process = machine.process
+            self._until(
+                self._rng.choice((0.1, 0.7, 2.0, 4.0)) * self._rng.uniform(0.5, 1.0),
+                lambda: machine.resume() if machine.process is process else None,
+            )
+
+    # Network -----------------------------------------------------------------------------------------------------
+    def _cut(self, kind: str, text: str, directions: list[Direction], seconds: float = 0.0) -> None:
+        breaks = self._rng.random() < 0.3
+        heal = self.world.network.cut(*directions, breaks=breaks)
+        self._done(kind, f"{text}{', reset' if breaks else ''}")
+        self._until(seconds or self._rng.choice((0.3, 1.5, 4.0)) * self._rng.uniform(0.5, 1.0), heal)
+
+    def _between(self, one: list[str], two: list[str]) -> list[Direction]:
+        return [pair for a in one for b in two for pair in ((a, b), (b, a))]
+
+    def _clients_side(self) -> list[str]:
+        """Clients reach everybody, or are cut off from some nodes too."""
+        return [CLIENTS] if self._rng.random() < 0.4 else []
+
+    def _partition(self) -> None:
+        names = self.world.names[:]
+        self._rng.shuffle(names)
+        size = self._rng.randint(1, len(names) - 1)
+        one, two = names[:size], names[size:]
+        self._cut("partition", f"{one} from {two}", self._between(one, two + self._clients_side()))
+
+    def _one_way(self) -> None:
+        sender, receiver = self._rng.sample([*self.world.names, CLIENTS], 2)
+        self._cut("one_way", f"{sender} to {receiver}", [(sender, receiver)])
+
+    def _bridge(self) -> None:
+        """Two halves that only one node sees."""
+        names = self.world.names[:]
+        self._rng.shuffle(names)
+        middle = len(names) // 2
+        one, two = names[:middle], names[middle + 1 :]
+        self._cut("bridge", f"{one} and {two} over {names[middle]}", self._between(one, two))
+
+    def _isolate_leader(self) -> None:
+        leader = self.world.leader()
+        if leader is not None:
+            others = [name for name in self.world.names if name != leader]
+            self._cut("isolate_leader", leader, self._between([leader], others + self._clients_side()))
+
+    def _flap(self) -> None:
+        one, two = self._rng.sample(self.world.names, 2)
+        times, period_s = self._rng.randint(3, 8), self._rng.uniform(0.05, 0.5)
+        self._done("flap", f"{one} and {two}, {times} times")
+
+        def flap(left: int) -> None:
+            if left and not self._stopped:
+                heal = self.world.network.cut((one, two), (two, one), breaks=self._rng.random() < 0.5)
+                self._until(period_s, heal)
+                self.world.scheduler.after(2 * period_s, flap, left - 1)
+
+        flap(times)
+
+    def _reset(self) -> None:
+        pairs = [sorted(pair) for pair in self.world.network.connections]
+        if pairs:
+            one, two = self._rng.choice(sorted(pairs))
+            self._done("reset", f"{one} and {two}")
+            self.world.network.reset(one, two)
+
+    def _weather(self, kind: str, field: str, value: float) -> None:
+        weather = self.world.network.weather
+        usual = getattr(weather, field)
+        if value > usual:
+            self._done(kind, f"{value:g}")
+            setattr(weather, field, value)
+            self._until(self._rng.uniform(0.5, 3.0), lambda: setattr(weather, field, usual))
+
+    def _delay(self) -> None:
+        self._weather("delay", "jitter_s", self._rng.choice((0.02, 0.08, 0.3)))
+
+    def _loss(self) -> None:
+        self._weather("loss", "loss_chance", self._rng.choice((0.02, 0.1, 0.4)))
+
+    def _duplicate(self) -> None:
+        self._weather("duplicate", "duplicate_chance", self._rng.choice((0.02, 0.2, 0.5)))
+
+    def _reorder(self) -> None:
+        self._weather("reorder", "reorder_chance", self._rng.choice((0.1, 0.5)))
+
+    # Clocks and disks --------------------------------------------------------------------------------------------
+    def _clock_jump(self) -> None:
+        machine, offset_ms = self.world.machines[self._any()], self._rng.choice(CLOCK_OFFSETS_MS)
+        self._done("clock_jump", f"{machine.name} is {offset_ms} ms off")
+        machine.clock.wall_offset_ms = offset_ms
+
+    def _clock_drift(self) -> None:
+        machine, rate = self.world.machines[self._any()], self._rng.choice((0.9, 0.98, 1.02, 1.1))
+        self._done("clock_drift", f"{machine.name} runs at {rate}")
+        machine.clock.drift(self.world.scheduler.now_s, rate)
+        self._until(self._rng.uniform(2.0, 10.0), lambda: machine.clock.drift(self.world.scheduler.now_s, 1.0))
+
+    def _slow_disk(self) -> None:
+        machine, factor = self.world.machines[self._any()], self._rng.choice((10.0, 100.0, 1000.0))
+        self._done("slow_disk", f"{machine.name} by {factor:g}")
+        machine.slow_factor = factor
+
+        def mend() -> None:
+            machine.slow_factor = 1.0
+
+        self._until(self._rng.uniform(0.3, 3.0), mend)
+
+    def _disk_full(self) -> None:
+        machine = self.world.machines[self._any()]
+        files = machine.files
+        if files.capacity_bytes is not None:
+            return
+        files.capacity_bytes = files.used_bytes + self._rng.choice((0, 0, 2000, 40_000))
+        self._done("disk_full", machine.name)
+
+        def mend() -> None:
+            files.capacity_bytes = None
+            machine.files.capacity_bytes = None
+
+        self._until(self._rng.uniform(0.5, 4.0), mend)
+
+    def _fsync_error(self) -> None:
+        machine = self._up()
+        if machine is not None and self._may_damage(machine.name):
+            self.world.damaged.add(machine.name)
+            self.world.awaits_failure.add(machine.name)
+            self._done("fsync_error", machine.name)
+            machine.files.fail_next("fdatasync", errno.EIO, after=self._rng.choice((0, 0, 1, 3)))
+
+    def _bit_rot(self) -> None:
+        machine = self.world.machines[self._any()]
+        if not self._may_damage(machine.name):
+            return
+        path = self._choose_file(machine)
+        if path is None:
+            return
+        content = machine.files.peek(path)
+        used = len(content.rstrip(b"\0"))
+        if not used:
+            return
+        # The last of it is what a lagging follower lacks.
+        first = 0 if self._rng.random() < 0.6 else max(0, used - 400)
+        place, bit = self._rng.randrange(first, used), self._rng.randrange(8)
+        self.world.damaged.add(machine.name)
+        self._done("bit_rot", f"{machine.name} {path}:{place}.{bit} of {used}")
+        machine.files.rot(path, place, bit)
+        if self._rng.random() < 0.5:
+            machine.kill()
+            self._restart_later(machine.name)
+        if not machine.is_up:
+            machine.files.end_process()
+
+    def _choose_file(self, machine: Machine) -> Path | None:
+        paths = machine.files.paths(DIRECTORY)
+        kinds = {
+            "log": [path for path in paths if path.parent.name == "commitlog" and path.name.isdecimal()],
+            "state": [path for path in paths if path.parent.name == "state"],
+            "votes": [path for path in paths if path.name == "votes"],
+            "other": [path for path in paths if path.parts[2] in ("consumequeue", "index", "entryindex")],
+        }
+        found = kinds[self._rng.choice(("log", "log", "log", "state", "votes", "other"))]
+        return self._rng.choice(found) if found else None
+
+    def _wipe(self) -> None:
+        machine = self.world.machines[self._any()]
+        if self._may_damage(machine.name):
+            self.world.damaged.add(machine.name)
+            self._done("wipe", machine.name)
+            machine.wipe()
+            self._restart_later(machine.name)
+
+    def _transfer(self) -> None:
+        leader = self.world.leader()
+        node = self.world.nodes.get(leader or "")
+        transfer = getattr(node.engine.raft, "transfer", None) if node is not None else None
+        if node is not None and transfer is not None:
+            other = self._rng.choice([name for name in self.world.names if name != leader])
+            self._done("transfer", f"{leader} to {other}")
+            node.process.run(transfer, other)
+
+
+__all__ = ["Nemesis"]

@@ -1,0 +1,140 @@
+"""Planted bugs of the state machine: offsets used twice, leases that do not hold, acks that are forgotten, time that is nobody's."""
+
+from typing import Any
+
+from tern_broker.core.leases import Delivery, Lease
+from tern_broker.core.machine import StateMachine
+from tern_broker.core.sending import SendApplier
+from tern_broker.engine import Engine
+from tern_broker.proposer import Proposer
+from tern_wire.errors import OutcomeUnknown
+from tests.sim.planting import PlantedBug, changed
+
+
+def _reuse_offset() -> Any:
+    """An append that would end a queue at a multiple of 50 gives its last offset again."""
+    original = SendApplier._move_ends
+
+    def move_ends(self: SendApplier, codes: list[int], counts: list[int]) -> list[int]:
+        firsts: list[int] = original(self, codes, counts)
+        for code in codes[-1:]:
+            if not self._names.topics_by_id[code >> 32].ends[code & 0xFFFFFFFF] % 50:
+                self._names.topics_by_id[code >> 32].ends[code & 0xFFFFFFFF] -= 1
+        return firsts
+
+    return changed((SendApplier, "_move_ends", move_ends))
+
+
+def _ignore_keys() -> Any:
+    """A repeat is stored again."""
+    return changed((SendApplier, "_find_repeats", lambda _self, _rows, _keyed, _verdicts: {}))
+
+
+def _drop_lease() -> Any:
+    """Every lease with an id that ends in 7 is not held: its messages are neither settled nor given again."""
+
+    def hold(self: Delivery, lease: Lease) -> Lease:
+        return lease if lease.lease_id % 10 == 7 else original(self, lease)
+
+    original = Delivery._hold
+    return changed((Delivery, "_hold", hold))
+
+
+def _early_expiry() -> Any:
+    """Leases end 150 ms before the deadline that was told."""
+
+    def expire(self: StateMachine, applied: Any) -> None:
+        self.now_ms += 150
+        original(self, applied)
+        self.now_ms -= 150
+
+    original = StateMachine._expire
+    return changed((StateMachine, "_expire", expire))
+
+
+def _forget_ack() -> Any:
+    """Acks of leases with an id that ends in 7 give the message back."""
+
+    def settle(self: Delivery, lease: Lease, mask: int) -> None:
+        if lease.lease_id % 10 == 7:
+            self.give_back(lease, mask, -lease.lease_id * 100 - mask.bit_length(), lease.attempt)
+        else:
+            original(self, lease, mask)
+
+    original = Delivery.settle
+    return changed((Delivery, "settle", settle))
+
+
+def _commit_one_more() -> Any:
+    """A commit moves the group one message too far."""
+
+    def seek(self: Delivery, offset: int) -> Any:
+        return original(self, offset + 1)
+
+    original = Delivery.seek
+    return changed((Delivery, "seek", seek))
+
+
+def _ignore_expected() -> Any:
+    """A commit with an expected offset is done whatever is committed."""
+    original = StateMachine._commit_offsets
+
+    def commit(self: StateMachine, request: dict[str, Any], applied: Any) -> Any:
+        return original(self, request | {"expected": {}}, applied)
+
+    return changed((StateMachine, "_commit_offsets", commit))
+
+
+def _own_clock_in_apply() -> Any:
+    """Apply reads the node's own wall clock instead of the entry's time."""
+
+    def apply(self: Engine, entry: Any) -> None:
+        self.state.now_ms = max(self.state.now_ms, self._runtime.wall_ms())
+        original(self, entry)
+
+    original = Engine._apply
+    return changed((Engine, "_apply", apply))
+
+
+def _time_goes_back() -> Any:
+    """The group's time is the entry's, also when it is earlier than what was applied before; and a new leader uses its own clock."""
+
+    def apply(self: StateMachine, body: memoryview, position: int) -> Any:
+        self.now_ms = 0
+        return original(self, body, position)
+
+    def now_ms(self: Proposer) -> int:
+        return self._wall_ms()
+
+    original = StateMachine.apply
+    return changed((StateMachine, "apply", apply), (Proposer, "now_ms", now_ms))
+
+
+def _unknown_means_refused() -> Any:
+    """A leader that steps down says "nothing was stored" of what is in flight."""
+    original = Proposer.role_changed
+
+    def role_changed(self: Proposer) -> None:
+        flight = self._flight
+        for proposal, _ in flight.waiting if flight is not None and not self._is_serving() else ():
+            done = proposal.done
+            proposal.done = lambda verdict, picks, done=done: done(  # type: ignore[misc]
+                self._not_leader() if isinstance(verdict, OutcomeUnknown) else verdict, picks
+            )
+        original(self)
+
+    return changed((Proposer, "role_changed", role_changed))
+
+
+BROKER = (
+    PlantedBug("reuse_offset", "two messages at one offset", ("lost", "send_order", "unhandled"), _reuse_offset),
+    PlantedBug("ignore_keys", "repeats are stored again", ("duplicates",), _ignore_keys),
+    PlantedBug("drop_lease", "a lease that nobody holds", ("leases", "offsets"), _drop_lease),
+    PlantedBug("early_expiry", "leases end before their deadline", ("leases",), _early_expiry),
+    PlantedBug("forget_ack", "an ack is forgotten", ("redelivery", "offsets"), _forget_ack),
+    PlantedBug("commit_one_more", "commits skip a message", ("offsets",), _commit_one_more),
+    PlantedBug("ignore_expected", "a swap that is none", ("offsets",), _ignore_expected),
+    PlantedBug("own_clock_in_apply", "time is not replicated", ("state_digest", "leases"), _own_clock_in_apply),
+    PlantedBug("time_goes_back", "the group's time falls", ("leases", "state_digest"), _time_goes_back),
+    PlantedBug("unknown_means_refused", "`fail` of what may be stored", ("unexpected",), _unknown_means_refused),
+)

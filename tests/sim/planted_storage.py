@@ -1,0 +1,149 @@
+"""Planted bugs of files: cuts that are none, logs that lose their end, states ahead of their log, rot that is served."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tern_broker.trimmer
+from tern_broker.core.idempotency import KeyTable
+from tern_broker.engine import Engine
+from tern_store import small_files
+from tern_store.commit_log import CommitLog
+from tern_store.dirty_segments import DirtySegments
+from tern_store.needed import Needed, find_needed
+from tern_store.recovery import LogScan
+from tern_store.saving import Save
+from tern_store.segment import Segments
+from tern_store.store import Store
+from tern_store.vote_file import VoteFile
+from tests.sim.planted_raft import first_applied
+from tests.sim.planting import PlantedBug, changed
+
+
+def _skip_truncation() -> Any:
+    """What conflicts with the leader's log is kept."""
+    return changed((CommitLog, "truncate_from", lambda _self, _index: None))
+
+
+def _cut_without_sync() -> Any:
+    """A cut is not synced: after a power cut, what was cut is there again behind what was written since."""
+
+    def erase(self: CommitLog) -> None:
+        if not self._broken:
+            original(self)
+
+    original = CommitLog._erase
+    return changed((CommitLog, "_erase", erase), (DirtySegments, "sync_now", lambda _self: None))
+
+
+def _recovered(change: Callable[[CommitLog, Any], None]) -> Any:
+    original = CommitLog._recover
+
+    def recover(self: CommitLog, start: Any, *arguments: Any) -> None:
+        original(self, start, *arguments)
+        change(self, start)
+
+    return changed((CommitLog, "_recover", recover))
+
+
+def _lose_last_entry() -> Any:
+    """Every restart drops the last entry, unless a saved state counts it."""
+
+    def drop(log: CommitLog, start: Any) -> None:
+        if log.end_index > max(log.first_index, start.index if start is not None else 0):
+            log.truncate_from(log.end_index)
+
+    return _recovered(drop)
+
+
+def _trust_unsynced() -> Any:
+    """What recovery finds counts as durable without a sync."""
+    return changed((Segments, "sync", lambda _self: None))
+
+
+def _rot_is_a_tear() -> Any:
+    """Whatever is wrong in the log is cut off, and nobody is told."""
+
+    def torn(self: LogScan, *_: Any) -> None:
+        self.torn = True
+
+    return changed((LogScan, "_require_torn", torn), (VoteFile, "doubt", lambda _self: None))
+
+
+def _serve_quarantined() -> Any:
+    """The note that says "damaged" is not read, and rot is cut off: the node takes part, and serves."""
+
+    def torn(self: LogScan, *_: Any) -> None:
+        self.torn = True
+
+    return changed(
+        (small_files, "refuse_quarantined", lambda _directory, _files: None),
+        (LogScan, "_require_torn", torn),
+        (VoteFile, "doubt", lambda _self: None),
+    )
+
+
+def _state_ahead_of_log() -> Any:
+    """A state is saved before the entries that made it are synced."""
+    original = Save.run
+
+    def run(self: Save) -> bool:
+        object.__setattr__(self, "log_sync", None)
+        return original(self)
+
+    return changed((Save, "run", run))
+
+
+def _apply_twice() -> Any:
+    """A restart applies the last entry of its saved state once more."""
+    return first_applied(lambda applied: applied - 1)
+
+
+def _apply_one_less() -> Any:
+    """A restart skips the first entry behind its saved state."""
+    return first_applied(lambda applied: applied + 1 if applied > 1 else 1)
+
+
+def _forget_keys() -> Any:
+    """Idempotency keys do not outlive a restart."""
+    return changed((KeyTable, "restore", lambda _self, _packed: None))
+
+
+def _trim_without_copies() -> Any:
+    """Retention drops what leases, retries and young queues still need."""
+    original = find_needed
+
+    def nothing(*arguments: Any, **named: Any) -> Needed:
+        found = original(*arguments, **named)
+        return Needed(found.rows[:0], found.positions[:0])
+
+    return changed((tern_broker.trimmer, "find_needed", nothing))
+
+
+def _dispatch_on_leaders_alone() -> Any:
+    """Followers apply, but do not make queues of it."""
+    original = Engine._apply
+
+    def apply(self: Engine, entry: Any) -> None:
+        if not self.raft.is_leader:
+            with changed((Store, "dispatch", lambda *_: None)):
+                original(self, entry)
+        else:
+            original(self, entry)
+
+    return changed((Engine, "_apply", apply))
+
+
+STORAGE = (
+    PlantedBug("skip_truncation", "conflicts stay", ("stuck", "convergence", "unhandled"), _skip_truncation),
+    PlantedBug("cut_without_sync", "cuts are not durable", ("start", "quarantine", "lost"), _cut_without_sync),
+    PlantedBug("lose_last_entry", "a restart loses the last entry", ("lost", "log_agreement"), _lose_last_entry),
+    PlantedBug("trust_unsynced", "what was found is called durable", ("lost", "quarantine"), _trust_unsynced),
+    PlantedBug("rot_is_a_tear", "rot is cut like a torn write", ("lost", "log_agreement", "start"), _rot_is_a_tear),
+    PlantedBug("serve_quarantined", "a damaged node serves", ("quarantine", "lost", "reads"), _serve_quarantined),
+    PlantedBug("state_ahead_of_log", "a saved state knows too much", ("quarantine", "start"), _state_ahead_of_log),
+    PlantedBug("apply_twice", "a restart applies an entry twice", ("state_digest", "unhandled"), _apply_twice),
+    PlantedBug("apply_one_less", "a restart skips an entry", ("state_digest", "unhandled"), _apply_one_less),
+    PlantedBug("forget_keys", "a restart forgets idempotency keys", ("duplicates", "state_digest"), _forget_keys),
+    PlantedBug("trim_without_copies", "retention drops what is needed", ("unhandled", "reads"), _trim_without_copies),
+    PlantedBug("dispatch_on_leaders_alone", "no queues on followers", ("reads",), _dispatch_on_leaders_alone),
+)

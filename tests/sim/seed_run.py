@@ -1,0 +1,239 @@
+"""One seed from its birth to its verdict: chaos, then calm that must converge, then what the nodes hold, then every checker.
+
+Owner of everything that the seed makes. `run_seed` is all that others call.
+"""
+
+import gc
+import hashlib
+import importlib
+import pkgutil
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tern_broker.core import saving
+from tern_broker.core.machine import StateMachine
+from tern_wire.codec import encode_msgpack
+from tests.sim.bodies import read_records
+from tests.sim.broker_node import BrokerNode, Build
+from tests.sim.clients import Clients
+from tests.sim.history import EndState, History, LogRow, NodeEnd, QueueEnd, Violation
+from tests.sim.nemesis import Nemesis
+from tests.sim.scheduler import BEGIN_S
+from tests.sim.swarm import Swarm, choose, constants
+from tests.sim.world import World
+
+# After the last fault everything must be equal and drained within so long (virtual).
+CONVERGE_S = 60.0
+# Clients that met many faults are stopped when they have taken so much longer than the chaos.
+OVERTIME_S = 20.0
+PULL_MAX_MESSAGES, PULL_MAX_BYTES = 1000, 1 << 20
+WITNESSES_MAX = 40
+
+
+@dataclass(slots=True)
+class SeedResult:
+    """What one seed came to; plain values, since it travels between processes."""
+
+    seed: int
+    operations: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    violations: list[tuple[str, str]] = field(default_factory=list)
+    stuck: str = ""
+    hash: str = ""
+    cpu_s: float = 0.0
+    virtual_s: float = 0.0
+    events: int = 0
+    nodes: int = 0
+
+    @property
+    def is_good(self) -> bool:
+        """Neither convicted nor stuck."""
+        return not self.violations and not self.stuck
+
+
+def run_seed(
+    seed: int,
+    *,
+    build: Build | None = None,
+    trace: Callable[[str], None] | None = None,
+    swarm: Swarm | None = None,
+) -> SeedResult:
+    """Run *seed*; *trace* is told every event worth a line."""
+    began_s = time.process_time()
+    was_enabled = gc.isenabled()
+    gc.disable()  # a world is full of cycles, and dies as a whole
+    gc.freeze()  # and modules need not be looked through for it
+    swarm = swarm or choose(seed)
+    try:
+        with constants(swarm):
+            result = _Run(swarm, build or Build(), trace).run()
+    finally:
+        if was_enabled:
+            gc.enable()
+        gc.unfreeze()
+        gc.collect()
+    result.cpu_s = time.process_time() - began_s
+    return result
+
+
+class _Run:
+    def __init__(self, swarm: Swarm, build: Build, trace: Callable[[str], None] | None) -> None:
+        self.swarm = swarm
+        self.world = World(swarm, build=build, trace=trace)
+        self.nemesis = Nemesis(self.world)
+        self.clients = Clients(
+            rng=random.Random(f"clients {swarm.seed}"),
+            history=self.world.history,
+            ask=self.world.ask,
+            now_s=lambda: self.world.scheduler.now_s,
+            call_later=self.world.call_later,
+            operations=swarm.operations,
+            brokers=self.world.names,
+            # Faults make clients slow; most of what they ask is to be asked before the calm.
+            pace_s=0.75 * swarm.chaos_s,
+        )
+        self.result = SeedResult(swarm.seed, nodes=swarm.nodes)
+
+    def run(self) -> SeedResult:
+        """All of it."""
+        world, scheduler = self.world, self.world.scheduler
+        self.clients.start()
+        self.nemesis.start()
+        scheduler.run_until(scheduler.now_s + self.swarm.chaos_s, self._is_convicted)
+        if not self._is_convicted():
+            self._calm()
+        self._judge()
+        result = self.result
+        result.operations = len(world.history.operations)
+        result.faults = {kind: count for kind, count in sorted(self.nemesis.counts.items()) if count}
+        result.virtual_s = scheduler.now_s - BEGIN_S
+        result.events = scheduler.events
+        result.hash = world.history.hash()
+        return result
+
+    # Phases ------------------------------------------------------------------------------------------------------
+    def _calm(self) -> None:
+        """Everything is mended; what was begun is finished, read to its end, and equal everywhere."""
+        world, scheduler = self.world, self.world.scheduler
+        world.say("calm: no more faults")
+        world.is_calm = True
+        self.nemesis.stop()
+        end_s = scheduler.now_s + CONVERGE_S
+        scheduler.run_until(scheduler.now_s + OVERTIME_S, self._are_clients_done)
+        self.clients.stop()
+        scheduler.run_until(end_s, lambda: self.clients.is_idle() or self._is_convicted())
+        self.clients.drain()
+        while scheduler.now_s < end_s and not self._is_convicted():
+            scheduler.run_until(min(scheduler.now_s + 0.25, end_s))
+            if self.clients.is_drained() and self._is_converged():
+                world.say("converged")
+                return
+        if not self._is_convicted():
+            ends = {name: _progress(node) for name, node in world.nodes.items()}
+            drained = "drained" if self.clients.is_drained() else "not drained"
+            rebuilding = sorted(world.rebuilding)
+            self.result.stuck = (
+                f"after {CONVERGE_S:g} calm s clients {drained}, nodes at {ends}, rebuilding {rebuilding}"
+            )
+            world.say(f"STUCK {self.result.stuck}")
+
+    def _are_clients_done(self) -> bool:
+        return len(self.world.history.operations) >= self.swarm.operations and self.clients.is_idle()
+
+    def _is_convicted(self) -> bool:
+        return bool(self.world.violations or self.world.observers.violations)
+
+    def _is_converged(self) -> bool:
+        nodes = [self.world.nodes.get(name) for name in self.world.names]
+        if self.world.rebuilding:
+            return False
+        ends = {_progress(node) if node is not None else None for node in nodes}
+        return len(ends) == 1 and None not in ends and all(len(set(end)) == 1 for end in ends if end is not None)
+
+    def _judge(self) -> None:
+        world, result = self.world, self.result
+        found = [*world.violations, *world.observers.violations]
+        if not found and not result.stuck:
+            nodes: list[NodeEnd] = []
+            for node in world.nodes.values():
+                node.process.run(_look_at, node, nodes)
+            found += world.violations
+            for node_end in nodes:
+                world.history.note(f"{node_end.node} ends at {node_end.applied} as {node_end.digest}")
+            end = EndState(nodes=tuple(nodes), is_drained=self.clients.is_drained())
+            for check in checkers():
+                found += check(world.history, end)
+        result.violations = [(violation.checker, violation.text) for violation in found[:WITNESSES_MAX]]
+        for checker, text in result.violations:
+            world.say(f"VIOLATION {checker}: {text}")
+
+
+def _progress(node: BrokerNode) -> tuple[int, int]:
+    return node.engine.store.log.end_index, node.engine.raft.applied_index
+
+
+def checkers() -> Iterator[Callable[[History, EndState], list[Violation]]]:
+    """`check` of every module in tests/sim/checkers."""
+    folder = Path(__file__).with_name("checkers")
+    for module in sorted(info.name for info in pkgutil.iter_modules([str(folder)])):
+        if not module.startswith("test_"):
+            found: ModuleType = importlib.import_module(f"tests.sim.checkers.{module}")
+            if hasattr(found, "check"):
+                yield found.check
+
+
+def _look_at(node: BrokerNode, found: list[NodeEnd]) -> None:
+    found.append(end_of(node))
+
+
+# The end ----------------------------------------------------------------------------------------------------------
+def end_of(node: BrokerNode) -> NodeEnd:
+    """What *node* holds."""
+    engine = node.engine
+    log, raft = engine.store.log, engine.raft
+    rows = []
+    for index in range(log.first_index, log.end_index + 1):
+        entry = log.entry(index)
+        rows.append(LogRow(index, entry.term, entry.crc, entry.position))
+    return NodeEnd(
+        node=node.name,
+        applied=raft.applied_index,
+        commit=raft.commit_index,
+        first_index=log.first_index,
+        log=tuple(rows),
+        digest=digest_of(engine.state),
+        queues=dict(_queues(node)),
+    )
+
+
+def digest_of(state: StateMachine) -> str:
+    """Hex digest of what a saved state would say, its idempotency keys in order of their hashes (a table has none of its own)."""
+    snapshot = saving.take(state)
+    digest = hashlib.blake2b(encode_msgpack(snapshot.facts), digest_size=16)
+    rows: list[tuple[Any, ...]] = sorted(
+        (packed.number, *row)
+        for packed in snapshot.keys
+        for row in zip(
+            packed.first.tolist(), packed.second.tolist(), packed.receipts.tolist(), packed.crcs.tolist(), strict=True
+        )
+    )
+    digest.update(repr(rows).encode())
+    return digest.hexdigest()
+
+
+def _queues(node: BrokerNode) -> Iterator[tuple[tuple[str, int], QueueEnd]]:
+    engine = node.engine
+    for topic in engine.state.names.topics.values():
+        for queue, end in enumerate(topic.ends):
+            found: list[Any] = []
+            at = topic.mins[queue]
+            while at < end:
+                messages = engine.reader.pull(topic, queue, at, end, PULL_MAX_MESSAGES, PULL_MAX_BYTES)
+                found += read_records(messages.data)
+                at += len(messages.offsets)
+            yield (topic.name, queue), QueueEnd(topic.mins[queue], tuple(found))

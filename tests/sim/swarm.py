@@ -1,0 +1,128 @@
+"""What each seed chooses for itself before it begins: sizes, times, weather, and which faults there will be. Pure.
+
+Law: everything follows from the seed alone.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+
+import tern_broker.proposer
+import tern_broker.saver
+import tern_broker.scrubber
+import tern_broker.trimmer
+import tern_store.log_reader
+from tern_store import StoreLimits
+
+# Every kind of fault that the nemesis knows.
+KINDS = (
+    "crash",
+    "crash_torn",
+    "power_cut",
+    "kill_in_disk_job",
+    "pause",
+    "partition",
+    "one_way",
+    "bridge",
+    "isolate_leader",
+    "flap",
+    "reset",
+    "delay",
+    "loss",
+    "duplicate",
+    "reorder",
+    "clock_jump",
+    "clock_drift",
+    "slow_disk",
+    "disk_full",
+    "fsync_error",
+    "bit_rot",
+    "wipe",
+    "transfer",
+)
+# A seed has each kind with this chance; so none is rare, and mixes differ.
+KIND_CHANCE = 0.55
+FAULTS_MIN, FAULTS_MAX = 26, 46
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swarm:
+    """One seed's choices. Times are virtual."""
+
+    seed: int
+    nodes: int
+    kinds: tuple[str, ...]
+    weights: tuple[int, ...]
+    faults: int
+    chaos_s: float
+    operations: int
+    segment_size_bytes: int
+    limits: StoreLimits
+    election_min_ms: int
+    election_max_ms: int
+    retention_bytes: int
+    save_after_s: float
+    scrub_pass_s: float
+    trim_check_s: float
+    latency_s: float
+    jitter_s: float
+    late_chance: float
+    group_commit_bytes: int
+
+
+def choose(seed: int) -> Swarm:
+    """The choices of *seed*."""
+    rng = random.Random(f"swarm {seed}")
+    kinds = tuple(kind for kind in KINDS if rng.random() < KIND_CHANCE) or ("crash", "partition")
+    segment = rng.choice((128, 256, 512)) << 10
+    election = rng.choice((700, 1000))
+    return Swarm(
+        seed=seed,
+        nodes=5 if rng.random() < 0.2 else 3,
+        kinds=kinds,
+        weights=tuple(rng.choice((1, 2, 4)) for _ in kinds),
+        faults=rng.randint(FAULTS_MIN, FAULTS_MAX),
+        chaos_s=rng.uniform(16.0, 24.0),
+        operations=rng.randint(920, 1020),
+        segment_size_bytes=segment,
+        limits=StoreLimits(
+            entry_size_max_bytes=120 << 10,
+            recent_max_bytes=rng.choice((4 << 10, 256 << 10)),
+            queue_entries_per_file=rng.choice((60, 400)),
+            index_slots=rng.choice((16, 256)),
+            index_entries_per_file=rng.choice((100, 1000)),
+        ),
+        election_min_ms=election,
+        election_max_ms=2 * election,
+        retention_bytes=rng.choice((0, 0, 2 * segment, 3 * segment)),
+        save_after_s=rng.choice((0.7, 1.5, 4.0, 12.0)),
+        scrub_pass_s=rng.choice((4.0, 3600.0)),
+        trim_check_s=rng.choice((1.0, 3.0)),
+        latency_s=rng.choice((1e-4, 5e-4, 2e-3)),
+        jitter_s=rng.choice((1e-4, 1e-3, 5e-3)),
+        late_chance=rng.choice((0.0, 0.01, 0.05)),
+        group_commit_bytes=rng.choice((4 << 10, 32 << 10)),
+    )
+
+
+@contextmanager
+def constants(swarm: Swarm) -> Iterator[None]:
+    """The product's figures for days and gibibytes, as this seed's short life has them; undone at the end."""
+    changes: tuple[tuple[ModuleType, str, float], ...] = (
+        (tern_broker.saver, "SAVE_AFTER_S", swarm.save_after_s),
+        (tern_broker.scrubber, "PASS_PERIOD_S", swarm.scrub_pass_s),
+        (tern_broker.trimmer, "CHECK_PERIOD_S", swarm.trim_check_s),
+        (tern_broker.proposer, "GROUP_COMMIT_SIZE_MAX_BYTES", swarm.group_commit_bytes),
+        (tern_broker.trimmer, "GROUP_COMMIT_SIZE_MAX_BYTES", swarm.group_commit_bytes),
+        (tern_store.log_reader, "WINDOW_ROWS", 16),
+    )
+    before = [getattr(module, name) for module, name, _ in changes]
+    try:
+        for module, name, value in changes:
+            setattr(module, name, value)
+        yield
+    finally:
+        for (module, name, _), value in zip(changes, before, strict=True):
+            setattr(module, name, value)
