@@ -262,7 +262,10 @@ class Consensus(SyncObj):  # type: ignore[misc]
         return False
 
     def _SyncObj__connectedToAnyone(self) -> bool:
-        """R6 (L6, syncobj.py:635-648; the question is 1339): asked only when the election time is over. A campaign begins after a majority would vote for us."""
+        """R6 (L6, syncobj.py:635-648; the question is 1339): asked only when the election time is over.
+
+        A campaign begins when a majority would vote for us.
+        """
         return not self._SyncObj__otherNodes or self.peers.elections.may_campaign()
 
     def _checkCommandsToApply(self) -> None:

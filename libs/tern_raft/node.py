@@ -270,7 +270,8 @@ class RaftNode:
         try:
             self._consensus.doTick(0)
         except Exception as error:
-            # L1 (syncobj.py:594-597). An entry half applied, a log that cannot be read: going on would apply it twice. A restart replays from the save.
+            # An entry half applied, a log that cannot be read: going on would apply it twice (L1, syncobj.py:594-597).
+            # A restart replays from the save.
             self._on_fatal(error)
             raise
         self._serve_barrier()

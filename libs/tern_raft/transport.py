@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from tern_raft.consensus import Consensus
 
 log = logging.getLogger(__name__)
-# A peer that is further ahead is not sane, and its term would be kept for ever (X3: stock does, syncobj.py:920, 956). At an election a second this takes 12 days.
+# A peer that is further ahead is not sane, and its term would be kept for ever (X3: stock does, syncobj.py:920, 956).
+# At an election a second this takes 12 days.
 TERM_STEP_MAX = 1 << 20
 
 
@@ -166,7 +167,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         except LinkBodyMalformed:
             raise
         except Exception as error:
-            # Stock logs it and ticks on (L1, L13, syncobj.py:594-597). A sync that failed, an entry half stored: a closed link would leave a node that goes on as if nothing had happened.
+            # A sync that failed, an entry half stored: a closed link would leave a node that goes on as if nothing had happened.
+            # Stock logs it and ticks on (L1, L13, syncobj.py:594-597).
             self._on_fatal(error)
             raise
         self._kick()
@@ -191,7 +193,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
             core.learn_term(message["term"])
         elif kind == "request_vote":
             end = (message["last_log_term"], message["last_log_index"])
-            # R6 once more (L6, syncobj.py:918-923: any newer term deposes): who hears a leader helps to depose it only if that leader has asked for it.
+            # R6 once more: who hears a leader helps to depose it only if that leader has asked for it.
+            # In stock any newer term deposes (L6, syncobj.py:918-923).
             is_wanted = message["told"] or not self.elections.has_leader
             if is_wanted and self.membership.may_vote(message["term"], end):
                 self._onMessageReceived(node, message)
@@ -277,10 +280,12 @@ class PeerTransport(Transport):  # type: ignore[misc]
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            # No space for it here (stock dies of SIGBUS: L10, journal.py:117-126): nothing is acknowledged, and the leader asks again with its next heartbeat.
+            # No space for it here (stock dies of SIGBUS: L10, journal.py:117-126): nothing is acknowledged, and the leader
+            # asks again with its next heartbeat.
             log.warning("no space for an entry", extra={"peer": str(node.id)})
         except EntryRefused as error:
-            # Damaged on the way (stock has no checksum: S8, journal.py:197-203), or not the leader's log: ask for it again from what is good.
+            # Damaged on the way (stock has no checksum: S8, journal.py:197-203), or not the leader's log: ask again from what
+            # is good.
             log.warning("refused an entry", extra={"peer": str(node.id), "reason": str(error)})
             self.send(
                 node, {"type": "next_node_idx", "next_node_idx": stored.end_index + 1, "reset": True, "success": False}
