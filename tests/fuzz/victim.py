@@ -138,7 +138,8 @@ class Victim:
         self.applied: list[int] = []
         config = RaftConfig(
             node=ME,
-            members=dict.fromkeys((ME, *PEERS), ("127.0.0.1", 1)),
+            # Any port of its own; nobody listens where its peers would be.
+            members=dict.fromkeys(PEERS, ("127.0.0.1", 1)) | {ME: ("127.0.0.1", 0)},
             group_id=GROUP,
             directory=directory,
             bootstrap=True,

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from pysyncobj.node import Node
+
 import tern_raft.elections
 import tern_raft.transport
 from tern_raft.consensus import Consensus
@@ -144,7 +146,15 @@ def _commit_alone() -> Any:
 
 def _match_survives_restart() -> Any:
     """What a peer acked before it died counts on when it comes back without it."""
-    return changed((Consensus, "forget_match", lambda _self, _peer: None))
+    original = Consensus.begin_anew
+
+    def begin_anew(self: Consensus, peer: str, end_index: int) -> int:
+        match = self._SyncObj__raftMatchIndex[Node(peer)]
+        known: int = original(self, peer, end_index)
+        self._SyncObj__raftMatchIndex[Node(peer)] = match
+        return known
+
+    return changed((Consensus, "begin_anew", begin_anew))
 
 
 # Votes ------------------------------------------------------------------------------------------------------------
