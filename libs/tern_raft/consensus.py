@@ -29,7 +29,7 @@ HEARTBEAT_PERIOD_S = 0.1
 
 
 class _NoPoller:
-    """Sockets are the transport's business; pysyncobj's poller would only burn a file descriptor (syncobj.py:205, 706)."""
+    """Sockets are the transport's business; pysyncobj's would only cost a system call a tick (syncobj.py:205, 706)."""
 
     def subscribe(self, *_: Any) -> None: ...
     def unsubscribe(self, *_: Any) -> None: ...

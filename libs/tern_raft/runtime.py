@@ -50,7 +50,7 @@ class Runtime(Protocol):
         """Not before *delay_s* have passed."""
 
     def open_disk(self, on_failure: Callable[[OSError], None]) -> Disk:
-        """The node's disk thread; *on_failure* is called on it and does not return."""
+        """Another disk thread of the node; *on_failure* is called on it and does not return."""
 
     def new_id(self) -> bytes:
         """16 random bytes."""

@@ -126,20 +126,14 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     # What the links report -------------------------------------------------------------------------------------
     def connected(self, peer: str) -> None:
-        """A link to *peer* is up. What was in flight on the old one is gone: send again from what it has acknowledged.
+        """A link to *peer* is up. What was in flight on the old one is gone: its greeting says from where to send again.
 
         What stock sent into a broken link counts as sent (L4, syncobj.py:1273, 1306).
         """
-        node = self._nodes[peer]
-        core = self._core
         self._greet(peer)
-        if core.is_leader:
-            known = core.match_index(peer)
-            if known:
-                core._SyncObj__raftNextIndex[node] = known + 1
-            self._void_flight(peer, core._SyncObj__raftNextIndex[node] - 1)
+        if self._core.is_leader:
             self.barrier.join(peer, self._seq + 1)
-        self._onNodeConnected(node)
+        self._onNodeConnected(self._nodes[peer])
         self._kick()
 
     def lost(self, peer: str) -> None:

@@ -27,7 +27,7 @@ Payload = Callable[[], Sequence[Buffer]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Save:
-    """A save under way: `run` on any thread, then `Store.saved`."""
+    """A save under way: `run` on any thread, or the log's sync and then `run_behind_log`; then `Store.saved`."""
 
     mark: LogMark
     log_sync: SyncJob | None
@@ -41,6 +41,10 @@ class Save:
         """
         if self.log_sync is not None:
             self.log_sync.run()
+        return self.run_behind_log()
+
+    def run_behind_log(self) -> bool:
+        """As `run`, when *log_sync* has been run already: whoever syncs the log must be the first to see that it failed."""
         for job in self.derived_syncs:
             job.run()
         return has_room_for(self.state.run)

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.sim.process import Process
 from tests.sim.scheduler import Scheduler
-from tests.support.faulty_files import FaultyFiles
+from tests.support.faulty_files import FaultyFiles, PowerCut
 
 DIRECTORY = Path("/data")
 EPOCH_MS = 1_700_000_000_000
@@ -26,6 +26,9 @@ class MachineFiles(FaultyFiles):
         self._syncs = 0
         self.has_failed = False  # a sync, ever
         self._rotten: list[tuple[Path, int, int]] = []
+        self._unreadable: list[tuple[Path, int, int]] = []
+        # The name of a directory: the power goes right after its next sync. Whoever asks for it hears of it by `on_killed_at_work`.
+        self.cut_behind: str | None = None
 
     def fdatasync(self, fd: int) -> None:
         self._syncs += 1
@@ -39,8 +42,26 @@ class MachineFiles(FaultyFiles):
         """A bit goes bad on the platter. Who runs has the page in its memory; the next process reads it anew."""
         self._rotten.append((path, position, bit))
 
+    def lose_bytes(self, path: Path, start: int, stop: int) -> None:
+        """A sector that cannot be read any more, from where an entry begins or to where it ends, reads as zeros. From the next process on."""
+        self._unreadable.append((path, start, stop))
+
+    def fsync_dir(self, path: Path) -> None:
+        super().fsync_dir(path)
+        if path.name == self.cut_behind:
+            self._is_off = True
+            raise PowerCut
+
     def end_process(self) -> None:
         super().end_process()
+        self.cut_behind = None
+        unreadable, self._unreadable = self._unreadable, []
+        for path, start, stop in unreadable:
+            number = self._disk.names.get(path.parent, {}).get(path.name)
+            if number is not None:
+                file = self._disk.files[number]
+                for content in {id(each): each for each in (file.live, file.durable)}.values():
+                    content[start:stop] = bytes(len(content[start:stop]))
         rotten, self._rotten = self._rotten, []
         for path, position, bit in rotten:
             if path.name in self.listdir(path.parent):

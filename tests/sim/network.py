@@ -1,8 +1,8 @@
 """The network between machines, as TCP has it: connections that are FIFO, that stall and break, and that two ends see break at two times.
 
 Law: what is in flight on a connection that breaks is gone, on both sides. A cut direction stalls: nothing arrives until it is healed, or
-until both ends give the connection up. Only the faults `duplicate` and `reorder` do what TCP never does: a frame twice, two frames
-swapped (the rules of tern_raft hold without TCP's help).
+until both ends give the connection up. Only the faults `duplicate` and `reorder` do what TCP never does: a frame twice (at once, or long
+after what was said behind it), two frames swapped. The rules of tern_raft hold without TCP's help.
 """
 
 import random
@@ -22,6 +22,8 @@ from tests.sim.scheduler import Scheduler
 # As of the product: tern_remoting/dial.py, and SILENCE_MAX_S of tern_raft/links.py.
 BACKOFF_MIN_S, BACKOFF_MAX_S, SETTLED_S = 0.05, 0.5, 1.0
 GIVE_UP_S = 3.0
+# While frames are duplicated, some copies come as late as this: after elections, when their connection still lives.
+STALE_CHANCE, STALE_MIN_S, STALE_MAX_S = 0.1, 0.1, 4.0
 # Clients live on a host of their own.
 CLIENTS = "clients"
 
@@ -108,6 +110,14 @@ class Connection:
             queue.append((arrives_s, body))
             network.scheduler.at(arrives_s, self.deliver, receiver)
             network.counts["duplicate"] += 1
+        if weather.duplicate_chance and chance() < STALE_CHANCE:
+            stale_s = network.scheduler.now_s + network.rng.uniform(STALE_MIN_S, STALE_MAX_S)
+            network.scheduler.at(stale_s, self._deliver_stale, receiver, body)
+            network.counts["stale"] += 1
+
+    def _deliver_stale(self, end: SimLink, body: bytes) -> None:
+        if not self.is_broken and not self.network.is_cut(end.peer.name, end.me):
+            end.owner.run(self._receive, end, body)
 
     def deliver(self, end: SimLink) -> None:
         """The first frame for *end* may have arrived."""
@@ -119,11 +129,12 @@ class Connection:
 
     def _hand_over(self, end: SimLink) -> None:
         # It may have waited in a paused process, or for one that was busy; then others are in line before it.
-        if self.is_broken or not end.queue or end.closed:
-            return
-        body = end.queue.popleft()[1]
+        if not self.is_broken and end.queue and not end.closed:
+            self._receive(end, end.queue.popleft()[1])
+
+    def _receive(self, end: SimLink, body: bytes) -> None:
         links = self.network.links.get(end.owner)
-        if links is None or not end.is_ready:
+        if links is None or not end.is_ready or self.is_broken:
             return
         try:
             links._on_frame(end, Frame(RAFT_CODE, 0, ONE_WAY, "", body))  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """The core: log, queues, state machine and consensus of one broker node, on one loop.
 
-Owner of every file below the data directory. What crosses threads: sync and save jobs (to the disk thread and back).
+Owner of every file below the data directory. What crosses threads: sync and save jobs (to the disk threads and back).
 """
 
 import logging
@@ -103,6 +103,8 @@ class Engine:
         self.on_applied: list[Callable[[Applied], None]] = []
         self._ending = Ending(config.data_dir, self.store, votes, runtime)
         self.fail = self._ending.fail
+        # One thread for the log alone, whose syncs acks wait for, and one for saves, space and trims.
+        self._log_disk = runtime.open_disk(self._ending.disk_failed)
         self._disk = runtime.open_disk(self._ending.disk_failed)
         self.raft = RaftNode(
             raft_config,
@@ -110,7 +112,7 @@ class Engine:
             links=links,
             log_=self._log,
             votes=votes,
-            disk=self._disk,
+            disk=self._log_disk,
             applied=mark.index if mark is not None else 1,
             apply=self._apply,
             on_role=self._role_changed,
@@ -124,6 +126,7 @@ class Engine:
         self.on_role: list[Callable[[], None]] = []
         self._saver = Saver(
             self.store,
+            self._log_disk,
             self._disk,
             state=lambda: self.state,
             applied=lambda: self.raft.applied_index,
@@ -166,6 +169,7 @@ class Engine:
         self.proposer.role_changed()
 
         def saved(is_saved: bool) -> None:
+            self._log_disk.stop()
             self._disk.stop()
             self.store.close()
             if is_saved:

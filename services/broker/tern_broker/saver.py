@@ -1,4 +1,8 @@
-"""When the state is saved, and how: on the disk thread, never ahead of the synced log. Owner: the core loop."""
+"""When the state is saved, and how: beside the log's disk thread, never ahead of the synced log. Owner: the core loop.
+
+Acks wait for the log's syncs and for nothing else: a save's own, some tens of ms, run on another thread. But the log itself is synced
+on one thread only: after a failure the kernel tells the next caller that all is well.
+"""
 
 import errno
 import logging
@@ -25,13 +29,14 @@ class Saver:
     def __init__(
         self,
         store: Store,
+        log_disk: Disk,
         disk: Disk,
         *,
         state: Callable[[], StateMachine],
         applied: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
-        self._store, self._disk = store, disk
+        self._store, self._log_disk, self._disk = store, log_disk, disk
         self._state, self._applied, self._monotonic = state, applied, monotonic
         self._saved_at_s = monotonic()
         self._is_busy = False
@@ -96,7 +101,7 @@ class Saver:
 
         def job() -> None:
             nonlocal is_saved
-            is_saved = save.run()
+            is_saved = save.run_behind_log()
             if is_saved:
                 self._write_for_people(documents, checkpoint)
 
@@ -108,7 +113,10 @@ class Saver:
                 self._then = None
                 then()
 
-        self._disk.run_soon(job, done)
+        if save.log_sync is None:
+            self._disk.run_soon(job, done)
+        else:
+            self._log_disk.run_soon(save.log_sync.run, lambda: self._disk.run_soon(job, done))
 
     def before_apply(self, entry: StoredEntry) -> None:
         """Where a segment begins, the state so far is kept: the log may one day begin there."""
@@ -140,8 +148,8 @@ class Saver:
             log.warning("no space to keep the state at a segment's start", extra={"position": position})
 
     def _write_for_people(self, documents: dict[str, dict[str, Any]], checkpoint: Checkpoint) -> None:
-        """config/*.json and checkpoint: for tools and eyes. Nothing of ours depends on them. Acks wait for the disk meanwhile, so
-        what says the same as before is not written again."""
+        """config/*.json and checkpoint: for tools and eyes. Nothing of ours depends on them. The log's syncs compete
+        for the same disk, so what says the same as before is not written again."""
         directory, files = self._store.directory, self._store.files
         for name, document in documents.items():
             if self._told.get(name) != document and has_room_for(
