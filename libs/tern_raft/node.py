@@ -10,6 +10,7 @@ from tern_raft.consensus import Consensus
 from tern_raft.greeter import Greeter
 from tern_raft.journal import CommitLogJournal
 from tern_raft.membership import Membership, read_readmit
+from tern_raft.pace import Pace
 from tern_raft.readmission import Readmission
 from tern_raft.runtime import Disk, Links, PeerStatus, Runtime
 from tern_raft.transfer import Transfer
@@ -64,13 +65,16 @@ class RaftNode:
         on_behind: Callable[[], None],
         on_fatal: Callable[[Exception], None],
         on_clock: Callable[[], None] = lambda: None,
+        on_tick: Callable[[], None] = lambda: None,
     ) -> None:
-        """*apply* is told every committed entry once, in order; *on_fatal* ends the process; *on_clock* is called every few ms.
+        """*apply* is told every committed entry once, in order; *on_fatal* ends the process; *on_clock* is called every few ms,
+        *on_tick* whenever something may have moved on.
 
         *on_behind*: the leader's log begins behind the end of this one, so this node must be rebuilt.
         """
         self._config, self._runtime, self._disk, self._votes = config, runtime, disk, votes
-        self._on_fatal, self._apply_commands, self._on_clock = on_fatal, apply, on_clock
+        self._on_fatal, self._apply_commands = on_fatal, apply
+        self._on_clock, self._on_tick = on_clock, on_tick
         self._syncing = False
         self._tick_due = False
         self._stopped = False
@@ -106,6 +110,7 @@ class RaftNode:
         self._others = others
         self._readmission = Readmission(self._consensus, self._membership, others, runtime.monotonic)
         self._transfer = Transfer(self._consensus, self._membership, others, runtime.monotonic)
+        self._pace = Pace(self._behind, runtime.monotonic)
         # How long the last sync of the log took.
         self.sync_s = 0.0
 
@@ -185,6 +190,16 @@ class RaftNode:
     def is_yielding(self) -> bool:
         """Whether leadership is being handed over: nothing new should be proposed."""
         return self._transfer.is_under_way
+
+    @property
+    def may_propose(self) -> bool:
+        """Whether the followers keep up; if not, ask again with every tick: it is for a moment."""
+        return self._pace.may_go_on()
+
+    def _behind(self, lag_entries: int) -> set[str]:
+        least = self.log.end_index - lag_entries
+        match_index, counts = self._consensus.match_index, self._membership.counts
+        return {peer for peer in self._others if counts(peer) and match_index(peer) < least}
 
     @property
     def standing(self) -> Standing:
@@ -276,6 +291,7 @@ class RaftNode:
             raise
         self._serve_barrier()
         self._transfer.step()
+        self._on_tick()
         if self._consensus.needs_apply:
             self._kick()
 

@@ -62,7 +62,7 @@ def _sample_memory(rig: Rig, memory: dict[str, list[tuple[float, int]]], at_s: f
 
 
 def _judge_memory(rig: Rig, memory: dict[str, list[tuple[float, int]]], warm_up_s: float) -> None:
-    figures: dict[str, dict[str, float]] = {}
+    figures: dict[str, dict[str, float | list[float]]] = {}
     for name, samples in memory.items():
         late = np.array([(at / 60, size / MIB) for at, size in samples if at >= warm_up_s])
         slope = float(np.polyfit(late[:, 0], late[:, 1], 1)[0]) if len(late) > 2 else 0.0
@@ -71,6 +71,7 @@ def _judge_memory(rig: Rig, memory: dict[str, list[tuple[float, int]]], warm_up_
             "first_mib": round(samples[0][1] / MIB, 1),
             "last_mib": round(samples[-1][1] / MIB, 1),
             "max_mib": round(max(size for _, size in samples) / MIB, 1),
+            "each_30_s_mib": [round(size / MIB, 1) for _, size in samples[::6]],
         }
         rig.judge(f"growth of {name} (MiB a minute)", slope, at_most=SLOPE_MAX_MIB_PER_MIN)
     rig.figures["memory"] = figures

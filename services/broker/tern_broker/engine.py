@@ -118,6 +118,7 @@ class Engine:
             on_role=self._role_changed,
             on_behind=self._left_behind,
             on_clock=self._clock,
+            on_tick=self._ticked,
             on_fatal=self.fail,
         )
         # Called every few ms.
@@ -147,6 +148,7 @@ class Engine:
             wall_ms=runtime.wall_ms,
             call_soon=self._call_soon,
             expected_ms=self._expected_ms,
+            may_propose=lambda: self.raft.may_propose,
         )
         self.trimmer = Trimmer(
             config.retention(),
@@ -286,6 +288,9 @@ class Engine:
             for listener in self.on_role:
                 listener()
             self._on_change()
+
+    def _ticked(self) -> None:
+        self.proposer.resume()
 
     # Upkeep ----------------------------------------------------------------------------------------------------
     def _clock(self) -> None:

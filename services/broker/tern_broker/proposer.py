@@ -63,13 +63,18 @@ class Proposer:
         wall_ms: Callable[[], int],
         call_soon: Callable[[Callable[[], None]], object],
         expected_ms: Callable[[], int | None] = lambda: None,
+        may_propose: Callable[[], bool] = lambda: True,
     ) -> None:
-        """*expected_ms*: the group's time as this node has followed it (see `start_clock`)."""
+        """*expected_ms*: the group's time as this node has followed it (see `start_clock`).
+
+        *may_propose*: whether the followers keep up; while not, `resume` is called often.
+        """
         self._broker_group, self._node = broker_group, node
         self._state, self._read_queue = state, read_queue
         self._propose, self._is_serving, self._leader = propose, is_serving, leader
         self._mono_ms, self._wall_ms, self._call_soon = mono_ms, wall_ms, call_soon
-        self._expected_ms = expected_ms
+        self._expected_ms, self._may_propose = expected_ms, may_propose
+        self._is_held = False
         self._pending: deque[Proposal] = deque()
         self._pending_size = 0
         self._flight: Flight | None = None
@@ -91,6 +96,12 @@ class Proposer:
         else:
             self._pending.append(proposal)
             self._pending_size += proposal.size_bytes
+            self._soon()
+
+    def resume(self) -> None:
+        """Something has moved on: perhaps what waits for the followers may go."""
+        if self._is_held:
+            self._is_held = False
             self._soon()
 
     def tick(self) -> None:
@@ -138,6 +149,9 @@ class Proposer:
             return
         if not self._is_serving():
             self.role_changed()
+            return
+        if not self._may_propose():
+            self._is_held = True
             return
         now_ms = self.now_ms()
         picker = Picker(self._state(), self._read_queue)

@@ -23,6 +23,7 @@ class Desk:
         self.answers: list[Any] = []
         self.failure: OSError | None = None
         self.has_reserve = False
+        self.keep_up = True
         self.mono_ms = 0
         self.proposer = Proposer(
             broker_group="broker-a",
@@ -35,6 +36,7 @@ class Desk:
             mono_ms=lambda: self.mono_ms,
             wall_ms=lambda: 1_000_000 + self.mono_ms,
             call_soon=self.soon.append,
+            may_propose=lambda: self.keep_up,
         )
 
     def propose(self, parts: Any, _version: int, urgent: bool) -> tuple[int, int]:
@@ -209,3 +211,24 @@ def test_an_expired_lease_is_ticked_back_though_nobody_asks() -> None:
     desk.proposer.tick()
     assert len(desk.proposed) == 3
     assert desk.commit().woken_topics == {desk.topic}
+
+
+def test_what_waits_for_the_followers_goes_as_one_entry_when_they_have_caught_up() -> None:
+    """Nothing is lost or refused meanwhile, and nothing is tried again before something has moved on."""
+    desk = Desk()
+    desk.keep_up = False
+    desk.send()
+    desk.turn()
+    desk.send()
+    desk.turn()
+    assert (desk.proposed, desk.answers) == ([], [])
+    desk.proposer.resume()
+    desk.turn()
+    assert desk.proposed == []
+    desk.keep_up = True
+    assert desk.soon == []
+    desk.proposer.resume()
+    desk.turn()
+    desk.commit()
+    assert len(desk.proposed) == 1
+    assert len(desk.answers) == 2
