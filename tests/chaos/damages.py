@@ -18,7 +18,8 @@ GIB = 1 << 30
 REBUILD_MAX_S_PER_GIB = 30.0
 RATE_SHARE_MIN = 0.6
 RATE_WINDOW_S = 5.0
-FOUND_WITHIN_S = 60.0
+# A pass of the scrub over half a GiB, and the pause before it.
+FOUND_WITHIN_S = 180.0
 REBUILT_WITHIN_S = 60.0
 SEGMENTS_FILLED = 3
 # How long two nodes may try to go on without the one that has the last entry.

@@ -42,8 +42,11 @@ KINDS = (
     "wipe",
     "transfer",
 )
+# Faults in the right order; scripts.py does them.
+SCRIPTS = ("restart_cut", "save_cut", "lost_sector")
 # A seed has each kind with this chance; so none is rare, and mixes differ.
 KIND_CHANCE = 0.55
+SCRIPT_CHANCE = 0.3
 FAULTS_MIN, FAULTS_MAX = 26, 46
 
 
@@ -55,6 +58,7 @@ class Swarm:
     nodes: int
     kinds: tuple[str, ...]
     weights: tuple[int, ...]
+    scripts: tuple[str, ...]
     faults: int
     chaos_s: float
     operations: int
@@ -74,7 +78,7 @@ class Swarm:
 
 def choose(seed: int) -> Swarm:
     """The choices of *seed*."""
-    rng = random.Random(f"swarm {seed}")
+    rng, scripting = random.Random(f"swarm {seed}"), random.Random(f"scripts of {seed}")
     kinds = tuple(kind for kind in KINDS if rng.random() < KIND_CHANCE) or ("crash", "partition")
     segment = rng.choice((128, 256, 512)) << 10
     election = rng.choice((700, 1000))
@@ -83,6 +87,7 @@ def choose(seed: int) -> Swarm:
         nodes=5 if rng.random() < 0.2 else 3,
         kinds=kinds,
         weights=tuple(rng.choice((1, 2, 4)) for _ in kinds),
+        scripts=tuple(script for script in SCRIPTS if scripting.random() < SCRIPT_CHANCE),
         faults=rng.randint(FAULTS_MIN, FAULTS_MAX),
         chaos_s=rng.uniform(16.0, 24.0),
         operations=rng.randint(920, 1020),
@@ -112,7 +117,7 @@ def constants(swarm: Swarm) -> Iterator[None]:
     """The product's figures for days and gibibytes, as this seed's short life has them; undone at the end."""
     changes: tuple[tuple[ModuleType, str, float], ...] = (
         (tern_broker.saver, "SAVE_AFTER_S", swarm.save_after_s),
-        (tern_broker.scrubber, "PASS_PERIOD_S", swarm.scrub_pass_s),
+        (tern_broker.scrubber, "PAUSE_MIN_S", swarm.scrub_pass_s),
         (tern_broker.trimmer, "CHECK_PERIOD_S", swarm.trim_check_s),
         (tern_broker.proposer, "GROUP_COMMIT_SIZE_MAX_BYTES", swarm.group_commit_bytes),
         (tern_broker.trimmer, "GROUP_COMMIT_SIZE_MAX_BYTES", swarm.group_commit_bytes),
