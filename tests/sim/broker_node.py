@@ -100,7 +100,6 @@ class BrokerNode:
         self._observe_apply()
         process.after_event = self.observe
         process.on_end.append(lambda: observers.stopped(self.name))
-        self._forget_what_may_be_lost()
         observers.ghosts.attach(self)
 
     def begin(self) -> None:
@@ -120,19 +119,6 @@ class BrokerNode:
             send(reply_code, reply_body)
 
         self.door.on_frame(Reply(reply), Frame(code, 1, 0, "", body))  # type: ignore[arg-type]
-
-    def _forget_what_may_be_lost(self) -> None:
-        # Ahead of `attach`, which is stricter than the product promises: a write that the process did not live to see may have
-        # arrived, a file that was replaced says nothing of before, and a node in doubt says itself that it may lack entries.
-        ghosts, name, standing = self._observers.ghosts, self.name, self.votes.standing
-        if standing is Standing.DOUBTFUL:
-            ghosts._durable.pop(name, None)
-        known = ghosts._votes.get(name)
-        if known is None:
-            return
-        is_newer = self.votes.term > known[0] or (self.votes.term == known[0] and known[1] is None)
-        if is_newer or standing in {Standing.REBUILDING, Standing.UNBORN}:
-            del ghosts._votes[name]
 
     # Observed ----------------------------------------------------------------------------------------------------
     def _observe_apply(self) -> None:

@@ -7,7 +7,8 @@
     needless_cut    what a node cuts is not in its leader's log, and was not applied by anybody                           (R3)
     kept_conflict   an entry that an append has proven wrong is gone afterwards                                           (R4)
     vote_count      consensus hears of one voter's vote once a term                                                       (R5)
-    right_to_vote   a node votes as a member, above its floor; with another directory than before, only if it was taken back
+    right_to_vote   a node votes as a member, above its floor; with another directory than before, only if it was taken back, which the
+                    group does for the directory that it names alone
     durable         what a node had durably, log and vote, is there when it starts again, unless it says that it must be rebuilt
 
 Owner: the observers. Laws hold after each event of a node; nothing here changes what a node does.
@@ -16,6 +17,8 @@ Owner: the observers. Laws hold after each event of a node; nothing here changes
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tern_raft.membership import read_readmit
+from tern_store import EntryKind
 from tern_store.vote_file import Standing
 
 if TYPE_CHECKING:
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 
 # Index -> (term, CRC, who applied it first).
 Canon = dict[int, tuple[int, int, str]]
+# The laws above, each a checker: that one of them is broken says that harm may come, not yet that it has come.
+LAWS = frozenset(
+    ("match_index", "majority", "unverified", "needless_cut", "kept_conflict", "vote_count", "right_to_vote", "durable")
+)
 COUNTED = frozenset({Standing.MEMBER, Standing.DOUBTFUL})
 
 
@@ -36,6 +43,10 @@ class Ghosts:
         self._durable: dict[str, int] = {}
         self._votes: dict[str, tuple[int, str | None]] = {}
         self._incarnations: dict[str, bytes] = {}
+        # Whom leaders have asked the group to take back.
+        self._readmitted: set[tuple[str, bytes]] = set()
+        # (node, term): who has told that node that it would vote for it in that term.
+        self._invited: dict[tuple[str, int], set[str]] = {}
         # Whose append is being heard now, and its term.
         self._word: tuple[str, int] = ("", 0)
 
@@ -45,13 +56,15 @@ class Ghosts:
             return
         name, raft = node.name, node.engine.raft
         log, votes = node.engine.store.log, raft._votes
-        if votes.standing in COUNTED and log.end_index < self._durable.get(name, 0):
+        # Who is in doubt says itself that entries may be missing.
+        if votes.standing is Standing.MEMBER and log.end_index < self._durable.get(name, 0):
             self._report("durable", f"{name} had entry {self._durable[name]}, now its log ends with {log.end_index}")
         if log.was_torn and votes.standing is Standing.MEMBER and len(self._durable) > 1:
             self._report("durable", f"{name} has cut the end of its log and does not say so")
-        known = self._votes.get(name)
-        if votes.standing in COUNTED and known is not None and known != (votes.term, votes.voted_for):
-            self._report("durable", f"{name} had (term, vote) {known}, now {votes.term, votes.voted_for}")
+        if votes.standing in COUNTED:
+            self._require_vote(name, (votes.term, votes.voted_for))
+        else:
+            self._votes.pop(name, None)  # another file than the one that knew
         self._durable[name] = log.synced_index
         self._nodes[name] = node
         node.process.on_end.append(lambda: self._detach(node))
@@ -81,7 +94,19 @@ class Ghosts:
         ):
             self._report("unverified", f"{name} commits entry {index} of term {term}, which its leader has not")
 
+    def is_invited(self, name: str, term: int) -> bool:
+        """Whether a majority, itself among it, has said that it would elect *name* in *term*."""
+        invited = self._invited.get((name, term))
+        return invited is not None and 2 * (len(invited) + 1) > len(self._durable)
+
     # Below -----------------------------------------------------------------------------------------------------
+    def _require_vote(self, name: str, found: tuple[int, str | None]) -> None:
+        """What a process was killed in the middle of writing may be there: newer is right, older is not."""
+        known = self._votes.get(name)
+        if known is None or found == known or found[0] > known[0] or (found[0] == known[0] and known[1] is None):
+            return
+        self._report("durable", f"{name} had (term, vote) {known}, now {found}")
+
     def _detach(self, node: "BrokerNode") -> None:
         if self._nodes.get(node.name) is node:
             del self._nodes[node.name]
@@ -114,8 +139,9 @@ class Ghosts:
         def truncate(index: int) -> None:
             if log.first_index < index <= log.end_index:
                 self._require_conflict(node, log, index)
-            truncate_from(index)
+            # Before it is done: the process may be killed in the middle of it.
             self._durable[node.name] = min(self._durable[node.name], max(index - 1, 0))
+            truncate_from(index)
 
         log.mark_synced, log.truncate_from = synced, truncate
 
@@ -135,7 +161,12 @@ class Ghosts:
             self._report("needless_cut", f"{node.name} cuts entry {index}, which its leader {peer} has as well")
 
     def _watch_votes(self, node: "BrokerNode", votes: Any) -> None:
-        save = votes.save
+        save, be_readmitted = votes.save, votes.be_readmitted
+
+        def readmitted(term: int) -> None:
+            if (node.name, votes.incarnation) not in self._readmitted:
+                self._report("right_to_vote", f"{node.name} takes itself back, whom nobody has named as it is now")
+            be_readmitted(term)
 
         def saved(term: int, voted_for: str | None) -> None:
             save(term, voted_for)
@@ -151,14 +182,23 @@ class Ghosts:
             elif votes.incarnation != first and not vote.floor_term:
                 self._report("right_to_vote", f"{text}, but lost its directory and was never taken back")
 
-        votes.save = saved
+        votes.save, votes.be_readmitted = saved, readmitted
 
     def _watch_acks(self, node: "BrokerNode", raft: Any) -> None:
         transport, core = raft.transport, raft._consensus
         receive_reply, receive_append = transport._receive_reply, transport._receive_append
-        hear = transport._onMessageReceived
+        hear, propose, granted = transport._onMessageReceived, core.append, transport.elections.granted
         log = node.engine.store.log
         votes_heard: set[tuple[str, int]] = set()
+
+        def proposed(parts: Any, version: int, *, urgent: bool, kind: EntryKind = EntryKind.COMMANDS) -> Any:
+            if kind == EntryKind.READMIT:
+                self._readmitted.add(read_readmit(memoryview(b"".join(parts))))
+            return propose(parts, version, urgent=urgent, kind=kind)
+
+        def invited(peer: str, message: dict[str, Any]) -> None:
+            self._invited.setdefault((node.name, message["term"]), set()).add(peer)
+            granted(peer, message)
 
         def heard(peer: Any, message: dict[str, Any]) -> None:
             if message["type"] == "response_vote":
@@ -196,6 +236,7 @@ class Ghosts:
 
         transport._receive_reply, transport._receive_append = reply, append
         transport._onMessageReceived = heard
+        core.append, transport.elections.granted = proposed, invited
 
     def _require_true(self, leader: "BrokerNode", peer: str, match: int) -> None:
         other = self._nodes.get(peer)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.sim.machine import DIRECTORY, Machine
 from tests.sim.network import CLIENTS
+from tests.sim.scripts import Scripts
 from tests.sim.world import World
 
 Direction = tuple[str, str]
@@ -27,7 +28,8 @@ class Nemesis:
         self.counts: Counter[str] = Counter()
         self._rng = random.Random(f"nemesis {world.swarm.seed}")
         self._healing: list[Callable[[], None]] = []
-        self._stopped = False
+        self.is_over = False
+        self._scripts = Scripts(self)
 
     def start(self) -> None:
         """Spread the seed's faults over its chaos phase."""
@@ -35,20 +37,21 @@ class Nemesis:
         for kind in rng.choices(swarm.kinds, swarm.weights, k=swarm.faults):
             # The first second is the group's birth, mostly undisturbed.
             self.world.scheduler.after(rng.uniform(0.6, swarm.chaos_s), self._strike, kind)
+        self._scripts.start()
 
     def stop(self) -> None:
         """No more faults; what was broken is mended, and every machine runs."""
-        self._stopped = True
+        self.is_over = True
         healing, self._healing = self._healing, []
         for heal in healing:
             heal()
         for name, machine in self.world.machines.items():
-            machine.kills_in_jobs, machine.files.cut_at = 0, None
+            machine.kills_in_jobs, machine.files.cut_at, machine.files.cut_behind = 0, None, None
             self.world.start(name)
 
     # Below -------------------------------------------------------------------------------------------------------
     def _strike(self, kind: str) -> None:
-        if self._stopped:
+        if self.is_over:
             return
         before = self.counts[kind]
         getattr(self, f"_{kind}")()
@@ -58,11 +61,12 @@ class Nemesis:
             # It could not be done (nobody to kill, no right to damage more): something that always can.
             self._reset()
 
-    def _done(self, kind: str, text: str) -> None:
+    def done(self, kind: str, text: str) -> None:
+        """A fault of *kind* was done."""
         self.counts[kind] += 1
         self.world.say(f"fault {kind}: {text}")
 
-    def _until(self, seconds: float, heal: Callable[[], None]) -> None:
+    def until(self, seconds: float, heal: Callable[[], None]) -> None:
         """Call *heal* after so long, or when all faults end."""
         over = False
 
@@ -89,11 +93,13 @@ class Nemesis:
             return self.world.machines[leader]
         return self._up()
 
-    def _may_damage(self, name: str) -> bool:
+    def may_damage(self, name: str) -> bool:
+        """Whether *name* may lose something that it has promised: it is whole, and so is a majority beside it."""
         damaged = self.world.damaged
         return name not in damaged and len(damaged) < (len(self.world.names) - 1) // 2
 
-    def _restart_later(self, name: str) -> None:
+    def restart_later(self, name: str) -> None:
+        """Start *name* again after a while."""
         longest_s = 6.0 if self._rng.random() < 0.15 else 1.5
         self.world.scheduler.after(self._rng.uniform(0.05, longest_s), self.world.start, name)
 
@@ -101,22 +107,22 @@ class Nemesis:
     def _crash(self) -> None:
         machine = self._target()
         if machine is not None:
-            self._done("crash", machine.name)
+            self.done("crash", machine.name)
             machine.kill()
-            self._restart_later(machine.name)
+            self.restart_later(machine.name)
 
     def _crash_torn(self) -> None:
         machine = self._target()
         if machine is not None:
-            self._done("crash_torn", machine.name)
+            self.done("crash_torn", machine.name)
             machine.lose_power()
-            self._restart_later(machine.name)
+            self.restart_later(machine.name)
 
     def _power_cut(self) -> None:
-        self._done("power_cut", "all")
+        self.done("power_cut", "all")
         for machine in self.world.machines.values():
             machine.lose_power()
-            self._restart_later(machine.name)
+            self.restart_later(machine.name)
 
     def _kill_in_disk_job(self) -> None:
         machine = self._target()
@@ -129,16 +135,16 @@ class Nemesis:
         machine.on_killed_at_work = self._killed_at_work
 
     def _killed_at_work(self, machine: Machine) -> None:
-        self._done("kill_in_disk_job", machine.name)
-        self._restart_later(machine.name)
+        self.done("kill_in_disk_job", machine.name)
+        self.restart_later(machine.name)
 
     def _pause(self) -> None:
         machine = self._target()
         if machine is not None and not machine.is_paused:
-            self._done("pause", machine.name)
+            self.done("pause", machine.name)
             machine.pause()
             process = machine.process
-            self._until(
+            self.until(
                 self._rng.choice((0.1, 0.7, 2.0, 4.0)) * self._rng.uniform(0.5, 1.0),
                 lambda: machine.resume() if machine.process is process else None,
             )
@@ -147,8 +153,14 @@ class Nemesis:
     def _cut(self, kind: str, text: str, directions: list[Direction], seconds: float = 0.0) -> None:
         breaks = self._rng.random() < 0.3
         heal = self.world.network.cut(*directions, breaks=breaks)
-        self._done(kind, f"{text}{', reset' if breaks else ''}")
-        self._until(seconds or self._rng.choice((0.3, 1.5, 4.0)) * self._rng.uniform(0.5, 1.0), heal)
+        self.done(kind, f"{text}{', reset' if breaks else ''}")
+        self.until(seconds or self._rng.choice((0.3, 1.5, 4.0)) * self._rng.uniform(0.5, 1.0), heal)
+
+    def cut_off(self, one: list[str], two: list[str], seconds: float) -> Callable[[], None]:
+        """Cut *one* from *two* for so long at most; call what is returned to heal it before."""
+        heal = self.world.network.cut(*self._between(one, two))
+        self.until(seconds, heal)
+        return heal
 
     def _between(self, one: list[str], two: list[str]) -> list[Direction]:
         return [pair for a in one for b in two for pair in ((a, b), (b, a))]
@@ -185,12 +197,12 @@ class Nemesis:
     def _flap(self) -> None:
         one, two = self._rng.sample(self.world.names, 2)
         times, period_s = self._rng.randint(3, 8), self._rng.uniform(0.05, 0.5)
-        self._done("flap", f"{one} and {two}, {times} times")
+        self.done("flap", f"{one} and {two}, {times} times")
 
         def flap(left: int) -> None:
-            if left and not self._stopped:
+            if left and not self.is_over:
                 heal = self.world.network.cut((one, two), (two, one), breaks=self._rng.random() < 0.5)
-                self._until(period_s, heal)
+                self.until(period_s, heal)
                 self.world.scheduler.after(2 * period_s, flap, left - 1)
 
         flap(times)
@@ -199,16 +211,16 @@ class Nemesis:
         pairs = [sorted(pair) for pair in self.world.network.connections]
         if pairs:
             one, two = self._rng.choice(sorted(pairs))
-            self._done("reset", f"{one} and {two}")
+            self.done("reset", f"{one} and {two}")
             self.world.network.reset(one, two)
 
     def _weather(self, kind: str, field: str, value: float) -> None:
         weather = self.world.network.weather
         usual = getattr(weather, field)
         if value > usual:
-            self._done(kind, f"{value:g}")
+            self.done(kind, f"{value:g}")
             setattr(weather, field, value)
-            self._until(self._rng.uniform(0.5, 3.0), lambda: setattr(weather, field, usual))
+            self.until(self._rng.uniform(0.5, 3.0), lambda: setattr(weather, field, usual))
 
     def _delay(self) -> None:
         self._weather("delay", "jitter_s", self._rng.choice((0.02, 0.08, 0.3)))
@@ -225,24 +237,24 @@ class Nemesis:
     # Clocks and disks --------------------------------------------------------------------------------------------
     def _clock_jump(self) -> None:
         machine, offset_ms = self.world.machines[self._any()], self._rng.choice(CLOCK_OFFSETS_MS)
-        self._done("clock_jump", f"{machine.name} is {offset_ms} ms off")
+        self.done("clock_jump", f"{machine.name} is {offset_ms} ms off")
         machine.clock.wall_offset_ms = offset_ms
 
     def _clock_drift(self) -> None:
         machine, rate = self.world.machines[self._any()], self._rng.choice((0.9, 0.98, 1.02, 1.1))
-        self._done("clock_drift", f"{machine.name} runs at {rate}")
+        self.done("clock_drift", f"{machine.name} runs at {rate}")
         machine.clock.drift(self.world.scheduler.now_s, rate)
-        self._until(self._rng.uniform(2.0, 10.0), lambda: machine.clock.drift(self.world.scheduler.now_s, 1.0))
+        self.until(self._rng.uniform(2.0, 10.0), lambda: machine.clock.drift(self.world.scheduler.now_s, 1.0))
 
     def _slow_disk(self) -> None:
         machine, factor = self.world.machines[self._any()], self._rng.choice((10.0, 100.0, 1000.0))
-        self._done("slow_disk", f"{machine.name} by {factor:g}")
+        self.done("slow_disk", f"{machine.name} by {factor:g}")
         machine.slow_factor = factor
 
         def mend() -> None:
             machine.slow_factor = 1.0
 
-        self._until(self._rng.uniform(0.3, 3.0), mend)
+        self.until(self._rng.uniform(0.3, 3.0), mend)
 
     def _disk_full(self) -> None:
         machine = self.world.machines[self._any()]
@@ -250,25 +262,25 @@ class Nemesis:
         if files.capacity_bytes is not None:
             return
         files.capacity_bytes = files.used_bytes + self._rng.choice((0, 0, 2000, 40_000))
-        self._done("disk_full", machine.name)
+        self.done("disk_full", machine.name)
 
         def mend() -> None:
             files.capacity_bytes = None
             machine.files.capacity_bytes = None
 
-        self._until(self._rng.uniform(0.5, 4.0), mend)
+        self.until(self._rng.uniform(0.5, 4.0), mend)
 
     def _fsync_error(self) -> None:
         machine = self._up()
-        if machine is not None and self._may_damage(machine.name):
+        if machine is not None and self.may_damage(machine.name):
             self.world.damaged.add(machine.name)
             self.world.awaits_failure.add(machine.name)
-            self._done("fsync_error", machine.name)
+            self.done("fsync_error", machine.name)
             machine.files.fail_next("fdatasync", errno.EIO, after=self._rng.choice((0, 0, 1, 3)))
 
     def _bit_rot(self) -> None:
         machine = self.world.machines[self._any()]
-        if not self._may_damage(machine.name):
+        if not self.may_damage(machine.name):
             return
         path = self._choose_file(machine)
         if path is None:
@@ -281,11 +293,11 @@ class Nemesis:
         first = 0 if self._rng.random() < 0.6 else max(0, used - 400)
         place, bit = self._rng.randrange(first, used), self._rng.randrange(8)
         self.world.damaged.add(machine.name)
-        self._done("bit_rot", f"{machine.name} {path}:{place}.{bit} of {used}")
+        self.done("bit_rot", f"{machine.name} {path}:{place}.{bit} of {used}")
         machine.files.rot(path, place, bit)
         if self._rng.random() < 0.5:
             machine.kill()
-            self._restart_later(machine.name)
+            self.restart_later(machine.name)
         if not machine.is_up:
             machine.files.end_process()
 
@@ -302,11 +314,11 @@ class Nemesis:
 
     def _wipe(self) -> None:
         machine = self.world.machines[self._any()]
-        if self._may_damage(machine.name):
+        if self.may_damage(machine.name):
             self.world.damaged.add(machine.name)
-            self._done("wipe", machine.name)
+            self.done("wipe", machine.name)
             machine.wipe()
-            self._restart_later(machine.name)
+            self.restart_later(machine.name)
 
     def _transfer(self) -> None:
         leader = self.world.leader()
@@ -314,7 +326,7 @@ class Nemesis:
         transfer = getattr(node.engine.raft, "transfer", None) if node is not None else None
         if node is not None and transfer is not None:
             other = self._rng.choice([name for name in self.world.names if name != leader])
-            self._done("transfer", f"{leader} to {other}")
+            self.done("transfer", f"{leader} to {other}")
             node.process.run(transfer, other)
 
 

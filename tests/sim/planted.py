@@ -1,7 +1,8 @@
 """`python -m tests.sim.planted`: each planted bug must be convicted by the simulator, or its green runs mean little.
 
-Every bug runs alone, seed after seed, until one convicts it: a violation, or a group that does not converge ("stuck"). The last line of stdout
-is JSON. Exit code 1 when a bug got away, or when the unchanged product is convicted by a seed that convicted a bug.
+Every bug runs alone, seed after seed, until one convicts it: a violation, or a group that does not converge ("stuck"). With --effects the
+laws of ghosts.py are silent, so that only harm counts (lost, diverged, two leaders, stuck ...). The last line of stdout is JSON. Exit
+code 1 when a bug got away, or when the unchanged product is convicted by a seed that convicted a bug.
 """
 
 import argparse
@@ -11,10 +12,12 @@ import sys
 import time
 from dataclasses import dataclass
 
+from tests.sim.ghosts import LAWS
+from tests.sim.observers import Observers
 from tests.sim.planted_broker import BROKER
 from tests.sim.planted_raft import CONSENSUS, RULES
 from tests.sim.planted_storage import STORAGE
-from tests.sim.planting import quiet
+from tests.sim.planting import changed, quiet
 from tests.sim.seed_run import run_seed
 
 BUGS = (*RULES, *CONSENSUS, *STORAGE, *BROKER)
@@ -32,14 +35,15 @@ class Trial:
     cpu_s: float
 
 
-def convict(name: str, first: int = 0, seeds: int = SEEDS) -> Trial:
-    """Run bug *name* on *seeds* seeds from *first* on, until one convicts it."""
+def convict(name: str, first: int = 0, seeds: int = SEEDS, *, effects: bool = False) -> Trial:
+    """Run bug *name* on *seeds* seeds from *first* on, until one convicts it; with *effects* by harm alone."""
     bug = next(bug for bug in BUGS if bug.name == name)
     began_s = time.process_time()
-    with quiet():
+    with quiet(), changed((Observers, "muted", LAWS if effects else frozenset())):
         for seed in range(first, first + seeds):
             with bug.plant():
                 result = run_seed(seed)
+            assert "nodes at {}" not in result.stuck, f"{name} lets no node live: that shows nothing"
             if not result.is_good:
                 by = tuple(dict.fromkeys(checker for checker, _ in result.violations)) or ("stuck",)
                 why = result.violations[0][1] if result.violations else result.stuck
@@ -54,9 +58,10 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"at most so many each (default {SEEDS})")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
+    parser.add_argument("--effects", action="store_true", help="the laws between nodes are silent: only harm convicts")
     options = parser.parse_args()
     names = options.names or [bug.name for bug in BUGS]
-    jobs = [(name, options.first, options.seeds) for name in names]
+    jobs = [(name, options.first, options.seeds, options.effects) for name in names]
     expected = {bug.name: bug.convicts for bug in BUGS}
     trials: list[Trial] = []
     with multiprocessing.get_context("spawn").Pool(options.jobs, maxtasksperchild=1) as pool:
@@ -65,7 +70,11 @@ def main() -> int:
             if trial.seed < 0:
                 print(f"{trial.bug}: NOT CONVICTED by {options.seeds} seeds, {trial.cpu_s:.1f} CPU s", flush=True)
                 continue
-            note = "" if set(trial.by) & set(expected[trial.bug]) else f" (expected: {', '.join(expected[trial.bug])})"
+            note = (
+                ""
+                if set(trial.by) & {*expected[trial.bug], *LAWS}
+                else f" (expected: {', '.join(expected[trial.bug])})"
+            )
             who = ", ".join(trial.by)
             print(
                 f"{trial.bug}: seed {trial.seed}, {who}{note}, {trial.cpu_s:.1f} CPU s: {trial.why[:300]}", flush=True
@@ -78,8 +87,9 @@ def main() -> int:
     return 1 if escaped or false else 0
 
 
-def _convict(job: tuple[str, int, int]) -> Trial:
-    return convict(*job)
+def _convict(job: tuple[str, int, int, bool]) -> Trial:
+    name, first, seeds, effects = job
+    return convict(name, first, seeds, effects=effects)
 
 
 def _is_good(seed: int) -> bool:

@@ -149,7 +149,7 @@ def _match_survives_restart() -> Any:
     original = Consensus.begin_anew
 
     def begin_anew(self: Consensus, peer: str, end_index: int) -> int:
-        match = self._SyncObj__raftMatchIndex[Node(peer)]
+        match = self._SyncObj__raftMatchIndex.get(Node(peer), 0)  # none on a node that never led
         known: int = original(self, peer, end_index)
         self._SyncObj__raftMatchIndex[Node(peer)] = match
         return known
@@ -192,9 +192,18 @@ def _rebuilding_votes() -> Any:
     return changed((Membership, "may_vote", lambda self, term, _end: term > self._votes.floor_term))
 
 
-def _vote_below_floor() -> Any:
-    """A node that was taken back votes in terms in which it may have voted before."""
-    return changed((VoteFile, "floor_term", property(lambda _self: 0)))
+def _stale_readmission() -> Any:
+    """A node that was rebuilt twice takes itself back with the entry that took its former directory back.
+
+    In the place of "votes below its floor", which harms nobody: a node that was taken back by an entry of term F has that entry in its log,
+    and who stands in a term up to F has no entry of term F yet, so that its log is older (syncobj.py:928-934 refuses it).
+    """
+    original = Membership.readmitted
+
+    def readmitted(self: Membership, name: str, incarnation: bytes, term: int) -> bool:
+        return original(self, name, self._votes.incarnation if name == self._me else incarnation, term)
+
+    return changed((Membership, "readmitted", readmitted))
 
 
 def _doubtful_votes() -> Any:
@@ -241,7 +250,7 @@ CONSENSUS = (
     PlantedBug("vote_for_shorter_log", "anybody is elected", ("lost", "log_agreement"), _vote_for_shorter_log),
     PlantedBug("count_rebuilding", "who forgot counts", ("lost",), _count_rebuilding),
     PlantedBug("rebuilding_votes", "who forgot votes", ("one_vote", "lost"), _rebuilding_votes),
-    PlantedBug("vote_below_floor", "who was taken back votes below its floor", ("one_vote",), _vote_below_floor),
+    PlantedBug("stale_readmission", "taken back once is for ever", ("right_to_vote", "one_vote"), _stale_readmission),
     PlantedBug("doubtful_votes", "who cut an entry votes", ("lost", "log_agreement"), _doubtful_votes),
     PlantedBug("second_founding", "who lost its directory is a member", ("one_vote", "lost"), _second_founding),
     PlantedBug("stale_read", "reads without a barrier", ("stale_reads", "offsets"), _stale_read),

@@ -56,8 +56,21 @@ def _lose_last_entry() -> Any:
 
 
 def _trust_unsynced() -> Any:
-    """What recovery finds counts as durable without a sync."""
-    return changed((Segments, "sync", lambda _self: None))
+    """What recovery finds counts as durable without a sync.
+
+    Both of its syncs are left out: that of all segments, and that of the last one, with which what lies behind the end is erased.
+    """
+    recover, erase = CommitLog._recover, Segments.erase_behind
+
+    def erased(self: Segments, position: int) -> list[int]:
+        with changed((type(self._files), "fdatasync", lambda *_: None)):
+            return erase(self, position)
+
+    def recovered(self: CommitLog, *arguments: Any) -> None:
+        with changed((Segments, "sync", lambda _self: None), (Segments, "erase_behind", erased)):
+            recover(self, *arguments)
+
+    return changed((CommitLog, "_recover", recovered))
 
 
 def _rot_is_a_tear() -> Any:
@@ -84,13 +97,13 @@ def _serve_quarantined() -> Any:
 
 def _state_ahead_of_log() -> Any:
     """A state is saved before the entries that made it are synced."""
-    original = Save.run
+    original = Store.save
 
-    def run(self: Save) -> bool:
-        object.__setattr__(self, "log_sync", None)
-        return original(self)
+    def save(self: Store, *arguments: Any) -> Save:
+        with changed((CommitLog, "take_sync", lambda _log: None)):
+            return original(self, *arguments)
 
-    return changed((Save, "run", run))
+    return changed((Store, "save", save))
 
 
 def _apply_twice() -> Any:

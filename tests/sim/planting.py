@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class PlantedBug:
-    """*breaks*: what is wrong with it in, one sentence; *convicts*: who should see that, by the checkers' names."""
+    """*breaks*: what is wrong with it in, one sentence; *convicts*: who sees what harm it does, by the checkers' names (ghosts see it before)."""
 
     name: str
     breaks: str

@@ -5,14 +5,10 @@ Owner of everything that the seed makes. `run_seed` is all that others call.
 
 import gc
 import hashlib
-import importlib
-import pkgutil
 import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from tern_broker.core import saving
@@ -20,8 +16,9 @@ from tern_broker.core.machine import StateMachine
 from tern_wire.codec import encode_msgpack
 from tests.sim.bodies import read_records
 from tests.sim.broker_node import BrokerNode, Build
+from tests.sim.checkers.every import check_all
 from tests.sim.clients import Clients
-from tests.sim.history import EndState, History, LogRow, NodeEnd, QueueEnd, Violation
+from tests.sim.history import EndState, LogRow, NodeEnd, QueueEnd
 from tests.sim.nemesis import Nemesis
 from tests.sim.scheduler import BEGIN_S
 from tests.sim.swarm import Swarm, choose, constants
@@ -166,8 +163,7 @@ class _Run:
             for node_end in nodes:
                 world.history.note(f"{node_end.node} ends at {node_end.applied} as {node_end.digest}")
             end = EndState(nodes=tuple(nodes), is_drained=self.clients.is_drained())
-            for check in checkers():
-                found += check(world.history, end)
+            found += check_all(world.history, end)
         result.violations = [(violation.checker, violation.text) for violation in found[:WITNESSES_MAX]]
         for checker, text in result.violations:
             world.say(f"VIOLATION {checker}: {text}")
@@ -175,16 +171,6 @@ class _Run:
 
 def _progress(node: BrokerNode) -> tuple[int, int]:
     return node.engine.store.log.end_index, node.engine.raft.applied_index
-
-
-def checkers() -> Iterator[Callable[[History, EndState], list[Violation]]]:
-    """`check` of every module in tests/sim/checkers."""
-    folder = Path(__file__).with_name("checkers")
-    for module in sorted(info.name for info in pkgutil.iter_modules([str(folder)])):
-        if not module.startswith("test_"):
-            found: ModuleType = importlib.import_module(f"tests.sim.checkers.{module}")
-            if hasattr(found, "check"):
-                yield found.check
 
 
 def _look_at(node: BrokerNode, found: list[NodeEnd]) -> None:

@@ -32,7 +32,7 @@ from tests.sim import process as processes
 from tests.sim.machine import Machine
 from tests.sim.network import Network, SimLink
 from tests.sim.planting import quiet
-from tests.sim.process import Process
+from tests.sim.process import RUNNING, Process
 from tests.sim.scheduler import Scheduler
 
 CHAOS_S, CALM_S = 20.0, 60.0
@@ -304,6 +304,7 @@ def run_seed(seed: int) -> StockResult:
             faults=dict(world.faults),
             events=world.scheduler.events,
         )
+        vars(RUNNING).clear()  # the last process that ran: all of the world hangs on it
         del world
         gc.collect()
     return result

@@ -43,7 +43,7 @@ def test_nothing_is_lost_reordered_doubled_or_stuck_in_many_worlds() -> None:
     assert (summary["seeds"], summary["violations"], summary["stuck"]) == (SEEDS, 0, 0)
 
 
-@pytest.mark.parametrize("seed", [0, 8])
+@pytest.mark.parametrize("seed", [15, 27])
 def test_a_seed_means_the_same_in_two_processes(seed: int) -> None:
     """The hash of everything that was asked, answered and broken is equal, whatever salt strings are hashed with."""
     found = []

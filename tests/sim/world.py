@@ -56,6 +56,9 @@ class World:
         # Nodes of which something that was promised may be gone: wiped, rotten, failed to sync. At most a minority.
         self.damaged: set[str] = set()
         self.awaits_failure: set[str] = set()  # of these, a sync is to fail soon
+        self.doubted: set[str] = (
+            set()
+        )  # of these, the end of the log is gone, as they know: it comes back with their leader's
         # Nodes that have forgotten their votes, and that the group has not taken back.
         self.rebuilding: set[str] = set()
         # Whether the group was founded: from then on a node may be started with or without --bootstrap, whatever it has lost.
@@ -192,8 +195,9 @@ class World:
             self.rebuilding.add(name)
         elif standing is Standing.MEMBER:
             self.is_born = True
-            if name in self.rebuilding:
-                # Taken back: it has everything again, and may be damaged again.
+            if name in self.rebuilding or name in self.doubted:
+                # Taken back, or no longer in doubt: it has everything again, and may be damaged again.
+                self.doubted.discard(name)
                 self.rebuilding.discard(name)
                 self.damaged.discard(name)
 

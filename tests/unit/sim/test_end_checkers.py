@@ -1,10 +1,12 @@
 """Checkers over the nodes at the end, and observers during the run."""
 
+import pkgutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from tests.sim.checkers import convergence, log_agreement, state_digest
+from tests.sim.checkers import convergence, every, log_agreement, state_digest
 from tests.sim.history import LogRow, Send
 from tests.sim.observers import VIOLATIONS_MAX, Observers
 from tests.unit.sim.stories import TOPIC, Story, message
@@ -143,3 +145,10 @@ def test_a_run_that_has_gone_wrong_stays_readable() -> None:
         observers.applied("n0", index, 1, 1)
         observers.applied("n1", index, 1, 2)
     assert len(observers.violations) == VIOLATIONS_MAX
+
+
+def test_every_checker_is_asked() -> None:
+    """A module in tests/sim/checkers that `check_all` does not know would find nothing, and nobody would see it."""
+    folder = Path(every.__file__).parent
+    names = {info.name for info in pkgutil.iter_modules([str(folder)])} - {"every"}
+    assert names == {checker.__name__.rsplit(".", 1)[1] for checker in every.CHECKERS}
