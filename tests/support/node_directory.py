@@ -17,7 +17,7 @@ from tern_store import small_files
 from tern_store.entry import HEADER_SIZE_BYTES, EntryKind, StoredEntry
 from tern_store.files import REAL_FILES
 from tern_store.genesis import Genesis
-from tern_store.state_file import Boundary, StateSave
+from tern_store.state_file import Boundary
 from tern_store.store import Store, StoreLimits
 from tern_store.vote_file import VoteFile
 from tern_wire.codec import encode_msgpack
@@ -131,14 +131,18 @@ class NodeDirectory:
         position = log.segment_bases[1]
         index = next(index for index in range(1, log.end_index + 1) if log.mark(index).position >= position)
         last = log.mark(index - 1)
-        if boundary:
-            StateSave(self.directory, last, b"a replay's start", boundary=Boundary(position, self.now_ms)).run()
+        start = self._store.save_boundary(
+            last, lambda: [b"a replay's start"], position=position, now_ms=self.now_ms, ends=[]
+        )
+        start.run()
         floors = []
         for (topic, queue), sent in self.queues.items():
             floors.append((TOPIC_IDS[topic], queue, sum(one.position < position for one in sent)))
         self._store.want_trim(last, floors)
         job = self._store.wanted_trim()
         assert job is not None, "a saved state lies behind the place"
+        if not boundary:
+            (self.directory / "state" / Boundary(position, self.now_ms).name).unlink()
         job.run()
         self._store.trimmed(job)
         return position
