@@ -89,8 +89,9 @@ def require_read(mesh: Mesh, sender: Sender) -> None:
 
 
 def has_caught_up(mesh: Mesh, node: str) -> dict[str, Any]:
-    """The node's status once it follows and has applied what its leader has."""
-    status, leader = mesh.broker(node), mesh.broker(mesh.leader())
+    """The node's status once it follows and has applied what its leader had just before: sends go on."""
+    leader = mesh.broker(mesh.leader())
+    status = mesh.broker(node)
     is_member = status.get("role") == "follower" and status.get("leader") == leader.get("node")
     return status if is_member and status["applied_index"] >= leader.get("commit_index", 1 << 62) else {}
 
