@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tern_service.clock import Clock, SystemClock
     from tern_service.health import add_health
     from tern_service.logs import setup_logs
+    from tern_service.memory import release_free_memory
     from tern_service.metrics import add_metrics
     from tern_service.problems import (
         install_problems,
@@ -36,6 +37,7 @@ _HOMES = {
     "read_body": "bodies",
     "read_strict": "bodies",
     "refuse": "settings",
+    "release_free_memory": "memory",
     "request_id_of": "problems",
     "run_service": "server",
     "serve": "server",
@@ -57,6 +59,7 @@ __all__ = [
     "read_body",
     "read_strict",
     "refuse",
+    "release_free_memory",
     "request_id_of",
     "run_service",
     "serve",

@@ -20,7 +20,7 @@ from tern_broker.standby import stand_by
 from tern_broker.status import engine_status
 from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, PeerLinks, ProcessRuntime, RaftNode, Watchdog
 from tern_remoting import Frame, Link, LinkServer, PortInUse, Refusal
-from tern_service import open_socket, refuse, run_service
+from tern_service import open_socket, refuse, release_free_memory, run_service
 from tern_store import DirectoryLock, LogRot, StoreError, finish_swap
 from tern_store.retention import Pressure
 from tern_wire.limits import CONNECTIONS_MAX, DISK_FREE_MIN_BYTES, FRAME_SIZE_MAX_BYTES
@@ -146,6 +146,7 @@ class _Node:
     async def _watch_disk(self) -> None:
         """Look at the disk once a second."""
         engine, door = self._engine, self._door
+        is_new = True
         while True:
             disk, free = await asyncio.to_thread(measure_disk, self._config.data_dir, self._config.disk_budget_bytes)
             engine.disk_used(disk)
@@ -159,6 +160,9 @@ class _Node:
                 facts = {"free_bytes": free, "used_share": round(disk.ratio, 3), "refuses_sends": is_full}
                 log.warning("disk", extra=facts)
             await asyncio.sleep(DISK_CHECK_PERIOD_S)
+            if is_new:  # everything is imported and recovered by now
+                release_free_memory()
+                is_new = False
 
 
 def peer_links(config: BrokerConfig, key: bytes) -> PeerLinks:
