@@ -235,7 +235,7 @@ class CommitLog:
             return
         if index <= self.first_index:
             raise StoreError(
-                f"entry {index} is the first of the log and cannot be cut: a log belongs to one group for ever"
+                f"entry {index} is the first of the log, and never cut: a log belongs to one group for ever"
             )
         end = self.mark(index - 1)
         self.require_sound()
