@@ -234,9 +234,7 @@ class CommitLog:
         if index > self._end.index:
             return
         if index <= self.first_index:
-            raise StoreError(
-                f"entry {index} is the first of the log, and never cut: a log belongs to one group for ever"
-            )
+            raise StoreError(f"entry {index} is the first of the log, and never cut: a log is one group's for ever")
         end = self.mark(index - 1)
         self.require_sound()
         self._broken = _HALF_DONE  # until the disk says otherwise
