@@ -107,8 +107,8 @@ class Proposer:
     def tick(self) -> None:
         """Called every few ms: when a lease is over and nothing else moves time on, propose an entry that only does that."""
         if self._flight is None and not self._pending and self._is_serving():
-            deadline_ms = self._state().first_deadline()
-            if deadline_ms is not None and deadline_ms <= self.now_ms():
+            state = self._state()
+            if state.deadlines and state.is_due(self.now_ms()):
                 self._launch([], [])
 
     def applied(self, index: int, term: int, applied: Applied) -> None:

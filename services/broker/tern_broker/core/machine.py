@@ -221,9 +221,9 @@ class StateMachine:
             delivery.settle(lease, mask)
         return bytes(results)
 
-    def first_deadline(self) -> int | None:
-        """When the next leased message becomes visible again (ms), None if none is leased. Apply would skip what is dropped here."""
-        while self.deadlines:
+    def is_due(self, now_ms: int) -> bool:
+        """Whether a leased message becomes visible again by *now_ms*. What is dropped here, apply would skip."""
+        while self.deadlines and self.deadlines[0][0] <= now_ms:
             deadline_ms, lease_id, group_id, topic_id, queue = self.deadlines[0]
             lease = self._lease_of(lease_id, group_id, topic_id, queue)
             if lease is None:
@@ -232,11 +232,11 @@ class StateMachine:
                 # Extended since. Its turn comes in the order of true deadlines, as in a state that was just loaded.
                 heapq.heapreplace(self.deadlines, (true_ms, lease_id, group_id, topic_id, queue))
             else:
-                return deadline_ms
-        return None
+                return True
+        return False
 
     def _expire(self, applied: Applied) -> None:
-        while (deadline_ms := self.first_deadline()) is not None and deadline_ms <= self.now_ms:
+        while self.is_due(self.now_ms):
             _, lease_id, group_id, topic_id, queue = heapq.heappop(self.deadlines)
             delivery = self.deliveries[group_id, topic_id][queue]
             lease = self._lease_of(lease_id, group_id, topic_id, queue)
