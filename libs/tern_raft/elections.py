@@ -123,7 +123,7 @@ class Elections:
         return now_s - self._held_since_s < BACKLOG_WAIT_S
 
     def answer(self, peer: str, message: Message) -> None:
-        """Grant unless a leader was heard lately or our log is newer. Changes no state, so lying costs nothing."""
+        """Grant unless a leader was heard lately or our log is newer. Changes nothing but a term that is older than the asker's."""
         core = self._ask_core()
         stored = core.journal.log
         # The asker's own term: a leader in an older one can never be followed by it.

@@ -42,6 +42,10 @@ class RaftConfig:
     # Of the state machine: the newest that this release knows.
     version: int = 1
 
+    def others(self) -> list[str]:
+        """The other members, sorted."""
+        return sorted(set(self.members) - {self.node})
+
     def genesis(self) -> Genesis:
         """What every member's log begins with."""
         return Genesis(self.group_id, tuple(sorted(self.members)), self.segment_size_bytes)
@@ -82,7 +86,7 @@ class RaftNode:
         is_async = config.flush_interval_s > 0
         self._flush_due = False
         self._journal = CommitLogJournal(log_, votes, on_append=self._appended, is_async=is_async)
-        others = sorted(set(config.members) - {config.node})
+        others = config.others()
         self._membership = Membership(config.node, others, votes, version=config.version)
         self.transport = PeerTransport(
             config.node,
@@ -141,8 +145,7 @@ class RaftNode:
         """Whom the links report to while this node has no log that it may use."""
         votes = RaftNode.open_votes(config, incarnation=b"", files=files)
         votes.close()
-        others = sorted(set(config.members) - {config.node})
-        return Greeter(Membership(config.node, others, votes, version=config.version), links.post)
+        return Greeter(Membership(config.node, config.others(), votes, version=config.version), links.post)
 
     def begin(self) -> None:
         """Tick; the links listen and dial from now on."""

@@ -31,7 +31,7 @@ from tern_store.genesis import Genesis
 from tern_store.log_start import TrimJob
 from tern_store.rebuild_sink import RebuildSink, Wanted
 from tern_store.rebuild_source import RebuildSource
-from tern_store.rebuild_swap import copy_reason, finish_swap
+from tern_store.rebuild_swap import finish_swap
 from tern_store.saving import Save
 from tern_store.segment import SpareJob
 from tern_store.state_file import SavedState, StateSave, load_state, load_states
@@ -75,7 +75,6 @@ __all__ = [
     "VoteFile",
     "Wanted",
     "WrongGroup",
-    "copy_reason",
     "decode_header",
     "encode_entry",
     "finish_swap",

@@ -20,7 +20,7 @@ from tern_store.entry import LogMark
 from tern_store.errors import LogRot
 from tern_store.files import REAL_FILES, Files, replace_whole
 from tern_store.key_index import KeyIndex
-from tern_store.log_start import LogStart, has_log, write_start
+from tern_store.log_start import LogStart, write_start
 from tern_store.small_files import CHECKPOINT, CONFIG_FOLDER, QUARANTINE, REBUILD
 from tern_store.state_file import STATE_FOLDER
 from tern_store.timers import Timers
@@ -39,18 +39,6 @@ class _Swap:
         mark = list(astuple(self.start.mark)) if self.start is not None else None
         genesis = self.start.genesis.hex() if self.start is not None else ""
         return json.dumps({"step": self.step, "start": mark, "genesis": genesis}).encode() + b"\n"
-
-
-def copy_reason(directory: Path, files: Files = REAL_FILES) -> str:
-    """Why the node of *directory* needs a copy of its group's log before it can open its own; empty if it does not.
-
-    To be asked behind `finish_swap`.
-    """
-    try:
-        small_files.refuse_quarantined(directory, files)
-    except LogRot as rot:
-        return str(rot)
-    return "" if has_log(directory / LOG_FOLDER, files) else f"{directory} holds no log"
 
 
 def swap(directory: Path, start: LogStart | None, files: Files) -> None:

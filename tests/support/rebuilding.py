@@ -1,17 +1,20 @@
 """A leader whose log is copied, and nodes that lack one: for tests of the rebuild."""
 
+from pathlib import Path
 from typing import Any
 
 from tern_store import (
+    REAL_FILES,
     EntryKind,
+    Files,
     LogRot,
     RebuildSink,
     RebuildSource,
     VoteFile,
-    copy_reason,
     finish_swap,
 )
-from tern_store.small_files import quarantine, write_mark
+from tern_store.log_start import has_log
+from tern_store.small_files import quarantine, refuse_quarantined, write_mark
 from tests.support.faulty_files import FaultyFiles
 from tests.support.store_node import DIRECTORY, GROUP, SMALL, Node
 from tests.support.store_run import StoreRun
@@ -19,6 +22,18 @@ from tests.support.store_run import StoreRun
 CHUNK_SIZE_BYTES = 700
 LOG = DIRECTORY / "commitlog"
 NOTES = {"swap", "quarantine", "rebuild"}
+
+
+def copy_reason(directory: Path, files: Files = REAL_FILES) -> str:
+    """Why the node of *directory* needs a copy of its group's log before it can open its own; empty if it does not.
+
+    To be asked behind `finish_swap`.
+    """
+    try:
+        refuse_quarantined(directory, files)
+    except LogRot as rot:
+        return str(rot)
+    return "" if has_log(directory / "commitlog", files) else f"{directory} holds no log"
 
 
 class Leader:

@@ -338,7 +338,3 @@ class GroupLink:
 def _resolve(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
-
-
-def _is_serving(status: dict[str, Any]) -> bool:
-    return status.get("role") == "leader" and status.get("serving", True) is True

@@ -16,10 +16,11 @@ from tern_broker.rebuild_offer import RebuildOffer
 from tern_broker.rebuilder import PIECE_SIZE_BYTES, RebuildProgress, peers_http, rebuild
 from tern_broker.standby import stand_by
 from tern_service import open_socket
-from tern_store import EntryKind, Genesis, RebuildSource, Store, copy_reason
+from tern_store import EntryKind, Genesis, RebuildSource, Store
 from tern_wire.errors import RebuildNotHere
 from tern_wire.paths import HEADER_CRC32, HEADER_PEER_PROOF, REBUILD_FILES_PATH, REBUILD_MANIFEST_PATH
 from tern_wire.peer_proof import PeerRequest, proof_header
+from tests.support.rebuilding import copy_reason
 
 KEY = bytes(range(32))
 GROUP = Genesis(b"g" * 16, ("a", "b", "c"), 16 << 20)

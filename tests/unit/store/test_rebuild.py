@@ -12,12 +12,12 @@ from tern_store import (
     Genesis,
     RebuildSink,
     WrongGroup,
-    copy_reason,
 )
 from tests.support.rebuilding import (
     CHUNK_SIZE_BYTES,
     Leader,
     copy,
+    copy_reason,
     new_node,
     rebuild,
     require_equal,

@@ -9,7 +9,6 @@ from tern_store import (
     Quarantined,
     Store,
     StoreError,
-    copy_reason,
     finish_swap,
 )
 from tests.support.crash_states import crashed
@@ -18,6 +17,7 @@ from tests.support.rebuilding import (
     LOG,
     Leader,
     copy,
+    copy_reason,
     new_node,
     rebuild,
     require_equal,
