@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.sim.healing import Healing
 from tests.sim.machine import DIRECTORY, Machine
 from tests.sim.network import CLIENTS
 from tests.sim.scripts import Scripts
@@ -27,7 +28,7 @@ class Nemesis:
         self.world = world
         self.counts: Counter[str] = Counter()
         self._rng = random.Random(f"nemesis {world.swarm.seed}")
-        self._healing: list[Callable[[], None]] = []
+        self._healing = Healing(world.scheduler)
         self.is_over = False
         self._scripts = Scripts(self)
 
@@ -42,9 +43,7 @@ class Nemesis:
     def stop(self) -> None:
         """No more faults; what was broken is mended, and every machine runs."""
         self.is_over = True
-        healing, self._healing = self._healing, []
-        for heal in healing:
-            heal()
+        self._healing.all()
         for name, machine in self.world.machines.items():
             machine.kills_in_jobs, machine.files.cut_at, machine.files.cut_behind = 0, None, None
             self.world.start(name)
@@ -68,16 +67,7 @@ class Nemesis:
 
     def until(self, seconds: float, heal: Callable[[], None]) -> None:
         """Call *heal* after so long, or when all faults end."""
-        over = False
-
-        def once() -> None:
-            nonlocal over
-            if not over:
-                over = True
-                heal()
-
-        self._healing.append(once)
-        self.world.scheduler.after(seconds, once)
+        self._healing.after(seconds, heal)
 
     def _any(self) -> str:
         return self._rng.choice(self.world.names)

@@ -15,7 +15,6 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from pysyncobj.transport import Transport
 from tern_raft.frames import RAFT_CODE
 from tern_remoting import Frame
 from tests.sim import process as processes
+from tests.sim.healing import Healing
 from tests.sim.machine import Machine
 from tests.sim.network import Network, SimLink
 from tests.sim.planting import quiet
@@ -128,7 +128,7 @@ class StockWorld:
         self.faults: Counter[str] = Counter()
         self.convicted = ""
         self._is_calm = False
-        self._healing: list[Callable[[], None]] = []
+        self._healing = Healing(self.scheduler)
         for machine in self.machines.values():
             machine.on_gone = lambda machine, _code: self._gone(machine)
             machine.on_unhandled = lambda machine, error: None  # its own thread would log it and go on
@@ -220,29 +220,16 @@ class StockWorld:
             machine.kill()
         elif kind == "pause":
             machine.pause()
-            self._heal_after(self.rng.uniform(0.1, 1.6), machine.resume)
+            self._healing.after(self.rng.uniform(0.1, 1.6), machine.resume)
         elif kind == "cut":
             pairs = [pair for other in others for pair in ((machine.name, other), (other, machine.name))]
-            self._heal_after(self.rng.uniform(0.1, 1.6), self.network.cut(*pairs, breaks=self.rng.random() < 0.5))
+            self._healing.after(self.rng.uniform(0.1, 1.6), self.network.cut(*pairs, breaks=self.rng.random() < 0.5))
         else:
             self.network.reset(machine.name, self.rng.choice(others))
 
-    def _heal_after(self, seconds: float, heal: Callable[[], None]) -> None:
-        over = False
-
-        def once() -> None:
-            nonlocal over
-            if not over:
-                over = True
-                heal()
-
-        self._healing.append(once)
-        self.scheduler.after(seconds, once)
-
     def _calm(self) -> None:
         self._is_calm = True
-        for heal in self._healing:
-            heal()
+        self._healing.all()
 
     # Verdict -----------------------------------------------------------------------------------------------------
     def _compare(self, name: str) -> None:
