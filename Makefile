@@ -10,6 +10,7 @@ HOST ?= http://127.0.0.1:8080
 SEEDS ?= 400
 FIRST ?= 0
 SCENARIO ?= kill-leader
+SEED ?= 1
 FRAMES ?= 1000000
 
 # In the environment, not as an option, because only so does it also bind what pip builds packages with.
@@ -20,7 +21,7 @@ DEMO_TESTS := tests/unit/spark tests/unit/demo
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test test-spark crash-states sim chaos fuzz check bench bench-store bench-raft load interop clean wipe
+.PHONY: help install run down test test-spark test-failover crash-states sim chaos fuzz check bench bench-store bench-raft load interop clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -47,6 +48,9 @@ crash-states: .venv/.test ## Recover the store from 50,000 states that a power c
 sim: .venv/.test ## Simulate broker groups under faults: SEEDS=400 FIRST=0 (ARGS='--seed 17' replays one, with a trace)
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --first $(FIRST) $(ARGS)
 
+test-failover: .venv/.test ## The tests of tests/mesh again, each with the leader killed in its middle (SEED=1)
+	TERNMQ_FAILOVER_SEED=$(SEED) $(BIN)/python -m pytest -q tests/mesh $(ARGS)
+
 chaos: .venv/.test ## Kill, pause, cut off and damage real brokers under load (SCENARIO=kill-leader; ARGS='--trials 50')
 	$(BIN)/python -m tests.chaos $(SCENARIO) $(ARGS)
 
@@ -61,6 +65,7 @@ check: .venv/.test ## Lint, format, types and the tidy test
 
 bench: .venv/.test ## Measure a fresh mesh of its own: a table, and one JSON line per figure in .tern/bench/
 	$(BIN)/python -m loadtest.bench mesh $(ARGS)
+	$(BIN)/python -m loadtest.bench parked -o .tern/bench/parked.json $(ARGS)
 
 bench-store: .venv/.test ## Measure the store beside bare file loops: 3 minutes, 12 GB of disk (ARGS=--quick: 20 s, 5 GB)
 	$(BIN)/python -m loadtest.bench.store $(ARGS)

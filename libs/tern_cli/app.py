@@ -14,15 +14,23 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from tern_cli.admin_commands import group_app, show_offsets, topic_app
+from tern_cli.admin_commands import show_offsets
 from tern_cli.command_words import asks_for_json, not_text
 from tern_cli.demo import demo_app
+from tern_cli.dlq_commands import dlq_app
 from tern_cli.failures import CommandFailed
+from tern_cli.group_commands import group_app
+from tern_cli.member_commands import list_assignments, list_locks, list_members
 from tern_cli.mesh_commands import down, status, up
 from tern_cli.message_commands import recv, send
+from tern_cli.namesrv_commands import namesrv_app
 from tern_cli.output import show_failure
+from tern_cli.query_commands import msg_app, seek_group, show_lag, show_topic_stats
 from tern_cli.raft_commands import raft_app
+from tern_cli.request_commands import reply, request
+from tern_cli.scheduled_commands import scheduled_app
 from tern_cli.store import store_app
+from tern_cli.topic_commands import topic_app
 from tern_wire.errors import TernError
 
 _AS_JSON = "tern_cli.as_json"
@@ -62,6 +70,10 @@ def _failures_told(as_json: bool) -> Iterator[None]:
             raise
         show_failure("The command line is wrong", error.format_message(), as_json=True)
         raise typer.Exit(error.exit_code) from error
+    except BrokenPipeError as stop:
+        # `| head` has seen enough: that is no failure, and nothing may be flushed into the closed pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from stop
     except OSError as error:
         show_failure("The operating system refused", str(error), as_json=as_json)
         raise typer.Exit(1) from error
@@ -123,9 +135,21 @@ app.command(rich_help_panel="Mesh")(down)
 app.command(rich_help_panel="Mesh")(status)
 app.command(rich_help_panel="Messages")(send)
 app.command(rich_help_panel="Messages")(recv)
+app.command(rich_help_panel="Messages")(request)
+app.command(rich_help_panel="Messages")(reply)
+topic_app.command(name="stats")(show_topic_stats)
+group_app.command(name="lag")(show_lag)
+group_app.command(name="seek")(seek_group)
+app.add_typer(msg_app, name="msg", rich_help_panel="Messages")
+app.add_typer(scheduled_app, name="scheduled", rich_help_panel="Messages")
+app.add_typer(dlq_app, name="dlq", rich_help_panel="Messages")
 app.add_typer(topic_app, name="topic", rich_help_panel="Admin")
 app.add_typer(demo_app, name="demo", rich_help_panel="Mesh")
+group_app.command(name="members")(list_members)
+group_app.command(name="assignments")(list_assignments)
+group_app.command(name="locks")(list_locks)
 app.add_typer(group_app, name="group", rich_help_panel="Admin")
+app.add_typer(namesrv_app, name="namesrv", rich_help_panel="Admin")
 app.add_typer(raft_app, name="raft", rich_help_panel="Admin")
 app.add_typer(store_app, name="store", rich_help_panel="Files")
 app.command(name="offsets", rich_help_panel="Admin")(show_offsets)

@@ -9,11 +9,14 @@ import typer
 
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh_files import MeshFiles
+from tern_client import BlockingAdmin, RetryPolicy
 from tern_wire.paths import PORT_NAMESRV, PORT_PROXY
 
 ENDPOINT_VARIABLE, DATA_DIR_VARIABLE = "TERNMQ_ENDPOINT", "TERNMQ_DATA_DIR"
 DATA_DIR = ".tern"
 ENDPOINT_DEFAULT = f"http://127.0.0.1:{PORT_PROXY}"
+# Longer than an election or the restart of a proxy, shorter than the patience of who looks at a terminal.
+AT_TERMINAL = RetryPolicy(deadline_ms=5_000)
 
 Endpoint = Annotated[
     str,
@@ -37,21 +40,10 @@ def endpoints(option: str, data_dir: str = "") -> list[str]:
     return _of_mesh("proxies", data_dir) or [ENDPOINT_DEFAULT]
 
 
-def name_servers(option: str, endpoint: str, data_dir: str = "") -> list[str]:
-    """The name servers of *option*, else of the mesh in *data_dir*, else the one at its usual port.
-
-    CommandFailed (exit 2) when *endpoint* is that of another mesh, whose name servers nobody has told: those of this one would lie.
-    """
+def name_servers(option: str, data_dir: str = "") -> list[str]:
+    """The name servers of *option*, else of the mesh in *data_dir*, else the one at its usual port. CommandFailed as `endpoints`."""
     if urls := _urls(option, "a name server", f"http://127.0.0.1:{PORT_NAMESRV}"):
         return urls
-    asked, proxies = endpoints(endpoint, data_dir), _of_mesh("proxies", data_dir)
-    if endpoint and not {url.rstrip("/") for url in asked} & {url.rstrip("/") for url in proxies or [ENDPOINT_DEFAULT]}:
-        raise CommandFailed(
-            "The name servers are not known",
-            f"Name servers list the topics, and {', '.join(asked)} is no proxy of the mesh in {data_dir or mesh_directory()}. "
-            f"Say where they are with --namesrv, or where the mesh is with {DATA_DIR_VARIABLE}.",
-            exit_code=2,
-        )
     return _of_mesh("namesrvs", data_dir) or [f"http://127.0.0.1:{PORT_NAMESRV}"]
 
 
@@ -70,3 +62,8 @@ def _urls(option: str, what: str, example: str) -> list[str]:
         if not is_one:
             raise CommandFailed(f"Not {what}", f"'{url}' should look like {example}.", exit_code=2)
     return urls
+
+
+def administration(option: str) -> BlockingAdmin:
+    """An Admin for the proxies of *option*. CommandFailed as `endpoints`."""
+    return BlockingAdmin(endpoints(option), policy=AT_TERMINAL)

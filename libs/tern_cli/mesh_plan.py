@@ -16,6 +16,9 @@ BROKER_PORT_STEP = 10
 # Dev mode is faster than production's 30 s and 120 s: a killed broker is out of the tables in 5 s.
 NAMESRV_PACE = ("--expiry-ms", "5000", "--scan-interval-ms", "500", "--warm-up-ms", "3000")
 HEARTBEAT = ("--heartbeat-interval-ms", "1000")
+# A laptop's mesh takes whatever is sent to it; elsewhere somebody decides what there is.
+AUTO_CREATE = ("--auto-create-topics", "--auto-create-groups")
+ROUTES_PACE = ("--route-interval-ms", "1000")
 BOOTSTRAP = "--bootstrap"
 # A mesh beside other things on a disk: at most this, and at most half of what is free.
 BUDGET_MAX_BYTES = 20 << 30
@@ -81,7 +84,7 @@ def plan_mesh(shape: MeshShape, *, data_dir: str, group_id: str, python: str) ->
         cluster=shape.cluster,
         data_dir=data_dir,
         processes=(
-            *(_namesrv(shape, number, python) for number in range(shape.namesrvs)),
+            *(_namesrv(shape, number, python, data_dir) for number in range(shape.namesrvs)),
             *(_broker(shape, number, python, data_dir, group_id) for number in range(shape.brokers)),
             *(_proxy(shape, number, python, data_dir) for number in range(shape.proxies)),
         ),
@@ -108,10 +111,11 @@ def _namesrvs(shape: MeshShape) -> str:
     return ",".join(f"http://{HOST}:{shape.namesrv_port + number}" for number in range(shape.namesrvs))
 
 
-def _namesrv(shape: MeshShape, number: int, python: str) -> ProcessPlan:
-    port = shape.namesrv_port + number
-    argv = (python, "-P", "-m", "tern_namesrv", "--listen", HOST, "--port", str(port), "--cluster", shape.cluster)
-    return ProcessPlan(name=f"namesrv-{number}", role="namesrv", argv=(*argv, *NAMESRV_PACE), ports={"http": port})
+def _namesrv(shape: MeshShape, number: int, python: str, data_dir: str) -> ProcessPlan:
+    name, port = f"namesrv-{number}", shape.namesrv_port + number
+    argv = [python, "-P", "-m", "tern_namesrv", "--listen", HOST, "--port", str(port), "--cluster", shape.cluster]
+    argv += ["--data-dir", f"{data_dir}/data/{name}"]
+    return ProcessPlan(name=name, role="namesrv", argv=(*argv, *NAMESRV_PACE), ports={"http": port})
 
 
 def _broker(shape: MeshShape, number: int, python: str, data_dir: str, group_id: str) -> ProcessPlan:
@@ -158,7 +162,7 @@ def _proxy(shape: MeshShape, number: int, python: str, data_dir: str) -> Process
         "--cluster",
         shape.cluster,
     )
-    argv += ("--namesrv", _namesrvs(shape), "--cluster-key-file", f"{data_dir}/cluster.key")
+    argv += ("--namesrv", _namesrvs(shape), "--cluster-key-file", f"{data_dir}/cluster.key", *ROUTES_PACE, *AUTO_CREATE)
     return ProcessPlan(name=f"proxy-{number}", role="proxy", argv=argv, ports={"http": port})
 
 

@@ -33,6 +33,12 @@ def send(
     prop: Annotated[list[str] | None, typer.Option("-p", "--prop", help="name=value; repeatable.")] = None,
     content_type: Annotated[str, typer.Option("--content-type", help="What the body is.")] = "",
     queue: Annotated[str, typer.Option("--queue", help="This queue, such as broker-a:3.")] = "",
+    message_group: Annotated[
+        str, typer.Option("-g", "--message-group", help="Delivered in order within this message group.")
+    ] = "",
+    delay: Annotated[str, typer.Option("--delay", help="Delivered so long from now, such as 30s.")] = "",
+    at: Annotated[str, typer.Option("--at", help="Delivered at this time: RFC 3339, or ms since 1970.")] = "",
+    delay_level: Annotated[int | None, typer.Option("--delay-level", help="RocketMQ's delay level, 1 to 18.")] = None,
     idempotency_key: Annotated[
         str, typer.Option("--idempotency-key", help="Sending twice with the same key stores one message.")
     ] = "",
@@ -46,6 +52,7 @@ def send(
 
     ternmq send orders 'hello'
     ternmq send orders @order.json -t paid -k 4711 -p shop=berlin
+    ternmq send reminders 'call back' --delay 30m
     seq 1000 | ternmq send orders - --lines
     """
     from tern_client import BlockingProducer, OutgoingMessage  # noqa: PLC0415 - help must not wait for the SDK
@@ -54,8 +61,8 @@ def send(
         raise CommandFailed(
             "One key, many messages", "--idempotency-key names one message; leave --lines out.", exit_code=2
         )
-    properties = _properties(prop or [])
-    bodies = _read_bodies(text, lines)
+    properties = read_properties(prop or [])
+    bodies = read_bodies(text, lines)
     messages = [
         OutgoingMessage(
             body=body,
@@ -65,6 +72,10 @@ def send(
             content_type=content_type,
             queue=queue,
             idempotency_key=idempotency_key,
+            message_group=message_group,
+            delay=delay or None,
+            deliver_at=at or None,
+            delay_level=delay_level,
         )
         for body in bodies
     ]
@@ -79,6 +90,9 @@ def send(
             "queue": receipt.queue,
             "offset": receipt.offset,
             "replayed": receipt.replayed,
+            **(
+                {"deliver_at": receipt.deliver_at, "recall_handle": receipt.recall_handle} if receipt.deliver_at else {}
+            ),
         }
         for receipt in receipts
     ]
@@ -87,7 +101,8 @@ def send(
     elif lines:
         typer.echo(f"{len(rows)} messages sent to {topic}.")
     else:
-        show_rows(rows, ("message_id", "queue", "offset", "replayed"), output)
+        more = ("deliver_at", "recall_handle") if rows[0].get("deliver_at") else ()
+        show_rows(rows, ("message_id", "queue", "offset", "replayed", *more), output)
 
 
 def recv(
@@ -101,11 +116,18 @@ def recv(
     invisible: Annotated[
         str, typer.Option("--invisible", help="Lease instead of the group's.", show_default=False)
     ] = "",
+    tags: Annotated[str, typer.Option("--tags", help="Only these: 'A || B'. The group never sees the others.")] = "",
+    sql: Annotated[str, typer.Option("--sql", help="Only messages whose properties make this true; as --tags.")] = "",
     ack: Annotated[
         Ack, typer.Option("--ack", help="auto: acked once shown; none: seen again after the lease.")
     ] = Ack.AUTO,
     format: Annotated[
-        str, typer.Option("-f", "--format", help=r"%v body %t tag %k keys %p properties %i id %q queue %o offset \n \t")
+        str,
+        typer.Option(
+            "-f",
+            "--format",
+            help=r"%v body %t tag %k keys %p properties %i id %q queue %o offset %c correlation id %r reply to \n \t",
+        ),
     ] = "%v\\n",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
@@ -123,9 +145,11 @@ def recv(
     write = compile_format(format)
     wait_ms = duration_ms("--wait", wait)
     invisible_ms = duration_ms("--invisible", invisible) if invisible else None
+    if tags and sql:
+        raise CommandFailed("Two filters", "Give --tags or --sql; TAGS is a property in SQL.", exit_code=2)
     shown: list[dict[str, Any]] = []
     received = 0
-    with BlockingConsumer(endpoints(endpoint), topic, group, invisible_ms=invisible_ms) as consumer:
+    with BlockingConsumer(endpoints(endpoint), topic, group, invisible_ms=invisible_ms, tags=tags, sql=sql) as consumer:
         while received < count:
             messages = consumer.receive(min(count - received, RECEIVE_MESSAGES_MAX), wait_ms)
             if not messages:
@@ -149,14 +173,15 @@ def recv(
         raise typer.Exit(1)
 
 
-def _properties(pairs: list[str]) -> dict[str, str]:
+def read_properties(pairs: list[str]) -> dict[str, str]:
+    """Names and values of what stands behind --prop; CommandFailed (exit 2) for what is no pair."""
     for pair in pairs:
         if "=" not in pair[1:]:
             raise CommandFailed("Not a property", f"'{pair}' should look like name=value.", exit_code=2)
     return {pair.partition("=")[0]: pair.partition("=")[2] for pair in pairs}
 
 
-def _read_bodies(text: str, lines: bool) -> list[bytes]:
+def read_bodies(text: str, lines: bool) -> list[bytes]:
     """The message bodies that TEXT, @FILE or - stand for; nothing at all means standard input when it is a pipe."""
     if text == "-" or (not text and not sys.stdin.isatty()):
         limit = -1 if lines else MESSAGE_BODY_SIZE_MAX_BYTES + 1

@@ -26,6 +26,8 @@ _FIELDS: "dict[str, Callable[[ReceivedMessage], bytes]]" = {
     "d": lambda message: str(message.born_at).encode(),
     "h": lambda message: message.receipt_handle.encode(),
     "s": lambda message: str(len(message.body)).encode(),
+    "c": lambda message: message.correlation_id.encode(),
+    "r": lambda message: message.reply_to.encode(),
 }
 
 
@@ -62,7 +64,18 @@ def as_document(message: "ReceivedMessage") -> dict[str, Any]:
         "receipt_handle": message.receipt_handle,
         "invisible_until": message.invisible_until,
     }
+    if message.reply_to:
+        document |= {
+            "correlation_id": message.correlation_id,
+            "reply_to": message.reply_to,
+            "expires_at": message.expires_at,
+        }
+    return {**document, **body_document(message.body)}
+
+
+def body_document(body: bytes) -> dict[str, str]:
+    """`body` when it is UTF-8 text, else `body_base64`."""
     try:
-        return {**document, "body": message.body.decode()}
+        return {"body": body.decode()}
     except UnicodeDecodeError:
-        return {**document, "body_base64": b64encode(message.body).decode()}
+        return {"body_base64": b64encode(body).decode()}

@@ -48,7 +48,7 @@ def ask_brokers(namesrv: str, data_dir: str) -> list[BrokerNode]:
     CommandFailed when *namesrv* is no URL or mesh.json is damaged.
     """
     places: dict[tuple[str, str], str] = {}
-    for name, group in routes_of(name_servers(namesrv, "", data_dir)).get("broker_groups", {}).items():
+    for name, group in routes_of(name_servers(namesrv, data_dir)).get("broker_groups", {}).items():
         places |= {(name, node): str(place["http"]) for node, place in group["nodes"].items()}
     known = {node for _, node in places}
     if not namesrv:

@@ -7,9 +7,21 @@ from tern_client.client import ClientClosed
 from tern_client.consumer import Consumer
 from tern_client.endpoints import EndpointMalformed
 from tern_client.exchange import ProxyUnreachable, Request, Response
-from tern_client.models import BatchOutcome, OutgoingMessage, QueueOffsets, ReceivedMessage, RecordPage, SendReceipt
+from tern_client.members import BlockingMembership, Membership
+from tern_client.models import (
+    BatchOutcome,
+    OutgoingMessage,
+    QueueOffsets,
+    ReceivedMessage,
+    RecordPage,
+    ReplyMessage,
+    SendReceipt,
+)
 from tern_client.producer import Producer
+from tern_client.pull_consumer import BlockingPullConsumer, PullConsumer
+from tern_client.pulling import FileOffsets, GroupOffsets, MemoryOffsets, PulledMessage
 from tern_client.retrying import RetryPolicy
+from tern_client.scheduled import ScheduledMessage, ScheduledPage
 from tern_client.transport import HttpxTransport, Transport
 
 __all__ = [
@@ -18,20 +30,31 @@ __all__ = [
     "BatchOutcome",
     "BlockingAdmin",
     "BlockingConsumer",
+    "BlockingMembership",
     "BlockingProducer",
+    "BlockingPullConsumer",
     "ClientClosed",
     "Consumer",
     "EndpointMalformed",
+    "FileOffsets",
+    "GroupOffsets",
     "HttpxTransport",
+    "Membership",
+    "MemoryOffsets",
     "OutgoingMessage",
     "Producer",
     "ProxyUnreachable",
+    "PullConsumer",
+    "PulledMessage",
     "QueueOffsets",
     "ReceivedMessage",
     "RecordPage",
+    "ReplyMessage",
     "Request",
     "Response",
     "RetryPolicy",
+    "ScheduledMessage",
+    "ScheduledPage",
     "SendReceipt",
     "Transport",
 ]

@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tern_client.client import AsyncClient
+from tern_client.dead_letters import DeadLetterCalls
 from tern_client.documents import (
     commit_request,
-    declare_group_request,
-    declare_topic_request,
     get_request,
     group_offsets_request,
     offsets_request,
@@ -15,25 +13,18 @@ from tern_client.documents import (
     read_group_offsets,
     read_offsets,
 )
+from tern_client.members import assignments_request, locks_request, members_request
 from tern_client.models import QueueOffsets
-from tern_wire.limits import INVISIBLE_DEFAULT_MS, QUEUES_PER_TOPIC_DEFAULT
+from tern_client.queries import QueryCalls
+from tern_client.scheduled import ScheduledPage, read_scheduled, recall_request, scheduled_request
+from tern_client.topics import TopicCalls
 from tern_wire.paths import CLUSTER_PATH
 
 
-class Admin(AsyncClient):
+class Admin(TopicCalls, DeadLetterCalls, QueryCalls):
     """Declares and inspects. Owns its connections."""
 
     __slots__ = ()
-
-    async def create_topic(self, topic: str, queues: int = QUEUES_PER_TOPIC_DEFAULT) -> dict[str, Any]:
-        """Create *topic* with *queues* queues, or see that it is there; TopicConflict when it has more."""
-        return read_document(await self._call(declare_topic_request(topic, queues)))
-
-    async def create_group(
-        self, group: str, *, invisible_ms: int = INVISIBLE_DEFAULT_MS, start: str = "earliest"
-    ) -> dict[str, Any]:
-        """Create *group*; *start* (`earliest`, `latest`) is where it begins in a queue that it has never read."""
-        return read_document(await self._call(declare_group_request(group, invisible_ms, start)))
 
     async def offsets(self, topic: str) -> list[QueueOffsets]:
         """Min and max offset of every queue of *topic*."""
@@ -48,6 +39,28 @@ class Admin(AsyncClient):
     ) -> None:
         """Commit *offsets*; with *expected* only if those are committed now, else OffsetMoved."""
         await self._call(commit_request(group, topic, offsets, expected or {}))
+
+    async def members(self, group: str, role: str = "consumer") -> dict[str, Any]:
+        """Who is in *group*, what each said last, and where their subscriptions differ."""
+        return read_document(await self._call(members_request(group, role)))
+
+    async def assignments(self, group: str, topic: str, *, member: str = "", strategy: str = "") -> dict[str, Any]:
+        """Which member of *group* reads which queues of *topic*; only *member*'s if given; by default as the members say."""
+        return read_document(await self._call(assignments_request(group, topic, member=member, strategy=strategy)))
+
+    async def locks(self, group: str, topic: str) -> dict[str, Any]:
+        """Which queues of *topic* are locked, by which member, as of which epoch."""
+        return read_document(await self._call(locks_request(group, topic)))
+
+    async def scheduled(
+        self, topic: str, *, begin_ms: int = 0, end_ms: int | None = None, limit: int = 100, cursor: str = ""
+    ) -> ScheduledPage:
+        """Messages of *topic* that wait for a delivery time in [*begin_ms*, *end_ms*), the next ones first, at most *limit*."""
+        return read_scheduled(await self._call(scheduled_request(topic, begin_ms, end_ms, limit, cursor)))
+
+    async def recall(self, topic: str, recall_handle: str) -> None:
+        """Take back a message that waits: it is not delivered. AlreadyDelivered when it is too late, NotScheduled if it was recalled."""
+        await self._call(recall_request(topic, recall_handle))
 
     async def cluster(self) -> dict[str, Any]:
         """What the cluster looks like from a proxy."""

@@ -81,6 +81,10 @@ class Accumulator(Generic[Token]):
 def size_of(message: OutgoingMessage) -> int:
     """About how many bytes *message* takes in a batch; never less than it does for ASCII names and values."""
     extra = sum(map(len, message.keys)) + sum(len(name) + len(value) + 10 for name, value in message.properties.items())
+    if message.message_group:
+        extra += len(message.message_group) + 16
+    if message.delay is not None or message.deliver_at is not None or message.delay_level is not None:
+        extra += 64
     return len(message.body) + len(message.tag) + extra + len(message.content_type) + MESSAGE_OVERHEAD_SIZE_BYTES
 
 

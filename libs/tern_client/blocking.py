@@ -2,15 +2,14 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from tern_client.blocking_transport import BlockingTransport
-from tern_client.client import BlockingClient
+from tern_client.dead_letters import BlockingDeadLetterCalls
 from tern_client.documents import (
     Settle,
     commit_request,
-    declare_group_request,
-    declare_topic_request,
     get_request,
     group_offsets_request,
     offsets_request,
@@ -20,22 +19,25 @@ from tern_client.documents import (
     read_offsets,
     read_page,
 )
+from tern_client.members import assignments_request, locks_request, members_request
 from tern_client.models import BatchOutcome, OutgoingMessage, QueueOffsets, ReceivedMessage, RecordPage, SendReceipt
+from tern_client.queries import BlockingQueryCalls
+from tern_client.requesting import BlockingReplyCalls, BlockingRequestCalls
 from tern_client.retrying import RetryPolicy
+from tern_client.scheduled import ScheduledPage, read_scheduled, recall_request, scheduled_request
 from tern_client.sending import send_many, send_one, unique_keys, with_key
 from tern_client.subscription import Subscription
+from tern_client.topics import BlockingTopicCalls
 from tern_client.transport import now_ms
 from tern_wire.errors import TernError
 from tern_wire.limits import (
-    INVISIBLE_DEFAULT_MS,
-    QUEUES_PER_TOPIC_DEFAULT,
     RECEIVE_SIZE_DEFAULT_BYTES,
     RECEIVE_SIZE_MAX_BYTES,
 )
 from tern_wire.paths import CLUSTER_PATH
 
 
-class BlockingProducer(BlockingClient):
+class BlockingProducer(BlockingRequestCalls):
     """Sends messages; may be shared between threads. Keys and errors as the async Producer's, after `close` too."""
 
     def __init__(
@@ -60,6 +62,10 @@ class BlockingProducer(BlockingClient):
         content_type: str = "",
         queue: str = "",
         idempotency_key: str = "",
+        message_group: str = "",
+        delay: str | int | timedelta | None = None,
+        deliver_at: str | int | datetime | None = None,
+        delay_level: int | None = None,
     ) -> SendReceipt:
         """Send one message; returns when it is durable on a majority. MessageTooLarge for a body over 4 MiB."""
         message = OutgoingMessage(
@@ -70,6 +76,10 @@ class BlockingProducer(BlockingClient):
             content_type=content_type,
             queue=queue,
             idempotency_key=idempotency_key,
+            message_group=message_group,
+            delay=delay,
+            deliver_at=deliver_at,
+            delay_level=delay_level,
         )
         return self.send_message(topic, message)
 
@@ -83,7 +93,7 @@ class BlockingProducer(BlockingClient):
         return self._drive(send_many(self._course, topic, keyed, now_ms()))
 
 
-class BlockingConsumer(BlockingClient):
+class BlockingConsumer(BlockingReplyCalls):
     """Messages of one topic for one group. Not to be shared between threads: give each its own.
 
     Iterating ends when a receive comes back empty after *wait_ms*; iterate again to go on. `close` acks what was confirmed; after
@@ -100,6 +110,8 @@ class BlockingConsumer(BlockingClient):
         max_bytes: int = RECEIVE_SIZE_DEFAULT_BYTES,
         wait_ms: int = 0,
         invisible_ms: int | None = None,
+        tags: str = "",
+        sql: str = "",
         policy: RetryPolicy | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
@@ -111,6 +123,8 @@ class BlockingConsumer(BlockingClient):
             max_bytes=max_bytes,
             wait_ms=wait_ms,
             invisible_ms=invisible_ms,
+            tags=tags,
+            sql=sql,
         )
 
     @property
@@ -124,12 +138,14 @@ class BlockingConsumer(BlockingClient):
                 self._check_open()
                 yield message
 
-    def receive(self, max_messages: int = 0, wait_ms: int | None = None) -> list[ReceivedMessage]:
-        """One receive: up to *max_messages* (0: the consumer's), [] when the wait passed without any. Confirmations go along."""
+    def receive(self, max_messages: int = 0, wait_ms: int | None = None, attempt_id: str = "") -> list[ReceivedMessage]:
+        """One receive: up to *max_messages* (0: the consumer's), [] when the wait passed without any. Confirmations go along.
+
+        The same *attempt_id* (at most 64 characters) again gets the same messages, as long as their leases last.
+        """
         subscription = self._subscription
-        return self._drive(
-            subscription.receive(self._course, max_messages or subscription.max_messages, wait_ms, now_ms())
-        )
+        count = max_messages or subscription.max_messages
+        return self._drive(subscription.receive(self._course, count, wait_ms, now_ms(), attempt_id))
 
     def confirm(self, *messages: ReceivedMessage) -> None:
         """These are done: they are acked with the next receive or at `close`."""
@@ -139,6 +155,15 @@ class BlockingConsumer(BlockingClient):
     def ack(self, *messages: ReceivedMessage) -> dict[str, TernError]:
         """Ack now; the errors by receipt handle, {} when the group will not see any of these again."""
         return self._settle([Settle(message.receipt_handle) for message in messages])
+
+    def nack(self, *messages: ReceivedMessage, delay_ms: int | None = None) -> dict[str, TernError]:
+        """These have failed: they come again after *delay_ms* (None: as the group's retry policy says), or are dead letters after
+        the last attempt. The errors by receipt handle."""
+        return self._settle([Settle(message.receipt_handle, "nack", delay_ms=delay_ms) for message in messages])
+
+    def dead_letter(self, reason: str, *messages: ReceivedMessage) -> dict[str, TernError]:
+        """These are of no use to anybody in the group: dead letters, with *reason* (at most 1 KiB). The errors by receipt handle."""
+        return self._settle([Settle(message.receipt_handle, "dead_letter", reason=reason) for message in messages])
 
     def extend(self, invisible_ms: int, *messages: ReceivedMessage) -> dict[str, TernError]:
         """Keep the leases for *invisible_ms* from now; the errors by receipt handle."""
@@ -154,18 +179,8 @@ class BlockingConsumer(BlockingClient):
             self._caller.drive(self._subscription.settle(self._course, pending.take(), now_ms()))
 
 
-class BlockingAdmin(BlockingClient):
+class BlockingAdmin(BlockingTopicCalls, BlockingDeadLetterCalls, BlockingQueryCalls):
     """Declares and inspects, as the async Admin; and reads queues by offset. May be shared between threads."""
-
-    def create_topic(self, topic: str, queues: int = QUEUES_PER_TOPIC_DEFAULT) -> dict[str, Any]:
-        """Create *topic* with *queues* queues, or see that it is there; TopicConflict when it has more."""
-        return read_document(self._call(declare_topic_request(topic, queues)))
-
-    def create_group(
-        self, group: str, *, invisible_ms: int = INVISIBLE_DEFAULT_MS, start: str = "earliest"
-    ) -> dict[str, Any]:
-        """Create *group*; *start* (`earliest`, `latest`) is where it begins in a queue that it has never read."""
-        return read_document(self._call(declare_group_request(group, invisible_ms, start)))
 
     def offsets(self, topic: str) -> list[QueueOffsets]:
         """Min and max offset of every queue of *topic*."""
@@ -180,6 +195,28 @@ class BlockingAdmin(BlockingClient):
     ) -> None:
         """Commit *offsets*; with *expected* only if those are committed now, else OffsetMoved."""
         self._call(commit_request(group, topic, offsets, expected or {}))
+
+    def members(self, group: str, role: str = "consumer") -> dict[str, Any]:
+        """Who is in *group*, what each said last, and where their subscriptions differ."""
+        return read_document(self._call(members_request(group, role)))
+
+    def assignments(self, group: str, topic: str, *, member: str = "", strategy: str = "") -> dict[str, Any]:
+        """Which member of *group* reads which queues of *topic*; only *member*'s if given; by default as the members say."""
+        return read_document(self._call(assignments_request(group, topic, member=member, strategy=strategy)))
+
+    def locks(self, group: str, topic: str) -> dict[str, Any]:
+        """Which queues of *topic* are locked, by which member, as of which epoch."""
+        return read_document(self._call(locks_request(group, topic)))
+
+    def scheduled(
+        self, topic: str, *, begin_ms: int = 0, end_ms: int | None = None, limit: int = 100, cursor: str = ""
+    ) -> ScheduledPage:
+        """Messages of *topic* that wait for a delivery time in [*begin_ms*, *end_ms*), the next ones first, at most *limit*."""
+        return read_scheduled(self._call(scheduled_request(topic, begin_ms, end_ms, limit, cursor)))
+
+    def recall(self, topic: str, recall_handle: str) -> None:
+        """Take back a message that waits: it is not delivered. AlreadyDelivered when it is too late, NotScheduled if it was recalled."""
+        self._call(recall_request(topic, recall_handle))
 
     def cluster(self) -> dict[str, Any]:
         """What the cluster looks like from a proxy."""

@@ -74,7 +74,7 @@ def call(course: Course, request: Request, began_ms: float) -> Generator[Step, O
         if error is None:
             assert isinstance(outcome.result, Response)
             return outcome.result
-        if isinstance(error, OutcomeUnknown) and request.method != "GET" and not request.wait_ms:
+        if isinstance(error, OutcomeUnknown) and request.method != "GET" and (request.stores or not request.wait_ms):
             unknown = error
         is_cut = left_ms < policy.attempt_timeout_ms and not request.wait_ms
         if isinstance(error, ProxyUnreachable):

@@ -5,10 +5,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from tern_client.client import AsyncClient, ClientClosed
+from tern_client.client import ClientClosed
 from tern_client.documents import Settle
 from tern_client.leases import Leases
 from tern_client.models import ReceivedMessage
+from tern_client.requesting import ReplyCalls
 from tern_client.retrying import RetryPolicy
 from tern_client.subscription import Subscription
 from tern_client.transport import Transport, epoch_ms, now_ms
@@ -21,7 +22,7 @@ SETTLE_LINGER_MS = 500
 IN_FLIGHT_MAX = 1_024
 
 
-class Consumer(AsyncClient):
+class Consumer(ReplyCalls):
     """Messages of one topic for one group: `async for message in consumer`, then `consumer.confirm(message)`.
 
     Owns its connections, the messages it has not handed out yet, and the confirmations it has not sent yet. At most
@@ -53,6 +54,8 @@ class Consumer(AsyncClient):
         max_bytes: int = RECEIVE_SIZE_DEFAULT_BYTES,
         wait_ms: int = WAIT_DEFAULT_MS,
         invisible_ms: int | None = None,
+        tags: str = "",
+        sql: str = "",
         in_flight_max: int = IN_FLIGHT_MAX,
         policy: RetryPolicy | None = None,
         transport: Transport | None = None,
@@ -66,6 +69,8 @@ class Consumer(AsyncClient):
             max_bytes=max_bytes,
             wait_ms=wait_ms,
             invisible_ms=invisible_ms,
+            tags=tags,
+            sql=sql,
         )
         self._clock = clock or epoch_ms
         self._leases = Leases(in_flight_max)
@@ -88,14 +93,17 @@ class Consumer(AsyncClient):
             self._received.extend(await self.receive())
         return self._received.popleft()
 
-    async def receive(self, max_messages: int = 0, wait_ms: int | None = None) -> list[ReceivedMessage]:
+    async def receive(
+        self, max_messages: int = 0, wait_ms: int | None = None, attempt_id: str = ""
+    ) -> list[ReceivedMessage]:
         """One receive: up to *max_messages* (0: the consumer's), [] when the wait passed without any. Confirmations go along.
 
+        The same *attempt_id* (at most 64 characters) again gets the same messages, as long as their leases last.
         Waits first while all that may be in flight is. ClientClosed when this is closed, before or meanwhile.
         """
         self._check_open()
         # A task of its own, so that closing can end it without cancelling the caller.
-        receiving = asyncio.get_running_loop().create_task(self._receive(max_messages, wait_ms))
+        receiving = asyncio.get_running_loop().create_task(self._receive(max_messages, wait_ms, attempt_id))
         self._receiving.add(receiving)
         try:
             messages = await receiving
@@ -121,6 +129,22 @@ class Consumer(AsyncClient):
         """Ack now; the errors by receipt handle, {} when the group will not see any of these again."""
         self._check_open()
         errors = await self._settle([Settle(message.receipt_handle) for message in messages])
+        self._release(messages)
+        return errors
+
+    async def nack(self, *messages: ReceivedMessage, delay_ms: int | None = None) -> dict[str, TernError]:
+        """These have failed: they come again after *delay_ms* (None: as the group's retry policy says), or are dead letters after
+        the last attempt. The errors by receipt handle."""
+        self._check_open()
+        errors = await self._settle([Settle(message.receipt_handle, "nack", delay_ms=delay_ms) for message in messages])
+        self._release(messages)
+        return errors
+
+    async def dead_letter(self, reason: str, *messages: ReceivedMessage) -> dict[str, TernError]:
+        """These are of no use to anybody in the group: dead letters, with *reason* (at most 1 KiB). The errors by receipt handle."""
+        self._check_open()
+        settles = [Settle(message.receipt_handle, "dead_letter", reason=reason) for message in messages]
+        errors = await self._settle(settles)
         self._release(messages)
         return errors
 
@@ -150,12 +174,12 @@ class Consumer(AsyncClient):
         self._subscription.pending.add(Settle(message.receipt_handle, "extend", INVISIBLE_MIN_MS) for message in unread)
         await self._flush()
 
-    async def _receive(self, max_messages: int, wait_ms: int | None) -> list[ReceivedMessage]:
+    async def _receive(self, max_messages: int, wait_ms: int | None, attempt_id: str) -> list[ReceivedMessage]:
         while not (room := self._leases.room(self._clock())):
             await self._wait_for_room()
         subscription = self._subscription
         count = min(max_messages or subscription.max_messages, room)
-        messages = await self._drive(subscription.receive(self._course, count, wait_ms, now_ms()))
+        messages = await self._drive(subscription.receive(self._course, count, wait_ms, now_ms(), attempt_id))
         self._leases.add(messages)
         return messages
 

@@ -16,20 +16,35 @@ from tern_wire.names import check_group, check_topic, parse_queue
 _PACKED = (("Content-Type", paths.MSGPACK), ("Accept", paths.MSGPACK))
 # Servers limit a request's head to 16 KiB; what could come near travels as a batch of one.
 _HEADERS_SIZE_MAX_BYTES = 6 * 1024
+_TIMING_HEADERS = {
+    "message_group": paths.HEADER_MESSAGE_GROUP,
+    "delay": paths.HEADER_DELAY,
+    "deliver_at": paths.HEADER_DELIVER_AT,
+    "delay_level": paths.HEADER_DELAY_LEVEL,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """What to do with a lease: `ack`, or `extend` for *invisible_ms* from now."""
+    """What to do with a lease: `ack`; `extend` for *invisible_ms* from now; `nack`, back after *delay_ms* (None: as the group says);
+    or `dead_letter`, with a *reason*."""
 
     receipt_handle: str
     action: str = "ack"
     invisible_ms: int = 0
+    delay_ms: int | None = None
+    reason: str = ""
 
     def document(self) -> dict[str, Any]:
         """As the API takes it."""
         entry: dict[str, Any] = {"receipt_handle": self.receipt_handle, "action": self.action}
-        return {**entry, "invisible": self.invisible_ms} if self.action == "extend" else entry
+        if self.action == "extend":
+            entry["invisible"] = self.invisible_ms
+        if self.delay_ms is not None:
+            entry["delay"] = self.delay_ms
+        if self.reason:
+            entry["reason"] = self.reason
+        return entry
 
 
 def send_request(topic: str, message: OutgoingMessage) -> Request:
@@ -44,6 +59,7 @@ def send_request(topic: str, message: OutgoingMessage) -> Request:
         headers.append((paths.HEADER_QUEUE, message.queue))
     if message.idempotency_key:
         headers.append((paths.HEADER_IDEMPOTENCY_KEY, message.idempotency_key))
+    headers += [(_TIMING_HEADERS[field], str(value)) for field, value in message.timing().items()]
     if not _fit(headers):
         return batch_request(topic, [message])
     path = paths.messages_path(check_topic(topic))
@@ -79,7 +95,7 @@ def _packed(message: OutgoingMessage) -> dict[str, Any]:
         packed["queue"] = message.queue
     if message.idempotency_key:
         packed["idempotency_key"] = message.idempotency_key
-    return packed
+    return packed | message.timing()
 
 
 def read_results(response: Response) -> list[SendReceipt | TernError]:
@@ -101,6 +117,8 @@ def _receipt(document: Mapping[str, Any], *, replayed: bool) -> SendReceipt:
         offset=document["offset"],
         born_at=document["born_at"],
         replayed=replayed,
+        deliver_at=document.get("deliver_at", 0),
+        recall_handle=document.get("recall_handle", ""),
     )
 
 
@@ -113,11 +131,18 @@ def receive_request(
     wait_ms: int,
     invisible_ms: int | None,
     settles: Iterable[Settle],
+    attempt_id: str = "",
+    tags: str = "",
+    sql: str = "",
 ) -> Request:
     """Lease up to *max_messages*; *settles* are applied before the wait begins."""
     document: dict[str, Any] = {"max_messages": max_messages, "max_bytes": max_bytes, "wait": wait_ms}
     if invisible_ms is not None:
         document["invisible"] = invisible_ms
+    if attempt_id:
+        document["attempt_id"] = attempt_id
+    if tags or sql:
+        document["filter"] = {name: text for name, text in (("tags", tags), ("sql", sql)) if text}
     entries = [settle.document() for settle in settles]
     if entries:
         document["settle"] = entries
@@ -149,6 +174,11 @@ def _received(message: Mapping[str, Any]) -> ReceivedMessage:
         attempt=message["attempt"],
         receipt_handle=message["receipt_handle"],
         invisible_until=message["invisible_until"],
+        message_group=message.get("message_group", ""),
+        deliver_at=message.get("deliver_at", 0),
+        correlation_id=message.get("correlation_id", ""),
+        reply_to=message.get("reply_to", ""),
+        expires_at=message.get("expires_at", 0),
     )
 
 
@@ -170,16 +200,6 @@ def _errors(results: Sequence[Mapping[str, Any]]) -> dict[int, TernError]:
         for at, result in enumerate(results)
         if "error" in result
     }
-
-
-def declare_topic_request(topic: str, queues: int) -> Request:
-    """Create the topic, or see that it is there."""
-    return _put(paths.topic_path(check_topic(topic)), {"queues": queues})
-
-
-def declare_group_request(group: str, invisible_ms: int, start: str) -> Request:
-    """Create the consumer group, or see that it is there."""
-    return _put(paths.group_path(check_group(group)), {"invisible": invisible_ms, "start": start})
 
 
 def commit_request(group: str, topic: str, offsets: Mapping[str, int], expected: Mapping[str, int]) -> Request:

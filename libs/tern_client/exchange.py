@@ -16,7 +16,8 @@ Headers = tuple[tuple[str, str], ...]
 class Request:
     """A request to any proxy. Header values are printable ASCII; `wait_ms` is how long the proxy may park it.
 
-    `repeatable`: doing it twice is the same as doing it once, so it may be repeated when its outcome is unknown.
+    `repeatable`: doing it twice is the same as doing it once, so it may be repeated when its outcome is unknown. `stores`: one that
+    waits and is no mere read.
     """
 
     method: str
@@ -25,6 +26,7 @@ class Request:
     body: bytes = b""
     wait_ms: int = 0
     repeatable: bool = True
+    stores: bool = False
 
 
 @dataclass(frozen=True, slots=True)

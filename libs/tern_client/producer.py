@@ -4,10 +4,11 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
 from tern_client.batching import Accumulator, Batch, BatchLimits, size_of
-from tern_client.client import AsyncClient
 from tern_client.models import BatchOutcome, OutgoingMessage, SendReceipt
+from tern_client.requesting import RequestCalls
 from tern_client.retrying import RetryPolicy
 from tern_client.sending import send_many, send_one, unique_keys, with_key
 from tern_client.transport import Transport, now_ms
@@ -21,8 +22,8 @@ BATCHES_IN_FLIGHT_MAX = 4
 Receipt = asyncio.Future[SendReceipt]
 
 
-class Producer(AsyncClient):
-    """Sends messages. Every message gets an idempotency key unless *idempotent* is off, so that repeats are stored once.
+class Producer(RequestCalls):
+    """Sends messages, and requests that wait for their reply. Every message gets an idempotency key unless *idempotent* is off, so that repeats are stored once.
 
     Owns its connections and its buffer. Use it as an async context manager, or call `close`, which flushes first; after that
     sends are refused (ClientClosed). *endpoints* are proxies' URLs, such as http://127.0.0.1:8080 (EndpointMalformed when they are
@@ -71,6 +72,10 @@ class Producer(AsyncClient):
         content_type: str = "",
         queue: str = "",
         idempotency_key: str = "",
+        message_group: str = "",
+        delay: str | int | timedelta | None = None,
+        deliver_at: str | int | datetime | None = None,
+        delay_level: int | None = None,
     ) -> SendReceipt:
         """Send one message now; returns when it is durable on a majority. MessageTooLarge for a body over 4 MiB."""
         message = OutgoingMessage(
@@ -81,6 +86,10 @@ class Producer(AsyncClient):
             content_type=content_type,
             queue=queue,
             idempotency_key=idempotency_key,
+            message_group=message_group,
+            delay=delay,
+            deliver_at=deliver_at,
+            delay_level=delay_level,
         )
         return await self.send_message(topic, message)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tern_client.exchange import ProxyUnreachable
-from tern_wire.errors import OutcomeUnknown, RequestTimeout, ShuttingDown, TernError
+from tern_wire.errors import OutcomeUnknown, ReplyTimeout, RequestTimeout, ShuttingDown, TernError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,9 @@ def decide(
 
     Every error that says "nothing was stored" is repeated; one that leaves it open only when repeating is harmless.
     """
+    if isinstance(error, ReplyTimeout):
+        # It has waited as long as it was to; who wants more asks for the reply, not for the request.
+        return GIVE_UP
     if not error.retryable or (isinstance(error, OutcomeUnknown) and not repeatable):
         return GIVE_UP
     next_endpoint = (

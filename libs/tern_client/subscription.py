@@ -24,10 +24,13 @@ class Subscription:
     wait_ms: int
     # None: the group's own.
     invisible_ms: int | None
+    # What is wanted, one of them at most; without both, what the group's members subscribe to.
+    tags: str = ""
+    sql: str = ""
     pending: PendingSettles = field(default_factory=PendingSettles)
 
     def receive(
-        self, course: Course, max_messages: int, wait_ms: int | None, began_ms: float
+        self, course: Course, max_messages: int, wait_ms: int | None, began_ms: float, attempt_id: str = ""
     ) -> Generator[Step, Outcome, list[ReceivedMessage]]:
         """Steps of one receive; what waits to be settled goes along, and waits again when the receive fails or is given up."""
         settles = self.pending.take()
@@ -39,6 +42,9 @@ class Subscription:
             wait_ms=self.wait_ms if wait_ms is None else wait_ms,
             invisible_ms=self.invisible_ms,
             settles=settles,
+            attempt_id=attempt_id,
+            tags=self.tags,
+            sql=self.sql,
         )
         try:
             response = yield from call(course, request, began_ms)

@@ -40,10 +40,11 @@ class Elections:
         core: Callable[[], "Consensus"],
         membership: "Membership",
         post: Callable[[str, Message], bool],
+        kick_later: Callable[[float], object],
         stickiness_s: float,
     ) -> None:
         self._me, self._others = me, others
-        self._ask_core, self._membership, self._post = core, membership, post
+        self._ask_core, self._membership, self._post, self._kick_later = core, membership, post, kick_later
         self._stickiness_s = stickiness_s
         self._grants: dict[str, float] = {}
         self._ask_at_s = 0.0
@@ -78,6 +79,7 @@ class Elections:
             rank = [name for name in sorted((self._me, *self._others)) if name != peer].index(self._me)
             delay_s = SOON_S + rank * SOON_STEP_S + random.uniform(0, SOON_SPREAD_S)  # noqa: S311 (timing, no secret)
             self._ask_core().stand_within(delay_s)
+            self._kick_later(delay_s)
 
     def may_campaign(self) -> bool:
         """Whether a majority would elect this node now; asks for it when not. Called while the election time is over."""
@@ -105,6 +107,7 @@ class Elections:
             }
             for peer in self._others:
                 self._post(peer, question)
+            self._kick_later(PRE_VOTE_PERIOD_S)
         return False
 
     @property

@@ -21,8 +21,9 @@ from tern_store.vote_file import Standing
 from tern_wire.limits import SEGMENT_SIZE_DEFAULT_BYTES
 
 log = logging.getLogger(__name__)
-# The clock of elections and heartbeats; everything else is driven by events.
-TICK_PERIOD_S = 0.05
+# The clock of heartbeats and upkeep; everything else is driven by events, and what has its time asks to be woken.
+# A little more than a heartbeat's period, so that no tick comes just too early for one.
+TICK_PERIOD_S = 0.105
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,7 @@ class RaftNode:
             post=links.post,
             buffered=links.buffered,
             kick=self._kick,
+            kick_later=lambda delay_s: runtime.call_later(delay_s, self._kick),
             on_behind=on_behind,
             on_fatal=on_fatal,
             stickiness_s=config.election_min_s,

@@ -42,6 +42,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         post: Callable[[str, Parts], bool],
         buffered: Callable[[str], int],
         kick: Callable[[], None],
+        kick_later: Callable[[float], object],
         on_behind: Callable[[], None],
         on_fatal: Callable[[Exception], None],
         stickiness_s: float,
@@ -58,7 +59,13 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self.membership = membership
         self.barrier = ReadBarrier(len(others) + 1)
         self.elections = Elections(
-            me, others, core=lambda: self._core, membership=membership, post=self._say, stickiness_s=stickiness_s
+            me,
+            others,
+            core=lambda: self._core,
+            membership=membership,
+            post=self._say,
+            kick_later=kick_later,
+            stickiness_s=stickiness_s,
         )
         self._votes = VoteCount()
         # Success acks that wait until the local disk has what they promise; the newest one a peer is enough.
@@ -250,6 +257,9 @@ class PeerTransport(Transport):  # type: ignore[misc]
     def _receive_append(self, node: Node, message: Message) -> None:
         core, stored = self._core, self._core.journal.log
         if message["term"] < core.raftCurrentTerm:
+            # A node that may not stand could never follow again if its term had got ahead, since nobody would learn of it
+            # (stock is silent, too: syncobj.py:942-945).
+            self._say(str(node.id), {"type": "pre_vote_refused", "term": core.raftCurrentTerm})
             return
         if message["term"] == core.raftCurrentTerm and (core.is_leader or core.leader_name not in {None, str(node.id)}):
             # Stock follows whoever speaks last (syncobj.py:953-958).

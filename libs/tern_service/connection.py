@@ -16,7 +16,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tern_service.problems import new_request_id, problem_reply
-from tern_wire.errors import ProxyOverloaded, RequestMalformed, RequestTimeout, TernError
+from tern_wire.errors import Overloaded, RequestMalformed, RequestTimeout, TernError
 from tern_wire.limits import BODY_DEADLINE_MS, CONNECTIONS_MAX, REQUEST_HEAD_SIZE_MAX_BYTES
 
 # A head is one packet or two; a client that needs longer is broken or hostile (nginx and Apache: 20 to 60 s).
@@ -55,7 +55,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > self._connections_max:
-            self._refuse(ProxyOverloaded(what="connections", limit=self._connections_max))
+            self._refuse(Overloaded(what="connections", limit=self._connections_max))
             return
         self._arm(_HEAD)
 

@@ -9,6 +9,7 @@ import os
 import re
 from itertools import count
 from typing import Any
+from zlib import crc32
 
 import orjson
 from fastapi import FastAPI
@@ -38,6 +39,8 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 # Long enough for an election to be over in most cases, short enough not to be noticed by a person.
 RETRY_AFTER_DEFAULT_MS = 500
+# Clients that were refused together should not come back together.
+RETRY_AFTER_SPREAD_MS = 250
 _RETRY_STATUSES = frozenset({408, 429, 503, 504})
 _HEADER_ID = HEADER_REQUEST_ID.lower().encode()
 _PROBLEM = PROBLEM.encode()
@@ -71,14 +74,15 @@ def request_id_of(scope: Scope) -> str:
 def problem_reply(error: TernError, *, instance: str = "", request_id: str = "") -> tuple[int, RawHeaders, bytes]:
     """Status, headers (lower case) and body of *error* as application/problem+json.
 
-    408, 429, 503 and 504 carry `retry_after_ms` (the error's own field, or 500) and Retry-After (whole seconds, >= 1).
+    408, 429, 503 and 504 carry `retry_after_ms` (the error's own field, or 500 to 750 by *request_id*) and Retry-After (whole seconds, >= 1).
     """
     document = error.problem(instance, request_id)
     headers: RawHeaders = [(b"content-type", _PROBLEM), (b"cache-control", b"no-store")]
     if request_id:
         headers.append((_HEADER_ID, request_id.encode("latin-1", "replace")))
     if error.status in _RETRY_STATUSES:
-        pause_ms = int(document.setdefault("retry_after_ms", RETRY_AFTER_DEFAULT_MS))
+        spread_ms = crc32(request_id.encode("utf-8", "replace")) % RETRY_AFTER_SPREAD_MS
+        pause_ms = int(document.setdefault("retry_after_ms", RETRY_AFTER_DEFAULT_MS + spread_ms))
         headers.append((b"retry-after", b"%d" % max(1, -(-pause_ms // 1_000))))
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", str(error.fields.get("allowed", "")).encode("latin-1", "replace")))

@@ -384,6 +384,7 @@ class CommitLog:
         if scan.torn:
             on_tear()
         self._erase()
+        self._segments.rewrite((start or self._start.mark).position, self._end.position)
         self._segments.sync()
         self._synced_index = self._end.index
 

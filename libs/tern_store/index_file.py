@@ -175,8 +175,27 @@ class IndexFile:
         DerivedDamage if a page or a block on the way is not what was written.
         """
         found: list[int] = []
-        number, newer = self._newest(key_hash), self.next_entry
+        for _, position, time_ms in self.walk(key_hash, first_position, begin_ms):
+            if position >= 0 and time_ms <= end_ms:
+                found.append(position)
+                if len(found) == count:
+                    break
+        return found
+
+    def walk(
+        self, key_hash: int, first_position: int, begin_ms: int, *, before: int | None = None
+    ) -> Iterator[tuple[int, int, int]]:
+        """Number, position and time (ms) of each entry of the hash's chain, newest first, down to *begin_ms*.
+
+        Position -1: another key's, or dropped. *before*: the number at which an earlier walk stopped; this one begins behind it, with
+        older ones. DerivedDamage as `find`.
+        """
+        if before is not None and not 0 < before < self.next_entry:
+            return
         block, data = -1, b""
+        number, newer = self._newest(key_hash), self.next_entry
+        if before is not None:
+            number, newer = before, before + 1
         while number:
             if not 0 < number < newer:
                 raise DerivedDamage(self._folder.path(self.base), self._entry_at(number), "a chain leads nowhere")
@@ -190,15 +209,13 @@ class IndexFile:
                 at = number % BLOCK_ENTRIES * INDEX_ENTRY_SIZE_BYTES
                 this_hash, position, seconds, previous = INDEX_ENTRY.unpack_from(data, at)
             time_ms = self.begin_ms + 1000 * seconds
-            if this_hash == key_hash and position >= first_position and begin_ms <= time_ms <= end_ms:
-                found.append(position)
-                if len(found) == count:
-                    break
+            is_wanted = this_hash == key_hash and position >= first_position and time_ms >= begin_ms
+            if number != before:
+                yield number, position if is_wanted else -1, time_ms
             # A key of a million messages must not cost a million steps when a minute of them is asked for.
             if time_ms < begin_ms and not self._time_fell:
                 break
             number, newer = previous, number
-        return found
 
     def _newest(self, key_hash: int) -> int:
         slot = key_hash % self._folder.shape.slots

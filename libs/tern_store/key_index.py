@@ -29,6 +29,8 @@ from tern_wire.record import Bytes
 # One system call per 3,276 keys.
 TAIL_SIZE_MAX_BYTES = 64 << 10
 TIME_MAX_MS = (1 << 63) - 1
+# An entry of the index: the file's name, and its number in it.
+Place = tuple[int, int]
 
 
 class KeyIndex:
@@ -91,6 +93,25 @@ class KeyIndex:
             if file.begin_ms <= end_ms and file.end_ms >= begin_ms:
                 found += file.find(wanted, self._first_position, begin_ms, end_ms, count - len(found))
         return found
+
+    def walk(
+        self, topic: str, key: str, *, begin_ms: int = 0, after: Place | None = None
+    ) -> Iterator[tuple[Place, int, int]]:
+        """Place, position (-1: not of this key) and time in ms (down to the second) of what lies in the key's chains, newest first.
+
+        Whoever bounds the walk goes on later behind *after*, the place where it stopped. The owner may go on between two steps; what it
+        trims meanwhile is not walked any more. DerivedDamage as `find`.
+        """
+        wanted = slot_hash(f"{topic}#{key}")
+        for file in list(reversed(self._files)):
+            is_newer = after is not None and file.base > after[0]
+            if file.end_ms < begin_ms or is_newer or file not in self._files:
+                continue
+            before = after[1] if after is not None and file.base == after[0] else None
+            for number, position, time_ms in file.walk(wanted, self._first_position, begin_ms, before=before):
+                yield (file.base, number), position, time_ms
+                if file not in self._files:
+                    return
 
     def trim(self, position: int) -> None:
         """Nothing below *position* is found any more; files that hold nothing else go once no saved state needs them."""

@@ -55,6 +55,15 @@ class MovedEntries:
         in_place = offsets[first:last] == np.arange(offset, offset + last - first)
         return entries[first : first + (len(in_place) if in_place.all() else int(np.argmin(in_place)))]
 
+    def positions(self, topic_id: int) -> set[int]:
+        """Where copies of the topic's messages lie."""
+        return {
+            position
+            for key, (_, entries) in self._queues.items()
+            if key[0] == topic_id
+            for position in entries["position"].tolist()
+        }
+
     def drop_before(self, position: int) -> None:
         """Forget copies that lie before *position*: who still needs them has copied them again."""
         for key, (offsets, entries) in list(self._queues.items()):

@@ -22,9 +22,12 @@ from tern_store.finding import FindingKind, Findings
 from tern_store.log_check import BEHIND_ALL, LogSpan
 from tern_store.moved_entries import MovedEntries
 from tern_store.record_check import RecordPlaces, joined
+from tern_wire.dead_letters import ORIGINALS_QUEUE, is_dead_topic
 
 # What a saved state's section calls the entries that retention has moved.
 MOVED = "moved"
+# ... and which offsets of which queues were given by reference to older records.
+REFERENCES = "references"
 ENTRIES_PER_FILE = 300_000
 # 40 bytes each: together some 30 MiB.
 WINDOW_RECORDS = 1 << 18
@@ -48,6 +51,7 @@ class QueueReader:
         self._directory, self._queues = directory, queues
         self._moved = MovedEntries()
         self._moved.restore(section.get(MOVED, []))
+        self._references = {(row[0], row[1]): (row[2], row[3]) for row in section.get(REFERENCES, [])}
 
     def all_keys(self) -> list[QueueKey]:
         """(topic id, queue) of every queue that ever had a message, ascending."""
@@ -75,6 +79,10 @@ class QueueReader:
         folder = self._directory / FOLDER / str(key[0]) / str(key[1])
         return folder / f"{file * ENTRIES_PER_FILE * ENTRY_SIZE_BYTES:020d}", row * ENTRY_SIZE_BYTES
 
+    def references(self, key: QueueKey) -> tuple[int, int]:
+        """The first and the last offset that were given by reference to an older record; (0, -1) if none was."""
+        return self._references.get(key, (0, -1))
+
     def close(self) -> None:
         """Close the files."""
         self._queues.close()
@@ -99,9 +107,11 @@ class QueueCheck:
         queues: QueueReader,
         findings: Findings,
         read_again: Callable[[LogMark, int], Iterator[RecordPlaces]],
+        topics: Mapping[int, bytes],
     ) -> None:
-        """*read_again*: the records from a mark to a position of the log."""
+        """*read_again*: the records from a mark to a position of the log; *topics*: the names that are known, by id."""
         self._queues, self._findings, self._read_again = queues, findings, read_again
+        self._topics = topics
         keys = queues.all_keys()
         self._cursors = [_Cursor(key, number, queues.min(key), queues.end(key)) for number, key in enumerate(keys)]
         size = _READ_AHEAD_ENTRIES // max(1, len(keys))
@@ -136,6 +146,11 @@ class QueueCheck:
         self._gaps = gaps
         self._compare_window(BEHIND_ALL)
         self._compare_aside()
+
+    def parts(self) -> list[tuple[LogMark, int]]:
+        """Parts of the log that can be read again by themselves: the mark before each, and where it ends."""
+        stops = [mark.position for mark in self._strides[1:]]
+        return list(zip(self._strides, [*stops, BEHIND_ALL], strict=True)) if self._strides else []
 
     # Cursors ---------------------------------------------------------------------------------------------------
     def _read(self, cursor: _Cursor) -> None:
@@ -205,10 +220,9 @@ class QueueCheck:
         claims = claims[np.argsort(claims["position"], kind="stable")]
         starts = [mark.position for mark in self._strides]
         cuts = [0, *np.searchsorted(claims["position"], starts[1:]).tolist(), len(claims)]
-        for number, mark in enumerate(self._strides):
+        for number, (mark, stop) in enumerate(self.parts()):
             part = claims[cuts[number] : cuts[number + 1]]
             if len(part):
-                stop = starts[number + 1] if number + 1 < len(starts) else BEHIND_ALL
                 self._compare(part, joined(list(self._read_again(mark, stop))))
 
     def _compare(self, claims: Claims, places: RecordPlaces) -> None:
@@ -219,15 +233,41 @@ class QueueCheck:
         for first, stop in self._gaps:
             unknowable = (claims["position"] >= first) & (claims["position"] < stop)
             claims, found, known = claims[~unknowable], found[~unknowable], known[~unknowable]
-        self._note(claims[~known], "no record begins there")
+        self._note(claims[~known & ~self._is_dropped(claims)], "no record begins there")
         claims, found = claims[known], found[known]
         keys = np.array([cursor.key for cursor in self._cursors], np.int64).reshape(-1, 2)[claims["key"]]
         for is_wrong, what in (
             (places.sizes[found] != claims["size"], "the record there has another size"),
             (places.tags[found] != claims["tag"], "the record there has another tag"),
-            ((places.topics[found] != keys[:, 0]) | (places.queues[found] != keys[:, 1]), "it is of another queue"),
+            (
+                ((places.topics[found] != keys[:, 0]) | (places.queues[found] != keys[:, 1])) & ~self._is_dead(claims),
+                "it is of another queue",
+            ),
         ):
             self._note(claims[is_wrong], what)
+
+    def _is_dropped(self, claims: Claims) -> npt.NDArray[np.bool_]:
+        """Which of *claims* point before the log's begin, as settled messages do that lie behind one that a group still holds: the
+        held one was copied, and its queue begins with it. What was given by reference and is there has been copied, too."""
+        if not self._strides:
+            return np.zeros(len(claims), np.bool_)
+        is_dropped: npt.NDArray[np.bool_] = claims["position"] < self._strides[0].position
+        for number in np.unique(claims["key"][is_dropped]).tolist():
+            first, last = self._queues.references(self._cursors[number].key)
+            is_dropped &= ~((claims["key"] == number) & (claims["offset"] >= first) & (claims["offset"] <= last))
+        return is_dropped
+
+    def _is_dead(self, claims: Claims) -> npt.NDArray[np.bool_]:
+        """Which of *claims* are those of dead letters: they point at a record of the queue that it came from."""
+        is_dead = np.zeros(len(claims), np.bool_)
+        for number in np.unique(claims["key"]).tolist():
+            key = self._cursors[number].key
+            first, last = self._queues.references(key)
+            name = self._topics.get(key[0])
+            if first <= last and key[1] == ORIGINALS_QUEUE and (name is None or is_dead_topic(name)):
+                offsets = claims["offset"]
+                is_dead |= (claims["key"] == number) & (offsets >= first) & (offsets <= last)
+        return is_dead
 
     def _note(self, claims: Claims, what: str) -> None:
         """One finding for each run of neighbouring offsets of a queue."""

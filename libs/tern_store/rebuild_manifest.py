@@ -7,6 +7,7 @@ As a document (JSON), marks being [index, position, crc, term]:
     start     the mark before the log's first entry; [0, 0, 0, 0] as long as nothing was dropped
     end       the mark of the last entry that is applied, and so committed, and synced by the leader
     state     null, or [name, size] of the state at the log's start, in bytes: what a replay from there begins with
+    keys      [[name, size], ...] of the tables of idempotency keys that this state names and that are not too old yet
 
 The log is everything from start's position up to end's, in files named by the position where they begin.
 """
@@ -23,6 +24,7 @@ from tern_store.state_file import Boundary
 
 FORMAT = 1
 _STATE_NAME = re.compile(r"segment-([0-9]{20})-([0-9]{1,20})\.bin")
+KEYS_NAME = re.compile(r"keys-[0-9]{20}\.bin")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,14 @@ class Manifest:
     end: LogMark
     state_name: str
     state_size_bytes: int
+    # Name and size.
+    key_files: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all that is to be copied."""
+        keys_size_bytes = sum(size for _, size in self.key_files)
+        return self.state_size_bytes + keys_size_bytes + self.end.position - self.start.position
 
     def document(self) -> dict[str, Any]:
         """As it travels."""
@@ -43,6 +53,7 @@ class Manifest:
             "start": list(astuple(self.start)),
             "end": list(astuple(self.end)),
             "state": [self.state_name, self.state_size_bytes] if self.state_name else None,
+            "keys": [list(key_file) for key_file in self.key_files],
         }
 
     @classmethod
@@ -55,6 +66,7 @@ class Manifest:
                 )
             start, end = (LogMark(*map(int, document[name])) for name in ("start", "end"))
             state_name, state_size_bytes = document["state"] or ("", 0)
+            key_files = tuple((str(name), int(size)) for name, size in document["keys"])
             genesis = bytes.fromhex(document["genesis"])
             verify(genesis)
         except (KeyError, TypeError, ValueError, EntryRefused) as error:
@@ -65,6 +77,7 @@ class Manifest:
             end=end,
             state_name=str(state_name),
             state_size_bytes=int(state_size_bytes),
+            key_files=key_files,
         )
         found.require_sense()
         return found
@@ -96,5 +109,8 @@ class Manifest:
             or self.end.position <= self.start.position
             or self.end.index <= self.start.index
             or self.state_size_bytes < 0
+            or (self.key_files and not is_dropped)
+            or len({name for name, _ in self.key_files}) < len(self.key_files)
+            or not all(KEYS_NAME.fullmatch(name) and size > 0 for name, size in self.key_files)
         ):
             raise CopyRefused(0, f"the leader's manifest contradicts itself: {self.document() | {'genesis': '...'}}")

@@ -1,7 +1,7 @@
 """The side of a rebuild that lacks a log: takes what a leader's manifest names, in order, and makes it the node's own.
 
 Files grow beside those that they will replace, under names that no store opens: `commitlog/{20 digits}.incoming`, allocated and zeroed
-like every segment, and `state/segment-....bin.incoming`. There is no note of how far the copy is: after a crash the chain of entries
+like every segment, `state/segment-....bin.incoming`, and `sentkeys/keys-....bin.incoming` (`rebuild_keys.py`). There is no note of how far the copy is: after a crash the chain of entries
 itself is read again, and what does not continue it is zeroed and copied again.
 
 Law: no byte is kept that does not continue the chain from the manifest's start. What the node had goes only behind a complete and
@@ -22,6 +22,7 @@ from tern_store.errors import CopyRefused
 from tern_store.files import REAL_FILES, Buffer, Files
 from tern_store.genesis import Genesis
 from tern_store.log_start import LogStart
+from tern_store.rebuild_keys import IncomingKeys
 from tern_store.rebuild_manifest import Manifest
 from tern_store.rebuild_swap import INCOMING, SWAP, clear_log, forbid_opening, swap
 from tern_store.segment import create_segment_file, segment_bases
@@ -74,6 +75,7 @@ class RebuildSink:
         self._check: ChainCheck | None = None
         self._segment_size_bytes = 0
         self._state_position = 0
+        self._keys = IncomingKeys(directory, files)
         # The file that is written to, and how much of it no sync has covered.
         self._open: tuple[Path, int] | None = None
         self._unsynced_bytes = 0
@@ -83,15 +85,14 @@ class RebuildSink:
     @property
     def total_bytes(self) -> int:
         """What the manifest names."""
-        manifest = self._manifest
-        return 0 if manifest is None else manifest.state_size_bytes + manifest.end.position - manifest.start.position
+        return 0 if self._manifest is None else self._manifest.size_bytes
 
     @property
     def copied_bytes(self) -> int:
         """How much of that is here."""
         if self._manifest is None or self._check is None:
             return 0
-        return self._state_position + self._check.received - self._manifest.start.position
+        return self._state_position + self._keys.copied_bytes + self._check.received - self._manifest.start.position
 
     # Copy ------------------------------------------------------------------------------------------------------
     def begin(self, document: Mapping[str, Any]) -> None:
@@ -112,6 +113,7 @@ class RebuildSink:
             # A process that was killed may have made what is in them, and not have made it durable.
             self._files.fsync_dir(folder)
         self._state_position = self._find_state()
+        self._keys.begin(manifest.key_files)
         self._check = self._find_log()
         self._make_room_for_all()
 
@@ -120,10 +122,11 @@ class RebuildSink:
         known, check = self._manifest, self._check
         if known is None or check is None:
             return False
-        is_same = (known.start, known.state_name, known.state_size_bytes) == (
+        is_same = (known.start, known.state_name, known.state_size_bytes, known.key_files) == (
             manifest.start,
             manifest.state_name,
             manifest.state_size_bytes,
+            manifest.key_files,
         )
         return is_same and manifest.end.position >= check.received
 
@@ -145,6 +148,9 @@ class RebuildSink:
             )
         if name == manifest.state_name:
             self._write_state(data)
+            return
+        if name in dict(manifest.key_files):
+            self._keys.write(name, position, data)
             return
         base = int(name)
         fd, refused = self._segment(base), None
@@ -181,7 +187,7 @@ class RebuildSink:
             raise CopyRefused(end.position, f"the copy ends with {end}, the leader said {manifest.end}")
         self._sync()
         self.close()
-        for folder in (self._log_folder, self._state_folder):
+        for folder in (self._log_folder, self._state_folder, self._keys.folder):
             self._files.fsync_dir(folder)
         start = LogStart(manifest.start, manifest.genesis) if manifest.start.index else None
         self._manifest, self._check = None, None
@@ -202,6 +208,8 @@ class RebuildSink:
         for position in range(self._state_position, manifest.state_size_bytes, self._chunk_size_bytes):
             size = min(self._chunk_size_bytes, manifest.state_size_bytes - position)
             yield Wanted(manifest.state_name, position, size)
+        for piece in self._keys.pieces(self._chunk_size_bytes):
+            yield Wanted(*piece)
         at = check.received
         while at < manifest.end.position:
             base = at // self._segment_size_bytes * self._segment_size_bytes
@@ -321,7 +329,8 @@ class RebuildSink:
         assert manifest is not None, "asked by begin"
         bases = range(manifest.start.position, manifest.end.position, self._segment_size_bytes)
         needed = sum(self._segment_size_bytes for base in bases if base not in here)
-        if self._files.free_bytes(self._directory) < needed + manifest.state_size_bytes - self._state_position:
+        needed += manifest.state_size_bytes - self._state_position + self._keys.lacking_bytes
+        if self._files.free_bytes(self._directory) < needed:
             self._clear_early()
 
     def _clear_early(self) -> bool:

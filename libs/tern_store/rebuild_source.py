@@ -1,7 +1,7 @@
 """A leader's side of a rebuild: says what there is to be copied, and reads it piece by piece.
 
 Law: what a manifest names is committed and synced, so it never changes; it may only go, with a trim. Everything here is read with
-descriptors of its own, and a name is either that of a segment or that of the state at one, or there is no such file.
+descriptors of its own, and a name is that of a segment, of the state at one or of a table of keys, or there is no such file.
 """
 
 import re
@@ -12,8 +12,10 @@ from tern_store.commit_log import LOG_FOLDER
 from tern_store.errors import StoreError
 from tern_store.files import Files
 from tern_store.log_start import read_start
-from tern_store.rebuild_manifest import Manifest
-from tern_store.state_file import STATE_FOLDER, boundaries
+from tern_store.rebuild_manifest import KEYS_NAME, Manifest
+from tern_store.sent_keys import FOLDER as KEYS_FOLDER
+from tern_store.sent_keys import file_name
+from tern_store.state_file import STATE_FOLDER, Boundary, boundaries
 from tern_store.store import Store
 from tern_wire.limits import REBUILD_CHUNK_SIZE_MAX_BYTES
 
@@ -34,7 +36,7 @@ class RebuildSource:
         Only a leader that serves should be asked. StoreError: not in this moment (a trim is on its way), or never (no state).
         """
         log = self._store.log
-        state_name, state_size_bytes = "", 0
+        state_name, state_size_bytes, names = "", 0, list[str]()
         if log.start.index:
             found = [item for item in boundaries(self._directory, self._files) if item.position == log.start.position]
             if not found:
@@ -43,12 +45,14 @@ class RebuildSource:
                 )
             state_name = found[0].name
             state_size_bytes = _size(self._directory / STATE_FOLDER / state_name, self._files)
+            names = self._key_files(found[0])
         manifest = Manifest(
             genesis=self._genesis(),
             start=log.start,
             end=log.mark(min(applied_index, log.synced_index)),
             state_name=state_name,
             state_size_bytes=state_size_bytes,
+            key_files=tuple((name, _size(self._directory / KEYS_FOLDER / name, self._files)) for name in names),
         )
         return manifest.document()
 
@@ -71,7 +75,17 @@ class RebuildSource:
             return self._directory / LOG_FOLDER / name
         if _STATE_NAME.fullmatch(name):
             return self._directory / STATE_FOLDER / name
-        raise ValueError(f"'{name}' is not the name of a segment or of the state at one")
+        if KEYS_NAME.fullmatch(name):
+            return self._directory / KEYS_FOLDER / name
+        raise ValueError(f"'{name}' is not the name of a segment, of the state at one or of a table of keys")
+
+    def _key_files(self, boundary: Boundary) -> list[str]:
+        """The tables that the state at the log's start names, and that are still there. All others follow from the log."""
+        found, sent_keys = self._store.load_boundary(boundary), self._store.sent_keys
+        if found is None:
+            raise StoreError(f"{self._directory}: the state at the log's start cannot be read")
+        sent_keys.require_all()
+        return [file_name(number) for number in found[1]["sent_keys"] if number in sent_keys.numbers()]
 
     def _genesis(self) -> bytes:
         if not self._store.log.start.index:

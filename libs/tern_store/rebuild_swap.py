@@ -21,6 +21,7 @@ from tern_store.errors import LogRot
 from tern_store.files import REAL_FILES, Files, replace_whole
 from tern_store.key_index import KeyIndex
 from tern_store.log_start import LogStart, write_start
+from tern_store.sent_keys import FOLDER as KEYS_FOLDER
 from tern_store.small_files import CHECKPOINT, CONFIG_FOLDER, QUARANTINE, REBUILD
 from tern_store.state_file import STATE_FOLDER
 from tern_store.timers import Timers
@@ -73,7 +74,7 @@ def clear_log(directory: Path, files: Files) -> None:
         opened = part(directory, files=files)
         opened.wipe()
         opened.close()
-    for folder in (INDEX_FOLDER, CONFIG_FOLDER, LOG_FOLDER):
+    for folder in (INDEX_FOLDER, CONFIG_FOLDER, KEYS_FOLDER, LOG_FOLDER):
         _unlink_all(directory / folder, files)
     if CHECKPOINT in files.listdir(directory):
         files.unlink(directory / CHECKPOINT)
@@ -82,7 +83,8 @@ def clear_log(directory: Path, files: Files) -> None:
 def _place(directory: Path, start: LogStart | None, files: Files) -> None:
     if start is not None:
         write_start(directory / LOG_FOLDER, start, files)
-    for folder in (directory / LOG_FOLDER, directory / STATE_FOLDER):
+    for folder in (directory / LOG_FOLDER, directory / STATE_FOLDER, directory / KEYS_FOLDER):
+        files.makedirs(folder)
         for name in files.listdir(folder):
             if name.endswith(INCOMING):
                 files.rename(folder / name, folder / name.removesuffix(INCOMING))

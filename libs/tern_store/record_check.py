@@ -15,25 +15,36 @@ from tern_store.entry import HEADER_SIZE_BYTES, EntryKind
 from tern_store.finding import FindingKind, Findings
 from tern_store.log_check import LogSpan
 from tern_wire.commands import SEND_HEAD, STORING, CommandKind, read_entry
+from tern_wire.dead_letters import NOTES_QUEUE, is_dead_topic
 from tern_wire.errors import LinkBodyMalformed, RecordMalformed
+from tern_wire.key_rows import RECEIPT_ROW_SIZE_BYTES
 from tern_wire.record_columns import RecordColumns, read_columns, tag_codes
-from tern_wire.rows import MOVE_ROWS, SEND_ROWS
+from tern_wire.rows import BURY_ROWS, MOVE_ROWS, SEND_ROWS
 
 Numbers = npt.NDArray[np.int64]
 # What a body's CRC keeps of the checksum, as RocketMQ's.
 _CRC_MASK = 0x7FFFFFFF
 _AT_BODY_CRC = 8
+_ROWS: dict[int, np.dtype[np.void]] = {
+    CommandKind.SEND: SEND_ROWS,
+    CommandKind.COPY: MOVE_ROWS,
+    CommandKind.BURY: BURY_ROWS,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSend:
-    """One command that stores records, SEND or COPY, of entry *index*: its rows as bytes, and its records, which begin at *position* of the log."""
+    """One command that stores records, SEND, COPY or BURY, of entry *index*: its rows as bytes, and its records, which begin at *position* of the log.
+
+    What was copied may be a dead letter: then its rows name the dead-letter topic, the record its own.
+    """
 
     index: int
     now_ms: int
     position: int
     row_bytes: memoryview
     records: memoryview
+    is_copy: bool = False
 
     @property
     def rows(self) -> npt.NDArray[np.void]:
@@ -74,16 +85,22 @@ def sends_of(span: LogSpan, on_malformed: Callable[[int, int, str], None]) -> It
             if command.kind not in STORING:
                 continue
             payload, at = command.payload, body_at + command.at
-            row_size = (MOVE_ROWS if command.kind == CommandKind.COPY else SEND_ROWS).itemsize
-            count = SEND_HEAD.unpack_from(payload)[0] if len(payload) >= SEND_HEAD.size else 0
+            row_size = _ROWS[command.kind].itemsize
+            count, receipts = SEND_HEAD.unpack_from(payload) if len(payload) >= SEND_HEAD.size else (0, 0)
             records_at = SEND_HEAD.size + count * row_size
-            if not count or records_at > len(payload):
+            records_end = len(payload) - receipts * RECEIPT_ROW_SIZE_BYTES
+            if command.kind == CommandKind.BURY and not count and records_at == len(payload):
+                continue  # nothing was dying any more
+            if not count or records_at > records_end:
                 on_malformed(header.index, at, f"{count} rows of records in {len(payload)} bytes")
                 continue
-            rows, records = payload[SEND_HEAD.size : records_at], payload[records_at:]
+            rows, records = payload[SEND_HEAD.size : records_at], payload[records_at:records_end]
             if command.kind == CommandKind.COPY:
                 rows = _send_rows(rows, records)
-            yield StoredSend(header.index, now_ms, at + records_at, rows, records)
+            elif command.kind == CommandKind.BURY:
+                rows = _note_rows(rows)
+            is_copy = command.kind == CommandKind.COPY
+            yield StoredSend(header.index, now_ms, at + records_at, rows, records, is_copy)
 
 
 def _send_rows(move_rows: memoryview, records: memoryview) -> memoryview:
@@ -96,6 +113,15 @@ def _send_rows(move_rows: memoryview, records: memoryview) -> memoryview:
     for number, size in enumerate(moved["size"].tolist()):
         rows["crc"][number] = int.from_bytes(records[at + _AT_BODY_CRC : at + _AT_BODY_CRC + 4], "big")
         at += size
+    return memoryview(rows.tobytes())
+
+
+def _note_rows(bury_rows: memoryview) -> memoryview:
+    """The rows of the notes of a BURY as those of a send: they lie in the queue of notes, and have no body."""
+    buried = np.frombuffer(bury_rows, BURY_ROWS)
+    rows = np.zeros(len(buried), SEND_ROWS)
+    rows["size"], rows["topic"], rows["tag"] = buried["note_size"], buried["dead_topic"], buried["tag"]
+    rows["queue"] = NOTES_QUEUE
     return memoryview(rows.tobytes())
 
 
@@ -137,7 +163,8 @@ class RecordCheck:
             return None
         positions = columns.starts + np.repeat(shifts, counts)
         tags = tag_codes(columns)
-        self._compare(rows, columns, tags, positions)
+        is_copy = np.repeat([send.is_copy for send in sends], counts)
+        self._compare(rows, columns, tags, positions, is_copy)
         return RecordPlaces(
             positions=positions,
             sizes=rows["size"].astype(np.int64),
@@ -158,16 +185,28 @@ class RecordCheck:
             self._malformed(send.index, send.position + int(error.fields["position"]), str(error.fields["reason"]))
         return None
 
-    def _compare(self, rows: npt.NDArray[np.void], columns: RecordColumns, tags: Numbers, positions: Numbers) -> None:
+    def _compare(
+        self,
+        rows: npt.NDArray[np.void],
+        columns: RecordColumns,
+        tags: Numbers,
+        positions: Numbers,
+        is_copy: npt.NDArray[np.bool_],
+    ) -> None:
         front = columns.front
+        # A copied dead letter is still a record of the topic and queue that it came from.
+        is_dead = is_copy.copy()
+        for topic_id in np.unique(rows["topic"][is_copy]).tolist():
+            name = self._topics.get(topic_id)
+            is_dead[(rows["topic"] == topic_id) & (name is not None and not is_dead_topic(name))] = False
         crcs = _body_crcs(columns)
         for is_wrong, what in (
             (crcs != front["body_crc"], "the record's body does not have its CRC"),
             (front["body_crc"] != rows["crc"], "the send row has another body CRC than the record"),
-            (front["queue"] != rows["queue"], "the send row names another queue than the record"),
+            ((front["queue"] != rows["queue"]) & ~is_dead, "the send row names another queue than the record"),
             (tags != rows["tag"], "the send row has another tag hash than the record"),
             (
-                self._other_topics(rows["topic"], columns),
+                self._other_topics(np.where(is_dead, 0, rows["topic"]), columns),
                 "the record names another topic than its topic's other records",
             ),
         ):

@@ -21,6 +21,7 @@ RESERVE = "reserve"
 # Room for some hundred thousand acks: time to notice, and for a trim to make space.
 RESERVE_SIZE_BYTES = 64 << 20
 _ZEROS = bytes(1 << 16)
+_REWRITE_SIZE_BYTES = 1 << 20
 
 
 @dataclass(slots=True, eq=False)
@@ -212,6 +213,19 @@ class Segments:
             self._files.fsync_dir(self.directory)
             retired.append(last.fd)
         return retired
+
+    def rewrite(self, start: int, end: int) -> None:
+        """Write what lies between these positions once more, as it is.
+
+        If a sync failed and the process died before it could note that, the kernel takes what it lost for clean: it shows it to who
+        reads, and no later sync would write it.
+        """
+        while start < end:
+            segment = self.at(start)
+            assert segment is not None, "what was scanned is there"
+            data = self.read(start, min(_REWRITE_SIZE_BYTES, end - start, segment.end - start))
+            self.write(data, start)
+            start += len(data)
 
     def drop_before(self, position: int) -> list[Segment]:
         """Forget the segments that end at or before *position*; the caller unlinks and closes them."""

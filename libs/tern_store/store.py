@@ -17,15 +17,18 @@ from tern_store import small_files
 from tern_store.checking import Checked
 from tern_store.commit_log import LOG_FOLDER, CommitLog
 from tern_store.consume_queue import ConsumeQueues
+from tern_store.delayed import move_timers
 from tern_store.entry import LogMark, StoredEntry
-from tern_store.errors import DerivedDamage, LogRot, Quarantined, StateCorrupt, StoreError
+from tern_store.errors import DerivedDamage, LogRot, Quarantined
 from tern_store.files import REAL_FILES, Files
 from tern_store.genesis import Genesis
 from tern_store.key_index import TIME_MAX_MS, KeyIndex
 from tern_store.key_search import Found, find_records
 from tern_store.log_start import TrimJob, has_log
 from tern_store.moved_entries import MovedEntries
+from tern_store.opening import open_store
 from tern_store.saving import Payload, Save, payload_with, split_payload
+from tern_store.sent_keys import SentKeys
 from tern_store.state_file import (
     Boundary,
     SavedState,
@@ -33,12 +36,11 @@ from tern_store.state_file import (
     boundaries,
     drop_boundaries,
     load_boundary,
-    load_states,
 )
 from tern_store.sync_job import SyncJob
 from tern_store.timers import Timers
+from tern_wire.limits import IDEMPOTENCY_TABLE_KEYS_MAX
 from tern_wire.rows import MOVED_MESSAGE, QueueAppends
-from tern_wire.timer_rows import TIMER_ROWS
 
 Entries = npt.NDArray[Any]
 Positions = npt.NDArray[np.int64]
@@ -53,6 +55,7 @@ class StoreLimits:
     queue_entries_per_file: int = 300_000
     index_slots: int = 5_000_000
     index_entries_per_file: int = 20_000_000
+    table_keys_max: int = IDEMPOTENCY_TABLE_KEYS_MAX
 
 
 class Store:
@@ -69,6 +72,8 @@ class Store:
             directory, slots=limits.index_slots, entries_per_file=limits.index_entries_per_file, files=files
         )
         self.timers = Timers.open(directory, files=files)
+        self.sent_keys = SentKeys.open(directory, table_keys_max=limits.table_keys_max, files=files)
+        self.sent_keys.is_derivable = self._has_keys_in_log
         self.moved = MovedEntries()
         # Queues that were given messages by reference: (topic id, queue) to the first and last such offset.
         self.references: dict[tuple[int, int], tuple[int, int]] = {}
@@ -111,7 +116,7 @@ class Store:
         if not may_begin and not has_log(directory / LOG_FOLDER, files):
             raise LogRot(directory / LOG_FOLDER, 0, "there are votes but no log: it was lost")
         try:
-            return _recover(cls, directory, group, accepts, on_tear, limits or StoreLimits(), files)
+            return open_store(cls, directory, group, accepts, on_tear, limits or StoreLimits(), files)
         except LogRot as rot:
             if not isinstance(rot, Quarantined):
                 small_files.quarantine(directory, rot, files)
@@ -155,16 +160,11 @@ class Store:
         self, entry: StoredEntry, rows: Entries, positions: Positions, topics: dict[int, bytes], now_ms: int
     ) -> None:
         """Records of *entry* at *positions* replace older ones, as *rows* (MOVE_ROWS) say; see `needed.py`."""
-        for row, position in zip(rows.tolist(), positions.tolist(), strict=True):
-            kind, topic_id, queue, size, number, deliver_ms, tag = row
-            if kind == MOVED_MESSAGE:
-                self.moved.put(topic_id, queue, number, (position, size, tag))
-            else:
-                was_pending = self.timers.cancel(deliver_ms, number)
-                # One that was set before the log's beginning is not known after a replay from there, until its copy comes.
-                if was_pending or self.timers_are_partial:
-                    timer = (deliver_ms, number, position, size, topic_id, queue, 0, tag)
-                    self.timers.add(np.array([timer], TIMER_ROWS))
+        is_message = rows["kind"] == MOVED_MESSAGE
+        for row, position in zip(rows[is_message].tolist(), positions[is_message].tolist(), strict=True):
+            _, topic_id, queue, size, number, _, tag = row
+            self.moved.put(topic_id, queue, number, (position, size, tag))
+        move_timers(self.timers, rows[~is_message], positions[~is_message], is_partial=self.timers_are_partial)
         for topic_id in {int(topic_id) for topic_id in rows["topic"]}:
             # Under their keys they would be gone with the old segment.
             copies = positions[rows["topic"] == topic_id]
@@ -194,12 +194,14 @@ class Store:
             "queues": self.queues.marks(),
             "keys": self.keys.marks(),
             "timers": self.timers.marks(),
+            "sent_keys": self.sent_keys.begin_save(),
             "moved": self.moved.marks(),
             "partial": self.timers_are_partial,
             "wanted_start": astuple(self._wanted_start) if self._wanted_start is not None else None,
             "references": [[*queue, *offsets] for queue, offsets in self.references.items()],
         }
-        state = StateSave(self.directory, applied, payload_with(section, payload), self.files)
+        behind = self.sent_keys.written_before(payload_with(section, payload))
+        state = StateSave(self.directory, applied, behind, self.files)
         return Save(mark=applied, log_sync=self.log.take_sync(), derived_syncs=tuple(self._unsynced), state=state)
 
     def saved(self, save: Save, *, is_saved: bool) -> None:
@@ -210,7 +212,7 @@ class Store:
             return
         self._unsynced.clear()
         self.applied = save.mark
-        for part in (self.queues, self.keys, self.timers):
+        for part in (self.queues, self.keys, self.timers, self.sent_keys):
             part.saved()
         if self.rebuilding:
             small_files.remove_mark(self.directory, small_files.REBUILD, self.files)
@@ -224,7 +226,9 @@ class Store:
         *ends*: [topic id, [end of queue 0, ...]] of every topic, as of *applied*: the mins once the log begins here.
         """
         boundary = Boundary(position, now_ms)
-        return StateSave(self.directory, applied, payload_with({"ends": ends}, payload), self.files, boundary=boundary)
+        section = {"ends": ends, "sent_keys": self.sent_keys.marks()}
+        behind = self.sent_keys.written_before(payload_with(section, payload))
+        return StateSave(self.directory, applied, behind, self.files, boundary=boundary)
 
     # Retention -------------------------------------------------------------------------------------------------
     def boundaries(self) -> list[Boundary]:
@@ -280,7 +284,7 @@ class Store:
     def verify(self) -> Iterator[Checked | LogRot | DerivedDamage]:
         """Read everything once, in steps of about 1 MiB; the owner may go on in between. Damage is yielded, never raised."""
         yield from self.log.verify()
-        for part in (self.queues, self.keys, self.timers):
+        for part in (self.queues, self.keys, self.timers, self.sent_keys):
             yield from part.verify()
 
     def note_damage(self, damage: LogRot | DerivedDamage) -> None:
@@ -292,10 +296,17 @@ class Store:
 
     def close(self) -> None:
         """Close the files. What was not saved is derived from the log by the next start."""
-        for part in (self.queues, self.keys, self.timers, self.log):
+        for part in (self.queues, self.keys, self.timers, self.sent_keys, self.log):
             part.close()
 
     # Below -----------------------------------------------------------------------------------------------------
+    def _has_keys_in_log(self, number: int) -> bool:
+        """Whether the sends whose keys are in table *number* are in the log: the state at its start does not name it."""
+        start = self.log.start
+        found = [item for item in boundaries(self.directory, self.files) if item.position == start.position]
+        state = self.load_boundary(found[0]) if found else None
+        return not start.index or (state is not None and number not in state[1]["sent_keys"])
+
     def _forget_dropped(self) -> None:
         """Nothing points before the log's start."""
         self.keys.trim(self.log.start.position)
@@ -319,6 +330,7 @@ class Store:
         self.queues.restore(section["queues"])
         self.keys.restore(section["keys"])
         self.timers.restore(section["timers"])
+        self.sent_keys.restore(section["sent_keys"])
         self.moved.restore(section["moved"])
         self.references = {(topic, queue): (first, last) for topic, queue, first, last in section["references"]}
         self.timers_are_partial = bool(section["partial"])
@@ -330,6 +342,7 @@ class Store:
         """Forget every derived file; they follow from the log behind *base*, the state of its start (None: its genesis)."""
         for part in (self.queues, self.keys, self.timers):
             part.wipe()
+        self.sent_keys.restore(split_payload(base.payload)[0]["sent_keys"] if base is not None else ())
         self.moved, self.references = MovedEntries(), {}
         self.rebuilding = reason
         self.payload, self.applied = None, None
@@ -337,64 +350,3 @@ class Store:
             self.payload, self.applied = split_payload(base.payload)[1], base.mark
             self.timers_are_partial = True
             # Queues begin where they ended then: the first append of the replay says where.
-
-
-def _recover(
-    cls: type[Store],
-    directory: Path,
-    group: Genesis,
-    accepts: Callable[[bytes], bool],
-    on_tear: Callable[[], None],
-    limits: StoreLimits,
-    files: Files,
-) -> Store:
-    reason = small_files.read_text(directory / small_files.REBUILD, files) or ""
-    refused: StoreError | None = None
-
-    def open_log(start: LogMark | None) -> CommitLog:
-        return CommitLog.open(
-            directory,
-            group=group,
-            entry_size_max_bytes=limits.entry_size_max_bytes,
-            recent_max_bytes=limits.recent_max_bytes,
-            start=start,
-            on_tear=on_tear,
-            files=files,
-        )
-
-    for state in () if reason else load_states(directory, files):
-        try:
-            log = open_log(state.mark)
-        except StateCorrupt as error:
-            refused = refused or error
-            continue
-        try:
-            if not accepts(split_payload(state.payload)[1]):
-                raise StateCorrupt(f"the state of entry {state.mark.index} was saved in another format")
-            return cls(directory, files, limits, log=log, state=state)
-        except (DerivedDamage, StateCorrupt) as damage:
-            log.close()
-            reason = str(damage)
-            break
-    try:
-        log = open_log(None)
-    except StoreError as error:
-        if refused is None or isinstance(error, LogRot):
-            raise
-        raise refused from error
-    store = cls(directory, files, limits, log=log, state=None)
-    base = None
-    if log.start.index:
-        found = [item for item in boundaries(directory, files) if item.position == log.start.position]
-        base = load_boundary(directory, found[0], files) if found else None
-        if base is None or base.mark.index != log.start.index:
-            store.close()
-            raise LogRot(
-                directory / "state",
-                log.start.position,
-                "the state at the log's start, which its replay needs, cannot be read",
-            )
-    if reason:
-        small_files.write_mark(directory, small_files.REBUILD, {"reason": reason}, files)
-    store.begin_again(reason, base)
-    return store

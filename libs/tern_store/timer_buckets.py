@@ -29,18 +29,19 @@ LATE, MINUTE, HOUR = 0, 60_000, 3_600_000
 TIME_MIN_MS, TIME_MAX_MS = -(1 << 63), (1 << 63) - 1
 TimerRows = npt.NDArray[Any]
 RowNumbers = npt.NDArray[np.int64]
-Data = bytes | memoryview
 
 
 class Bucket:
     """Rows of one stretch of time. (A plain class with slots: there are a thousand of them, and every add looks one up.)"""
 
-    __slots__ = ("cancelled_slot", "end", "min_ms", "number", "slot", "span")
+    __slots__ = ("cancelled_slot", "end", "last_id", "min_ms", "number", "slot", "sorted_end", "span")
 
     def __init__(self, span: int, number: int, slot: int, end: int) -> None:
         self.span, self.number, self.slot, self.end = span, number, slot, end
         self.cancelled_slot = -1
         self.min_ms = TIME_MAX_MS  # of all rows that were ever added: a lower bound of those that are left
+        # Below this number rows have ascending ids, the last of them this one. Behind it are few: those that retention moved.
+        self.sorted_end, self.last_id = end, TIME_MIN_MS
 
     @property
     def start_ms(self) -> int:
@@ -103,6 +104,12 @@ class TimerBuckets:
         numbers = self._numbers[span]
         return self._buckets[span, numbers[-1]] if numbers else None
 
+    def next(self, span: int, number: int) -> Bucket | None:
+        """The earliest bucket of this span from *number* on."""
+        numbers = self._numbers[span]
+        at = bisect_left(numbers, number)
+        return self._buckets[span, numbers[at]] if at < len(numbers) else None
+
     def of(self, span: int) -> Iterator[Bucket]:
         """Those of this span by time, while none is added or dropped."""
         return (self._buckets[span, number] for number in self._numbers[span])
@@ -116,42 +123,72 @@ class TimerBuckets:
         """Append rows, due at *times*, to the buckets of *span*, each bucket's in the order given."""
         if len(rows) == 1:
             time_ms = int(times[0])
-            self.append(span, time_ms // span, rows.tobytes(), time_ms)
+            self.append(span, time_ms // span, rows, time_ms)
         elif len(rows):
             numbers = times // span
             order = np.argsort(numbers, kind="stable")
-            numbers = numbers[order]
+            numbers, rows = numbers[order], rows[order]
             starts = np.flatnonzero(np.concatenate(([True], numbers[1:] != numbers[:-1])))
             earliest = np.minimum.reduceat(times[order], starts).tolist()
-            borders = [*(starts * TIMER_ROW_SIZE_BYTES).tolist(), len(rows) * TIMER_ROW_SIZE_BYTES]
-            data = memoryview(rows[order].tobytes())
+            borders = [*starts.tolist(), len(rows)]
             for at, number in enumerate(numbers[starts].tolist()):
-                self.append(span, number, data[borders[at] : borders[at + 1]], earliest[at])
+                self.append(span, number, rows[borders[at] : borders[at + 1]], earliest[at])
 
-    def append(self, span: int, number: int, data: Data, min_ms: int) -> None:
+    def append(self, span: int, number: int, rows: TimerRows, min_ms: int) -> None:
         """Add rows, the earliest of which is due at *min_ms*, to a bucket, which begins with them if there is none."""
         bucket = self._buckets.get((span, number))
         if bucket is None:
             bucket = Bucket(span, number, *self._take_slot())
             self._buckets[span, number] = bucket
             insort(self._numbers[span], number)
-        self._rows.append((bucket.slot,), bucket.end, data)
-        bucket.end += len(data) // TIMER_ROW_SIZE_BYTES
+        self._rows.append((bucket.slot,), bucket.end, rows.tobytes())
+        ids = rows["timer_id"].astype(np.int64)
+        if bucket.sorted_end == bucket.end and int(ids[0]) > bucket.last_id and (ids[1:] > ids[:-1]).all():
+            bucket.sorted_end, bucket.last_id = bucket.end + len(rows), int(ids[-1])
+        bucket.end += len(rows)
         bucket.min_ms = min(bucket.min_ms, min_ms)
 
-    def cancel(self, bucket: Bucket, row: int, deliver_ms: int, timer_id: int) -> None:
-        """Take row number *row* back: `pieces` leaves it out from now on."""
+    def cancel(self, bucket: Bucket, rows: TimerRows, numbers: RowNumbers) -> None:
+        """Take *rows*, which have these numbers, back: `pieces` leaves them out from now on."""
         if bucket.cancelled_slot < 0:
             bucket.cancelled_slot, first = self._take_slot()
             self._rows.begin((bucket.cancelled_slot,), first)
-        cancelled = np.array([(deliver_ms, timer_id, row, 0, 0, 0, FLAG_CANCELLED, 0)], TIMER_ROWS)
+        cancelled = np.zeros(len(rows), TIMER_ROWS)
+        for name in ("deliver_ms", "timer_id"):
+            cancelled[name] = rows[name]
+        cancelled["position"], cancelled["flags"] = numbers, FLAG_CANCELLED
         key = (bucket.cancelled_slot,)
         self._rows.append(key, self._rows.end(key), cancelled.tobytes())
 
+    def search(self, bucket: Bucket, timer_id: int) -> Iterator[tuple[int, int]]:
+        """Number and time (ms) of every row with this id that was not cancelled; one of them may be pending. DerivedDamage.
+
+        Some twenty reads of a row each, and the rows behind `sorted_end`.
+        """
+        low = first = self._rows.first((bucket.slot,))
+        high = bucket.sorted_end
+        while low < high:
+            middle = (low + high) // 2
+            (found,) = np.frombuffer(self._rows.read((bucket.slot,), middle, 1), TIMER_ROWS)["timer_id"].tolist()
+            low, high = (middle + 1, high) if found < timer_id else (low, middle)
+        places = [(low, 1)] if low < bucket.sorted_end else []
+        start = max(first, bucket.sorted_end)
+        places += [(row, self.piece_rows) for row in range(start, bucket.end, self.piece_rows)]
+        for row, count in places:
+            rows, numbers = self.piece(bucket, row, count)
+            for at in np.flatnonzero(rows["timer_id"] == timer_id).tolist():
+                yield int(numbers[at]), int(rows["deliver_ms"][at])
+
     def pieces(self, bucket: Bucket, start: int = 0) -> Iterator[tuple[TimerRows, RowNumbers]]:
-        """Rows from number *start* on with their numbers, without cancelled ones, at most *piece_rows* at a time. DerivedDamage."""
-        row = max(start, self._rows.first((bucket.slot,)))
-        while row < bucket.end:
+        """Rows from number *start* on with their numbers, without cancelled ones, at most *piece_rows* at a time. DerivedDamage.
+
+        Rows may be added, cancelled and trimmed between two steps. It ends when the bucket is dropped.
+        """
+        row = start
+        while self.find(bucket.span, bucket.number) is bucket:
+            row = max(row, self._rows.first((bucket.slot,)))
+            if row >= bucket.end:
+                break
             rows, numbers = self.piece(bucket, row, self.piece_rows)
             if len(rows):
                 yield rows, numbers
@@ -195,8 +232,11 @@ class TimerBuckets:
         return self._rows.flush()
 
     def marks(self) -> list[Any]:
-        """What `restore` needs: [rows' marks, [[span, number, slot, cancelled slot, min_ms], ...], free slots, slots]."""
-        buckets = [[b.span, b.number, b.slot, b.cancelled_slot, b.min_ms] for b in self._buckets.values()]
+        """What `restore` needs: [rows' marks, [[span, number, slot, cancelled slot, min_ms, sorted end, last id], ...], free slots, slots]."""
+        buckets = [
+            [b.span, b.number, b.slot, b.cancelled_slot, b.min_ms, b.sorted_end, b.last_id]
+            for b in self._buckets.values()
+        ]
         return [self._rows.marks(), buckets, [list(free) for free in self._free], self._slots]
 
     def saved(self) -> None:
@@ -208,9 +248,10 @@ class TimerBuckets:
         self._forget()
         row_marks, buckets, free, slots = marks
         self._rows.restore(row_marks)
-        for span, number, slot, cancelled_slot, min_ms in buckets:
+        for span, number, slot, cancelled_slot, min_ms, sorted_end, last_id in buckets:
             bucket = self._buckets[span, number] = Bucket(span, number, slot, self._rows.end((slot,)))
             bucket.cancelled_slot, bucket.min_ms = cancelled_slot, min_ms
+            bucket.sorted_end, bucket.last_id = sorted_end, last_id
             self._numbers[span].append(number)
         for numbers in self._numbers.values():
             numbers.sort()

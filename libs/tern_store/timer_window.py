@@ -31,18 +31,18 @@ class TimerWindow:
         self._left = 0  # no row below this number was left behind the limit
         self._rows, self._times, self._numbers = np.empty(0, TIMER_ROWS), _NONE, _NONE
 
-    def take(self, now_ms: int, count_max: int) -> TimerRows:
-        """Hand out the next rows with deliver_ms <= *now_ms*, as many as there are up to *count_max*.
-
-        DerivedDamage, or OSError of the disk: nothing was handed out.
-        """
+    def peek(self, now_ms: int, count_max: int) -> TimerRows:
+        """The next rows with deliver_ms <= *now_ms*, as many as there are up to *count_max*. DerivedDamage, or OSError of the disk."""
         self._gather(now_ms, count_max)
         count = min(count_max, int(np.searchsorted(self._times, now_ms, "right")))
-        rows = self._rows[:count].copy()
+        # A copy, and of these very bytes: concatenate has turned the fields to the machine's byte order.
+        return self._rows[:count].astype(TIMER_ROWS)
+
+    def take(self, count: int) -> None:
+        """The first *count* rows that `peek` has shown are handed out."""
         if count:
             self.cursor = (int(self._times[count - 1]), int(self._numbers[count - 1]))
             self._keep(slice(count, None))
-        return rows
 
     def next_ms(self) -> int | None:
         """When the next row is due; None if none is left. DerivedDamage."""
@@ -53,9 +53,9 @@ class TimerWindow:
         """Which rows of the bucket were not handed out."""
         return _is_behind(self.cursor, times, numbers)
 
-    def forget(self, row: int) -> None:
-        """This row was cancelled."""
-        self._keep(self._numbers != row)
+    def forget(self, numbers: RowNumbers) -> None:
+        """The rows of these numbers were cancelled."""
+        self._keep(~np.isin(self._numbers, numbers))
 
     # Below -----------------------------------------------------------------------------------------------------
     def _gather(self, now_ms: int, count: int) -> None:

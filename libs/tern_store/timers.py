@@ -4,12 +4,12 @@
      ------------|------------------|-------------|-------------------------------------------------------------|
      late rows   | minute buckets                 | hour buckets
 
-Law: the results of `add`, `cancel` and `due` follow from the sequence of these calls and nothing else: every node hands out the same
-rows in the same order, and so does one that restores older marks and is called again. Nothing is early, twice, or lost.
+Law: what is pending, and the order in which `peek` shows it, follow from the sequence of `add`, `cancel` and `take` and nothing else:
+every node shows the same rows in the same order, and so does one that restores older marks and is called again. `peek` and `look_ahead`
+may move rows between buckets; that changes neither. Nothing is early, twice, or lost.
 """
 
 from collections.abc import Iterator
-from heapq import merge
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,25 @@ from tern_store.checking import Checked
 from tern_store.errors import DerivedDamage, StoreError
 from tern_store.files import REAL_FILES, Files
 from tern_store.sync_job import SyncJob
-from tern_store.timer_buckets import HOUR, LATE, MINUTE, TIME_MIN_MS, Bucket, RowNumbers, TimerBuckets, TimerRows
-from tern_store.timer_window import Cursor, TimerWindow
+from tern_store.timer_buckets import (
+    HOUR,
+    LATE,
+    MINUTE,
+    TIME_MAX_MS,
+    TIME_MIN_MS,
+    Bucket,
+    RowNumbers,
+    TimerBuckets,
+    TimerRows,
+)
+from tern_store.timer_walk import walk
+from tern_store.timer_window import Cursor, Flags, TimerWindow
 from tern_wire.timer_rows import FLAG_CANCELLED, TIMER_ROWS
 
 # Minute buckets reach to the end of the next hour: a delay below an hour is written once.
 _AHEAD_HOURS = 2
 _START: Cursor = (TIME_MIN_MS, -1)
+_NONE = np.empty(0, TIMER_ROWS)
 
 
 class Timers:
@@ -55,8 +67,8 @@ class Timers:
     ) -> "Timers":
         """The timers below *directory*, none before `restore`.
 
-        *window_rows* are held in memory to be sorted (65,536: 3 MiB, three times that for a moment). How `due` divides its
-        answers depends on it, so it is the same on all nodes. A bucket gives its disk back in files of *rows_per_file*.
+        *window_rows* are held in memory to be sorted (65,536: 3 MiB, three times that for a moment). A bucket gives its disk back
+        in files of *rows_per_file*.
         """
         buckets = TimerBuckets.open(
             directory,
@@ -75,7 +87,7 @@ class Timers:
 
     # Adding and cancelling -------------------------------------------------------------------------------------
     def add(self, rows: TimerRows) -> None:
-        """Add TIMER_ROWS; one that is due before what was handed out last is late and comes with the next `due`.
+        """Add TIMER_ROWS; one that is due before what was handed out last is late and comes first with the next `peek`.
 
         StoreError for other rows and for FLAG_CANCELLED. A full disk keeps them in memory.
         """
@@ -96,44 +108,87 @@ class Timers:
             self._buckets.place(MINUTE, rows[~is_late & ~is_far], times[~is_late & ~is_far])
             self._buckets.place(HOUR, rows[is_far & ~is_late], times[is_far & ~is_late])
 
+    def find(self, deliver_ms: int, timer_id: int) -> TimerRows:
+        """The pending timer, shape (1,), or nothing, shape (0,). Reads its bucket. DerivedDamage."""
+        found = self._locate(deliver_ms, timer_id)
+        return self._buckets.piece(*found, 1)[0] if found is not None else _NONE
+
     def cancel(self, deliver_ms: int, timer_id: int) -> bool:
         """True if this timer was pending and is not any more. Reads its bucket. DerivedDamage: nothing was changed."""
-        for bucket in self._holding(deliver_ms):
-            for rows, numbers in self._pieces(bucket):
-                found = np.flatnonzero((rows["timer_id"] == timer_id) & (rows["deliver_ms"] == deliver_ms))
-                if len(found):
-                    row = int(numbers[found[0]])
-                    self._buckets.cancel(bucket, row, deliver_ms, timer_id)
-                    window = self._window_of(bucket)
-                    if window is not None:
-                        window.forget(row)
-                    self._pending -= 1
-                    return True
-        return False
+        found = self._locate(deliver_ms, timer_id)
+        if found is None:
+            return False
+        bucket, row = found
+        self._cancel(bucket, self._buckets.piece(bucket, row, 1)[0], np.array([row]))
+        return True
+
+    def cancel_all(self, rows: TimerRows) -> Flags:
+        """As `cancel`, of many at once: which of them were pending. Each bucket that may hold some is read once."""
+        times, wanted = rows["deliver_ms"].astype(np.int64), rows["timer_id"].astype(np.int64)
+        was_pending = np.zeros(len(rows), bool)
+        buckets: dict[Bucket, None] = {}
+        for time_ms in np.unique(times // MINUTE * MINUTE).tolist():
+            buckets.update(dict.fromkeys(self._holding(time_ms, time_ms + MINUTE)))
+        for bucket in buckets:
+            found = []
+            for pending, numbers in self._pieces(bucket):
+                is_wanted = np.isin(pending["timer_id"].astype(np.int64), wanted)
+                if is_wanted.any():
+                    found.append((pending[is_wanted], numbers[is_wanted]))
+            for pending, numbers in found:
+                self._cancel(bucket, pending, numbers)
+                was_pending |= np.isin(wanted, pending["timer_id"].astype(np.int64))
+        return was_pending
 
     # Handing out -----------------------------------------------------------------------------------------------
-    def due(self, now_ms: int, count_max: int) -> TimerRows:
-        """Hand out timers with deliver_ms <= *now_ms*, by (deliver_ms, order of adding); late ones first. At most *count_max*,
-        perhaps fewer than are due: call again until there are none. DerivedDamage: nothing was handed out.
+    def peek(self, now_ms: int, count_max: int) -> TimerRows:
+        """What comes next of the timers with deliver_ms <= *now_ms*, by (deliver_ms, order of adding), late ones first: at most
+        *count_max*, perhaps fewer than are due, none only if none is due. They stay pending until `take`. DerivedDamage.
 
         *now_ms* never falls. If it does, nothing is early, but late ones may wait until it has caught up.
         """
         while count_max > 0 and (window := self._due_window(now_ms)) is not None:
-            rows = window.take(now_ms, count_max)
+            rows = window.peek(now_ms, count_max)
             if len(rows):
-                self._pending -= len(rows)
-                if window is self._open:
-                    self._cursor = window.cursor
                 return rows
             if window.next_ms() is not None or (window is self._open and window.bucket.stop_ms > now_ms):
                 break
             self._drop(window)
-        self._look_ahead(now_ms)
-        return np.empty(0, TIMER_ROWS)
+        self.look_ahead(now_ms)
+        return _NONE
+
+    def take(self, rows: TimerRows, now_ms: int) -> int:
+        """*rows* are handed out: they are not pending any more. How many of them were not; 0 if they are what `peek` has shown.
+
+        DerivedDamage: some of them may have been taken.
+        """
+        done = 0
+        while done < len(rows):
+            found = self.peek(now_ms, len(rows) - done)
+            if not len(found) or found.tobytes() != rows[done : done + len(found)].tobytes():
+                # Made again from a log that begins later: some rows are missing here, or lie in another order.
+                return int((~self.cancel_all(rows[done:])).sum())
+            window = self._due_window(now_ms)
+            assert window is not None, "it has just been looked into"
+            window.take(len(found))
+            self._pending -= len(found)
+            if window is self._open:
+                self._cursor = window.cursor
+            done += len(found)
+        return 0
+
+    def look_ahead(self, now_ms: int) -> None:
+        """Bring the border of the minute buckets nearer to where it should be, by one piece at most: call it often, on every node."""
+        border_ms = (now_ms // HOUR + _AHEAD_HOURS) * HOUR
+        hour = self._buckets.first(HOUR)
+        if hour is None or hour.start_ms >= border_ms:
+            self._near_end_ms = max(self._near_end_ms, border_ms)
+        elif self._window_of(hour) is None:
+            self._spread(hour)
 
     def next_due_ms(self) -> int | None:
         """No timer is due before this; None if none is pending. Exact within the minute that is being handed out and for
-        buckets without cancelled rows; otherwise `due` at that time leads to a later one. DerivedDamage.
+        buckets without cancelled rows; otherwise `peek` at that time leads to a later one. DerivedDamage.
         """
         if not self._pending:
             return None
@@ -149,36 +204,16 @@ class Timers:
         return min(bounds)
 
     # Looking ---------------------------------------------------------------------------------------------------
-    def list(self, begin_ms: int, end_ms: int, count: int, after: Cursor | None = None) -> TimerRows:
-        """Pending timers with *begin_ms* <= deliver_ms < *end_ms* by (deliver_ms, timer_id): the first *count*, behind *after*
-        = (deliver_ms, timer_id) if given. Memory is that of *count* rows and one piece. DerivedDamage.
-        """
-        page = np.empty(0, TIMER_ROWS)
-        if after is not None:
-            begin_ms = max(begin_ms, after[0])
-        for bucket in self._by_time():
-            if bucket.start_ms >= end_ms or count <= 0:
-                break
-            if len(page) == count and bucket.start_ms > int(page["deliver_ms"][-1]):
-                break
-            if bucket.stop_ms <= begin_ms:
-                continue
-            for rows, _ in self._pieces(bucket):
-                times = rows["deliver_ms"].astype(np.int64)
-                is_wanted = (times >= begin_ms) & (times < end_ms)
-                if after is not None:
-                    is_wanted &= (times > after[0]) | (rows["timer_id"] > after[1])
-                if is_wanted.any():
-                    page = _first_rows(np.concatenate((page, rows[is_wanted])), count)
-        return page
+    def walk(self, begin_ms: int, end_ms: int) -> Iterator[tuple[int, TimerRows]]:
+        """As timer_walk.walk, over what is pending."""
+        return walk(self._buckets, self._pieces, begin_ms, end_ms)
 
     def needed_below(self, position: int) -> Iterator[TimerRows]:
         """All pending timers whose record lies before *position* of the log, in pieces. They must not change meanwhile."""
-        for bucket in self._by_time():
-            for rows, _ in self._pieces(bucket):
-                found = rows[rows["position"] < position]
-                if len(found):
-                    yield found
+        for _, rows in self.walk(TIME_MIN_MS, TIME_MAX_MS):
+            found = rows[rows["position"] < position]
+            if len(found):
+                yield found
 
     # Saved states ----------------------------------------------------------------------------------------------
     def flush(self) -> SyncJob:
@@ -242,7 +277,7 @@ class Timers:
             number = last.number if last is not None else 0
             if self._late is not None and self._late.bucket.number == number:
                 number += 1
-            self._buckets.append(LATE, number, rows.tobytes(), int(times.min()))
+            self._buckets.append(LATE, number, rows, int(times.min()))
 
     def _spread(self, hour: Bucket) -> None:
         """Move one piece of an hour's rows to minute buckets. Until the last is moved, new ones join the hour: order holds."""
@@ -252,6 +287,14 @@ class Timers:
         self._buckets.trim(hour, count)
         if self._buckets.find(HOUR, hour.number) is None:
             self._near_end_ms = max(self._near_end_ms, hour.stop_ms)
+
+    def _cancel(self, bucket: Bucket, rows: TimerRows, numbers: RowNumbers) -> None:
+        """Take *rows*, whose numbers in *bucket* are *numbers*, back."""
+        self._buckets.cancel(bucket, rows, numbers)
+        window = self._window_of(bucket)
+        if window is not None:
+            window.forget(numbers)
+        self._pending -= len(rows)
 
     # Below: what is due ----------------------------------------------------------------------------------------
     def _due_window(self, now_ms: int) -> TimerWindow | None:
@@ -280,15 +323,6 @@ class Timers:
                 return hour
             self._spread(hour)
 
-    def _look_ahead(self, now_ms: int) -> None:
-        """Bring the border of the minute buckets nearer to where it should be, by one piece at most."""
-        border_ms = (now_ms // HOUR + _AHEAD_HOURS) * HOUR
-        hour = self._buckets.first(HOUR)
-        if hour is None or hour.start_ms >= border_ms:
-            self._near_end_ms = max(self._near_end_ms, border_ms)
-        elif self._window_of(hour) is None:
-            self._spread(hour)
-
     def _drop(self, window: TimerWindow) -> None:
         """Everything in this bucket was handed out or cancelled."""
         self._buckets.drop(window.bucket)
@@ -310,32 +344,31 @@ class Timers:
             return self._open
         return self._late if self._late is not None and self._late.bucket is bucket else None
 
-    def _holding(self, deliver_ms: int) -> Iterator[Bucket]:
-        """The buckets that may have pending rows of this time."""
-        if deliver_ms < self._cursor[0]:
+    def _locate(self, deliver_ms: int, timer_id: int) -> tuple[Bucket, int] | None:
+        """Where the pending row of this timer lies."""
+        for bucket in self._holding(deliver_ms, deliver_ms + 1):
+            window = self._window_of(bucket)
+            for row, time_ms in self._buckets.search(bucket, timer_id):
+                is_ahead = window is None or bool(window.is_ahead(np.array([time_ms]), np.array([row]))[0])
+                if time_ms == deliver_ms and is_ahead:
+                    return bucket, row
+        return None
+
+    def _holding(self, begin_ms: int, end_ms: int) -> Iterator[Bucket]:
+        """The buckets that may have pending rows of [*begin_ms*, *end_ms*), which lie in one minute."""
+        if begin_ms < self._cursor[0]:
             yield from self._buckets.of(LATE)
         for span in (MINUTE, HOUR):
-            bucket = self._buckets.find(span, deliver_ms // span)
+            bucket = self._buckets.find(span, (end_ms - 1) // span)
             if bucket is not None:
                 yield bucket
 
-    def _by_time(self) -> Iterator[Bucket]:
-        """All buckets, by the time before which they have no rows."""
-        yield from self._buckets.of(LATE)
-        yield from merge(self._buckets.of(MINUTE), self._buckets.of(HOUR), key=lambda bucket: bucket.start_ms)
-
     def _pieces(self, bucket: Bucket) -> Iterator[tuple[TimerRows, RowNumbers]]:
         """The pending rows of a bucket, with their numbers."""
-        window = self._window_of(bucket)
         for rows, numbers in self._buckets.pieces(bucket):
+            window = self._window_of(bucket)
             if window is None:
                 yield rows, numbers
             else:
                 is_ahead = window.is_ahead(rows["deliver_ms"].astype(np.int64), numbers)
                 yield rows[is_ahead], numbers[is_ahead]
-
-
-def _first_rows(rows: TimerRows, count: int) -> TimerRows:
-    """The first *count* by (deliver_ms, timer_id)."""
-    order = np.lexsort((rows["timer_id"].astype(np.int64), rows["deliver_ms"].astype(np.int64)))
-    return rows[order[:count]]

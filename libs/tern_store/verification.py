@@ -6,7 +6,7 @@ order is told apart from damage: only after a clean stop (no `abort`) must all b
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,13 @@ from tern_store.offline import UnchangingFiles
 from tern_store.queue_check import QueueCheck, QueueReader
 from tern_store.record_check import RecordCheck, RecordPlaces
 from tern_store.saving import split_payload
+from tern_store.sent_key_file import KeyFile
+from tern_store.sent_keys import FOLDER as KEYS_FOLDER
+from tern_store.sent_keys import file_name
 from tern_store.small_files import ABORT
 from tern_store.small_files_check import SmallFilesCheck
 from tern_store.state_file import STATE_FOLDER, SavedState, boundaries, load_boundary, load_states
+from tern_store.timer_check import TimerCheck
 from tern_store.timers import Timers
 from tern_store.vote_file import FILE_NAME as VOTES
 
@@ -55,6 +59,8 @@ class _Verification:
             raise StoreError(f"{directory} is not the data directory of a node: it has no log, no votes and no state.")
         self._is_clean = ABORT not in files.listdir(directory)
         self._findings = Findings()
+        # As the newest saved state has them, while the log goes by.
+        self._timers: Timers | None = None
         self._total_bytes = self._data_size(directory)
         self._done_bytes = 0
 
@@ -80,6 +86,8 @@ class _Verification:
             if queues is not None:
                 queues.close()
         finally:
+            if self._timers is not None:
+                self._timers.close()
             log.close()
         return self._findings.found
 
@@ -98,7 +106,7 @@ class _Verification:
 
         entries = None
         if queues is not None:
-            entries = QueueCheck(queues, self._findings, read_again)
+            entries = QueueCheck(queues, self._findings, read_again, topics)
         expected = {state.mark.index: state for state in states}
         for span in log.spans():
             begin = span.headers[0].index
@@ -116,6 +124,8 @@ class _Verification:
             self._findings.add(FindingKind.STATE, self._directory / STATE_FOLDER, 0, reason)
         if entries is not None:
             entries.finish(log.gaps)
+            if self._timers is not None:
+                TimerCheck(self._timers, self._directory, self._findings, read_again).run(entries.parts(), log.gaps)
 
     def _compare_mark(self, state: SavedState, found: LogMark) -> None:
         if state.mark != found:
@@ -134,8 +144,10 @@ class _Verification:
             return None
         if section.get("timers"):
             timers = Timers.open(self._directory, files=self._files)
-            self._check_part(timers, section["timers"])
-            timers.close()
+            if self._check_part(timers, section["timers"]):
+                self._timers = timers
+            else:
+                timers.close()
         if section.get("keys"):
             slots, entries_per_file, tags = section["keys"][:3]
             keys = KeyIndex.open(
@@ -143,11 +155,26 @@ class _Verification:
             )
             self._check_part(keys, section["keys"])
             keys.close()
+        self._check_sent_keys(section.get("sent_keys", ()))
         queues = ConsumeQueues.open(self._directory, files=self._files)
         if not self._check_part(queues, section["queues"]):
             queues.close()
             return None
         return QueueReader(self._directory, queues, section)
+
+    def _check_sent_keys(self, marks: Sequence[int]) -> None:
+        for number in marks:
+            try:
+                file, _ = KeyFile.open(self._directory / KEYS_FOLDER / file_name(number), self._files)
+            except DerivedDamage as damage:
+                self._add_damage(damage)
+                continue
+            for found in file.verify():
+                if isinstance(found, Checked):
+                    self._read(found.size_bytes)
+                else:
+                    self._add_damage(found)
+            file.close()
 
     def _check_part(self, part: ConsumeQueues | KeyIndex | Timers, marks: Any) -> bool:
         """Whether *part* could be restored to *marks*; then all of it was read."""

@@ -7,10 +7,14 @@ An entry's body, little-endian:
 
      one command:  | kind 1 | flags 1 | rsvd 2 | size 4 | payload ... |
 
-SEND    payload: | rows 4 | rsvd 4 | send rows (48 each) | records ... |
+SEND    payload: | rows 4 | receipts 4 | send rows (64 each) | records ... | receipts (`key_rows`, 24 each) |
 LEASE   payload: lease rows (48 each)
 SETTLE  payload: settle rows (40 each)
+LEASE_FIFO payload: one or more of | group 4 | topic 4 | queue 4 | rows 4 | version 8 | invisible_ms 8 | token 16 | rows (24 each) |
+                    a row: | offset 8 | message group's hash 8 | run 8 (0: never leased, -1: blocked, only to be looked at) |
 COPY    payload: | rows 4 | rsvd 4 | move rows (40 each) | records ... |
+BURY    payload: | rows 4 | rsvd 4 | bury rows (48 each) | notes: records, one a row |
+FIRE    payload: timer rows (48 each) whose time has come
 DIGEST  payload: | digest 8 |: of everything that apply had decided before this entry
 others  payload: a MessagePack map
 
@@ -42,10 +46,25 @@ class CommandKind(IntEnum):
     COPY = 7
     TRIM = 8
     DIGEST = 9
+    ALTER_TOPIC = 11
+    DELETE_TOPIC = 12
+    ALTER_GROUP = 13
+    DELETE_GROUP = 14
+    LEASE_FIFO = 15
+    SEEK = 21
+    MEMBERS = 10
+    BURY = 16
+    REDRIVE = 17
+    PURGE = 18
+    FIRE = 19
+    CANCEL_TIMER = 20
+    DEAD_LETTER = 24
 
 
-# What stores messages; an entry without them is urgent: it may use the last space of a full disk.
-STORING = frozenset({CommandKind.SEND, CommandKind.COPY})
+# What stores messages.
+STORING = frozenset({CommandKind.SEND, CommandKind.COPY, CommandKind.BURY})
+# An entry without these is urgent: it may use the last space of a full disk. What has come due waits until there is room.
+UNHURRIED = STORING | {CommandKind.FIRE}
 
 
 @dataclass(frozen=True, slots=True)

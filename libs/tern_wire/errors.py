@@ -1,7 +1,8 @@
 """Every error of TernMQ, once: code, HTTP status, whether a repeat can help, and a sentence that names the fix.
 
 A core raises the class; the shells map it to an RFC 9457 problem or a link error; the SDK raises the same class again.
-Context travels as fields, never as prose glued together elsewhere. Reference: RFC 9457.
+Context travels as fields, never as prose glued together elsewhere. The table is one thing: a code is looked up in one place, and none is
+given twice. Reference: RFC 9457.
 """
 
 from collections.abc import Mapping
@@ -77,6 +78,11 @@ class IllegalGroup(TernError):
     fix = "'{group}' is not a group name. Use 1 to 120 letters, digits, '_' or '-', beginning with a letter or digit."
 
 
+class IllegalMember(TernError):
+    code, status, title = "illegal-member", 400, "The member's id is not allowed"
+    fix = "'{member}' is not a member id. Use 1 to 128 letters, digits or '._:@#+-', beginning with a letter or digit."
+
+
 class IllegalTag(TernError):
     code, status, title = "illegal-tag", 400, "The tag is not allowed"
     fix = "A tag is 1 to 255 bytes without '|' or control characters (at {pointer})."
@@ -97,6 +103,16 @@ class IllegalIdempotencyKey(TernError):
     fix = "An idempotency key is 1 to 255 bytes without control characters (at {pointer})."
 
 
+class IllegalMessageGroup(TernError):
+    code, status, title = "illegal-message-group", 400, "The message group is not allowed"
+    fix = "A message group is 1 to 63 bytes without control characters (at {pointer})."
+
+
+class IllegalDeliveryTime(TernError):
+    code, status, title = "illegal-delivery-time", 400, "The delivery time is not allowed"
+    fix = "{reason} (at {pointer}). Give one of delay ('30s'), deliver_at (RFC 3339 or ms since 1970), delay_level (1 to 18)."
+
+
 class IllegalInvisibleTime(TernError):
     code, status, title = "illegal-invisible-time", 400, "The invisible time is out of range"
     fix = "'invisible' is {actual}; use 1 s to 12 h, such as '30s'."
@@ -107,9 +123,45 @@ class IllegalWait(TernError):
     fix = "'wait' is {actual}; use 0 s to 30 s, such as '20s'."
 
 
+class IllegalTimeout(TernError):
+    code, status, title = "illegal-timeout", 400, "The timeout is out of range"
+    fix = "'timeout' is {actual}; use 1 ms to 30 s, such as '10s'."
+
+
+class IllegalCorrelationId(TernError):
+    code, status, title = "illegal-correlation-id", 400, "The correlation id is not allowed"
+    fix = (
+        "'{correlation_id}' (at {pointer}) is not a correlation id. Use 1 to 64 letters, digits or '._:@#+=~-', "
+        "beginning with a letter or digit."
+    )
+
+
+class IllegalReplyAddress(TernError):
+    code, status, title = "illegal-reply-address", 400, "The reply address is not one"
+    fix = "'{reply_to}' (at {pointer}) is not a reply address. Copy 'reply_to' of the request as it is."
+
+
+class IllegalFilter(TernError):
+    code, status, title = "illegal-filter", 400, "The filter is not allowed"
+    fix = (
+        "At character {position} of the filter (counted from 0): {reason}. "
+        "Write tags such as 'A || B', or SQL such as \"price > 5 AND region = 'eu'\"."
+    )
+
+
+class PropertyConflictsWithType(TernError):
+    code, status, title = "property-conflicts-with-type", 400, "Properties of the message exclude each other"
+    fix = "{reason} (at {pointer})."
+
+
 class BatchEmpty(TernError):
     code, status, title = "batch-empty", 400, "The batch holds no message"
     fix = "Send at least one message in 'messages'."
+
+
+class RecallHandleInvalid(TernError):
+    code, status, title = "recall-handle-invalid", 400, "The recall handle was not made by this cluster for this topic"
+    fix = "Use the recall_handle exactly as the send or the list of scheduled messages returned it, with the same topic in the path."
 
 
 class ReceiptInvalid(TernError):
@@ -141,10 +193,26 @@ class CompressionNotInstalled(TernError):
     fix = "A body compressed with {compression} needs a library: pip install 'ternmq[rocketmq]'."
 
 
+class ConfirmationNeeded(TernError):
+    code, status, title = "confirmation-needed", 400, "A deletion must be confirmed"
+    fix = "This deletes {what} '{name}' and {loss}. Repeat the request with ?confirm={name}."
+
+
 # 401: who are you -------------------------------------------------------------------------------------------------
 class PeerProofRefused(TernError):
     code, status, title = "peer-proof-refused", 401, "This door is for the nodes of the cluster"
     fix = "{reason}. Give all nodes the same cluster key and group id, and clocks that agree to a minute."
+
+
+# 403: the settings forbid it --------------------------------------------------------------------------------------
+class TopicNotWritable(TernError):
+    code, status, title = "topic-not-writable", 403, "The topic takes no messages"
+    fix = "Topic '{topic}' may not be written. Allow it: `ternmq topic alter {topic} --permission rw`."
+
+
+class TopicNotReadable(TernError):
+    code, status, title = "topic-not-readable", 403, "The topic gives no messages"
+    fix = "Topic '{topic}' may not be read. Allow it: `ternmq topic alter {topic} --permission rw`."
 
 
 # 404 to 431: it is not there, or too large ------------------------------------------------------------------------
@@ -168,9 +236,39 @@ class GroupNotFound(TernError):
     fix = "Group '{group}' does not exist. Create it: PUT /v1/groups/{group}, or `ternmq group create {group}`."
 
 
+class MemberNotFound(TernError):
+    code, status, title = "member-not-found", 404, "The client is not a member of the group"
+    fix = "'{member}' is no member of group '{group}' now. Send POST /v1/groups/{group}/members/heartbeat every 30 s, and at once before this."
+
+
 class QueueNotFound(TernError):
     code, status, title = "queue-not-found", 404, "The queue does not exist"
     fix = "'{queue}' is not a queue of topic '{topic}'. GET /v1/topics/{topic}/offsets lists them, written like 'broker-a:3'."
+
+
+class BrokerGroupNotFound(TernError):
+    code, status, title = "broker-group-not-found", 404, "The broker group is not known"
+    fix = "No broker of group '{broker_group}' has registered here; known: {known}. Correct the name, or start its brokers."
+
+
+class ConfigurationNotFound(TernError):
+    code, status, title = "configuration-not-found", 404, "There is no such configuration"
+    fix = (
+        "Namespace '{namespace}' has no key '{key}'. Put it: PUT /v1/kv/{namespace}/{key}, or `ternmq namesrv kv put`."
+    )
+
+
+class NotScheduled(TernError):
+    code, status, title = "not-scheduled", 404, "No message waits under this recall handle"
+    fix = "It was recalled before, or its topic was deleted since. GET /v1/topics/{topic}/scheduled lists what waits."
+
+
+class TaskNotFound(TernError):
+    code, status, title = "task-not-found", 404, "There is no such task"
+    fix = (
+        "No broker group knows task '{task}': it never began, or ended so long ago that others took its place. "
+        "Begin it again: what was done is not done twice."
+    )
 
 
 class RebuildFileUnknown(TernError):
@@ -183,6 +281,35 @@ class NotAcceptable(TernError):
     fix = "Accept asks for '{accept}'; this path can answer {supported}."
 
 
+class MessageNotFound(TernError):
+    code, status, title = "message-not-found", 404, "The message does not exist"
+    fix = "Topic '{topic}' keeps no message with the id '{message_id}'. It was never sent there, or retention has dropped it."
+
+
+class NoReply(TernError):
+    code, status, title = "no-reply", 404, "No reply is stored"
+    fix = (
+        "Nobody has replied to '{correlation_id}' of client '{client}' yet, or retention has dropped the reply. "
+        "Ask again, with wait=20s to be answered when it comes."
+    )
+
+
+class BroadcastGroup(TernError):
+    code, status, title = "broadcast-group", 409, "Every client of this group reads everything"
+    fix = (
+        "Group '{group}' is a broadcast group, so there is nothing to share out. Pull with offsets that the client keeps: "
+        "GET /v1/topics/{topic}/queues/broker-a:0/messages?offset=N, or PullConsumer of the SDK."
+    )
+
+
+class SubscriptionConflict(TernError):
+    code, status, title = "subscription-conflict", 409, "Members of the group want different messages"
+    fix = (
+        "Consumers of group '{group}' subscribe to topic '{topic}' with different filters, so that each would take what others wait for. Give "
+        "them one subscription, or groups of their own; or send 'filter' with every receive."
+    )
+
+
 class OffsetMoved(TernError):
     code, status, title = "offset-moved", 409, "The committed offset is not what was expected"
     fix = "Queue {queue} is at offset {actual}, expected {expected}. Read the offsets again and decide."
@@ -191,6 +318,26 @@ class OffsetMoved(TernError):
 class TopicConflict(TernError):
     code, status, title = "topic-conflict", 409, "The topic exists with other settings"
     fix = "Topic '{topic}' has {actual} queues, {wanted} were asked for. Queue counts only grow; use at least {actual}."
+
+
+class AlreadyDelivered(TernError):
+    code, status, title = "already-delivered", 409, "It is too late to recall the message"
+    fix = "Its delivery time has come: it was delivered, or recalled before. Recall a message before its delivery time."
+
+
+class GroupConflict(TernError):
+    code, status, title = "group-conflict", 409, "The group's state does not allow this setting"
+    fix = "Group '{group}': {reason}."
+
+
+class ConsumptionDisabled(TernError):
+    code, status, title = "consumption-disabled", 409, "The group's consumption is switched off"
+    fix = "Group '{group}' receives nothing until it is switched on: `ternmq group alter {group} --consume`."
+
+
+class AlreadyExists(TernError):
+    code, status, title = "already-exists", 412, "It exists already"
+    fix = "There is a {what} '{name}', and If-None-Match asks for a new one. Choose another name, or leave the header out."
 
 
 class RebuildNotHere(TernError):
@@ -211,6 +358,19 @@ class RebuildFileGone(TernError):
 class OffsetExpired(TernError):
     code, status, title = "offset-expired", 410, "The offset is below the oldest message kept"
     fix = "Offset {offset} was removed; the oldest one is {min_offset}. Start there, or keep messages longer."
+
+
+class MessageExpired(TernError):
+    code, status, title = "message-expired", 410, "Retention has dropped the message from its queue"
+    fix = (
+        "{message} is not in its queue any more, so it cannot be delivered from there again. Its body is still in the dead-letter queue: "
+        "read it with GET /v1/groups/{group}/dlq and send it anew."
+    )
+
+
+class DeadLetterGone(TernError):
+    code, status, title = "dead-letter-gone", 410, "There is no such dead letter any more"
+    fix = "{offset} of group '{group}' was redriven, purged, or dropped by retention. GET /v1/groups/{group}/dlq lists what is there."
 
 
 class MessageTooLarge(TernError):
@@ -277,24 +437,12 @@ class WarmingUp(TernError):
     fix = "The name server has not heard of all brokers yet. Repeat shortly."
 
 
-class BrokerBusy(TernError):
-    code, status, retryable, title = "broker-busy", 503, True, "The broker has too much waiting"
-    fix = "Broker group '{broker_group}' refuses new work until it has caught up. Nothing was stored; repeat with a pause."
-
-
-class ProxyOverloaded(TernError):
-    code, status, retryable, title = "proxy-overloaded", 503, True, "The proxy has too much waiting"
-    fix = "The proxy's budget for {what} is used up. Nothing was stored; repeat with a pause, or add a proxy."
-
-
 class Overloaded(TernError):
-    code, status, retryable, title = (
-        "overloaded",
-        503,
-        True,
-        "The table of idempotency keys is full",
+    code, status, retryable, title = "overloaded", 503, True, "A budget of the mesh is used up"
+    fix = (
+        "The budget for {what} is used up. Nothing was done: repeat after the pause that Retry-After names. If it goes on, send more slowly, "
+        "or add proxies or broker groups; idempotency keys end after 10 minutes, and a send without one needs no room for it."
     )
-    fix = "Keys are kept for 10 minutes and the table holds its maximum. Repeat later, or send without a key."
 
 
 class RebuildNotNow(TernError):
@@ -305,6 +453,31 @@ class RebuildNotNow(TernError):
 class DiskFull(TernError):
     code, status, retryable, title = "disk-full", 503, True, "The broker's disk is full"
     fix = "Broker group '{broker_group}' refuses sends until disk space is free. Nothing was stored; reads and acks go on."
+
+
+class BrokerGroupNotWritable(TernError):
+    code, status, retryable, title = (
+        "broker-group-not-writable",
+        503,
+        True,
+        "The broker group's write permission is withdrawn",
+    )
+    fix = (
+        "An operator has withdrawn the write permission of broker group '{broker_group}'. Nothing was stored; restore it with "
+        "`ternmq namesrv restore-write {broker_group}`, or send without key, message group and queue to a topic that others host too."
+    )
+
+
+class ConfigurationNotSaved(TernError):
+    code, status, retryable, title = (
+        "configuration-not-saved",
+        503,
+        True,
+        "The name server cannot save its configuration",
+    )
+    fix = (
+        "{reason}. The change is not in effect. Make room in the name server's --data-dir or mend its disk, and repeat."
+    )
 
 
 class StorageDamaged(TernError):
@@ -325,6 +498,14 @@ class OutcomeUnknown(TernError):
         "Whether it was stored is not known",
     )
     fix = "The broker group did not answer in time. Repeat with the same Idempotency-Key: it is stored once."
+
+
+class ReplyTimeout(TernError):
+    code, status, retryable, title = "reply-timeout", 504, True, "No reply came in time"
+    fix = (
+        "The request is stored as {message_id}, and nobody has replied to '{correlation_id}' so far. A reply that comes later is kept: "
+        "ask for it with GET {ask_again}. Sending the request again with the same Idempotency-Key waits again, and stores nothing."
+    )
 
 
 class RequestTimeout(TernError):

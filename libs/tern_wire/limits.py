@@ -20,6 +20,8 @@ PROPERTY_NAME_SIZE_MAX_BYTES = 128
 PROPERTY_VALUE_SIZE_MAX_BYTES = 8 * KIB
 KEYS_MAX = 32
 TAG_SIZE_MAX_BYTES = 255
+# RocketMQ's: shorter than 64 bytes.
+MESSAGE_GROUP_SIZE_MAX_BYTES = 63
 # Longer keys are almost always a serialised object put there by mistake.
 IDEMPOTENCY_KEY_SIZE_MAX_BYTES = 255
 
@@ -55,49 +57,154 @@ PEER_PROOFS_MAX = 65_536
 FRAME_SIZE_MAX_BYTES = 8 * MIB
 # A proxy's sends travel in frames of at most this, so that the broker can fill entries without splitting often.
 LANE_SIZE_MAX_BYTES = 1 * MIB
-# Requests that a broker holds before it answers `broker-busy`; at 30,000 messages/s this is about a second of work.
+# Requests that a broker holds before it answers `overloaded`; at 30,000 messages/s this is about a second of work.
 PROPOSALS_SIZE_MAX_BYTES = 64 * MIB
 PROPOSALS_MAX = 16_384
+# RocketMQ's waitTimeMillsInSendQueue: a broker that is further behind than this takes no more sends ...
+SEND_QUEUE_AGE_MAX_MS = 200
+# ... if it is behind with more requests, or more bytes, than its next entry clears: one slow fdatasync alone is no overload.
+SEND_QUEUE_REQUESTS_FREE, SEND_QUEUE_SIZE_FREE_BYTES = 1_024, GROUP_COMMIT_SIZE_MAX_BYTES
 
 # Consumption ------------------------------------------------------------------------------------------------------
 RECEIVE_MESSAGES_MAX = 256
 RECEIVE_SIZE_MAX_BYTES = 4 * MIB
 RECEIVE_SIZE_DEFAULT_BYTES = 1 * MIB
 SETTLE_ENTRIES_MAX = 1_024
+# As SQS's ReceiveRequestAttemptId would have to be: a UUID and a word.
+ATTEMPT_ID_LENGTH_MAX = 64
 # As SQS and Alibaba's HTTP door: longer waits are cut by proxies and NAT boxes on the way.
 WAIT_MAX_MS = 30_000
 INVISIBLE_MIN_MS = 1_000
 INVISIBLE_MAX_MS = 12 * 3_600_000
 INVISIBLE_DEFAULT_MS = 60_000
+# RocketMQ's retryMaxTimes, and how long a message rests after attempt 1, 2, ... has failed (its delay levels from the third on).
+ATTEMPTS_DEFAULT, ATTEMPTS_MAX = 16, 1_000
+RETRY_DELAYS_MS = tuple(
+    seconds * 1_000 for seconds in (10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1_200, 1_800, 3_600, 7_200)
+)
+# RocketMQ's 18 delay levels, from level 1 on.
+DELAY_LEVELS_MS = (1_000, 5_000, *RETRY_DELAYS_MS)
+# What a consumer says of a message that it will never take; RocketMQ has none, SQS's and Azure's are about as long.
+DEAD_LETTER_REASON_SIZE_MAX_BYTES = 1 * KIB
+# Dead letters in one page, and in one step of a redrive: some milliseconds of reading.
+DEAD_LETTERS_PAGE_MAX = 256
+# Redrive tasks that a broker group remembers, the running ones among them; each with at most so many failures told one by one ...
+REDRIVE_TASKS_MAX, REDRIVE_FAILURES_MAX = 64, 100
+# ... and so many dead letters named one by one; and how fast at most it is asked to go, far above what a group takes.
+REDRIVE_OFFSETS_MAX, REDRIVE_RATE_MAX_PER_S = 1_024, 100_000
 # Messages under lease for one group in one queue: a group that only receives must not grow the state without end.
 LEASED_PER_QUEUE_MAX = 65_536
+# Messages that wait behind an earlier one of their message group, for one group in one queue: 8 bytes each. Full means that the queue
+# is looked at no further until some are settled, so a message group that is stuck for ever stops its queue here.
+FIFO_PARKED_PER_QUEUE_MAX = 262_144
+# Messages that one entry looks at for their message group: about 5 ms of the leader's time ...
+FIFO_SCAN_MESSAGES_MAX = 2_048
+# ... and the bytes that are read for it.
+FIFO_SCAN_SIZE_MAX_BYTES = 4 * MIB
+# Rows of LEASE_FIFO in one entry, 24 bytes each: what many receives look at and lease together stays far below an entry's size.
+FIFO_ROWS_PER_ENTRY_MAX = 16_384
 PULL_MESSAGES_MAX = 16_384
+# Readers that are further behind the end of the log than this read from disk, mostly: a follower's does as well as the leader's.
+OLD_DATA_MIN_BYTES = 256 * MIB
+# Results of one query by key, RocketMQ's maxMsgsNumBatch; and entries of a key's chain that are looked at for one answer: some 10 ms.
+QUERY_MESSAGES_MAX = 64
+QUERY_STEPS_MAX = 8_192
+# A filter's text: some hundreds of tags or values; it travels in every receive, and its state is kept with every subscription.
+FILTER_SIZE_MAX_BYTES = 8 * KIB
+# Tokens of an SQL filter: about 250 comparisons, which cost a message some tens of microseconds.
+FILTER_TOKENS_MAX = 1_024
+# Parentheses and NOTs inside each other: more than anyone reads, far less than Python's stack.
+FILTER_DEPTH_MAX = 32
+# Digits, sign and exponent of a number in a filter or a property; a longer text is no number. Doubles need 24, and
+# making an integer of digits takes time that grows with their square.
+FILTER_NUMBER_LENGTH_MAX = 64
+# Records that a filter decides in one go, if it is an ordinary one; and what it may take for that (ms), however long the properties: half of
+# what the core loop may stand still.
+FILTER_PAGE_RECORDS_MAX = 1_024
+FILTER_PAGE_MAX_MS = 10
 # A month and some days, so that monthly reminders fit; each hour of it is one bucket of timers, so there are about a thousand.
 TIMER_DELAY_MAX_MS = 40 * 24 * 3_600_000
+# Messages that wait for their delivery time on one page of a list: each is read from the log.
+SCHEDULED_LISTED_MAX = 256
 # Waiting long polls at one proxy and notifications at one broker; each costs a few KiB.
 PARKED_POLLS_MAX = 10_000
+# A request waits for its reply as long as RocketMQ's examples do by default, and never longer than a poll.
+REPLY_TIMEOUT_DEFAULT_MS, REPLY_TIMEOUT_MAX_MS = 10_000, WAIT_MAX_MS
+# Both stand in paths, keys and properties: a UUID, a host with a process id.
+CORRELATION_ID_LENGTH_MAX, CLIENT_ID_LENGTH_MAX = 64, 64
+# Clocks of one cluster differ less than this: a reply is looked for from so long before its request was born.
+REPLY_CLOCKS_SLACK_MS = 60_000
 
 # Replicated state -------------------------------------------------------------------------------------------------
-TOPICS_MAX = 1_000
-GROUPS_MAX = 1_000
+# With eight queues each costs some 550 bytes at a broker and 750 at a proxy, so all of them 15 MiB. Twice what large installations have.
+TOPICS_MAX = 20_000
+GROUPS_MAX = 20_000
+# Queues of all topics in one broker group: 80 bytes each at a broker, and 16 in every saved state.
+QUEUES_MAX = 400_000
+# Attributes of one topic or group: so that all of them together stay below 40 MiB.
+ATTRIBUTES_MAX = 16
+ATTRIBUTE_VALUE_SIZE_MAX_BYTES = 256
+ATTRIBUTES_SIZE_MAX_BYTES = 1 * KIB
+# Topics or groups on one page of a list; and queues in one description of a group, which is one frame.
+LISTED_MAX = 1_000
+QUEUES_SHOWN_MAX = 20_000
+# Delays that a group's own table may have, and the shortest with which an exponential one begins: each step must grow.
+RETRY_DELAYS_KEPT_MAX = 64
+RETRY_DELAY_MIN_MS = 100
 QUEUES_PER_TOPIC_MAX = 1_024
 QUEUES_PER_TOPIC_DEFAULT = 8
 # Idempotency keys are remembered this long (SQS FIFO remembers 5 minutes) ...
 IDEMPOTENCY_WINDOW_MS = 600_000
-# ... and no more than this many: about 60 bytes each. Full means `overloaded`, never forgotten early.
-IDEMPOTENCY_KEYS_MAX = 4_000_000
+# ... and no more than this many: 33,000 a second all the time, 3 bytes of memory and 34 of disk each. Full means `overloaded`, never
+# forgotten early.
+IDEMPOTENCY_KEYS_MAX = 20_000_000
+# So many fill a table, which then becomes a file: 8 MiB. The youngest one is in memory and in every saved state.
+IDEMPOTENCY_TABLE_KEYS_MAX = 262_144
+# Sealed tables that wait for a leader's disk, about 15 MB each: then it takes no more keys.
+IDEMPOTENCY_TABLES_WAITING_MAX = 2
+
+# Members of producer and consumer groups ---------------------------------------------------------------------------
+# RocketMQ's: a client says that it is there every 30 s, and is gone when it has been silent for four times that.
+HEARTBEAT_INTERVAL_MS = 30_000
+MEMBER_EXPIRY_MS = 120_000
+# More than there are queues in most topics; each change of membership looks at all members of its group.
+MEMBERS_PER_GROUP_MAX = 1_000
+# Members of all groups: 667 heartbeats a second, a few hundredths of what a broker group takes.
+MEMBERS_MAX = 20_000
+# Topics of one member, as many as anyone reads in one process ...
+SUBSCRIPTIONS_PER_MEMBER_MAX = 64
+# ... all its filters and queue names together; those of a group, which is described in one frame; and those of all members, which every
+# saved state holds.
+HEARTBEAT_SIZE_MAX_BYTES = 32 * KIB
+GROUP_MEMBERS_SIZE_MAX_BYTES = 2 * MIB
+MEMBERS_SIZE_MAX_BYTES = 32 * MIB
+# RocketMQ's: a queue's lock is good for 60 s, and its holder renews it every 20 s.
+QUEUE_LOCK_MS, QUEUE_LOCK_RENEWAL_MS = 60_000, 20_000
+# Locked queues of all groups and topics: some 20 MiB of state; who holds one is a member.
+QUEUE_LOCKS_MAX = 100_000
 
 # Routes -----------------------------------------------------------------------------------------------------------
 # Name servers and proxies remember a broker group that is gone for a day: a night, and the morning in which somebody mends it.
 GONE_GROUP_KEPT_MS = 24 * 3_600_000
-# Topics of such groups that are remembered, each group counting as one more: 64 full groups, about 12 MiB and far more than die at once.
-GONE_TOPICS_KEPT_MAX = 64 * (TOPICS_MAX + 1)
+# Topics of such groups that are remembered, each group counting as one more: about 12 MiB, and never less than four full groups.
+GONE_TOPICS_KEPT_MAX = max(64_064, 4 * (TOPICS_MAX + 1))
+# Configuration at a name server: names as long as topics, a value that holds the ordered configuration of 100 broker groups ...
+KV_NAME_SIZE_MAX_BYTES = 128
+KV_VALUE_SIZE_MAX_BYTES = 4 * KIB
+# ... an ordered configuration for every topic and as much again for everything else ...
+KV_ENTRIES_MAX = 2 * TOPICS_MAX + 1_000
+# ... and a file that is written whole with each change: some 10 ms of work.
+KV_SIZE_MAX_BYTES = 4 * MIB
+# Broker groups whose write permission is withdrawn; far above the groups of any cluster.
+WIPED_GROUPS_MAX = 1_000
 
 # HTTP -------------------------------------------------------------------------------------------------------------
 REQUEST_HEAD_SIZE_MAX_BYTES = 16 * KIB
 CONNECTIONS_MAX = 1_024
 # Bytes of request bodies that one proxy holds at a time; more is refused early, never queued.
 IN_FLIGHT_SIZE_MAX_BYTES = 128 * MIB
+# ... and messages of sends: each costs about 1 KiB beside its own bytes until it is answered. It is some 4 s of a busy proxy's work.
+IN_FLIGHT_MESSAGES_MAX = 131_072
 BODY_DEADLINE_MS = 30_000
 # How long a proxy looks for a leader before it answers `no-leader`: longer than a handover, shorter than a patience.
 LEADER_WAIT_MS = 1_000
@@ -107,4 +214,11 @@ APPEND_DEADLINE_MS = 5_000
 assert MESSAGE_BODY_SIZE_MAX_BYTES + PROPERTIES_SIZE_MAX_BYTES + 64 * KIB < ENTRY_SIZE_MAX_BYTES
 assert ENTRY_SIZE_MAX_BYTES + 64 * KIB < FRAME_SIZE_MAX_BYTES
 assert LANE_SIZE_MAX_BYTES <= GROUP_COMMIT_SIZE_MAX_BYTES
+assert SEND_QUEUE_SIZE_FREE_BYTES < PROPOSALS_SIZE_MAX_BYTES
+assert SEND_QUEUE_REQUESTS_FREE < PROPOSALS_MAX
 assert BATCH_SIZE_MAX_BYTES <= IN_FLIGHT_SIZE_MAX_BYTES
+assert BATCH_MESSAGES_MAX <= IN_FLIGHT_MESSAGES_MAX
+assert TOPICS_MAX * QUEUES_PER_TOPIC_DEFAULT <= QUEUES_MAX
+assert (TOPICS_MAX + GROUPS_MAX) * ATTRIBUTES_SIZE_MAX_BYTES <= 40 * MIB
+assert 4 * HEARTBEAT_INTERVAL_MS <= MEMBER_EXPIRY_MS
+assert QUEUE_LOCK_MS < MEMBER_EXPIRY_MS

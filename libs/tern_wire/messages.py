@@ -1,12 +1,12 @@
 """The HTTP API's data-plane documents: what a message looks like in JSON and MessagePack, in and out.
 
 Input documents refuse unknown fields. Exactly one of `body`, `json`, `body_base64` carries the message in JSON; in MessagePack
-`body` is binary.
+`body` is binary. At most one of `delay`, `deliver_at` and `delay_level` says when a message is delivered.
 """
 
 from typing import Any
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 
 class JsonMessage(Struct, forbid_unknown_fields=True, gc=False):
@@ -21,6 +21,10 @@ class JsonMessage(Struct, forbid_unknown_fields=True, gc=False):
     properties: dict[str, str] = {}
     queue: str = ""
     idempotency_key: str = ""
+    message_group: str = ""
+    delay: str | int | None = None
+    deliver_at: str | int | None = None
+    delay_level: int | None = None
 
 
 class JsonBatch(Struct, forbid_unknown_fields=True):
@@ -39,6 +43,10 @@ class PackedMessage(Struct, forbid_unknown_fields=True, gc=False):
     properties: dict[str, str] = {}
     queue: str = ""
     idempotency_key: str = ""
+    message_group: str = ""
+    delay: str | int | None = None
+    deliver_at: str | int | None = None
+    delay_level: int | None = None
 
 
 class PackedBatch(Struct, forbid_unknown_fields=True):
@@ -48,11 +56,14 @@ class PackedBatch(Struct, forbid_unknown_fields=True):
 
 
 class SettleEntry(Struct, forbid_unknown_fields=True):
-    """One settle: `ack`, or `extend` with a new `invisible` time counted from now."""
+    """One settle: `ack`; `extend` with a new `invisible` time counted from now; `nack`, which makes the message visible again after
+    `delay`, or after as long as its group's retry policy says; or `dead_letter` with a `reason`."""
 
     receipt_handle: str
     action: str = "ack"
     invisible: str | int | None = None
+    delay: str | int | None = None
+    reason: str | None = None
 
 
 class SettleRequest(Struct, forbid_unknown_fields=True):
@@ -67,27 +78,77 @@ class AckRequest(Struct, forbid_unknown_fields=True):
     receipt_handles: list[str]
 
 
+class MessageFilter(Struct, forbid_unknown_fields=True):
+    """What a receive wants: messages with one of `tags` (`A || B`, or a list of tags), or those whose properties make `sql` true."""
+
+    tags: str | list[str] | UnsetType = UNSET
+    sql: str | UnsetType = UNSET
+
+
 class ReceiveRequest(Struct, forbid_unknown_fields=True):
-    """The body of receive; every field has a default. `settle` is applied before the wait begins."""
+    """The body of receive; every field has a default. `settle` is applied before the wait begins.
+
+    What `filter` drops counts as consumed by the whole group. The same `attempt_id` again (1 to 64 characters) gets the same messages and handles, as long as their leases last.
+    """
 
     max_messages: int = 32
     max_bytes: int = 1024 * 1024
     wait: str | int = 0
     invisible: str | int | None = None
     settle: list[SettleEntry] = []
+    attempt_id: str = ""
+    filter: MessageFilter | None = None
+
+
+class RedriveRequest(Struct, forbid_unknown_fields=True):
+    """The body of POST /v1/groups/{group}/dlq/redrive: `offsets` (`broker-a:17`), or `all`, or a selection of the others.
+
+    `topic`, `tag`, `reason` (a part of it), `from` and `to` narrow the choice together; `rate` is in messages a second.
+    """
+
+    offsets: list[str] | UnsetType = UNSET
+    all: bool = False
+    topic: str = ""
+    tag: str = ""
+    reason: str = ""
+    from_: str | int | UnsetType = field(name="from", default=UNSET)
+    to: str | int | UnsetType = UNSET
+    rate: int = 0
+    dry_run: bool = False
 
 
 class TopicSettings(Struct, forbid_unknown_fields=True):
-    """The body of PUT /v1/topics/{topic}; an empty body means all defaults."""
+    """The body of PUT and PATCH /v1/topics/{topic}. What is left out stays, or gets its default in a new topic; an attribute that is null
+    is removed."""
 
-    queues: int = 8
+    queues: int | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+    permission: str | UnsetType = UNSET
+    attributes: dict[str, str | None] | UnsetType = UNSET
+
+
+class RetrySettings(Struct, forbid_unknown_fields=True):
+    """How long a message rests after each failed attempt. `custom` has `delays`; `exponential` has `initial`, `multiplier`, `max`."""
+
+    policy: str
+    delays: list[str | int] | UnsetType = UNSET
+    initial: str | int | UnsetType = UNSET
+    multiplier: float | UnsetType = UNSET
+    max: str | int | UnsetType = UNSET
 
 
 class GroupSettings(Struct, forbid_unknown_fields=True):
-    """The body of PUT /v1/groups/{group}. `start` (earliest or latest) is where the group begins in a queue it has never read."""
+    """The body of PUT and PATCH /v1/groups/{group}. What is left out stays, or gets its default in a new group. `start` is where the group
+    begins in a queue that it has never read: earliest, latest, or a time."""
 
-    invisible: str | int = "60s"
-    start: str = "earliest"
+    invisible: str | int | UnsetType = UNSET
+    start: str | int | UnsetType = UNSET
+    max_attempts: int | UnsetType = UNSET
+    retry: RetrySettings | UnsetType = UNSET
+    fifo: bool | UnsetType = UNSET
+    consume: bool | UnsetType = UNSET
+    broadcast: bool | UnsetType = UNSET
+    attributes: dict[str, str | None] | UnsetType = UNSET
 
 
 class OffsetsCommit(Struct, forbid_unknown_fields=True):
@@ -96,6 +157,48 @@ class OffsetsCommit(Struct, forbid_unknown_fields=True):
     topic: str
     offsets: dict[str, int]
     expected: dict[str, int] = {}
+
+
+class SeekPlace(Struct, forbid_unknown_fields=True):
+    """Where a seek goes, if not to `earliest` or `latest`: exactly one of these. `shift` is a number of messages, backward if negative."""
+
+    time: str | int | UnsetType = UNSET
+    shift: int | UnsetType = UNSET
+    offsets: dict[str, int] | UnsetType = UNSET
+
+
+class SeekRequest(Struct, forbid_unknown_fields=True):
+    """The body of POST /v1/groups/{group}/seek; queues written `broker-a:3`, all of the topic's if none are named."""
+
+    topic: str
+    to: str | SeekPlace
+    queues: list[str] | None = None
+    dry_run: bool = False
+
+
+class MemberHeartbeat(Struct, forbid_unknown_fields=True):
+    """The body of POST /v1/groups/{group}/members/heartbeat.
+
+    `subscriptions`: topic -> filter: tags such as `A || B`, `*` for everything, or SQL behind `sql:`. `queues`: topic -> the queues that
+    it wants under the strategy `by-config`.
+    """
+
+    member: str
+    role: str = "consumer"
+    subscriptions: dict[str, str] = {}
+    strategy: str = "averagely"
+    room: str = ""
+    queues: dict[str, list[str]] = {}
+    address: str = ""
+    version: str = ""
+
+
+class LockRequest(Struct, forbid_unknown_fields=True):
+    """The body of POST /v1/groups/{group}/locks; queues written `broker-a:3`."""
+
+    topic: str
+    member: str
+    queues: list[str]
 
 
 Document = dict[str, Any]

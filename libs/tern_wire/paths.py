@@ -18,9 +18,17 @@ RECORDS = "application/vnd.ternmq.records"
 HEADER_TAG = "MQ-Tag"
 HEADER_KEY = "MQ-Key"
 HEADER_QUEUE = "MQ-Queue"
+HEADER_MESSAGE_GROUP = "MQ-Message-Group"
+HEADER_DELAY = "MQ-Delay"
+HEADER_DELIVER_AT = "MQ-Deliver-At"
+HEADER_DELAY_LEVEL = "MQ-Delay-Level"
 HEADER_PROPERTIES = "MQ-Properties"
 HEADER_PROPERTY_PREFIX = "MQ-Property-"
 HEADER_IDEMPOTENCY_KEY = "Idempotency-Key"
+HEADER_TIMEOUT = "MQ-Timeout"
+HEADER_CORRELATION_ID = "MQ-Correlation-Id"
+HEADER_CLIENT = "MQ-Client"
+HEADER_REPLY_TO = "MQ-Reply-To"
 HEADER_REPLAYED = "Idempotency-Replayed"
 HEADER_REQUEST_ID = "MQ-Request-Id"
 HEADER_WAIT_APPLIED = "MQ-Wait-Applied"
@@ -45,6 +53,21 @@ def messages_path(topic: str) -> str:
 def batch_path(topic: str) -> str:
     """POST many messages: JSON, NDJSON or MessagePack."""
     return f"/v1/topics/{topic}/messages/batch"
+
+
+def scheduled_path(topic: str, recall_handle: str = "") -> str:
+    """GET the messages of a topic that wait for their delivery time; with a recall handle DELETE one of them."""
+    return f"/v1/topics/{topic}/scheduled/{recall_handle}" if recall_handle else f"/v1/topics/{topic}/scheduled"
+
+
+def requests_path(topic: str, correlation_id: str = "") -> str:
+    """POST a message and wait for the reply to it; with a correlation id (quoted by the caller) GET that reply."""
+    return f"/v1/topics/{topic}/requests/{correlation_id}" if correlation_id else f"/v1/topics/{topic}/requests"
+
+
+def replies_path(topic: str) -> str:
+    """POST the reply to a request that was received from the topic."""
+    return f"/v1/topics/{topic}/replies"
 
 
 def receive_path(topic: str, group: str) -> str:
@@ -82,7 +105,73 @@ def group_offsets_path(group: str) -> str:
     return f"/v1/groups/{group}/offsets"
 
 
+def members_path(group: str) -> str:
+    """GET the members of a group."""
+    return f"/v1/groups/{group}/members"
+
+
+def heartbeat_path(group: str) -> str:
+    """POST what a member says of itself, every 30 s."""
+    return f"/v1/groups/{group}/members/heartbeat"
+
+
+def member_path(group: str, member: str) -> str:
+    """DELETE a member that goes. Its id is quoted by the caller."""
+    return f"/v1/groups/{group}/members/{member}"
+
+
+def assignments_path(group: str) -> str:
+    """GET which member reads which queues of a topic."""
+    return f"/v1/groups/{group}/assignments"
+
+
+def locks_path(group: str) -> str:
+    """GET, POST and DELETE locks of queues."""
+    return f"/v1/groups/{group}/locks"
+
+
+def seek_path(group: str) -> str:
+    """POST to move a group to another place."""
+    return f"/v1/groups/{group}/seek"
+
+
+def message_path(topic: str, message_id: str) -> str:
+    """GET one message. The id is quoted by the caller."""
+    return f"/v1/topics/{topic}/messages/{message_id}"
+
+
+def trace_path(message_id: str) -> str:
+    """GET where one message is for each group. The id is quoted by the caller."""
+    return f"/v1/messages/{message_id}/trace"
+
+
+def topic_stats_path(topic: str) -> str:
+    """GET numbers of a topic."""
+    return f"/v1/topics/{topic}/stats"
+
+
+def lag_path(group: str) -> str:
+    """GET how far a group is behind."""
+    return f"/v1/groups/{group}/lag"
+
+
+def dead_letters_path(group: str) -> str:
+    """GET the group's dead letters, DELETE to purge them."""
+    return f"/v1/groups/{group}/dlq"
+
+
+def redrive_path(group: str) -> str:
+    """POST to deliver dead letters to their group again."""
+    return f"/v1/groups/{group}/dlq/redrive"
+
+
+def task_path(task: str) -> str:
+    """GET how a task is going, DELETE to cancel it."""
+    return f"/v1/tasks/{task}"
+
+
 CLUSTER_PATH = "/v1/cluster"
+TOPICS_PATH, GROUPS_PATH = "/v1/topics", "/v1/groups"
 # Broker.
 BROKER_PATH = "/v1/broker"
 REBUILD_MANIFEST_PATH = "/v1/broker/rebuild/manifest"
@@ -91,3 +180,19 @@ REBUILD_FILES_PATH = "/v1/broker/rebuild/files"
 REGISTER_PATH = "/v1/brokers/register"
 UNREGISTER_PATH = "/v1/brokers/unregister"
 ROUTES_PATH = "/v1/routes"
+KV_PATH = "/v1/kv"
+
+
+def topic_route_path(topic: str) -> str:
+    """GET where one topic lives."""
+    return f"/v1/topics/{topic}/route"
+
+
+def kv_path(namespace: str, key: str = "") -> str:
+    """GET, PUT and DELETE one configuration; without *key* GET a whole namespace. The names are quoted by the caller."""
+    return f"{KV_PATH}/{namespace}/{key}" if key else f"{KV_PATH}/{namespace}"
+
+
+def write_permission_path(broker_group: str) -> str:
+    """POST to withdraw or restore a broker group's write permission."""
+    return f"/v1/broker-groups/{broker_group}/write-permission"

@@ -28,6 +28,7 @@ HEAD_SIZE_BYTES = HEAD.size
 SIZE = struct.Struct(">I")
 # Everything but body, topic and properties.
 OVERHEAD_SIZE_BYTES = HEAD_SIZE_BYTES + 1 + 2
+AT_QUEUE = 12
 AT_QUEUE_OFFSET = 20
 AT_STORE_STAMP = 56
 
@@ -35,14 +36,24 @@ KEYS = "KEYS"
 TAGS = "TAGS"
 MESSAGE_ID = "UNIQ_KEY"
 CONTENT_TYPE = "MQ_CONTENT_TYPE"
+MESSAGE_GROUP = "__SHARDINGKEY"
+# When it is to be delivered (ms since 1970), and the delay level that said so.
+DELIVER_MS = "TIMER_DELIVER_MS"
+DELAY_LEVEL = "DELAY"
+# Of a request: what its reply is to carry, where that is to go, and for how long (ms) somebody waits. See replies.py.
+CORRELATION_ID = "CORRELATION_ID"
+REPLY_TO = "REPLY_TO_CLIENT"
+REPLY_WAIT_MS = "TTL"
+MESSAGE_TYPE = "MSG_TYPE"
 # Names that RocketMQ or TernMQ give a meaning; users may not set them as properties.
 RESERVED_PROPERTIES = frozenset(
     {
-        *(KEYS, TAGS, MESSAGE_ID, CONTENT_TYPE, "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG"),
+        *(KEYS, TAGS, MESSAGE_ID, CONTENT_TYPE, DELAY_LEVEL, "WAIT", "REAL_TOPIC", "REAL_QID", "TRAN_MSG"),
         *("PGROUP", "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG"),
         *("RECONSUME_TIME", "MSG_REGION", "TRACE_ON", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "POP_CK", "CLUSTER"),
-        *("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "__SHARDINGKEY", "INSTANCE_ID", "CORRELATION_ID"),
-        *("__CRC32#", "DLQ_ORIGIN_TOPIC"),
+        *(DELIVER_MS, "TIMER_DELAY_SEC", "TIMER_DELAY_MS", MESSAGE_GROUP, "INSTANCE_ID", CORRELATION_ID),
+        *(REPLY_TO, REPLY_WAIT_MS, MESSAGE_TYPE, "ARRIVE_TIME", "PUSH_REPLY_TIME"),
+        *("__CRC32#", "DLQ_ORIGIN_TOPIC", "RETRY_TOPIC"),
     }
 )
 NO_HOST = bytes(8)
@@ -170,6 +181,11 @@ def fill_in(
     # Every 16 bytes of the data as one element, overlapping: a write per record instead of one per byte.
     windows = np.ndarray((len(data) - 15,), "V16", data, strides=(1,))
     windows[starts + AT_QUEUE_OFFSET] = pairs.view("V16").reshape(-1)
+
+
+def fill_queues(data: bytearray, starts: npt.NDArray[np.int64], queues: npt.NDArray[np.int64]) -> None:
+    """Write the number of its queue into every record of *data* that begins at *starts*."""
+    np.ndarray((len(data) - 3,), ">u4", data, strides=(1,))[starts + AT_QUEUE] = queues
 
 
 def has_magic(data: Bytes, starts: npt.NDArray[np.int64]) -> bool:

@@ -6,20 +6,60 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 |-----------|--------------------------------------------------|------------------------------|------------------------------------|
 | SEND      | topics [name], rows                              | send rows, then records      | rows, replays; send verdicts       |
 | RECEIVE   | topic, group, max_messages, max_bytes,           |                              | topic_id, group_id, runs           |
-|           | invisible_ms (0: the group's)                    |                              | [[queue, lease, attempt,           |
-|           |                                                  |                              | deadline_ms, count]...]; records   |
+|           | invisible_ms (0: the group's), attempt_id (16    |                              | [[queue, lease, attempt,           |
+|           | bytes or none), again_only (what it got before)  |                              | deadline_ms, count]...]; records   |
 | NOTIFY    | topic, group, wait_ms                            |                              | available (0 at the deadline)      |
 | SETTLE    | rows                                             | settle rows                  | ; one status byte a row            |
 | PULL      | topic, queue, offset, end_offset (-1: none),     |                              | next_offset, min_offset,           |
-|           | max_messages, max_bytes                          |                              | max_offset; records                |
-| OFFSETS   | topic                                            |                              | queues [[queue, min, max]...]      |
-| CREATE_TOPIC | topic, queues                                 |                              | topic_id, queues, created          |
-| CREATE_GROUP | group, invisible_ms, start                    |                              | group_id, created                  |
+|           | max_messages, max_bytes, tags, sql (or none),    |                              | max_offset, suggested_node         |
+|           | wait_ms (0: do not wait)                         |                              | (old data: a follower); records    |
+| PULL_ANYWHERE | as PULL: of any node, what it has applied    |                              | as PULL                            |
+| OFFSETS   | topic, time_ms (-1: none)                        |                              | queues [[queue, min, max] or       |
+|           |                                                  |                              | [queue, min, max, at time]...]     |
+| CREATE_TOPIC | a change as in `topic_settings.py`            |                              | created, and the topic's settings  |
+| CREATE_GROUP | a change as in `group_settings.py`            |                              | created, and the group's settings  |
+| DELETE_TOPIC | topic, topic_id (0: whichever has the name)   |                              | deleted, topic_id (0: none left)   |
+| DELETE_GROUP | group, group_id (as above)                    |                              | deleted, group_id (as above)       |
+| DESCRIBE_TOPIC | topic                                       |                              | settings, queues, groups           |
+| DESCRIBE_GROUP | group, topic ("": all)                      |                              | settings, topics                   |
+| LIST_GROUPS | q, after, limit, descending                    |                              | groups [settings...], more         |
 | GROUP_OFFSETS | group, topic                                 |                              | offsets {queue: offset}            |
 | COMMIT_OFFSETS | group, topic, offsets, expected             |                              | offsets {queue: offset}            |
+| SEEK      | group, topic, to (`core/seeking.py` of the       |                              | queues [[queue, before (-1: not    |
+|           | broker), queues (none: all), dry_run             |                              | begun), after]...]                 |
+| QUERY     | topic, key, begin_ms, end_ms, count,             |                              | places [place...], next (place or  |
+|           | after (place or none: the newest)                |                              | none), truncated; records          |
+| TRACE     | topic, message_id                                |                              | found, queue, offset, visible_ms,  |
+|           |                                                  |                              | groups [{...}...]; record          |
+| LIST_SCHEDULED | topic, begin_ms, end_ms, count,             |                              | messages [[deliver_ms, timer id,   |
+|           | after [deliver_ms, timer id]                     |                              | queue, message_id, tag, keys,      |
+|           |                                                  |                              | born_ms, body size]...], next      |
+|           |                                                  |                              | (as after; none: no more)          |
+| RECALL    | topic, deliver_ms, timer_id                      |                              | recalled                           |
+| TOPIC_STATS | topic                                          |                              | numbers of the topic, queues       |
+| GROUP_STATS | group, topic (none: all)                       |                              | topics [{...}...]                  |
+| MEMBERS   | op: heartbeat with what a member says, leave,    |                              | the verdict of `core/clients.py`   |
+|           | lock or unlock (`core/clients.py` of the broker) |                              |                                    |
+| GROUP_MEMBERS | group, role                                  |                              | generation, members,               |
+|           |                                                  |                              | subscription_conflict              |
+| ASSIGNMENTS | group, topic, queues [broker-a:3 ...], member  |                              | strategy, strategies, generation,  |
+|           | ("": all), strategy ("": the members')           |                              | assignments, unassigned            |
+| QUEUE_LOCKS | group, topic                                   |                              | locks {queue: [member, epoch,      |
+|           |                                                  |                              | expires in ms]}                    |
+| DEAD_LETTER | rows [[group id, topic id, queue, offset, lease, |                            | ; one status byte a row            |
+|           | reason]...]                                      |                              |                                    |
+| DEAD_LETTERS | group, offset, count, max_bytes, topic, tag,  |                              | letters [[offset, topic, queue,    |
+|           | reason, from_ms, to_ms                           |                              | offset there, attempts, cause,     |
+|           |                                                  |                              | reason, died_ms, size]...], next   |
+|           |                                                  |                              | (-1: no more), count; originals    |
+| PURGE     | group                                            |                              | purged                             |
+| REDRIVE   | op: start or cancel, and what they need; or get  |                              | the task (`core/redriving.py`)     |
+| AWAIT_REPLY | topic, correlation_id, reply_to, from_ms,      |                              | found; the reply's record, the     |
+|           | wait_ms                                          |                              | oldest one stored since from_ms    |
 | STATUS    |                                                  |                              | node, role, term, leader, ...      |
 
-SEND's replays are [[row, message_id, born_ms]...] of rows that an earlier send had stored. An error reply has code 1 and the
+A place names one entry of the key index, [file, number]; where the record has no offset now (it is not visible yet, or not in its queue any more)
+the records of QUERY and TRACE carry -1. SEND's replays are [[row, message_id, born_ms, deliver_ms]...] of rows that an earlier send had stored (deliver_ms 0: at once). An error reply has code 1 and the
 head {code, fields} of a TernError.
 
 A notice is a one-way frame from a broker to every proxy that is linked to it. LEADERSHIP: node, term, serving; sent when a link opens
@@ -47,6 +87,7 @@ class RequestCode(IntEnum):
 
     SEND = 320
     PULL = 11
+    PULL_ANYWHERE = 361
     RECEIVE = 200_050 & 0x7FFF
     SETTLE = 200_151 & 0x7FFF
     NOTIFY = 200_054 & 0x7FFF
@@ -55,7 +96,28 @@ class RequestCode(IntEnum):
     GROUP_OFFSETS = 14
     CREATE_TOPIC = 17
     CREATE_GROUP = 200
+    DELETE_TOPIC = 215
+    DELETE_GROUP = 207
+    DESCRIBE_TOPIC = 351
+    DESCRIBE_GROUP = 352
+    LIST_GROUPS = 201
     STATUS = 28
+    DEAD_LETTER = 36
+    DEAD_LETTERS = 401
+    PURGE = 402
+    REDRIVE = 403
+    MEMBERS = 34
+    GROUP_MEMBERS = 38
+    ASSIGNMENTS = 400
+    QUEUE_LOCKS = 41
+    SEEK = 222
+    LIST_SCHEDULED = 61
+    RECALL = 370
+    AWAIT_REPLY = 326
+    QUERY = 12
+    TRACE = 300
+    TOPIC_STATS = 202
+    GROUP_STATS = 208
 
 
 class NoticeCode(IntEnum):

@@ -1,12 +1,13 @@
 """Fixed-size rows: what travels in front of records, leases and settles so that they are handled as arrays.
 
-A send row, one per record, 48 bytes, little-endian, made by whoever encoded the records:
+A send row, one per record, 64 bytes, little-endian, made by whoever encoded the records:
 
-     0        4         8         12        16            24        28        32
-     | size 4 | topic 4 | queue 4 | flags 4 | tag hash 8  | crc 4   | rsvd 4  | key hash 16 |
+     0        4         8         12        16            24        28        32             48             56
+     | size 4 | topic 4 | queue 4 | flags 4 | tag hash 8  | crc 4   | rsvd 4  | key hash 16 | deliver_ms 8 | message group hash 8 |
 
 In a link request *topic* is the number of the name in the request's head; in the log it is the topic's id. *crc* is the
-body's, *key hash* that of topic and idempotency key (zeros without FLAG_KEYED).
+body's, *key hash* that of topic and idempotency key (zeros without FLAG_KEYED). *deliver_ms*: not visible before that time (ms since
+1970; 0: at once). *message group hash*: of the ordering key, `message_group_hash` (0: none).
 """
 
 import struct
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 FLAG_KEYED = 1
 
-SEND_ROW = struct.Struct("<IIIIqII16s")
+SEND_ROW = struct.Struct("<IIIIqII16sqQ")
 SEND_ROWS = np.dtype(
     [
         ("size", "<u4"),
@@ -31,9 +32,11 @@ SEND_ROWS = np.dtype(
         ("crc", "<u4"),
         ("reserved", "<u4"),
         ("key", "V16"),
+        ("deliver_ms", "<i8"),
+        ("message_group", "<u8"),
     ]
 )
-assert SEND_ROWS.itemsize == SEND_ROW.size == 48
+assert SEND_ROWS.itemsize == SEND_ROW.size == 64
 NO_KEY = bytes(16)
 
 # RocketMQ's ConsumeQueue entry, 20 bytes, big-endian: position 8, size 4, tag hash 8.
@@ -57,9 +60,15 @@ assert MOVE_ROWS.itemsize == 40
 
 # One per send row, 16 bytes: what apply decided. `queue` and `offset` are those of the first send when replayed.
 SENT, REPLAYED, KEY_REUSED, NO_TOPIC, NO_QUEUE, KEYS_FULL, MALFORMED = range(7)
+# As SENT and REPLAYED, of a message that waits for its delivery time: `offset` is its timer's id.
+SCHEDULED, SCHEDULED_BEFORE = 7, 8
+# The topic's permission does not let it be written.
+NOT_WRITABLE = 9
 SEND_VERDICTS = np.dtype([("status", "<u4"), ("queue", "<u4"), ("offset", "<i8")])
 
-# One per run of offsets that a receive leases, 48 bytes. `run` is 0 for messages never leased, else the redelivery run.
+# One per run of offsets that a receive leases, 48 bytes. `run` is 0 for messages never leased, else the redelivery run. `invisible_ms` is
+# LEASE_SKIP for messages that the receive's filter has dropped: they are settled at once, and nobody gets them.
+LEASE_SKIP = -1
 LEASE_ROWS = np.dtype(
     [
         ("group", "<u4"),
@@ -72,11 +81,21 @@ LEASE_ROWS = np.dtype(
         ("invisible_ms", "<i8"),
     ]
 )
-# One per lease row: the lease's id (0: retry, somebody else took them), its deadline, and which attempt this is (1-based).
+# What one receive looks at and leases in one queue of a group that gets messages in order, 48 bytes, and behind it its rows. `token`
+# stands for the receive's attempt id (zeros: it has none).
+FIFO_HEAD = struct.Struct("<IIIIqq16s")
+# One message, 24 bytes. `run`: the run of a message that came back, 0 for one that was never leased; FIFO_PARK: its message group is
+# blocked, look at it only; FIFO_OPEN: no message, `offset` is where the group begins in the queue (a first row only).
+FIFO_ROWS = np.dtype([("offset", "<i8"), ("message_group", "<u8"), ("run", "<i8")])
+# FIFO_SKIP: the receive's filter has dropped it, and nobody gets it.
+FIFO_PARK, FIFO_OPEN, FIFO_SKIP = -1, -2, -3
+assert (FIFO_HEAD.size, FIFO_ROWS.itemsize) == (48, 24)
+# One per lease row, or per row of LEASE_FIFO whose `run` is not below 0: the lease's id (0: retry, somebody else took them), its deadline,
+# and which attempt this is (1-based).
 LEASE_VERDICTS = np.dtype([("lease", "<i8"), ("deadline_ms", "<i8"), ("attempt", "<i8")])
 
-ACK, EXTEND, RELEASE = 1, 2, 3
-# One per settled message, 40 bytes.
+ACK, EXTEND, RELEASE, NACK = 1, 2, 3, 4
+# One per settled message, 40 bytes. *invisible_ms* of NACK: how long it rests, -1 for as long as its group says.
 SETTLE_ROW = struct.Struct("<IIIIqqq")
 SETTLE_ROWS = np.dtype(
     [
@@ -90,6 +109,23 @@ SETTLE_ROWS = np.dtype(
     ]
 )
 assert SETTLE_ROWS.itemsize == SETTLE_ROW.size == 40
+# One per dead letter, 48 bytes: where it was to be delivered, its record, its note's size, and the id of its group's dead-letter topic.
+BURY_ROWS = np.dtype(
+    [
+        ("group", "<u4"),
+        ("topic", "<u4"),
+        ("queue", "<u4"),
+        ("size", "<u4"),
+        ("offset", "<i8"),
+        ("position", "<i8"),
+        ("tag", "<i8"),
+        ("note_size", "<u4"),
+        ("dead_topic", "<u4"),
+    ]
+)
+assert BURY_ROWS.itemsize == 48
+# One byte per bury row.
+BURIED, NOT_DYING = range(2)
 # One byte per settle row.
 SETTLED, LEASE_OVER, LEASE_UNKNOWN = range(3)
 
@@ -97,6 +133,11 @@ SETTLED, LEASE_OVER, LEASE_UNKNOWN = range(3)
 def key_hash(topic: bytes, key: bytes) -> bytes:
     """16 bytes that stand for an idempotency key within a topic. 2 M keys collide with a chance below 1e-26."""
     return blake2b(topic + b"\x00" + key, digest_size=16).digest()
+
+
+def message_group_hash(message_group: bytes) -> int:
+    """What stands for a message group, 1 to 2**64 - 1: two that collide are delivered in one order, which breaks no promise."""
+    return int.from_bytes(blake2b(message_group, digest_size=8).digest(), "little") or 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@
      | deliver_ms 8 | timer id 8 | position 8 | size 4 | topic id 4 | queue 4 | flags 4 | tag hash 8 |
 
 *position* and *size* are the record's in the commit log, *tag hash* that of its tag: a consume queue entry is made from the row
-alone. The timer id is unique within a node and given by whoever adds the row. FLAG_CANCELLED is the store's own: such a row takes
+alone. The timer id is unique within a broker group: the position at which the record was first stored, which *position* says only until
+retention moves it. FLAG_CANCELLED is the store's own: such a row takes
 another one back, has its time and id, and in *position* its number in the sequence; all other flags belong to the caller.
 """
 

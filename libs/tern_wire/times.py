@@ -1,8 +1,13 @@
-"""Durations as people write them: `500ms`, `10s`, `5m`, `2h`, or a plain number of milliseconds."""
+"""Durations as people write them: `500ms`, `10s`, `5m`, `2h`, or a plain number of milliseconds; and points in time."""
 
 import re
 
 _DURATION = re.compile(r"(\d{1,12})(?:\.(\d{1,3}))?(ms|s|m|h|d)?", re.ASCII)
+_MOMENT = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(?:([Zz])|([+-])(\d\d):?(\d\d))?)?",
+    re.ASCII,
+)
+_DAYS_OF_MONTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, None: 1}
 
 
@@ -17,3 +22,47 @@ def parse_duration_ms(value: str | int) -> int:
         raise ValueError(f"'{value}' is not a duration such as '30s' or '1500ms'")
     unit_ms = _UNIT_MS[match[3]]
     return int(match[1]) * unit_ms + int((match[2] or "0").ljust(3, "0")) * unit_ms // 1_000
+
+
+def parse_time_ms(value: str | int) -> int:
+    """Milliseconds since 1970 of a number of them, or of RFC 3339 such as `2026-01-31T12:00:00Z`; without a zone it is UTC.
+
+    A date alone is its midnight. ValueError on anything else, and on a time before 1970.
+    """
+    if isinstance(value, bool):
+        raise ValueError("a time is a number or a text")
+    if isinstance(value, int) or (value.isascii() and value.isdecimal() and len(value) <= 19):
+        time_ms = int(value)
+    else:
+        time_ms = _moment_ms(value)
+    if time_ms < 0:
+        raise ValueError(f"'{str(value)[:40]}' lies before 1970")
+    return time_ms
+
+
+def _moment_ms(text: str) -> int:
+    refused = ValueError(f"'{text[:40]}' is not a time such as 2026-01-31T12:00:00Z, nor ms since 1970")
+    match = _MOMENT.fullmatch(text)
+    if match is None:
+        raise refused
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.group(1, 2, 3, 4, 5, 6))
+    away_hours, away_minutes = (int(part or 0) for part in match.group(10, 11))
+    if not 1 <= month <= 12:
+        raise refused
+    days_of_month = _DAYS_OF_MONTHS[month - 1] + (month == 2 and _is_leap(year))
+    # A leap second is the first one of the next minute.
+    if not 1 <= day <= days_of_month or hour > 23 or minute > 59 or second > 60 or away_hours > 23 or away_minutes > 59:
+        raise refused
+    days = 365 * (year - 1970) + _leap_years_before(year) - _leap_years_before(1970)
+    days += sum(_DAYS_OF_MONTHS[: month - 1]) + (month > 2 and _is_leap(year)) + day - 1
+    away_s = (away_hours * 60 + away_minutes) * 60 * (-1 if match[9] == "-" else 1)
+    time_s = ((days * 24 + hour) * 60 + minute) * 60 + second - away_s
+    return time_s * 1_000 + int((match[7] or "0").ljust(3, "0")[:3])
+
+
+def _is_leap(year: int) -> bool:
+    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+
+
+def _leap_years_before(year: int) -> int:
+    return (year - 1) // 4 - (year - 1) // 100 + (year - 1) // 400

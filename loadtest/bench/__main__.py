@@ -1,4 +1,4 @@
-"""`python -m loadtest.bench [mesh] [-o FILE]`: measure a fresh mesh for about 75 s; no assertion on any time."""
+"""`python -m loadtest.bench [mesh|parked] [-o FILE]`: measure a fresh mesh for about 75 s; no assertion on any time."""
 
 import argparse
 import os
@@ -14,6 +14,7 @@ from loadtest.bench.closed_loop import BenchFailed
 from loadtest.bench.figures import Figure, show
 from loadtest.bench.idling import bench_idle, startup_figure
 from loadtest.bench.own_mesh import OwnMesh, own_mesh
+from loadtest.bench.parking import bench_parked
 from loadtest.bench.receiving import bench_receive_ack
 from loadtest.bench.sdk import bench_sdk
 from loadtest.bench.sending import bench_batches, bench_singles
@@ -34,11 +35,11 @@ async def bench_mesh(mesh: OwnMesh, seed: int, seconds: float) -> AsyncIterator[
     yield await bench_sdk(mesh, rng, seconds=seconds / 2)
 
 
-async def run(mesh: OwnMesh, seed: int, seconds: float, output: Path) -> list[Figure]:
+async def run(figures_of: AsyncIterator[Figure], output: Path) -> list[Figure]:
     """Measure, writing each figure's JSON line to *output* and to stdout as it comes."""
     figures = []
     with output.open("w") as file:
-        async for figure in bench_mesh(mesh, seed, seconds):
+        async for figure in figures_of:
             figures.append(figure)
             print(figure.line(), flush=True)
             print(figure.line(), file=file, flush=True)
@@ -48,7 +49,7 @@ async def run(mesh: OwnMesh, seed: int, seconds: float, output: Path) -> list[Fi
 def main() -> int:
     """Exit code 1 when an answer or a total was wrong; a missed bar is shown, never an error."""
     parser = argparse.ArgumentParser(prog="python -m loadtest.bench", description=__doc__)
-    parser.add_argument("bench", nargs="?", choices=["mesh"], default="mesh")
+    parser.add_argument("bench", nargs="?", choices=["mesh", "parked"], default="mesh")
     parser.add_argument(
         "-o", "--output", type=Path, default=_FOLDER / "mesh.json", help="file of JSON lines (%(default)s)"
     )
@@ -62,7 +63,8 @@ def main() -> int:
     options.output.parent.mkdir(parents=True, exist_ok=True)
     try:
         with own_mesh(_FOLDER) as mesh:
-            figures = uvloop.run(run(mesh, options.seed, options.seconds, options.output))
+            what = bench_parked(mesh) if options.bench == "parked" else bench_mesh(mesh, options.seed, options.seconds)
+            figures = uvloop.run(run(what, options.output))
     except (BenchFailed, RuntimeError, OSError) as failure:
         console.print("[red]The bench failed:[/]", str(failure))
         return 1

@@ -18,6 +18,10 @@ BARS: Mapping[tuple[str, str], tuple[float, bool]] = {
     ("startup_s", "value"): (4.0, False),
     ("rss_idle_mb", "value"): (450, False),
     ("rss_idle_mb", "cpu_percent"): (5.0, False),
+    ("parked_cost", "value"): (60, False),
+    ("parked_cost", "cpu_percent"): (1.0, False),
+    ("parked_delivery", "p50_ms"): (5.0, False),
+    ("parked_delivery", "p99_ms"): (25.0, False),
 }
 
 

@@ -8,7 +8,9 @@ import numpy as np
 from loadtest.bench.store_append import bench_group
 from loadtest.bench.store_entries import Shape
 from tern_broker.core import saving
+from tern_broker.core.digest import Verdict
 from tern_broker.core.machine import StateMachine
+from tern_broker.firer import apply_timers
 from tern_store import REAL_FILES, EntryKind, Files, StoredEntry
 from tern_store.entry import HEADER_SIZE_BYTES
 from tern_store.store import Store
@@ -48,15 +50,17 @@ class BenchNode:
         """The next entry, in the page cache."""
         return self.log.append(EntryKind.COMMANDS, self.log.end_index + 1, 1, parts, STATE_MACHINE_VERSION)
 
-    def apply(self, entry: StoredEntry) -> None:
-        """Positions, offsets, consume queues, key index of one entry."""
+    def apply(self, entry: StoredEntry) -> list[Verdict]:
+        """Positions, offsets, consume queues, key index of one entry; its verdicts."""
         if entry.kind != EntryKind.COMMANDS:
-            return
+            return []
         applied = self.state.apply(entry.body, entry.position + HEADER_SIZE_BYTES)
         if applied.metadata_changed:
             self._name_topics()
         for appends in applied.appends:
             self.store.dispatch(entry, appends, self._topics, self.state.now_ms)
+        apply_timers(self.store, entry, applied, self.state.names)
+        return applied.verdicts
 
     def allocate_ahead(self) -> None:
         """The next segment, when half of this one is full; a broker's disk thread does this."""

@@ -13,7 +13,10 @@ from tests.support.store_node import DIRECTORY
 
 # Chosen because it does everything within so few operations: see the test that says so.
 SEED, STEPS = 346, 38
-KINDS = ("commitlog", "entryindex", "consumequeue", "index", "timers", "state", "votes", "checkpoint", "abort")
+KINDS = (
+    *("commitlog", "entryindex", "consumequeue", "index", "timers", "sentkeys", "state"),
+    *("votes", "checkpoint", "abort"),
+)
 
 
 # At every cut; `make crash-states` has all variants.
@@ -88,7 +91,7 @@ def test_the_run_does_everything_that_a_store_does() -> None:
     for place in KINDS:
         assert done["put", place], place
         assert done["sync", place] or place == "entryindex", place
-    for place in ("commitlog", "state", "consumequeue", "index", "timers"):
+    for place in ("commitlog", "state", "consumequeue", "index", "timers", "sentkeys"):
         assert done["removed", place], place
     assert counts.keys() >= {"append", "sync", "save", "trim", "drop", "_cut", "vote", "preallocate", "_reopen"}
 
@@ -101,12 +104,14 @@ def test_the_run_does_everything_that_a_store_does() -> None:
         ("sync", "state"),
         ("sync", "index"),
         ("sync", "timers"),
+        ("sync", "sentkeys"),
         ("sync", "votes.new"),
         ("sync", "start.new"),
         ("sync_names", "commitlog"),
         ("sync_names", "consumequeue"),
         ("sync_names", "index"),
         ("sync_names", "timers"),
+        ("sync_names", "sentkeys"),
         ("sync_names", "state"),
     ],
 )

@@ -5,10 +5,12 @@ import threading
 from collections import Counter
 
 import httpx
+import pytest
 
 from tests.support.mesh import Mesh, eventually
 
 
+@pytest.mark.calm
 def test_leadership_is_handed_over_and_shown_while_sends_go_on(mesh: Mesh) -> None:
     """`ternmq raft transfer-leader` to a named follower: no send without a key fails, and all who are asked name the new leader."""
     mesh.create("handover")
@@ -49,6 +51,7 @@ def test_leadership_is_handed_over_and_shown_while_sends_go_on(mesh: Mesh) -> No
     assert f'ternmq_broker_follower_lag_entries{{peer="{before}"}}' in metrics
 
 
+@pytest.mark.calm
 def test_a_follower_does_not_hand_over_what_it_has_not(mesh: Mesh) -> None:
     """409, and who leads."""
     leader = mesh.leader()

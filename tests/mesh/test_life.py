@@ -1,60 +1,70 @@
 """A message's whole life through real processes: send, receive, ack, extend, pull, offsets."""
 
 import json
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import msgspec
 
 from tern_wire.paths import MSGPACK, NDJSON, RECORDS
 from tern_wire.record import decode_record, record_starts
+from tests.mesh.test_topics import patient
 from tests.support.mesh import Mesh, eventually
+
+
+def keyed(key: str, **message: Any) -> dict[str, Any]:
+    """A message to the first queue that may be sent twice and is stored once."""
+    return {**message, "queue": "broker-a:0", "idempotency_key": key}
+
+
+def receive(mesh: Mesh, topic: str, attempt: str, **asked: Any) -> dict[str, Any]:
+    """What the group `readers` gets; if it has to be repeated, the same."""
+    path = f"/v1/topics/{topic}/groups/readers/receive"
+    document: dict[str, Any] = patient(mesh, "POST", path, json={**asked, "attempt_id": attempt}).json()
+    return document
 
 
 def test_a_message_is_sent_received_and_acked_once(mesh: Mesh) -> None:
     """curl's way: the body is the message, metadata are headers, the answer says where it lies."""
     mesh.create("life", "readers")
     headers = {"MQ-Tag": "A", "MQ-Key": "k-1", "MQ-Properties": '{"Colour":"blue"}', "content-type": "text/plain"}
-    sent = mesh.call("POST", "/v1/topics/life/messages", content=b"hello", headers=headers)
-    assert sent.status_code == 201, sent.text
-    got = mesh.call("POST", "/v1/topics/life/groups/readers/receive", json={"wait": "5s"}).json()["messages"]
+    headers["Idempotency-Key"] = "life"
+    sent = patient(mesh, "POST", "/v1/topics/life/messages", content=b"hello", headers=headers)
+    assert sent.status_code in {200, 201}, sent.text
+    got = receive(mesh, "life", "first", wait="5s")["messages"]
     assert [(m["body"], m["tag"], m["keys"], m["properties"], m["attempt"]) for m in got] == [
         ("hello", "A", ["k-1"], {"Colour": "blue"}, 1)
     ]
     assert sent.json()["message_id"] == got[0]["message_id"]
     assert (sent.json()["queue"], sent.json()["offset"]) == (got[0]["queue"], got[0]["offset"])
     for _ in range(2):
-        acked = mesh.call(
-            "POST", "/v1/topics/life/groups/readers/ack", json={"receipt_handles": [got[0]["receipt_handle"]]}
-        )
+        handles = {"receipt_handles": [got[0]["receipt_handle"]]}
+        acked = patient(mesh, "POST", "/v1/topics/life/groups/readers/ack", json=handles)
         assert (acked.status_code, acked.json()["failed"]) == (200, 0)
-    again = mesh.call("POST", "/v1/topics/life/groups/readers/receive", json={"wait": 0}).json()
-    assert again["messages"] == []
+    assert receive(mesh, "life", "again", wait=0)["messages"] == []
 
 
 def test_batches_in_all_formats_come_back_whole_and_in_order(mesh: Mesh) -> None:
     """JSON, NDJSON and MessagePack; text, JSON values and bytes; pinned to one queue to see the order."""
     mesh.create("formats", "readers")
     path = "/v1/topics/formats/messages/batch"
-    queue = "broker-a:0"
-    as_json = mesh.call(
-        "POST", path, json={"messages": [{"body": "a", "queue": queue}, {"json": {"b": 1}, "queue": queue}]}
-    )
-    lines = b"\n".join(json.dumps({"body_base64": "/wA=", "queue": queue}).encode() for _ in range(2))
-    as_lines = mesh.call("POST", path, content=lines, headers={"content-type": NDJSON})
-    packed = msgspec.msgpack.encode({"messages": [{"body": b"\xff%d" % n, "queue": queue} for n in range(1000)]})
-    as_msgpack = mesh.call("POST", path, content=packed, headers={"content-type": MSGPACK})
+    bodies = {"messages": [keyed("0", body="a"), keyed("1", json={"b": 1})]}
+    as_json = patient(mesh, "POST", path, json=bodies)
+    lines = b"\n".join(json.dumps(keyed(key, body_base64="/wA=")).encode() for key in ("2", "3"))
+    as_lines = patient(mesh, "POST", path, content=lines, headers={"content-type": NDJSON})
+    packed = msgspec.msgpack.encode({"messages": [keyed(f"{n + 4}", body=b"\xff%d" % n) for n in range(1000)]})
+    as_msgpack = patient(mesh, "POST", path, content=packed, headers={"content-type": MSGPACK})
     assert [reply.status_code for reply in (as_json, as_lines, as_msgpack)] == [200, 200, 200], as_json.text
     assert list(range(1004)) == [
         result["offset"] for reply in (as_json, as_lines, as_msgpack) for result in reply.json()["results"]
     ]
-    page = mesh.call("GET", f"/v1/topics/formats/queues/{queue}/messages?offset=0&max_messages=2000")
-    messages = page.json()["messages"]
+    queue = "/v1/topics/formats/queues/broker-a:0/messages?max_messages=2000"
+    messages = patient(mesh, "GET", f"{queue}&offset=0").json()["messages"]
     assert [m.get("body", m.get("json", m.get("body_base64"))) for m in messages[:4]] == ["a", {"b": 1}, "/wA=", "/wA="]
-    raw = mesh.call(
-        "GET", f"/v1/topics/formats/queues/{queue}/messages?offset=4&max_messages=2000", headers={"accept": RECORDS}
-    )
+    raw = patient(mesh, "GET", f"{queue}&offset=4", headers={"accept": RECORDS})
     records = [decode_record(raw.content, int(start)) for start in record_starts(raw.content)]
     assert [(n + 4, b"\xff%d" % n) for n in range(1000)] == [(record.offset, record.body) for record in records]
     assert raw.headers["mq-next-offset"] == "1004"
@@ -64,18 +74,19 @@ def test_an_idempotency_key_stores_once_and_answers_with_the_first_receipt(mesh:
     """Through the other proxy too; another body under the same key is refused."""
     mesh.create("keys")
     path, headers = "/v1/topics/keys/messages", {"Idempotency-Key": "order-1"}
-    first = mesh.call("POST", path, content=b"x", headers=headers)
+    first = patient(mesh, "POST", path, content=b"x", headers=headers)
     second = eventually(
-        lambda: (r := mesh.call("POST", path, proxy=1, content=b"x", headers=headers)).status_code != 404 and r,
+        lambda: (r := patient(mesh, "POST", path, proxy=1, content=b"x", headers=headers)).status_code != 404 and r,
         within_s=5,
         what="the other proxy knows the topic",
     )
-    assert (first.status_code, second.status_code) == (201, 200)
+    assert first.status_code in {200, 201}  # 200: a first attempt whose outcome nobody knew had stored it
+    assert second.status_code == 200
     assert second.headers["idempotency-replayed"] == "true"
     assert first.json() == second.json()
-    other = mesh.call("POST", path, content=b"y", headers=headers)
+    other = patient(mesh, "POST", path, content=b"y", headers=headers)
     assert (other.status_code, other.json()["code"]) == (422, "idempotency-key-reused")
-    offsets = mesh.call("GET", "/v1/topics/keys/offsets").json()["queues"]
+    offsets = patient(mesh, "GET", "/v1/topics/keys/offsets").json()["queues"]
     assert sum(queue["max_offset"] for queue in offsets) == 1
 
 
@@ -86,76 +97,90 @@ def parked(mesh: Mesh, proxy: int) -> float:
 
 
 def test_a_long_poll_is_woken_by_a_message_and_wakes_nobody_else(mesh: Mesh) -> None:
-    """Two parked polls, one message: one of them gets it, the other waits to its deadline and gets nothing."""
+    """Two who wait, one message: one of them gets it, the other waits to its deadline and gets nothing."""
     mesh.create("polls", "readers")
-    poll = {"wait": "3s", "max_messages": 10}
+    is_over = threading.Event()
+    got: list[str] = []
+
+    def wait(proxy: int) -> None:
+        path = "/v1/topics/polls/groups/readers/receive"
+        while not is_over.is_set():
+            asked = {"wait": "1500ms", "attempt_id": f"{proxy} {len(got)}"}
+            answer = patient(mesh, "POST", path, json=asked, proxy=proxy)
+            got.extend(message["body"] for message in answer.json()["messages"])
+
     with ThreadPoolExecutor(2) as pool:
-        began_s = time.monotonic()
-        waiting = [
-            pool.submit(mesh.call, "POST", "/v1/topics/polls/groups/readers/receive", json=poll, proxy=n % 2)
-            for n in range(2)
-        ]
-        for proxy in (0, 1):
-            eventually(partial(parked, mesh, proxy), within_s=5, what="a parked poll at each proxy")
-        mesh.call("POST", "/v1/topics/polls/messages", content=b"one")
-        got = [len(future.result().json()["messages"]) for future in waiting]
-    assert sorted(got) == [0, 1]
-    assert time.monotonic() - began_s < 20
+        waiting = [pool.submit(wait, proxy) for proxy in (0, 1)]
+        try:
+            for proxy in (0, 1):
+                eventually(partial(parked, mesh, proxy), within_s=20, what="a parked poll at each proxy")
+            began_s = time.monotonic()
+            path = "/v1/topics/polls/messages?idempotency_key=one"
+            assert patient(mesh, "POST", path, content=b"one").status_code in {200, 201}
+            eventually(lambda: got, within_s=20, what="the message")
+            assert time.monotonic() - began_s < 20
+        finally:
+            is_over.set()
+        for future in waiting:
+            future.result()
+    assert got == ["one"]
 
 
 def test_an_unacked_message_comes_back_and_extending_keeps_it(mesh: Mesh) -> None:
     """Leases end on the group's clock; the old handle is 410 then."""
-    mesh.create("leases", "readers", invisible="1s")
-    mesh.call("POST", "/v1/topics/leases/messages/batch", json={"messages": [{"body": "a"}, {"body": "b"}]})
-    receive, settle = "/v1/topics/leases/groups/readers/receive", "/v1/topics/leases/groups/readers/settle"
-    first = mesh.call("POST", receive, json={"wait": "2s"}).json()["messages"]
-    kept = first[0]["receipt_handle"]
-    extended = mesh.call(
-        "POST", settle, json={"entries": [{"receipt_handle": kept, "action": "extend", "invisible": "30s"}]}
+    mesh.create("leases", "readers", invisible="30s")
+    path, messages = "/v1/topics/leases/groups/readers", [keyed("a", body="a"), keyed("b", body="b")]
+    assert patient(mesh, "POST", "/v1/topics/leases/messages/batch", json={"messages": messages}).json()["failed"] == 0
+    kept, left = receive(mesh, "leases", "first", wait="2s", invisible="30s")["messages"]
+    entries = [
+        {"receipt_handle": kept["receipt_handle"], "action": "extend", "invisible": "60s"},
+        {"receipt_handle": left["receipt_handle"], "action": "extend", "invisible": "1s"},
+    ]
+    extended = patient(mesh, "POST", f"{path}/settle", json={"entries": entries})
+    # The other one may be over when the request has to be repeated.
+    assert extended.json()["results"][0]["status"] == "ok", extended.text
+    again = eventually(
+        lambda: receive(mesh, "leases", "again", wait="10s")["messages"], within_s=30, what="the message that was left"
     )
-    assert extended.status_code == 200, extended.text
-    again = mesh.call("POST", receive, json={"wait": "10s", "invisible": "30s"}).json()["messages"]
     assert [(m["body"], m["attempt"]) for m in again] == [("b", 2)]
-    expired = mesh.call(
-        "POST", "/v1/topics/leases/groups/readers/ack", json={"receipt_handles": [first[1]["receipt_handle"]]}
-    )
+    expired = patient(mesh, "POST", f"{path}/ack", json={"receipt_handles": [left["receipt_handle"]]})
     assert (expired.status_code, expired.json()["code"]) == (410, "receipt-expired")
-    assert (
-        mesh.call("POST", "/v1/topics/leases/groups/readers/ack", json={"receipt_handles": [kept]}).status_code == 200
-    )
+    acked = patient(mesh, "POST", f"{path}/ack", json={"receipt_handles": [kept["receipt_handle"]]})
+    assert (acked.status_code, acked.json()["failed"]) == (200, 0)
 
 
 def test_settles_ride_on_the_next_receive(mesh: Mesh) -> None:
     """One request a turn of a consumer's loop."""
     mesh.create("loop", "readers")
-    messages = [{"body": f"{n}"} for n in range(100)]
-    mesh.call("POST", "/v1/topics/loop/messages/batch", json={"messages": messages})
+    messages = [keyed(f"{n}", body=f"{n}") for n in range(100)]
+    assert patient(mesh, "POST", "/v1/topics/loop/messages/batch", json={"messages": messages}).json()["failed"] == 0
     settle: list[dict[str, str]] = []
-    seen = []
+    seen: list[str] = []
     while True:
-        body = {"max_messages": 16, "wait": 0, "settle": settle}
-        answer = mesh.call("POST", "/v1/topics/loop/groups/readers/receive", json=body).json()
+        answer = receive(mesh, "loop", f"{len(seen)}", max_messages=16, wait=0, settle=settle)
         assert all("error" not in settled for settled in answer["settled"])
         seen += [m["body"] for m in answer["messages"]]
         settle = [{"receipt_handle": m["receipt_handle"]} for m in answer["messages"]]
         if not settle:
             break
     assert [f"{n}" for n in range(100)] == seen
-    offsets = mesh.call("GET", "/v1/groups/readers/offsets?topic=loop").json()["offsets"]
+    offsets = patient(mesh, "GET", "/v1/groups/readers/offsets?topic=loop").json()["offsets"]
     assert sum(offsets.values()) == 100
 
 
 def test_offsets_are_committed_with_and_without_an_expectation(mesh: Mesh) -> None:
     """Compare and set; the next receive begins there."""
     mesh.create("seek", "readers", queues=1)
-    mesh.call("POST", "/v1/topics/seek/messages/batch", json={"messages": [{"body": f"{n}"} for n in range(5)]})
+    messages = {"messages": [keyed(f"{n}", body=f"{n}") for n in range(5)]}
+    assert patient(mesh, "POST", "/v1/topics/seek/messages/batch", json=messages).json()["failed"] == 0
     path = "/v1/groups/readers/offsets"
     body = {"topic": "seek", "offsets": {"broker-a:0": 3}}
-    moved = mesh.call("PUT", path, json=body | {"expected": {"broker-a:0": 2}})
+    moved = patient(mesh, "PUT", path, json=body | {"expected": {"broker-a:0": 2}})
     assert (moved.status_code, moved.json()["code"]) == (409, "offset-moved")
-    assert mesh.call("PUT", path, json=body | {"expected": {"broker-a:0": 0}}).status_code == 200
-    got = mesh.call("POST", "/v1/topics/seek/groups/readers/receive", json={}).json()["messages"]
-    assert [m["body"] for m in got] == ["3", "4"]
+    committed = patient(mesh, "PUT", path, json=body | {"expected": {"broker-a:0": 0}})
+    # 409: a first attempt whose outcome nobody knew had moved it.
+    assert committed.status_code in {200, 409}, committed.text
+    assert [m["body"] for m in receive(mesh, "seek", "first")["messages"]] == ["3", "4"]
 
 
 def test_both_name_servers_know_the_same_routes(mesh: Mesh) -> None:
@@ -170,4 +195,4 @@ def test_both_name_servers_know_the_same_routes(mesh: Mesh) -> None:
             and one["broker_groups"] == two["broker_groups"]
         )
 
-    eventually(same, within_s=5, what="equal routes")
+    eventually(same, within_s=20, what="equal routes")

@@ -12,10 +12,10 @@ from tests.support.mesh import Mesh
 MIB = 1024 * 1024
 CASES: list[tuple[str, str, str, dict[str, Any], int, str]] = [
     # what, method, path, options, status, code
-    ("unknown topic", "POST", "/v1/topics/nobody/messages", {"content": b"x"}, 404, "topic-not-found"),
-    ("unknown topic, batch", "POST", "/v1/topics/nobody/messages/batch", {"json": {"messages": [{"body": "x"}]}}, 404, "topic-not-found"),
+    ("unknown topic, pull", "GET", "/v1/topics/nobody/queues/broker-a:0/messages", {}, 404, "topic-not-found"),
+    ("unknown topic, offsets", "GET", "/v1/topics/nobody/offsets", {}, 404, "topic-not-found"),
     ("unknown topic, receive", "POST", "/v1/topics/nobody/groups/g/receive", {"json": {}}, 404, "topic-not-found"),
-    ("unknown group", "POST", "/v1/topics/bad/groups/nobody/receive", {"json": {}}, 404, "group-not-found"),
+    ("unknown group", "GET", "/v1/groups/nobody/offsets?topic=bad", {}, 404, "group-not-found"),
     ("unknown queue", "GET", "/v1/topics/bad/queues/broker-a:99/messages", {}, 404, "queue-not-found"),
     ("malformed queue", "GET", "/v1/topics/bad/queues/first/messages", {}, 404, "queue-not-found"),
     ("unknown path", "GET", "/v1/nothing", {}, 404, "route-not-found"),
@@ -24,9 +24,9 @@ CASES: list[tuple[str, str, str, dict[str, Any], int, str]] = [
     ("malformed MessagePack", "POST", "/v1/topics/bad/messages/batch", {"content": b"\xc1", "headers": {"content-type": MSGPACK}}, 400, "malformed-body"),
     ("deep JSON", "POST", "/v1/topics/bad/messages/batch", {"content": b"[" * 100_000, "headers": {"content-type": "application/json"}}, 400, ""),
     ("wrong kind", "POST", "/v1/topics/bad/messages/batch", {"json": {"messages": [{"body": 3}]}}, 400, "invalid-field"),
-    ("unknown field", "POST", "/v1/topics/bad/messages/batch", {"json": {"messages": [{"body": "a"}, {"body": "b", "delay": "3s"}]}}, 400, "unknown-field"),
+    ("unknown field", "POST", "/v1/topics/bad/messages/batch", {"json": {"messages": [{"body": "a"}, {"body": "b", "dely": "3s"}]}}, 400, "unknown-field"),
     ("unknown parameter", "POST", "/v1/topics/bad/messages?dely=3s", {"content": b"x"}, 400, "unknown-parameter"),
-    ("unknown header", "POST", "/v1/topics/bad/messages", {"content": b"x", "headers": {"MQ-Delay": "3s"}}, 400, ""),
+    ("unknown header", "POST", "/v1/topics/bad/messages", {"content": b"x", "headers": {"MQ-Dely": "3s"}}, 400, ""),
     ("two bodies", "POST", "/v1/topics/bad/messages/batch", {"json": {"messages": [{"body": "a", "json": 1}]}}, 400, ""),
     ("no body", "POST", "/v1/topics/bad/messages/batch", {"json": {"messages": [{}]}}, 400, ""),
     ("empty batch", "POST", "/v1/topics/bad/messages/batch", {"json": {"messages": []}}, 400, "batch-empty"),

@@ -25,9 +25,9 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
 
 
 @contextlib.contextmanager
-def lone_proxy(port: int, namesrv: str, key: Path) -> Iterator[httpx.Client]:
+def lone_proxy(port: int, namesrv: str, key: Path, *options: str) -> Iterator[httpx.Client]:
     """A client of a proxy that no supervisor knows; it must end cleanly and without a traceback."""
-    command = [sys.executable, "-m", "tern_proxy", "--port", str(port), "--namesrv", namesrv]
+    command = [sys.executable, "-m", "tern_proxy", "--port", str(port), "--namesrv", namesrv, *options]
     process = subprocess.Popen([*command, "--cluster-key-file", str(key)], stderr=subprocess.PIPE)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=10) as client:

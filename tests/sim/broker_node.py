@@ -156,7 +156,7 @@ class BrokerNode:
         files, engine = self.machine.files, self.engine
         has_limit = files.capacity_bytes is not None
         engine.disk_used(DiskUse(files.used_bytes, files.capacity_bytes or 1) if has_limit else DiskUse(0, 1))
-        self.door.disk_full = (
+        self.door.sends.disk_full = (
             files.free_bytes(DIRECTORY) < DISK_FREE_MIN_BYTES
             or engine.trimmer.pressure is Pressure.REFUSE
             or engine.store.log.is_on_reserve

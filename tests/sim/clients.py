@@ -11,14 +11,18 @@ from random import Random
 from tests.sim.asking import Answer, Ask, Asking, CallLater, Router, Told
 from tests.sim.drain import Drain
 from tests.sim.exchange import Exchange
-from tests.sim.history import Asked, Create, History, Offsets, Operation, Outcome, Send
-from tests.sim.workload import QUEUES, READERS, TOPICS, draw_plan, make_clients
+from tests.sim.history import Asked, Create, History, Offsets, Operation, Outcome, Receive, Send
+from tests.sim.plan import draw_plan
+from tests.sim.special_clients import make_clients
+from tests.sim.workload import READERS
 
 __all__ = ["Answer", "Ask", "Clients", "Told"]
 # Producers and consumers share so many proxies. Each reader has its own, which hears late of a new leader: who reads from an old
 # one must not be answered. When a send was acknowledged by another node than a reader believes in, the reader looks, so many times.
 PROXIES = 2
 LOOKS_MAX = 4
+# The brokers' time goes on while somebody leads; whoever has not heard of it for longer does not believe that.
+FORESEEN_MAX_S = 2.0
 
 
 class Clients:
@@ -35,11 +39,15 @@ class Clients:
         operations: int,
         brokers: list[str],
         pace_s: float = 20.0,
+        is_at_rest: Callable[[], bool] = lambda: True,
     ) -> None:
-        """*operations* are spread over about *pace_s* virtual seconds when nothing goes wrong (longer with faults)."""
+        """*operations* are spread over about *pace_s* virtual seconds when nothing goes wrong (longer with faults).
+
+        *is_at_rest*: whether at the brokers nothing is to happen by itself any more, such as a delivery that waits for its time.
+        """
         self.rng, self.history = rng, history
         self.plan = draw_plan(rng, operations, pace_s)
-        self._now_s, self._call_later = now_s, call_later
+        self._now_s, self._call_later, self._is_at_rest = now_s, call_later, is_at_rest
         self._exchange = Exchange()
         self._make_router: Callable[[], Router] = partial(Router, ask, brokers, now_s, call_later)
         self._routers = [self._make_router() for _ in range(PROXIES)]
@@ -50,10 +58,9 @@ class Clients:
         self._left = operations
         self._outstanding = 0
         self._is_stopped = False
-        self._to_create = [
-            *(Create("topic", topic, QUEUES) for topic in TOPICS),
-            *(Create("group", group, invisible_ms) for group, invisible_ms in self.plan.invisible_ms.items()),
-        ]
+        self._to_create: list[Create] = self.plan.creates()
+        # The brokers' time (ms) when it was last heard of, and when that was.
+        self._group_ms, self._heard_s = 0, 0.0
         self._drain: Drain | None = None
 
     def start(self) -> None:
@@ -73,9 +80,9 @@ class Clients:
         return not self._outstanding
 
     def drain(self) -> None:
-        """After `stop`: read every queue to its end, receive and ack until both groups have everything."""
+        """After `stop`: read every queue to its end, receive and ack until all groups have everything, browse their dead letters."""
         self._is_stopped = True
-        drain = self._drain = Drain(self, TOPICS, QUEUES, self.plan.invisible_ms)
+        drain = self._drain = Drain(self, self.plan.groups, self._is_at_rest)
         self._create(drain.start)
 
     def is_drained(self) -> bool:
@@ -102,11 +109,18 @@ class Clients:
         """Go on with *step* later."""
         self._call_later(delay_s, step)
 
+    def group_ms(self) -> int:
+        """About what the brokers' time is; 0 while nobody has heard of it."""
+        return self._group_ms and self._group_ms + int(min(self._now_s() - self._heard_s, FORESEEN_MAX_S) * 1000)
+
     def _ended(self, operation: Operation, asking: Asking, done: Callable[[Operation], None]) -> None:
         self._outstanding -= 1
         operation.lost_attempts = asking.lost_attempts
         if asking.outcome is Outcome.OK:
-            self.history.ok(operation, asking.node, self._exchange.decode(operation.asked, asking.head, asking.raw))
+            asked = operation.asked
+            self.history.ok(operation, asking.node, self._exchange.decode(asked, asking.head, asking.raw))
+            if isinstance(asked, Receive) and operation.held:
+                self._heard(operation.held[0].deadline_ms - asked.invisible_ms)
         elif asking.outcome is Outcome.FAIL:
             self.history.fail(operation, asking.node, asking.error)
         else:
@@ -114,6 +128,10 @@ class Clients:
         done(operation)
         if operation.is_ok and isinstance(operation.asked, Send):
             self._tell_readers(operation.asked.topic, operation.node)
+
+    def _heard(self, group_ms: int) -> None:
+        if group_ms > self._group_ms:
+            self._group_ms, self._heard_s = group_ms, self._now_s()
 
     def _tell_readers(self, topic: str, leader: str) -> None:
         for client, router in self._readers.items():

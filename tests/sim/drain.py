@@ -1,4 +1,8 @@
-"""The last clients of a run: they read every queue to its end, and receive and ack until each group has settled everything.
+"""The last clients of a run: they read every queue to its end, receive and ack until each group has settled everything, and then look at
+its dead letters.
+
+A group has settled everything only when nothing of it is leased, rests, or is about to be buried. What waits for its time is in no queue
+yet, so this begins when there is no such message any more.
 
 What they see goes into the history like everything else, so that what was lost, skipped or delivered again shows.
 """
@@ -8,11 +12,12 @@ from typing import Protocol
 
 from tern_wire.errors import OffsetExpired
 from tern_wire.rows import ACK
-from tests.sim.history import Asked, GroupOffsets, Offsets, Operation, Pull, Receive, Settle, Settling
+from tests.sim.history import Asked, Browse, GroupOffsets, Offsets, Operation, Pull, Receive, Settle, Settling
+from tests.sim.plan import QUEUES, GroupPlan
 
 RECEIVE_MESSAGES = 64
-# While leases of others run, nothing can be received: look again after this long.
-PAUSE_S = 0.2
+# While leases of others run, nothing can be received: look again after this long, and a little later every time.
+PAUSE_S, PAUSE_MAX_S = 0.2, 0.6
 
 
 class Desk(Protocol):
@@ -28,11 +33,13 @@ class Desk(Protocol):
 
 
 class Drain:
-    """One reader a queue, one consumer a group and topic, all at once. Owner: the clients."""
+    """One reader a topic's queue, one consumer a group and topic, all at once. Owner: the clients."""
 
-    def __init__(self, desk: Desk, topics: tuple[str, ...], queues: int, invisible_ms: dict[str, int]) -> None:
-        self._desk, self._topics, self._queues, self._invisible_ms = desk, topics, queues, invisible_ms
+    def __init__(self, desk: Desk, groups: tuple[GroupPlan, ...], is_at_rest: Callable[[], bool]) -> None:
+        """*is_at_rest*: whether nothing happens any more by itself: no message waits for its time, no redrive is running."""
+        self._desk, self._groups, self._is_at_rest = desk, groups, is_at_rest
         self._left = 0
+        self._pauses: dict[tuple[str, str], float] = {}
 
     @property
     def is_over(self) -> bool:
@@ -41,10 +48,19 @@ class Drain:
 
     def start(self) -> None:
         """Begin; call once."""
-        self._left = len(self._topics) * (self._queues + len(self._invisible_ms))
-        for topic in self._topics:
+        self._left = 1
+        self._wait_for_rest()
+
+    def _wait_for_rest(self) -> None:
+        """What is read to its end must not grow any more."""
+        if not self._is_at_rest():
+            self._desk.later(PAUSE_S, self._wait_for_rest)
+            return
+        self._left = len(QUEUES) + sum(len(group.topics) + 1 for group in self._groups)
+        for topic in QUEUES:
             self._look(topic)
-            for group in self._invisible_ms:
+        for group in self._groups:
+            for topic in group.topics:
                 self._receive(group, topic)
 
     # Queues ----------------------------------------------------------------------------------------------------
@@ -55,6 +71,8 @@ class Drain:
             if not operation.is_ok:
                 self._desk.later(PAUSE_S, lambda: self._look(topic))
                 return
+            # A topic may have grown.
+            self._left += len(operation.ends) - 1
             for queue, oldest, _ in operation.ends:
                 self._pull(topic, queue, oldest)
 
@@ -85,27 +103,43 @@ class Drain:
         self._desk.issue("drain", Offsets(topic), looked)
 
     # Groups ----------------------------------------------------------------------------------------------------
-    def _receive(self, group: str, topic: str) -> None:
+    def _receive(self, group: GroupPlan, topic: str) -> None:
         def received(operation: Operation) -> None:
             if not operation.is_ok:
                 self._desk.later(PAUSE_S, lambda: self._receive(group, topic))
             elif operation.held:
                 rows = [Settling(topic, held.queue, held.offset, held.lease, ACK, 0) for held in operation.held]
-                self._desk.issue("drain", Settle(group, tuple(rows)), lambda _: self._receive(group, topic))
+                self._pauses.pop((group.name, topic), None)
+                self._desk.issue("drain", Settle(group.name, tuple(rows)), lambda _: self._receive(group, topic))
             else:
                 self._desk.issue("drain", Offsets(topic), lambda ends: self._compare(group, topic, ends))
 
-        asked = Receive(group, topic, RECEIVE_MESSAGES, self._invisible_ms[group])
+        asked = Receive(group.name, topic, RECEIVE_MESSAGES, group.invisible_ms)
         self._desk.issue("drain", asked, received)
 
-    def _compare(self, group: str, topic: str, ends: Operation) -> None:
+    def _compare(self, group: GroupPlan, topic: str, ends: Operation) -> None:
         def committed(operation: Operation) -> None:
             if ends.is_ok and operation.is_ok:
                 offsets = dict(operation.committed)
                 # A queue that the group has not begun would begin at its oldest message.
                 if all(offsets.get(queue, oldest) >= end for queue, oldest, end in ends.ends):
                     self._left -= 1
+                    if topic == group.topics[-1]:
+                        self._browse(group, 0)
                     return
-            self._desk.later(PAUSE_S, lambda: self._receive(group, topic))
+            pause_s = self._pauses.get((group.name, topic), PAUSE_S)
+            self._pauses[group.name, topic] = min(PAUSE_MAX_S, 1.5 * pause_s)
+            self._desk.later(pause_s, lambda: self._receive(group, topic))
 
-        self._desk.issue("drain", GroupOffsets(group, topic), committed)
+        self._desk.issue("drain", GroupOffsets(group.name, topic), committed)
+
+    def _browse(self, group: GroupPlan, offset: int) -> None:
+        def browsed(operation: Operation) -> None:
+            if not operation.is_ok:
+                self._desk.later(PAUSE_S, lambda: self._browse(group, offset))
+            elif operation.browsed.next_offset >= 0:
+                self._browse(group, operation.browsed.next_offset)
+            else:
+                self._left -= 1
+
+        self._desk.issue("drain", Browse(group.name, offset), browsed)

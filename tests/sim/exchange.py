@@ -5,31 +5,44 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-from tern_wire.record import encode_record
+from tern_wire.record import DELIVER_MS, MESSAGE_GROUP, MESSAGE_ID, encode_properties, encode_record
 from tern_wire.requests import Parts, RequestCode, body_parts
-from tern_wire.rows import FLAG_KEYED, NO_KEY, SEND_ROW, SETTLE_ROW, key_hash
+from tern_wire.rows import FLAG_KEYED, NO_KEY, SEND_ROW, SETTLE_ROW, key_hash, message_group_hash
 from tests.sim.bodies import body_of, message_id, read_records
 from tests.sim.history import (
+    REJECT,
     Answered,
     Asked,
+    Browse,
+    Browsed,
     CommitOffsets,
     Committed,
     Create,
     GroupOffsets,
     Held,
+    Letter,
     Offsets,
     Pull,
     Pulled,
     QueueEnds,
     Read,
+    Recall,
     Receive,
+    Redrive,
+    Seek,
     Send,
     Sent,
     Settle,
+    Sought,
+    Task,
 )
 
 RECEIVE_SIZE_BYTES = 256 * 1024
 PULL_MESSAGES, PULL_SIZE_BYTES = 48, 64 * 1024
+BROWSE_MESSAGES = 20
+# What a consumer says of a message that it rejects.
+REASON = "unreadable"
+_ALL_LETTERS = {"topic": "", "tag": "", "reason": "", "from_ms": 0, "to_ms": 0}
 _VERDICT = struct.Struct("<IIq")
 
 
@@ -56,6 +69,10 @@ class Exchange:
             case Receive(group, topic, messages_max, invisible_ms):
                 head = {"topic": topic, "group": group, "max_messages": messages_max, "max_bytes": RECEIVE_SIZE_BYTES}
                 return Request(RequestCode.RECEIVE, body_parts(head | {"invisible_ms": invisible_ms}), False)
+            case Settle(group, rows) if rows[0].action == REJECT:
+                ids = self.ids
+                dead = [[ids[group], ids[row.topic], row.queue, row.offset, row.lease, REASON] for row in rows]
+                return Request(RequestCode.DEAD_LETTER, body_parts({"rows": dead}), True)
             case Settle(group, rows):
                 ids, pack = self.ids, SETTLE_ROW.pack
                 packed = b"".join(
@@ -81,17 +98,35 @@ class Exchange:
                     "expected": {str(queue): offset for queue, offset in expected},
                 }
                 return Request(RequestCode.COMMIT_OFFSETS, body_parts(head), not expected)
-            case Create("topic", name, number):
-                return Request(RequestCode.CREATE_TOPIC, body_parts({"topic": name, "queues": number}), True)
-            case Create(_, name, number):
-                head = {"group": name, "invisible_ms": number, "start": "earliest"}
+            case Seek(group, topic, to, number):
+                wanted = to if to in {"earliest", "latest"} else {"shift" if to == "shift" else "time_ms": number}
+                head = {"group": group, "topic": topic, "to": wanted, "queues": None, "dry_run": False}
+                return Request(RequestCode.SEEK, body_parts(head), False)
+            case Recall(topic, _, deliver_ms, timer_id):
+                head = {"topic": topic, "deliver_ms": deliver_ms, "timer_id": timer_id}
+                return Request(RequestCode.RECALL, body_parts(head), False)
+            case Browse(group, offset):
+                head = {"group": group, "offset": offset, "count": BROWSE_MESSAGES, "max_bytes": PULL_SIZE_BYTES}
+                return Request(RequestCode.DEAD_LETTERS, body_parts({**head, **_ALL_LETTERS}), True)
+            case Redrive(_, task, True):
+                return Request(RequestCode.REDRIVE, body_parts({"op": "get", "task": task}), True)
+            case Redrive(group, task, _):
+                head = {"op": "start", "task": task, "group": group, "rate": 0, "dry_run": False}
+                return Request(
+                    RequestCode.REDRIVE, body_parts(head | {"selection": {**_ALL_LETTERS, "offsets": None}}), True
+                )
+            case Create("topic", name, number, settings):
+                head = {"topic": name, "queues": number, **dict(settings)}
+                return Request(RequestCode.CREATE_TOPIC, body_parts(head), True)
+            case Create(_, name, number, settings):
+                head = {"group": name, "invisible_ms": number, "start": "earliest", **dict(settings)}
                 return Request(RequestCode.CREATE_GROUP, body_parts(head), True)
 
     def decode(self, asked: Asked, head: dict[str, Any], raw: memoryview) -> Answered:
         """What the reply to *asked* says."""
         match asked:
             case Send():
-                firsts = {row: first_id for row, first_id, _ in head["replays"]}
+                firsts = {row: first_id for row, first_id, *_ in head["replays"]}
                 verdicts = enumerate(_VERDICT.iter_unpack(raw))
                 return tuple([Sent(status, queue, at, firsts.get(row, "")) for row, (status, queue, at) in verdicts])
             case Receive():
@@ -106,12 +141,27 @@ class Exchange:
             case Settle():
                 return bytes(raw)
             case Pull():
-                found = tuple([Read(stored.offset, stored.body_name) for stored in read_records(raw)])
+                found = tuple([Read(row.offset, row.body_name, row.stored_ms) for row in read_records(raw)])
                 return Pulled(head["next_offset"], head["min_offset"], head["max_offset"], found)
             case Offsets():
                 return tuple([QueueEnds(*queue) for queue in head["queues"]])
             case GroupOffsets() | CommitOffsets():
                 return tuple([Committed(int(queue), offset) for queue, offset in head["offsets"].items()])
+            case Seek():
+                return tuple([Sought(*queue) for queue in head["queues"]])
+            case Recall():
+                return None
+            case Browse():
+                names = [record.body_name for record in read_records(raw)]
+                letters = [
+                    Letter(offset, topic, queue, origin, attempts, cause, died_ms, name)
+                    for (offset, topic, queue, origin, attempts, cause, _, died_ms, _), name in zip(
+                        head["letters"], names, strict=True
+                    )
+                ]
+                return Browsed(head["next"], head["count"], tuple(letters))
+            case Redrive():
+                return Task(head["state"], head["redriven"], head["failed"])
             case Create(what, name, _):
                 self.ids[name] = head[f"{what}_id"]
                 return None
@@ -120,14 +170,21 @@ class Exchange:
 def _send(asked: Send, operation: int, born_ms: int) -> Request:
     topic = asked.topic.encode()
     rows, records, is_keyed = [], [], True
-    for row, (queue, name, key, size_bytes) in enumerate(asked.messages):
+    for row, (queue, name, key, size_bytes, message_group, deliver_ms) in enumerate(asked.messages):
         body = body_of(name, size_bytes)
         crc = crc32(body) & 0x7FFFFFFF
-        properties = f"UNIQ_KEY\x01{message_id(operation, row)}\x02".encode()
+        pairs = [(MESSAGE_ID, message_id(operation, row))]
+        hashed_group = 0
+        if message_group:
+            pairs.append((MESSAGE_GROUP, message_group))
+            hashed_group = message_group_hash(message_group.encode())
+        if deliver_ms:
+            pairs.append((DELIVER_MS, str(deliver_ms)))
+        properties = encode_properties(pairs)
         record = encode_record(topic, queue, body, properties, born_ms=born_ms, body_crc=crc)
         hashed, flags = (key_hash(topic, key.encode()), FLAG_KEYED) if key else (NO_KEY, 0)
         is_keyed = is_keyed and bool(key)
-        rows.append(SEND_ROW.pack(len(record), 0, queue, flags, 0, crc, 0, hashed))
+        rows.append(SEND_ROW.pack(len(record), 0, queue, flags, 0, crc, 0, hashed, deliver_ms, hashed_group))
         records.append(record)
     parts = body_parts({"topics": [asked.topic], "rows": len(rows)}, [b"".join(rows + records)])
     return Request(RequestCode.SEND, parts, is_keyed)

@@ -12,6 +12,85 @@ from hashlib import blake2b
 from typing import NamedTuple, cast
 
 from tern_wire.codec import encode_msgpack
+from tests.sim.answers import (
+    Answered,
+    Browsed,
+    Committed,
+    EndState,
+    GraveEnd,
+    Held,
+    Letter,
+    LogRow,
+    NodeEnd,
+    Pulled,
+    QueueEnd,
+    QueueEnds,
+    Read,
+    Sent,
+    Sought,
+    Stored,
+    Task,
+)
+from tests.sim.questions import (
+    REJECT,
+    Asked,
+    Browse,
+    CommitOffsets,
+    Create,
+    GroupOffsets,
+    Offsets,
+    Pull,
+    Recall,
+    Receive,
+    Redrive,
+    Seek,
+    Send,
+    Sending,
+    Settle,
+    Settling,
+)
+
+__all__ = [
+    "LATER",
+    "REJECT",
+    "Answered",
+    "Asked",
+    "Browse",
+    "Browsed",
+    "CommitOffsets",
+    "Committed",
+    "Create",
+    "EndState",
+    "GraveEnd",
+    "GroupOffsets",
+    "Held",
+    "History",
+    "Letter",
+    "LogRow",
+    "NodeEnd",
+    "Note",
+    "Offsets",
+    "Operation",
+    "Outcome",
+    "Pull",
+    "Pulled",
+    "QueueEnd",
+    "QueueEnds",
+    "Read",
+    "Recall",
+    "Receive",
+    "Redrive",
+    "Seek",
+    "Send",
+    "Sending",
+    "Sent",
+    "Settle",
+    "Settling",
+    "Sought",
+    "Stored",
+    "Task",
+    "Violation",
+]
 
 # The number of an event that has not happened: later than all others.
 LATER = 1 << 62
@@ -24,147 +103,6 @@ class Outcome(StrEnum):
     OK = "ok"
     FAIL = "fail"
     INFO = "info"
-
-
-# What is asked ----------------------------------------------------------------------------------------------------
-class Sending(NamedTuple):
-    """One message of a send: its *name* (client and number, also the beginning of its body), and its body's size in bytes."""
-
-    queue: int
-    name: str
-    key: str
-    size_bytes: int
-
-
-class Send(NamedTuple):
-    """Messages for queues of one topic; those with a key may be repeated by the client under the same key."""
-
-    topic: str
-    messages: tuple[Sending, ...]
-
-
-class Receive(NamedTuple):
-    """Lease up to *messages_max* messages for *invisible_ms* of the group's time (what was in force, never 0)."""
-
-    group: str
-    topic: str
-    messages_max: int
-    invisible_ms: int
-
-
-class Settling(NamedTuple):
-    """One settled message; *action* is ACK, EXTEND or RELEASE of tern_wire.rows."""
-
-    topic: str
-    queue: int
-    offset: int
-    lease: int
-    action: int
-    invisible_ms: int
-
-
-class Settle(NamedTuple):
-    """Acks, extensions and releases of one group."""
-
-    group: str
-    rows: tuple[Settling, ...]
-
-
-class Pull(NamedTuple):
-    """Read messages of a queue from *offset* on, without a group."""
-
-    topic: str
-    queue: int
-    offset: int
-
-
-class Offsets(NamedTuple):
-    """Read the oldest and the next offset of every queue of a topic."""
-
-    topic: str
-
-
-class GroupOffsets(NamedTuple):
-    """Read the committed offsets of a group."""
-
-    group: str
-    topic: str
-
-
-class CommitOffsets(NamedTuple):
-    """Set committed offsets (pairs of queue and offset), each a seek; with *expected* only if all of these are committed now."""
-
-    group: str
-    topic: str
-    offsets: tuple[tuple[int, int], ...]
-    expected: tuple[tuple[int, int], ...]
-
-
-class Create(NamedTuple):
-    """Declare a topic with queues, or a group with its invisible time."""
-
-    what: str
-    name: str
-    number: int
-
-
-Asked = Send | Receive | Settle | Pull | Offsets | GroupOffsets | CommitOffsets | Create
-
-
-# What was answered ------------------------------------------------------------------------------------------------
-class Sent(NamedTuple):
-    """The verdict over one message (statuses of tern_wire.rows); *first_id*: of a replay, the message id of the first send."""
-
-    status: int
-    queue: int
-    offset: int
-    first_id: str = ""
-
-
-class Held(NamedTuple):
-    """One leased message; granted at *deadline_ms* minus the receive's invisible time. *body_name*: what its body says it is."""
-
-    queue: int
-    offset: int
-    lease: int
-    attempt: int
-    deadline_ms: int
-    body_name: str
-
-
-class Read(NamedTuple):
-    """One pulled message."""
-
-    offset: int
-    body_name: str
-
-
-class Pulled(NamedTuple):
-    """A pull's answer."""
-
-    next_offset: int
-    min_offset: int
-    max_offset: int
-    messages: tuple[Read, ...]
-
-
-class QueueEnds(NamedTuple):
-    """Oldest and next offset of a queue."""
-
-    queue: int
-    min_offset: int
-    max_offset: int
-
-
-class Committed(NamedTuple):
-    """A group's committed offset in a queue that it has begun; what a commit answers too."""
-
-    queue: int
-    offset: int
-
-
-# One a message, leased message, queue; the status bytes of a settle.
-Answered = tuple[Sent, ...] | tuple[Held, ...] | tuple[QueueEnds, ...] | tuple[Committed, ...] | Pulled | bytes | None
 
 
 @dataclass(slots=True)
@@ -232,6 +170,21 @@ class Operation:
         """Of a GroupOffsets or CommitOffsets."""
         return cast(tuple[Committed, ...], self.answer)
 
+    @property
+    def sought(self) -> tuple[Sought, ...]:
+        """Of a Seek, one a queue."""
+        return cast(tuple[Sought, ...], self.answer)
+
+    @property
+    def browsed(self) -> Browsed:
+        """Of a Browse."""
+        return cast(Browsed, self.answer)
+
+    @property
+    def task(self) -> Task:
+        """Of a Redrive."""
+        return cast(Task, self.answer)
+
     def __str__(self) -> str:
         return (
             f"#{self.number} {self.client} {self.asked} at {self.began_s:.3f}..{self.ended_s:.3f} s "
@@ -298,55 +251,6 @@ class History:
     def _next(self) -> int:
         self.events += 1
         return self.events
-
-
-# The end of a run -------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class LogRow:
-    """One entry of a node's log."""
-
-    index: int
-    term: int
-    crc: int
-    position: int
-
-
-class Stored(NamedTuple):
-    """One message of a queue as a node reads it (bodies.read_records makes these of a pull's bytes)."""
-
-    offset: int
-    body_name: str
-    message_id: str
-    stored_ms: int
-
-
-class QueueEnd(NamedTuple):
-    """What a queue holds on a node: oldest offset, and all messages from there on."""
-
-    min_offset: int
-    messages: tuple[Stored, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeEnd:
-    """One node when everything had come to rest. *queues* by (topic, queue); *digest*: hex, of its encoded state machine."""
-
-    node: str
-    applied: int
-    commit: int
-    first_index: int
-    log: tuple[LogRow, ...]
-    digest: str
-    queues: dict[tuple[str, int], QueueEnd]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndState:
-    """All nodes that had to be equal; *absent* are those that nothing is promised of (out for good)."""
-
-    nodes: tuple[NodeEnd, ...]
-    is_drained: bool
-    absent: tuple[str, ...] = ()
 
 
 class Violation(NamedTuple):

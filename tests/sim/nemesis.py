@@ -19,6 +19,7 @@ from tests.sim.world import World
 Direction = tuple[str, str]
 # Within the window of idempotency keys (10 minutes): a group that starts anew has nothing but wall clocks to believe.
 CLOCK_OFFSETS_MS = (-200_000, -4_000, 0, 4_000, 200_000)
+_DERIVED = ("consumequeue", "index", "entryindex", "sentkeys")
 
 
 class Nemesis:
@@ -297,7 +298,7 @@ class Nemesis:
             "log": [path for path in paths if path.parent.name == "commitlog" and path.name.isdecimal()],
             "state": [path for path in paths if path.parent.name == "state"],
             "votes": [path for path in paths if path.name == "votes"],
-            "other": [path for path in paths if path.parts[2] in ("consumequeue", "index", "entryindex")],
+            "other": [path for path in paths if path.parts[2] in _DERIVED],
         }
         found = kinds[self._rng.choice(("log", "log", "log", "state", "votes", "other"))]
         return self._rng.choice(found) if found else None

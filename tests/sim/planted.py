@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from tests.sim.ghosts import LAWS
 from tests.sim.observers import Observers
 from tests.sim.planted_broker import BROKER
+from tests.sim.planted_delivery import DELIVERY
 from tests.sim.planted_raft import CONSENSUS, RULES
 from tests.sim.planted_storage import STORAGE
 from tests.sim.planting import changed, quiet
 from tests.sim.seed_run import run_seed
 
-BUGS = (*RULES, *CONSENSUS, *STORAGE, *BROKER)
+BUGS = (*RULES, *CONSENSUS, *STORAGE, *BROKER, *DELIVERY)
 SEEDS = 400
 
 

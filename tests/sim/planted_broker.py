@@ -2,32 +2,45 @@
 
 from typing import Any
 
-from tern_broker.core.leases import Delivery, Lease
+from tern_broker.core import appending
+from tern_broker.core.fifo import FifoDelivery
+from tern_broker.core.holdings import Lease
+from tern_broker.core.leases import Delivery
+from tern_broker.core.leasing import Leasing
 from tern_broker.core.machine import StateMachine
+from tern_broker.core.offsets import Offsets
 from tern_broker.core.sending import SendApplier
+from tern_broker.core.topics import Names
 from tern_broker.engine import Engine
 from tern_broker.proposer import Proposer
+from tern_store.sent_keys import SentKeys
+from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import OutcomeUnknown
 from tests.sim.planting import PlantedBug, changed
 
 
 def _reuse_offset() -> Any:
     """An append that would end a queue at a multiple of 50 gives its last offset again."""
-    original = SendApplier._move_ends
+    original = appending.move_ends
 
-    def move_ends(self: SendApplier, codes: list[int], counts: list[int]) -> list[int]:
-        firsts: list[int] = original(self, codes, counts)
+    def move_ends(names: Names, codes: list[int], counts: list[int]) -> list[int]:
+        firsts = original(names, codes, counts)
         for code in codes[-1:]:
-            if not self._names.topics_by_id[code >> 32].ends[code & 0xFFFFFFFF] % 50:
-                self._names.topics_by_id[code >> 32].ends[code & 0xFFFFFFFF] -= 1
+            if not names.topics_by_id[code >> 32].ends[code & 0xFFFFFFFF] % 50:
+                names.topics_by_id[code >> 32].ends[code & 0xFFFFFFFF] -= 1
         return firsts
 
-    return changed((SendApplier, "_move_ends", move_ends))
+    return changed((appending, "move_ends", move_ends))
 
 
 def _ignore_keys() -> Any:
     """A repeat is stored again."""
-    return changed((SendApplier, "_find_repeats", lambda _self, _rows, _keyed, _verdicts: {}))
+    return changed((SendApplier, "_find_repeats", lambda *_: {}))
+
+
+def _ignore_sealed_keys() -> Any:
+    """A leader looks for keys in the youngest table only."""
+    return changed((SentKeys, "find", lambda *_: {}))
 
 
 def _drop_lease() -> Any:
@@ -43,20 +56,20 @@ def _drop_lease() -> Any:
 def _early_expiry() -> Any:
     """Leases end 150 ms before the deadline that was told."""
 
-    def expire(self: StateMachine, applied: Any) -> None:
-        self.now_ms += 150
+    def expire(self: Leasing, applied: Any) -> None:
+        applied.now_ms += 150
         original(self, applied)
-        self.now_ms -= 150
+        applied.now_ms -= 150
 
-    original = StateMachine._expire
-    return changed((StateMachine, "_expire", expire))
+    original = Leasing.expire
+    return changed((Leasing, "expire", expire))
 
 
 def _forget_ack() -> Any:
     """Acks of leases with an id that ends in 7 give the message back."""
 
     def settle(self: Delivery, lease: Lease, mask: int) -> None:
-        if lease.lease_id % 10 == 7:
+        if lease.lease_id % 10 == 7 and not isinstance(self, FifoDelivery):
             self.give_back(lease, mask, -lease.lease_id * 100 - mask.bit_length(), lease.attempt)
         else:
             original(self, lease, mask)
@@ -77,12 +90,13 @@ def _commit_one_more() -> Any:
 
 def _ignore_expected() -> Any:
     """A commit with an expected offset is done whatever is committed."""
-    original = StateMachine._commit_offsets
+    original = Offsets._commit_offsets
 
-    def commit(self: StateMachine, request: dict[str, Any], applied: Any) -> Any:
-        return original(self, request | {"expected": {}}, applied)
+    def commit(self: Offsets, payload: memoryview, position: int, applied: Any) -> Any:
+        changed_payload = encode_msgpack(decode_msgpack(payload) | {"expected": {}})
+        return original(self, memoryview(changed_payload), position, applied)
 
-    return changed((StateMachine, "_commit_offsets", commit))
+    return changed((Offsets, "_commit_offsets", commit))
 
 
 def _own_clock_in_apply() -> Any:
@@ -129,6 +143,7 @@ def _unknown_means_refused() -> Any:
 BROKER = (
     PlantedBug("reuse_offset", "two messages at one offset", ("lost", "send_order", "unhandled"), _reuse_offset),
     PlantedBug("ignore_keys", "repeats are stored again", ("duplicates",), _ignore_keys),
+    PlantedBug("ignore_sealed_keys", "repeats of older sends", ("duplicates",), _ignore_sealed_keys),
     PlantedBug("drop_lease", "a lease that nobody holds", ("leases", "offsets"), _drop_lease),
     PlantedBug("early_expiry", "leases end before their deadline", ("leases",), _early_expiry),
     PlantedBug("forget_ack", "an ack is forgotten", ("redelivery", "offsets"), _forget_ack),

@@ -118,7 +118,7 @@ def _apply_one_less() -> Any:
 
 def _forget_keys() -> Any:
     """Idempotency keys do not outlive a restart."""
-    return changed((KeyTable, "restore", lambda _self, _packed: None))
+    return changed((KeyTable, "restore", lambda _self, _facts, _packed: None))
 
 
 def _trim_without_copies() -> Any:

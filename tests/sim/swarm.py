@@ -90,7 +90,7 @@ def choose(seed: int) -> Swarm:
         scripts=tuple(script for script in SCRIPTS if scripting.random() < SCRIPT_CHANCE),
         faults=rng.randint(FAULTS_MIN, FAULTS_MAX),
         chaos_s=rng.uniform(16.0, 24.0),
-        operations=rng.randint(920, 1020),
+        operations=rng.randint(825, 925),
         segment_size_bytes=segment,
         limits=StoreLimits(
             entry_size_max_bytes=120 << 10,
@@ -98,6 +98,7 @@ def choose(seed: int) -> Swarm:
             queue_entries_per_file=rng.choice((60, 400)),
             index_slots=rng.choice((16, 256)),
             index_entries_per_file=rng.choice((100, 1000)),
+            table_keys_max=32,
         ),
         election_min_ms=election,
         election_max_ms=2 * election,

@@ -12,6 +12,8 @@ QUICK = (
     *("r3_off", "r4_off", "r6_off", "ack_before_append", "ack_before_fsync", "leader_counts_early", "forget_vote"),
     *("count_rebuilding", "second_founding", "rot_is_a_tear", "lose_last_entry", "ignore_keys", "drop_lease"),
     *("early_expiry", "forget_ack", "own_clock_in_apply"),
+    *("early_retry", "buried_twice", "next_while_held"),
+    *("early_timer", "late_timer_lost", "seek_forgets_parked"),
 )
 QUICK_SEEDS = 40
 

@@ -1,21 +1,21 @@
-"""What simulated clients do: producers send in bursts, consumers receive and settle, readers look and commit offsets.
+"""What simulated clients do: producers send in bursts, consumers receive and settle, readers look, commit offsets and seek.
 
-Each seed draws its own plan. Owner of every client: `Clients`, which also counts what may still be issued. A client never waits:
+Each seed draws its own plan (plan.py). Those who send messages with an order or a delivery time are in special_clients.py. Owner of every client: `Clients`, which also counts what may still be issued. A client never waits:
 it asks, and goes on in the callback of the answer or of a timer.
 
      producer   burst of sends (pipelined) ... think ... burst ...        one in twenty repeats an earlier keyed send
-     consumer   receive -> hold a while -> acks, extensions, releases, or nothing (then the lease ends) -> think -> receive
-     reader     pull, offsets, group offsets, commits with and without the expected offset: one at a time
+     consumer   receive -> hold a while -> acks, extensions, releases, nacks, rejections, or nothing (then the lease ends) -> think -> receive
+     reader     pull, offsets, group offsets, commits with and without the expected offset, seeks: one at a time
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from tern_wire.rows import ACK, EXTEND, RELEASE, SETTLED
+from tern_wire.rows import ACK, EXTEND, NACK, RELEASE, SETTLED
 from tests.sim.bodies import SIZE_MAX_BYTES
 from tests.sim.history import (
+    REJECT,
     Asked,
     CommitOffsets,
     GroupOffsets,
@@ -24,69 +24,24 @@ from tests.sim.history import (
     Operation,
     Pull,
     Receive,
+    Seek,
     Send,
     Sending,
     Settle,
     Settling,
 )
+from tests.sim.plan import DELAY_TOPIC, FIFO_TOPIC, QUEUES, SOUGHT_GROUP, SOUGHT_TOPIC, TOPICS, GroupPlan, Plan
 
-TOPICS = ("orders", "trips")
-QUEUES = 4
-# Offsets of a group are only set in this topic: in the other one, nothing may excuse a redelivery.
-SOUGHT_TOPIC = "trips"
+BILLING, AUDIT = "billing", "audit"
+# What readers read; the topics whose groups' offsets are set are the larger part.
+READ_TOPICS = (*TOPICS, *TOPICS, FIFO_TOPIC, DELAY_TOPIC)
+NACK_DELAY_MAX_MS = 1_500
 # How names of readers begin.
 READERS = "r"
 # A producer stops to think when so many of its sends have no answer.
 PIPELINE_MAX = 12
 # Of messages that a producer may repeat later.
 REPEATABLE_MAX = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """One seed's mix. Shares are of 1; times of consumers are virtual seconds, invisible times the group's milliseconds."""
-
-    producers: int
-    consumers: int  # a group
-    readers: int
-    burst_max: int
-    messages_max: int
-    keyed_share: float
-    repeat_share: float
-    large_share: float
-    invisible_ms: dict[str, int]
-    extend_share: float
-    release_share: float
-    abandon_share: float
-    hold_max_s: float
-    operations: int
-    pace_s: float
-
-    @property
-    def groups(self) -> list[str]:
-        """The consumer groups."""
-        return list(self.invisible_ms)
-
-
-def draw_plan(rng: Random, operations: int, pace_s: float) -> Plan:
-    """A plan for about *operations* operations in *pace_s* undisturbed seconds."""
-    return Plan(
-        producers=rng.randint(3, 6),
-        consumers=rng.randint(1, 3),
-        readers=rng.randint(1, 2),
-        burst_max=rng.choice((2, 6, 12)),
-        messages_max=rng.choice((1, 3, 5)),
-        keyed_share=rng.choice((0.2, 0.5, 0.8)),
-        repeat_share=0.06,
-        large_share=rng.choice((0.0, 0.01, 0.03)),
-        invisible_ms={"billing": 2_500, "audit": rng.choice((250, 500, 1_000))},
-        extend_share=rng.choice((0.05, 0.2)),
-        release_share=0.05,
-        abandon_share=rng.choice((0.05, 0.2)),
-        hold_max_s=rng.choice((0.05, 0.4, 1.2)),
-        operations=operations,
-        pace_s=pace_s,
-    )
 
 
 class Desk(Protocol):
@@ -107,12 +62,17 @@ class Desk(Protocol):
         """Go on with *step* later."""
         ...
 
+    def group_ms(self) -> int:
+        """About what the brokers' time is; 0 while nobody has heard of it."""
+        ...
+
 
 class Producer:
     """Sends messages named after itself, in bursts, without waiting for answers."""
 
-    def __init__(self, desk: Desk, name: str, mean_s: float) -> None:
-        self._desk, self._name, self._mean_s = desk, name, mean_s
+    def __init__(self, desk: Desk, name: str, mean_s: float, topic: str = "") -> None:
+        """*topic*: the only one that it sends to."""
+        self._desk, self._name, self._mean_s, self._topic = desk, name, mean_s, topic
         self._number = 0
         self._waiting = 0
         self._repeatable: list[Send] = []
@@ -122,8 +82,8 @@ class Producer:
         desk, rng = self._desk, self._desk.rng
         burst = rng.randint(1, desk.plan.burst_max)
         # A burst mostly goes to one topic, so that order within a queue is put to the test.
-        topic = rng.choice(TOPICS)
-        queue = rng.randrange(QUEUES)
+        topic = self._topic or rng.choice(TOPICS)
+        queue = rng.randrange(QUEUES[topic])
         for _ in range(burst):
             if not desk.is_open():
                 return
@@ -146,7 +106,7 @@ class Producer:
             name = f"{self._name}.{self._number}"
             size = rng.randint(1_500, SIZE_MAX_BYTES) if rng.random() < plan.large_share else rng.randint(16, 200)
             has_key = rng.random() < 0.5 if is_mixed else is_keyed
-            wanted = queue if rng.random() < 0.7 else rng.randrange(QUEUES)
+            wanted = queue if rng.random() < 0.7 else rng.randrange(QUEUES[topic])
             messages.append(Sending(wanted, name, f"key-{name}" if has_key else "", size))
         return Send(topic, tuple(messages))
 
@@ -161,7 +121,7 @@ class Producer:
 class Consumer:
     """Receives for one group and settles what it holds, sometimes late, sometimes never."""
 
-    def __init__(self, desk: Desk, name: str, group: str, mean_s: float) -> None:
+    def __init__(self, desk: Desk, name: str, group: GroupPlan, mean_s: float) -> None:
         self._desk, self._name, self._group, self._mean_s = desk, name, group, mean_s
         self._holding: list[tuple[str, Held]] = []
 
@@ -170,11 +130,10 @@ class Consumer:
         desk, rng = self._desk, self._desk.rng
         if not desk.is_open():
             return
-        plan = desk.plan
-        invisible_ms = plan.invisible_ms[self._group]
+        invisible_ms = self._group.invisible_ms
         if rng.random() < 0.2:
             invisible_ms = rng.randint(invisible_ms // 2, invisible_ms)
-        asked = Receive(self._group, rng.choice(TOPICS), rng.choice((1, 4, 16, 32)), invisible_ms)
+        asked = Receive(self._group.name, rng.choice(self._group.topics), rng.choice((1, 4, 16, 32)), invisible_ms)
         desk.issue(self._name, asked, self._received)
 
     def _received(self, operation: Operation) -> None:
@@ -189,24 +148,41 @@ class Consumer:
 
     def _settle(self) -> None:
         desk, rng = self._desk, self._desk.rng
-        plan = desk.plan
-        rows, kept = [], []
+        rows: list[Settling] = []
+        rejected: list[Settling] = []
+        kept = []
         for topic, held in self._holding:
-            dice = rng.random()
-            if dice < plan.abandon_share / 2:
+            action, time_ms = self._choose()
+            if not action:
                 continue
-            action, invisible_ms = ACK, 0
-            if dice > 1 - plan.extend_share:
-                action, invisible_ms = EXTEND, rng.randint(100, plan.invisible_ms[self._group])
+            if action == EXTEND:
                 kept.append((topic, held))
-            elif dice > 1 - plan.extend_share - plan.release_share:
-                action = RELEASE
-            rows.append(Settling(topic, held.queue, held.offset, held.lease, action, invisible_ms))
+            row = Settling(topic, held.queue, held.offset, held.lease, action, time_ms)
+            (rejected if action == REJECT else rows).append(row)
         self._holding = kept
-        if rows and desk.is_open() and rng.random() > plan.abandon_share / 2:
-            desk.issue(self._name, Settle(self._group, tuple(rows)), self._settled)
+        if rejected and desk.is_open():
+            desk.issue(self._name, Settle(self._group.name, tuple(rejected)), lambda _operation: None)
+        if rows and desk.is_open() and rng.random() > desk.plan.abandon_share / 2:
+            desk.issue(self._name, Settle(self._group.name, tuple(rows)), self._settled)
         else:
             self._think()
+
+    def _choose(self) -> tuple[int, int]:
+        """What becomes of one message (0: nothing), and the time that goes with it."""
+        rng, plan, group = self._desk.rng, self._desk.plan, self._group
+        dice = rng.random()
+        if dice < plan.abandon_share / 2:
+            return 0, 0
+        if dice > 1 - plan.extend_share:
+            return EXTEND, rng.randint(100, group.invisible_ms)
+        if dice > 1 - plan.extend_share - plan.release_share:
+            return RELEASE, 0
+        if not group.nack_share:
+            return ACK, 0
+        dice = rng.random()
+        if dice < group.nack_share:
+            return NACK, rng.choice((-1, -1, 0, rng.randint(100, NACK_DELAY_MAX_MS)))
+        return (REJECT if dice > 1 - group.reject_share else ACK), 0
 
     def _settled(self, operation: Operation) -> None:
         asked = operation.asked
@@ -236,28 +212,46 @@ class Reader:
         self._next: dict[tuple[str, int], int] = {}
         self._committed: dict[tuple[str, int], int] = {}
         self._ends: dict[int, int] = {}
+        # When messages that it has read in the sought topic were stored (ms of the group).
+        self._times_ms: list[int] = []
 
     def step(self) -> None:
-        """One look, or one commit."""
+        """One look, commit, or seek."""
         if self._desk.is_open():
             self._desk.issue(self._name, self._choose(), self._answered)
 
     def _choose(self) -> Asked:
-        rng, groups = self._desk.rng, self._desk.plan.groups
+        rng, groups = self._desk.rng, (BILLING, AUDIT)
         dice = rng.random()
         if dice < 0.4:
-            topic, queue = rng.choice(TOPICS), rng.randrange(QUEUES)
+            topic = rng.choice(READ_TOPICS)
+            queue = rng.randrange(QUEUES[topic])
             following = self._next.get((topic, queue), 0)
             return Pull(topic, queue, following if rng.random() < 0.7 else rng.randint(0, following))
         if dice < 0.65:
-            return Offsets(rng.choice(TOPICS))
-        group = rng.choice(groups)
-        if dice < 0.85 or not self._committed:
-            return GroupOffsets(group, rng.choice(TOPICS))
+            return Offsets(rng.choice(READ_TOPICS))
+        if dice < 0.80 or not self._committed:
+            topic = rng.choice(TOPICS)
+            return GroupOffsets(rng.choice(groups), topic)
+        if dice > 0.97:
+            return GroupOffsets(SOUGHT_GROUP, FIFO_TOPIC)
+        if dice > 0.90:
+            return self._seek()
         (group, queue), known = rng.choice(sorted(self._committed.items()))
         wanted = min(max(0, known + rng.choice((-3, -1, 0, 1, 2, 4))), max(known, self._ends.get(queue, 0)))
         expected = ((queue, known),) if rng.random() < 0.6 else ()
         return CommitOffsets(group, SOUGHT_TOPIC, ((queue, wanted),), expected)
+
+    def _seek(self) -> Seek:
+        rng = self._desk.rng
+        group, topic = (
+            (SOUGHT_GROUP, FIFO_TOPIC) if rng.random() < 0.4 else (rng.choice((BILLING, AUDIT)), SOUGHT_TOPIC)
+        )
+        to = rng.choice(("earliest", "latest", "shift", "shift", "shift", "time"))
+        if to == "time" and topic == SOUGHT_TOPIC and self._times_ms:
+            return Seek(group, topic, to, rng.choice(self._times_ms) - rng.choice((0, 0, 1, 50)))
+        shift = rng.choice((-12, -5, -1, 0, 2))
+        return Seek(group, topic, *(("shift", shift) if to in {"time", "shift"} else (to, 0)))
 
     def _answered(self, operation: Operation) -> None:
         if operation.is_ok:
@@ -268,28 +262,10 @@ class Reader:
         match operation.asked:
             case Pull(topic, queue, _):
                 self._next[topic, queue] = operation.pulled.next_offset
+                if topic == SOUGHT_TOPIC:
+                    self._times_ms += [read.stored_ms for read in operation.pulled.messages[:2]]
             case Offsets(topic) if topic == SOUGHT_TOPIC:
                 self._ends = {queue: end for queue, _, end in operation.ends}
             case GroupOffsets(group, topic) if topic == SOUGHT_TOPIC:
                 for queue, offset in operation.committed:
                     self._committed[group, queue] = offset
-
-
-def make_clients(desk: Desk) -> list[Producer | Consumer | Reader]:
-    """The clients of the desk's plan, in a fixed order, paced so that all operations take about `pace_s`."""
-    plan = desk.plan
-    # Of all operations, producers issue about 55 %, consumers 30 %, readers 15 %.
-    rate = plan.operations / plan.pace_s
-    producer_s = plan.producers / (0.55 * rate)
-    consumers = plan.consumers * len(plan.groups)
-    consumer_s = 1.5 * consumers / (0.30 * rate)
-    reader_s = plan.readers / (0.15 * rate)
-    return [
-        *[Producer(desk, f"p{number}", producer_s) for number in range(plan.producers)],
-        *[
-            Consumer(desk, f"c{number}-{group}", group, consumer_s)
-            for group in plan.groups
-            for number in range(plan.consumers)
-        ],
-        *[Reader(desk, f"{READERS}{number}", reader_s) for number in range(plan.readers)],
-    ]

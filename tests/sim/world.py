@@ -143,7 +143,8 @@ class World:
         """As run.py: the node has forgotten what it promised, says so to its peers, and copies the leader's log."""
         name, files = machine.name, machine.files
         self.say(f"{name} must be rebuilt: {rot}")
-        if name not in self.damaged and "begins behind the end" not in str(rot):
+        # A copy that a power cut has ended is begun again; what it was begun for was looked at then.
+        if name not in self.damaged | self.rebuilding and "begins behind the end" not in str(rot):
             self.violate("quarantine", f"{name} found damage that nobody did: {rot}")
         self.rebuilding.add(name)
         try:

@@ -10,6 +10,15 @@ from prometheus_client import CollectorRegistry
 from tern_proxy.openapi import install_openapi
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.admin import admin_router
+from tern_proxy.routes.cluster import cluster_router
+from tern_proxy.routes.dead_letters import dead_letters_router
+from tern_proxy.routes.groups import groups_router
+from tern_proxy.routes.members import members_router
+from tern_proxy.routes.offsets import offsets_router
+from tern_proxy.routes.queries import queries_router
+from tern_proxy.routes.scheduled import scheduled_router
+from tern_proxy.routes.statistics import statistics_router
+from tern_proxy.routes.topics import topics_router
 from tern_service import add_health, add_metrics
 from tern_wire.paths import PROBLEM
 from tests.support.proxy_mesh import KEY, FixedClock, ScriptedNameServer
@@ -22,6 +31,15 @@ def application() -> FastAPI:
     """The proxy's routes that FastAPI knows, with the document completed."""
     app = FastAPI(title="TernMQ", summary="A message queue.", docs_url=None, redoc_url=None)
     app.include_router(admin_router(PROXY))
+    app.include_router(cluster_router(PROXY))
+    app.include_router(dead_letters_router(PROXY))
+    app.include_router(members_router(PROXY))
+    app.include_router(offsets_router(PROXY))
+    app.include_router(queries_router(PROXY))
+    app.include_router(scheduled_router(PROXY))
+    app.include_router(statistics_router(PROXY))
+    app.include_router(topics_router(PROXY))
+    app.include_router(groups_router(PROXY))
     add_health(app, ready=PROXY.readiness, info={})
     add_metrics(app, CollectorRegistry(), service="proxy")
     install_openapi(app)

@@ -156,6 +156,7 @@ _KINDS = [
     (r"index/\d{20}\.crc", "index checks"),
     (r"timers/\d+/\d{20}", "timers"),
     (r"timers/\d+/\d{20}\.crc", "timers checks"),
+    (r"sentkeys/keys-\d{20}\.bin", "sent keys"),
     (r"state/state-\d{20}\.bin", "state"),
     (r"state/segment-\d{20}-\d+\.bin", "boundary state"),
     (r"votes", "votes"),

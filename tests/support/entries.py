@@ -1,5 +1,6 @@
 """Entries for the state machine without a log: builds bodies, applies them, keeps queue entries in memory."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,15 @@ class Log:
         """As ConsumeQueues.read."""
         return np.array(self.queues.get((topic_id, queue), [])[offset : offset + count], QUEUE_ENTRIES)
 
-    def receive(self, now_ms: int, topic: str = "t", group: str = "g", **limits: int) -> list[tuple[Pick, int, int]]:
+    def receive(
+        self,
+        now_ms: int,
+        topic: str = "t",
+        group: str = "g",
+        look_up: Callable[[int], int] = lambda _queue: 0,
+        token: bytes = b"",
+        **limits: int,
+    ) -> list[tuple[Pick, int, int]]:
         """Pick and lease; (pick, lease id, attempt) of what was granted."""
         request = ReceiveRequest(
             group=self.state.names.groups[group],
@@ -65,6 +74,8 @@ class Log:
             size_max_bytes=limits.get("size_max_bytes", 1 << 20),
             invisible_ms=limits.get("invisible_ms", 1000),
             first_queue=limits.get("first_queue", 0),
+            look_up=look_up,
+            token=token,
         )
         picks = Picker(self.state, self.read).pick(request)
         if not picks:
@@ -98,7 +109,7 @@ def send_payload(*messages: tuple[int, int, bytes, bytes]) -> bytes:
         hashed = key_hash(b"t", key) if key else NO_KEY
         crc = int.from_bytes(record[8:12], "big")
         rows.append(
-            SEND_ROW.pack(len(record), topic_id, queue, FLAG_KEYED if key else 0, tag_hash("A"), crc, 0, hashed)
+            SEND_ROW.pack(len(record), topic_id, queue, FLAG_KEYED if key else 0, tag_hash("A"), crc, 0, hashed, 0, 0)
         )
         records.append(record)
     return SEND_HEAD.pack(len(rows), 0) + b"".join(rows) + b"".join(records)

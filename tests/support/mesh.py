@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,10 +134,19 @@ class Mesh:
         return str(eventually(leading, within_s=within_s, what="a leader"))
 
     def create(self, topic: str, group: str = "", queues: int = 4, invisible: str = "30s") -> None:
-        """A topic and a group."""
+        """A topic that every proxy knows, and a group."""
         assert self.settled("PUT", f"/v1/topics/{topic}", json={"queues": queues}).status_code in (200, 201)
+        for number, _ in enumerate(process for process in self.processes() if process["role"] == "proxy"):
+            eventually(partial(self._has_heard, topic, number), within_s=15, what=f"proxy-{number} knows {topic}")
         if group:
             assert self.settled("PUT", f"/v1/groups/{group}", json={"invisible": invisible}).status_code in (200, 201)
+
+    def _has_heard(self, topic: str, proxy: int) -> bool:
+        """False while *proxy* says that there is no such topic."""
+        try:
+            return self.call("GET", f"/v1/topics/{topic}/offsets", proxy=proxy).status_code != 404
+        except httpx.TransportError:
+            return True  # it is dead or on its way: not what the caller asks
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from tern_wire.commands import COMMAND_HEAD, ENTRY_HEAD, SEND_HEAD, CommandKind,
 from tern_wire.record import KEYS, MESSAGE_ID, TAGS, encode_properties, encode_record, tag_hash
 from tern_wire.rows import MOVE_ROWS, MOVED_MESSAGE, NO_KEY, QUEUE_ENTRIES, SEND_ROW, QueueAppend, QueueAppends
 from tern_wire.timer_rows import TIMER_ROWS
+from tests.support.sealed_keys import SealedKeys, fresh_keys
 
 GROUP = Genesis(bytes(range(16)), ("broker-a-0",), 1 << 16)
 BORN_MS = 1_795_000_000_000
@@ -81,7 +82,7 @@ class NodeDirectory:
             record = encode_record(topic.encode(), queue, body, encode_properties(properties), born_ms=self.now_ms)
             crc = int.from_bytes(record[8:12], "big")
             tag_code = tag_hash(tag) if tag else 0
-            rows.append(SEND_ROW.pack(len(record), TOPIC_IDS[topic], queue, 0, tag_code, crc, 0, NO_KEY))
+            rows.append(SEND_ROW.pack(len(record), TOPIC_IDS[topic], queue, 0, tag_code, crc, 0, NO_KEY, 0, 0))
             records.append(record)
             sent.append(Sent(topic, queue, sum(map(len, records[:-1])), len(record), tag, body, f"k{number}"))
         payload = [SEND_HEAD.pack(len(rows), 0), *rows, *records]
@@ -101,6 +102,13 @@ class NodeDirectory:
                 )
             )
         return sent
+
+    def wait(self, sent: Sent, **wrong: int) -> None:
+        """A timer for *sent*; *wrong*: what is added to its columns."""
+        row = np.array([(self.now_ms + 60_000, 9_999, *_timer(sent))], TIMER_ROWS)
+        for column, more in wrong.items():
+            row[column] += more
+        self._store.timers.add(row)
 
     def create_topic(self, topic: str) -> None:
         """An entry that carries no message."""
@@ -158,6 +166,10 @@ class NodeDirectory:
     def tag_code(sent: Sent) -> int:
         """What a queue entry of this message has as its tag."""
         return tag_hash(sent.tag) if sent.tag else 0
+
+    def seal_keys(self, number: int, count: int) -> None:
+        """A table of *count* idempotency keys."""
+        self._store.sent_keys.add(number, SealedKeys(fresh_keys(self._rng, count)), self.now_ms)
 
     def save(self) -> None:
         """A saved state of here."""
@@ -218,6 +230,7 @@ def filled(directory: Path, *, seed: int = 1, clean: bool = True) -> NodeDirecto
             node.deliver(*late[:2])
             late = late[2:]
         if number in {30, 55}:
+            node.seal_keys(number, 20 * number)
             node.save()
     node.save()
     node.close(clean=clean)

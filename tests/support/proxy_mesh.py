@@ -94,7 +94,7 @@ class FixedClock:
 
 
 class ScriptedNameServer:
-    """Routes made from brokers as they are now. `is_up` False: nobody answers."""
+    """Routes made from brokers as they are now. `is_up` False: nobody answers. `wiped`: groups without write permission."""
 
     endpoints = "http://127.0.0.1:9876"
 
@@ -103,6 +103,7 @@ class ScriptedNameServer:
         self.is_up, self.is_warm = True, True
         self.asked = 0
         self.version = 0
+        self.wiped: set[str] = set()
 
     async def fetch(self) -> tuple[bytes, Routes]:
         """The routes, and bytes that differ whenever they do."""
@@ -116,7 +117,8 @@ class ScriptedNameServer:
             nodes = dict(old.nodes) if old else {}
             nodes[broker.node] = NodeRoute(link=f"127.0.0.1:{broker.server.port}", http="127.0.0.1:1")
             leader, term = (broker.node, broker.term) if broker.leads else (old.leader, old.term) if old else ("", 0)
-            groups[broker.broker_group] = BrokerGroupRoute(nodes=nodes, leader=leader, term=term)
+            writable = broker.broker_group not in self.wiped
+            groups[broker.broker_group] = BrokerGroupRoute(nodes=nodes, leader=leader, term=term, writable=writable)
             for name, (topic_id, logs) in broker.topics.items():
                 topics.setdefault(name, {})[broker.broker_group] = TopicRoute(topic_id=topic_id, queues=len(logs))
         routes = Routes(cluster="test", warm=self.is_warm, broker_groups=groups, topics=topics)

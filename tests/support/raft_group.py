@@ -93,6 +93,7 @@ class SimNode:
             post=lambda peer, parts: group.send(name, peer, b"".join(parts)),
             buffered=lambda _peer: 0,
             kick=lambda: None,
+            kick_later=lambda _delay_s: None,
             stickiness_s=1.0,
         )
         self.consensus = Consensus(

@@ -15,9 +15,6 @@ from tern_remoting import Frame, Link, LinkServer
 from tern_wire.errors import (
     GroupNotFound,
     NotLeader,
-    OffsetExpired,
-    OffsetMoved,
-    QueueNotFound,
     TernError,
     TopicNotFound,
 )
@@ -30,15 +27,25 @@ from tern_wire.rows import (
     FLAG_KEYED,
     KEY_REUSED,
     LEASE_OVER,
+    NACK,
     NO_QUEUE,
     NO_TOPIC,
     RELEASE,
     REPLAYED,
+    SCHEDULED,
+    SCHEDULED_BEFORE,
     SEND_ROWS,
     SENT,
     SETTLE_ROWS,
     SETTLED,
 )
+from tests.support.scripted_admin import ScriptedAdmin
+from tests.support.scripted_dead_letters import ScriptedDeadLetters
+from tests.support.scripted_members import ScriptedMembers
+from tests.support.scripted_queries import ScriptedQueries
+from tests.support.scripted_reads import ScriptedReads
+from tests.support.scripted_replies import ScriptedReplies
+from tests.support.scripted_scheduled import ScriptedScheduled
 
 _VERDICT = struct.Struct("<IIq")
 # What a scripted reply is: an error, None for silence, or a function that does what it likes with the link.
@@ -54,11 +61,19 @@ class ScriptedBroker:
         self.topics: dict[str, tuple[int, list[list[bytes]]]] = {}
         self.groups: dict[str, int] = {}
         self.min_offsets: dict[tuple[str, int], int] = {}
+        self.reads = ScriptedReads(broker_group, self.topics, self.min_offsets)
         self.asked: Counter[RequestCode] = Counter()
         self.flights: list[int] = []
         self.heads: list[tuple[RequestCode, dict[str, Any]]] = []
         self.released: list[int] = []
+        # (offset, delay in ms or -1), and (offset, reason).
+        self.nacked: list[tuple[int, int]] = []
+        self.rejected: list[tuple[int, str]] = []
         self.committed: dict[tuple[str, str], dict[str, int]] = {}
+        self.admin = ScriptedAdmin(self.topics, self.groups, self.committed)
+        self.dead_letters = ScriptedDeadLetters(self.groups)
+        self.scheduled = ScriptedScheduled(self.topics)
+        self._queries = ScriptedQueries(self.topics, self.groups, self.committed)
         self.held: deque[Callable[[], None]] = deque()
         self.is_holding = False
         # As SIGSTOP does: the connection stays, nothing is answered.
@@ -68,6 +83,8 @@ class ScriptedBroker:
         self.facts: dict[str, Any] = {}
         # Whether it tells proxies of its leadership when they connect.
         self.greets = True
+        self.members = ScriptedMembers(self.topics, self.groups)
+        self.replies = ScriptedReplies(self.topics)
         self._bends: dict[RequestCode, deque[Bend]] = {}
         self._keys: dict[bytes, tuple[int, int, int, int]] = {}
         self._cursors: dict[tuple[str, str, int], int] = {}
@@ -166,10 +183,13 @@ class ScriptedBroker:
         head, raw = read_body(frame.body)
         self.heads.append((code, head))
         try:
-            if code != RequestCode.STATUS and not self.leads:
+            if code not in {RequestCode.STATUS, RequestCode.PULL_ANYWHERE} and not self.leads:
                 raise NotLeader(node=self.node, leader=self.leader_hint)
             if code == RequestCode.NOTIFY:
                 self._notify(link, frame.opaque, head)
+                return
+            if code == RequestCode.AWAIT_REPLY:
+                self.replies.wait(link, frame.opaque, head)
                 return
             reply, data = self._handlers()[code](head, raw)
         except TernError as error:
@@ -183,13 +203,14 @@ class ScriptedBroker:
             RequestCode.SEND: self._send,
             RequestCode.RECEIVE: self._receive,
             RequestCode.SETTLE: self._settle,
-            RequestCode.PULL: self._pull,
-            RequestCode.OFFSETS: self._offsets,
-            RequestCode.CREATE_TOPIC: self._create_topic,
-            RequestCode.CREATE_GROUP: self._create_group,
-            RequestCode.GROUP_OFFSETS: self._group_offsets,
-            RequestCode.COMMIT_OFFSETS: self._commit_offsets,
+            RequestCode.DEAD_LETTER: self._dead_letter,
+            **self.reads.handlers(),
+            **self.admin.handlers(),
             RequestCode.STATUS: self._status,
+            **self.members.handlers(),
+            **self._queries.handlers(),
+            **self.scheduled.handlers(),
+            **self.dead_letters.handlers(),
         }
 
     def _send(self, head: dict[str, Any], raw: memoryview) -> tuple[dict[str, Any], bytes]:
@@ -198,7 +219,7 @@ class ScriptedBroker:
         self.flights.append(len(rows))
         verdicts: list[bytes] = []
         replays: list[list[Any]] = []
-        for number, (size, topic_number, queue, flags, _, crc, _, key) in enumerate(rows):
+        for number, (size, topic_number, queue, flags, _, crc, _, key, deliver_ms, _) in enumerate(rows):
             record = bytes(raw[at : at + size])
             at += size
             decoded = decode_record(record)
@@ -214,17 +235,25 @@ class ScriptedBroker:
             known = self._keys.get(bytes(key)) if flags & FLAG_KEYED else None
             if known is not None:
                 first_queue, offset, first_crc, born_ms = known
+                if offset in self.scheduled.all and first_crc == crc:
+                    _, _, first_ms, waiting = self.scheduled.all[offset]
+                    replays.append([number, decode_record(waiting).properties["UNIQ_KEY"], born_ms, first_ms])
+                    verdicts.append(_VERDICT.pack(SCHEDULED_BEFORE, first_queue, offset))
+                    continue
                 if first_crc == crc:
                     first = decode_record(log[first_queue][offset])
-                    replays.append([number, first.properties["UNIQ_KEY"], born_ms])
+                    replays.append([number, first.properties["UNIQ_KEY"], born_ms, 0])
                 status = REPLAYED if first_crc == crc else KEY_REUSED
                 verdicts.append(_VERDICT.pack(status, first_queue, offset))
                 continue
             offset = len(log[queue])
-            log[queue].append(record[:20] + offset.to_bytes(8, "big") + record[28:])
+            if deliver_ms:
+                offset = self.scheduled.add(name, queue, deliver_ms, record)
+            else:
+                log[queue].append(record[:20] + offset.to_bytes(8, "big") + record[28:])
             if flags & FLAG_KEYED:
                 self._keys[bytes(key)] = (queue, offset, crc, decoded.born_ms)
-            verdicts.append(_VERDICT.pack(SENT, queue, offset))
+            verdicts.append(_VERDICT.pack(SCHEDULED if deliver_ms else SENT, queue, offset))
         assert at == len(raw)
         return {"rows": len(rows), "replays": replays}, b"".join(verdicts)
 
@@ -273,7 +302,7 @@ class ScriptedBroker:
     def _settle(self, head: dict[str, Any], raw: memoryview) -> tuple[dict[str, Any], bytes]:
         assert len(raw) == head["rows"] * SETTLE_ROWS.itemsize
         statuses = bytearray()
-        for group, topic, queue, action, offset, lease, _ in np.frombuffer(raw, SETTLE_ROWS).tolist():
+        for group, topic, queue, action, offset, lease, time_ms in np.frombuffer(raw, SETTLE_ROWS).tolist():
             held = self._leases.get(lease)
             if held is None or offset not in held[3]:
                 done = action == ACK and (group, topic, queue, offset) in self._settled
@@ -287,8 +316,23 @@ class ScriptedBroker:
                 held[3].discard(offset)
                 self.released.append(offset)
                 self._returned.setdefault((held[0], held[1]), []).append((queue, offset, held[4]))
+            elif action == NACK:
+                held[3].discard(offset)
+                self.nacked.append((offset, time_ms))
+                self._returned.setdefault((held[0], held[1]), []).append((queue, offset, held[4] + 1))
             else:
                 assert action == EXTEND
+        return {}, bytes(statuses)
+
+    def _dead_letter(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
+        statuses = bytearray()
+        for *_, offset, lease, reason in head["rows"]:
+            held = self._leases.get(lease)
+            is_held = held is not None and offset in held[3]
+            statuses.append(SETTLED if is_held else LEASE_OVER)
+            if held is not None and is_held:
+                held[3].discard(offset)
+                self.rejected.append((offset, reason))
         return {}, bytes(statuses)
 
     def expire(self) -> None:
@@ -312,6 +356,7 @@ class ScriptedBroker:
         self._wake()
 
     def _wake(self) -> None:
+        self.replies.wake()
         for entry in list(self._notified):
             link, opaque, topic, group, timer = entry
             available = self._available(topic, group)
@@ -327,52 +372,7 @@ class ScriptedBroker:
             timer.cancel()
             link.reply(opaque, ERROR, error_parts(NotLeader(node=self.node, leader=self.leader_hint)))
         self._notified.clear()
-
-    def _pull(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
-        topic, queue, offset = head["topic"], head["queue"], head["offset"]
-        if topic not in self.topics:
-            raise TopicNotFound(topic=topic)
-        if queue >= len(self.topics[topic][1]):
-            raise QueueNotFound(queue=f"{self.broker_group}:{queue}", topic=topic)
-        log = self.topics[topic][1][queue]
-        least = self.min_offsets.get((topic, queue), 0)
-        if offset < least:
-            raise OffsetExpired(offset=offset, min_offset=least)
-        end = len(log) if head["end_offset"] < 0 else head["end_offset"]
-        found = log[offset:end][: head["max_messages"]]
-        reply = {"next_offset": offset + len(found), "min_offset": least, "max_offset": len(log)}
-        return reply, b"".join(found)
-
-    def _offsets(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
-        if head["topic"] not in self.topics:
-            raise TopicNotFound(topic=head["topic"])
-        logs = self.topics[head["topic"]][1]
-        least = [self.min_offsets.get((head["topic"], queue), 0) for queue in range(len(logs))]
-        return {"queues": [[queue, least[queue], len(log)] for queue, log in enumerate(logs)]}, b""
-
-    def _create_topic(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
-        created = head["topic"] not in self.topics
-        topic_id = self.create_topic(head["topic"], head["queues"])
-        return {"topic_id": topic_id, "queues": len(self.topics[head["topic"]][1]), "created": created}, b""
-
-    def _create_group(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
-        created = head["group"] not in self.groups
-        group_id = self.groups.setdefault(head["group"], len(self.groups) + 1)
-        return {"group_id": group_id, "created": created}, b""
-
-    def _group_offsets(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
-        self._check(head)
-        return {"offsets": self.committed.get((head["group"], head["topic"]), {})}, b""
-
-    def _commit_offsets(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
-        self._check(head)
-        committed = self.committed.setdefault((head["group"], head["topic"]), {})
-        for queue, expected in head["expected"].items():
-            actual = committed.get(queue, 0)
-            if actual != expected:
-                raise OffsetMoved(queue=queue, actual=actual, expected=expected)
-        committed.update(head["offsets"])
-        return {"offsets": head["offsets"]}, b""
+        self.replies.refuse(NotLeader(node=self.node, leader=self.leader_hint))
 
     def _status(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
         role = "leader" if self.leads else "follower"

@@ -2,22 +2,33 @@
 
 import errno
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tern_broker.core import StateMachine, saving
-from tern_broker.core.machine import Applied
+from tern_broker.core.applied import Applied
 from tern_broker.core.picking import ReceiveRequest
+from tern_broker.firer import Firer, apply_timers, recall_payload
 from tern_broker.proposer import Proposal, Proposer
+from tern_broker.topic_files import drop_topics
 from tern_broker.trimmer import Trimmer
 from tern_store import EntryKind, Files, Genesis, LogMark, Store, StoreLimits
 from tern_store.retention import RetentionRules
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import SEND_HEAD, CommandKind
-from tern_wire.record import KEYS, MESSAGE_ID, TAGS, decode_record, encode_properties, encode_record, tag_hash
+from tern_wire.record import (
+    AT_STORE_STAMP,
+    KEYS,
+    MESSAGE_ID,
+    TAGS,
+    decode_record,
+    encode_properties,
+    encode_record,
+    tag_hash,
+)
 from tern_wire.rows import ACK, NO_KEY, QUEUE_ENTRIES, SEND_ROW, SETTLE_ROW, QueueAppend, QueueAppends
 
 DIRECTORY = Path("/data")
@@ -42,6 +53,9 @@ class SingleBroker:
         self.soon: deque[Callable[[], None]] = deque()
         self.mono_ms = 0
         self.lost: list[tuple[int, int, int, int]] = []
+        self.failures: list[Exception] = []
+        # What was asked for later, in the order of asking: when (ms of `mono_ms`), and what.
+        self.later: list[tuple[float, Callable[[], None]]] = []
         self.proposer = Proposer(
             broker_group="broker-a",
             state=lambda: self.state,
@@ -54,6 +68,15 @@ class SingleBroker:
             wall_ms=lambda: 1_000_000_000_000 + self.mono_ms,
             call_soon=self.soon.append,
         )
+        self.is_serving = False  # not while the log is replayed
+        self.firer = Firer(
+            self.store,
+            self.proposer,
+            is_serving=lambda: self.is_serving,
+            followed_ms=lambda: self.state.now_ms,
+            call_later=self._call_later,
+            fail=self.failures.append,
+        )
         self.hour, self.now_s = 12, 0.0
         self.trimmer = Trimmer(
             rules or RetentionRules(), self.store, self.proposer, state=lambda: self.state, hour=lambda: self.hour
@@ -61,6 +84,7 @@ class SingleBroker:
         first = self.store.applied.index + 1 if self.store.applied is not None else self.store.log.first_index
         for index in range(first, self.store.log.end_index + 1):
             self._apply(index)
+        self.is_serving = True
 
     # Requests --------------------------------------------------------------------------------------------------
     def ask(self, kind: CommandKind, payload: bytes) -> Any:
@@ -79,16 +103,31 @@ class SingleBroker:
         request = {"group": group, "invisible_ms": 60_000, "start": "earliest"}
         return topic_id, self.ask(CommandKind.CREATE_GROUP, encode_msgpack(request))["group_id"]
 
-    def send(self, topic: str, *messages: tuple[int, bytes], tag: str = "", keys: str = "") -> Any:
-        """Send (queue, body) in one entry; the verdicts."""
+    def send(
+        self,
+        topic: str,
+        *messages: tuple[int, bytes],
+        tag: str = "",
+        keys: str = "",
+        deliver_ms: int = 0,
+        properties: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Send (queue, body) in one entry, to be delivered at *deliver_ms*, with *properties* of any name; the verdicts."""
         rows, records = [], []
         for number, (queue, body) in enumerate(messages):
             unique = f"{self.store.log.end_index:016X}{number:016X}"
-            properties = [(MESSAGE_ID, unique)] + [(name, text) for name, text in ((KEYS, keys), (TAGS, tag)) if text]
-            record = encode_record(topic.encode(), queue, body, encode_properties(properties), born_ms=5)
+            pairs = [(MESSAGE_ID, unique)] + [(name, text) for name, text in ((KEYS, keys), (TAGS, tag)) if text]
+            pairs += (properties or {}).items()
+            record = encode_record(topic.encode(), queue, body, encode_properties(pairs), born_ms=5)
+            # As the leader stamps it when the entry is built.
+            record = record[:AT_STORE_STAMP] + self.proposer.now_ms().to_bytes(8, "big") + record[AT_STORE_STAMP + 8 :]
             crc = int.from_bytes(record[8:12], "big")
             topic_id = self.state.names.topics[topic].topic_id
-            rows.append(SEND_ROW.pack(len(record), topic_id, queue, 0, tag_hash(tag) if tag else 0, crc, 0, NO_KEY))
+            rows.append(
+                SEND_ROW.pack(
+                    *(len(record), topic_id, queue, 0, tag_hash(tag) if tag else 0, crc, 0, NO_KEY, deliver_ms, 0)
+                )
+            )
             records.append(record)
         return self.ask(CommandKind.SEND, SEND_HEAD.pack(len(rows), 0) + b"".join(rows) + b"".join(records))
 
@@ -177,12 +216,39 @@ class SingleBroker:
 
     def run(self) -> None:
         """Let the proposer do everything that is due."""
-        while self.soon:
+        while self.soon or any(due_ms <= self.mono_ms for due_ms, _ in self.later):
+            due = [callback for due_ms, callback in self.later if due_ms <= self.mono_ms]
+            self.later = [item for item in self.later if item[0] > self.mono_ms]
+            self.soon.extend(due)
             self.soon.popleft()()
 
     def close(self) -> None:
         """As a stop without a save."""
         self.store.close()
+
+    def fire(self) -> None:
+        """The leader looks for messages whose delivery time has come, as it does every few ms."""
+        self.firer.step(0.0)
+        self.run()
+
+    def recall(self, topic: str, deliver_ms: int, timer_id: int) -> Any:
+        """Take back a message that waits; the verdict."""
+        answers: list[Any] = []
+        where = (self.store, self.state.names.topics[topic], deliver_ms, timer_id)
+        self.proposer.submit(
+            Proposal(
+                CommandKind.CANCEL_TIMER,
+                128,
+                lambda verdict, _: answers.append(verdict),
+                build=lambda _now: [recall_payload(*where)],
+            )
+        )
+        self.run()
+        (answer,) = answers
+        return answer
+
+    def _call_later(self, delay_s: float, callback: Callable[..., None], *arguments: Any) -> None:
+        self.later.append((self.mono_ms + delay_s * 1000, lambda: callback(*arguments)))
 
     def _propose(self, parts: Any, version: int, urgent: bool) -> tuple[int, int]:
         entry = self.store.log.append(
@@ -204,7 +270,7 @@ class SingleBroker:
                 lambda: saving.encode(snapshot),
                 position=entry.position,
                 now_ms=self.state.now_ms,
-                ends=[[topic.topic_id, list(topic.ends)] for topic in self.state.names.topics.values()],
+                ends=[[topic.topic_id, list(topic.ends)] for topic in self.state.names.topics_by_id.values()],
             ).run()
         applied = Applied()
         if entry.kind == EntryKind.COMMANDS:
@@ -212,6 +278,8 @@ class SingleBroker:
             names = {topic_id: topic.name.encode() for topic_id, topic in self.state.names.topics_by_id.items()}
             for appends in applied.appends:
                 self.store.dispatch(entry, appends, names, self.state.now_ms)
+            apply_timers(self.store, entry, applied, self.state.names)
+            drop_topics(self.store, applied.dropped_topics)
             for moves in applied.moves:
                 self.store.move(entry, moves.rows, moves.positions, names, self.state.now_ms)
             if (trim := applied.trim) is not None:
@@ -222,3 +290,4 @@ class SingleBroker:
                     job.run()
                     self.store.trimmed(job)
         self.proposer.applied(entry.index, entry.term, applied)
+        self.firer.applied(applied)

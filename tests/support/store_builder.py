@@ -82,7 +82,7 @@ class StoreBuilder:
             encode_rocketmq_record(replace(decode_rocketmq_record(record), queue_offset=0, position=0))
             for record in records
         ]
-        rows = [SEND_ROW.pack(len(one), topic_id, queue, 0, 0, 0, 0, NO_KEY) for one in raw]
+        rows = [SEND_ROW.pack(len(one), topic_id, queue, 0, 0, 0, 0, NO_KEY, 0, 0) for one in raw]
         payload: list[bytes | bytearray | memoryview] = [SEND_HEAD.pack(len(raw), 0), *rows, *raw]
         log = self._store.log
         parts = entry_parts(self.now_ms, [(CommandKind.SEND, payload)])

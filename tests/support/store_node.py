@@ -3,6 +3,7 @@
 As in a broker, the owner keeps what the store does not know: how far each queue reaches, and the time; both are in its payload.
 """
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,23 @@ from tern_store.log_start import TrimJob
 from tern_store.needed import Needed, find_needed
 from tern_store.store import Store, StoreLimits
 from tern_wire.codec import decode_msgpack, encode_msgpack
+from tern_wire.key_rows import Receipt
 from tern_wire.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
 from tern_wire.timer_rows import TIMER_ROWS
 from tests.support.faulty_files import FaultyFiles
+from tests.support.sealed_keys import SealedKeys, fresh_keys
 from tests.support.store_entries import KEYS, QUEUE_KEYS, TOPICS, Key, Sent, read_entry
+from tests.support.timer_calls import listed
 
 DIRECTORY = Path("/data")
 GROUP = Genesis(b"g" * 16, ("a", "b", "c"), 4096)
 FAR_MS = 1 << 62
+TABLES_MAX = 3
 TOPIC_NAMES = {topic: f"t{topic}".encode() for topic in range(TOPICS + 1)}
 # Small enough that a short run fills files of every kind; the second has files larger than a block.
-SMALL = StoreLimits(recent_max_bytes=2000, queue_entries_per_file=24, index_slots=16, index_entries_per_file=20)
+SMALL = StoreLimits(
+    recent_max_bytes=2000, queue_entries_per_file=24, index_slots=16, index_entries_per_file=20, table_keys_max=16
+)
 LIMITS = (SMALL, replace(SMALL, queue_entries_per_file=100, index_entries_per_file=200))
 
 
@@ -42,10 +49,13 @@ class Node:
         self.log = self.store.log
         self.ends: dict[Key, int] = {}
         self.now_ms = 0
+        # Tables of idempotency keys, by number: the checksum of the entry that sealed it stands for its keys.
+        self.tables: dict[int, int] = {}
         if self.store.payload is not None:
             payload: dict[str, Any] = decode_msgpack(self.store.payload)
             self.ends = {(topic, queue): end for topic, queue, end in payload["ends"]}
             self.now_ms = payload["now"]
+            self.tables = dict(payload["tables"])
         self.state_index = self.store.applied.index if self.store.applied is not None else 0
         # States of segments' beginnings, to be made durable behind the next sync of the log; trims to be run.
         self.boundaries: list[tuple[int, StateSave]] = []
@@ -56,7 +66,10 @@ class Node:
 
     def payload(self) -> bytes:
         """What the owner keeps."""
-        return encode_msgpack({"ends": [[*key, end] for key, end in self.ends.items()], "now": self.now_ms})
+        ends = [[*key, end] for key, end in self.ends.items()]
+        return encode_msgpack(
+            {"ends": ends, "now": self.now_ms, "tables": [list(item) for item in self.tables.items()]}
+        )
 
     # Apply -----------------------------------------------------------------------------------------------------
     def apply(self, entry: StoredEntry) -> None:
@@ -70,12 +83,11 @@ class Node:
         fired = command.head.get("fire", [])
         for _, _, position, size, topic, queue, tag in fired:
             appends.setdefault((topic, queue), []).append((position, size, tag))
-        due = []
-        while len(rows := self.store.timers.due(command.now_ms, 3)):
-            due += [[*row[:6], row[7]] for row in rows.tolist()]
-        # Made again, they may be handed out in another order where several were late: the leader's counts.
-        is_same = sorted(due) == sorted(fired) if self.store.rebuilding else due == fired
-        assert is_same or self.store.timers_are_partial, "other timers came due than the leader's"
+        rows = np.array([(*row[:6], 0, row[6]) for row in fired], TIMER_ROWS)
+        for at in range(0, len(rows), 3):
+            missing = self.store.timers.take(rows[at : at + 3], command.now_ms)
+            assert not missing or self.store.timers_are_partial, "other timers came due than the leader's"
+        assert not len(self.store.timers.peek(command.now_ms, 1)) or self.store.timers_are_partial, "more came due"
         for sent in command.sent:
             if not sent.deliver_ms:
                 appends.setdefault((sent.topic, sent.queue), []).append((sent.position, sent.size, sent.tag))
@@ -88,11 +100,21 @@ class Node:
             self.ends.pop(tuple(key), None)
         if len(command.moves):
             self.store.move(entry, command.moves, command.moved, TOPIC_NAMES, command.now_ms)
+        if entry.index % 4 == 0:
+            self._seal(entry)
         if "drop" in command.head:
             self.store.want_trim(LogMark(*command.head["drop"]), command.head["floors"])
             job = self.store.wanted_trim()
             if job is not None:
                 self.trims.append(job)
+
+    def _seal(self, entry: StoredEntry) -> None:
+        self.tables[entry.index] = entry.crc
+        self.store.sent_keys.add(entry.index, SealedKeys(_keys_of(entry.crc)), self.now_ms)
+        while len(self.tables) > TABLES_MAX:
+            oldest = next(iter(self.tables))
+            del self.tables[oldest]
+            self.store.sent_keys.drop(oldest)
 
     def _begin_segment(self, entry: StoredEntry) -> None:
         applied = self.log.mark(entry.index - 1) if entry.index > self.log.first_index else self.log.start
@@ -140,7 +162,19 @@ class Node:
     # Look ------------------------------------------------------------------------------------------------------
     def facts(self) -> dict[str, Any]:
         """All that a reader can see of what follows from the log."""
-        return {"queues": self._queue_facts(), "keys": self._key_facts(), "timers": self._timer_facts()}
+        return {
+            "queues": self._queue_facts(),
+            "keys": self._key_facts(),
+            "timers": self._timer_facts(),
+            "sent_keys": self._sent_key_facts(),
+        }
+
+    def _sent_key_facts(self) -> dict[int, int]:
+        keys = {key: receipt for crc in self.tables.values() for key, receipt in _keys_of(crc).items()}
+        found = self.store.sent_keys.find(b"".join(keys))
+        assert found == dict(enumerate(keys.values())), "sent keys are not those of the log"
+        assert self.store.sent_keys.numbers() == list(self.tables)
+        return self.tables
 
     def _queue_facts(self) -> dict[Key, Any]:
         queues = self.store.queues
@@ -176,7 +210,7 @@ class Node:
         return {key: positions for key, positions in found.items() if positions}
 
     def _timer_facts(self) -> list[tuple[int, ...]]:
-        rows = self.store.timers.list(0, FAR_MS, 10_000)
+        rows = listed(self.store.timers, 0, FAR_MS, 10_000)
         assert len(rows) == self.store.timers.pending, "pending timers are those that are listed"
         return sorted((row[0], row[1], row[2], row[3], row[4], row[5], row[7]) for row in rows.tolist())
 
@@ -184,3 +218,7 @@ class Node:
         """Close everything, save nothing."""
         self.store.close()
         self.votes.close()
+
+
+def _keys_of(crc: int) -> dict[bytes, Receipt]:
+    return fresh_keys(random.Random(crc), 12)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_store.files import Files
+from tern_store.timer_walk import TimerPage
 from tern_store.timers import Timers
 from tern_wire.timer_rows import TIMER_ROWS
 
@@ -33,10 +34,23 @@ def pairs(rows: npt.NDArray[Any]) -> list[Pair]:
     return list(zip(rows["deliver_ms"].tolist(), rows["timer_id"].tolist(), strict=True))
 
 
+def due(timers: Timers, now_ms: int, count_max: int) -> npt.NDArray[Any]:
+    """Hand out what `peek` shows: what the broker does in two steps, with an entry of the log between them."""
+    rows = timers.peek(now_ms, count_max)
+    assert timers.take(rows, now_ms) == 0
+    return rows
+
+
+def listed(timers: Timers, begin_ms: int, end_ms: int, count: int, after: Pair | None = None) -> npt.NDArray[Any]:
+    """A page of pending timers."""
+    page = TimerPage(begin_ms, end_ms, count, after=after)
+    return page.fill(timers.walk(page.begin_ms, page.end_ms))
+
+
 def drain(timers: Timers, now_ms: int, count_max: int = 1000) -> list[Pair]:
     """Everything that is due, as the broker takes it."""
     found: list[Pair] = []
-    while len(rows := timers.due(now_ms, count_max)):
+    while len(rows := due(timers, now_ms, count_max)):
         assert len(rows) <= count_max
         found += pairs(rows)
     return found
@@ -48,9 +62,9 @@ def make(timers: Timers, call: Call) -> Any:
     if kind == "add":
         return timers.add(timer_rows(*arguments))
     if kind == "due":
-        return timers.due(*arguments).tolist()
+        return due(timers, *arguments).tolist()
     if kind == "list":
-        return pairs(timers.list(*arguments))
+        return pairs(listed(timers, *arguments))
     if kind == "needed":
         return sorted(pair for rows in timers.needed_below(*arguments) for pair in pairs(rows))
     return timers.cancel(*arguments)

@@ -142,6 +142,12 @@ class NodeDirectory:
         marks: list[Any] = self._marks("keys", "key index")
         return marks
 
+    @cached_property
+    def sent_keys_marks(self) -> list[int]:
+        """Numbers of the tables of idempotency keys, as `SentKeys.marks`."""
+        marks: list[int] = self._marks("sent_keys", "tables of idempotency keys")
+        return marks
+
     def _marks(self, name: str, what: str) -> Any:
         if name not in self.section:
             detail = f"{self.path} has no saved state that says how far they reach. Start the node and stop it once."

@@ -24,6 +24,7 @@ from tern_store.log_check import LogSpan
 from tern_store.record_check import sends_of
 from tern_store.saving import split_payload
 from tern_store.state_file import STATE_FOLDER
+from tern_store.timer_walk import TimerPage
 from tern_wire.commands import SEND_HEAD, STORING, Command, CommandKind, read_entry
 from tern_wire.errors import LinkBodyMalformed, RecordMalformed
 from tern_wire.index_layout import INDEX_ENTRY_SIZE_BYTES, INDEX_ROWS, entry_start
@@ -303,7 +304,10 @@ def _index_rows(node: NodeDirectory, name: str, slots: int, number: int, count: 
 def _timers(node: NodeDirectory, selection: Selection, warn: Callable[[str], None]) -> Documents:
     del warn
     after: tuple[int, int] | None = None
-    while len(rows := node.timers.list(selection.first or 0, _TIME_MAX_MS, _PAGE_ROWS, after)):
+    while True:
+        page = TimerPage(selection.first or 0, _TIME_MAX_MS, _PAGE_ROWS, after=after)
+        if not len(rows := page.fill(node.timers.walk(page.begin_ms, page.end_ms))):
+            break
         for deliver_ms, timer_id, position, size, topic_id, queue, _, tag in rows.tolist():
             after = (deliver_ms, timer_id)
             topic = node.topics.get(topic_id, "")

@@ -52,7 +52,10 @@ def stat_store(
                 facts["states"], ["file", "index", "term", "position", "size"], Format.TABLE, title="Saved states"
             )
         pending = "unknown" if facts["timers_pending"] is None else f"{facts['timers_pending']:,}"
-        typer.echo(f"Timers that wait: {pending}. Stopped in order: {'yes' if facts['is_clean'] else 'no'}.")
+        keys = "unknown" if facts["sealed_keys"] is None else f"{facts['sealed_keys']:,}"
+        typer.echo(
+            f"Timers that wait: {pending}. Idempotency keys in files: {keys}. Stopped in order: {'yes' if facts['is_clean'] else 'no'}."
+        )
         for problem in facts["problems"]:
             typer.echo(f"{typer.style('problem:', fg='red')} {problem}", err=True)
     if facts["problems"]:

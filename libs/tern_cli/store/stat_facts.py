@@ -9,6 +9,9 @@ from tern_cli.failures import CommandFailed
 from tern_cli.store.native_directory import NodeDirectory
 from tern_store.entry import HEADER_SIZE_BYTES, EntryHeader, EntryKind, LogMark
 from tern_store.errors import LogRot, StoreError
+from tern_store.sent_key_file import KeyFile
+from tern_store.sent_keys import FOLDER as KEYS_FOLDER
+from tern_store.sent_keys import file_name
 from tern_wire.commands import ENTRY_HEAD
 
 # As the kernel counts blocks, whatever the file system's own are.
@@ -16,7 +19,7 @@ _BLOCK_SIZE_BYTES = 512
 # How far from an end of the log a time is looked for: entries of leaders that carry no commands come one or two at a time.
 _NEIGHBOURS_MAX = 1_000
 _OTHERS = "others"
-_FOLDERS = ("commitlog", "entryindex", "consumequeue", "index", "timers", "state", "config")
+_FOLDERS = ("commitlog", "entryindex", "consumequeue", "index", "timers", "sentkeys", "state", "config")
 
 
 def facts_of(node: NodeDirectory) -> dict[str, Any]:
@@ -30,6 +33,7 @@ def facts_of(node: NodeDirectory) -> dict[str, Any]:
         "topics": _attempt(lambda: _topics(node), problems, []),
         "index": _attempt(lambda: _index(node), problems, []),
         "timers_pending": _attempt(lambda: node.timers.pending, problems, None),
+        "sealed_keys": _attempt(lambda: _sealed_keys(node), problems, None),
         "states": [
             {
                 "file": f"state-{state.mark.index:020d}.bin",
@@ -72,6 +76,16 @@ def _files(directory: Path) -> list[dict[str, Any]]:
             kinds[kind]["size"] += facts.st_size
             kinds[kind]["on_disk"] += facts.st_blocks * _BLOCK_SIZE_BYTES
     return list(kinds.values())
+
+
+def _sealed_keys(node: NodeDirectory) -> int:
+    """Idempotency keys in files, as the newest saved state has them. Those of the youngest table are in the state."""
+    count = 0
+    for number in node.sent_keys_marks:
+        file, _ = KeyFile.open(node.path / KEYS_FOLDER / file_name(number), node.files)
+        count += file.count
+        file.close()
+    return count
 
 
 def _log(node: NodeDirectory, problems: list[str]) -> dict[str, Any]:

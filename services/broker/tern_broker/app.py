@@ -24,13 +24,19 @@ _GAUGES = {
     "topics": "Topics",
     "groups": "Consumer groups",
     "idempotency_keys": "Idempotency keys remembered",
+    "delayed": "Messages that wait for their delivery time",
     "waiting_proposals": "Requests waiting for an entry",
 }
 _COUNTERS = {
     "stored": "Messages stored since the process started",
+    "fired": "Delayed messages whose time came",
+    "recalled": "Delayed messages that were taken back",
     "leased": "Messages leased",
     "settled": "Messages acknowledged",
     "expired": "Leased messages that became visible again",
+    "nacked": "Messages that a consumer gave back",
+    "dead_lettered": "Messages that failed for the last time",
+    "redriven": "Dead letters that were delivered again",
     "entries_proposed": "Entries proposed as leader",
     "rebuild_requests_refused": "Requests for a copy of the log without a good proof of the cluster key",
     "rebuild_sent_bytes": "Bytes of the log copied to nodes that are rebuilt",
@@ -66,7 +72,7 @@ class _StatusMetrics(Collector):
         fsync.add_metric([], float(self.latest.get("fsync_ms", 0)) / 1_000)
         disk = GaugeMetricFamily("ternmq_broker_disk_used_ratio", "Share of the disk budget that is used")
         disk.add_metric([], float(self.latest.get("disk_permille", 0)) / 1_000)
-        return [*families, leads, fsync, disk, *self._peers(), self._refusals()]
+        return [*families, leads, fsync, disk, *self._peers(), self._refusals(), self._refused()]
 
     def _refusals(self) -> CounterMetricFamily:
         """Connections and frames that were refused, by port and reason."""
@@ -74,6 +80,13 @@ class _StatusMetrics(Collector):
         for port, reasons in self.latest.get("refusals", {}).items():
             for reason, count in reasons.items():
                 refused.add_metric([port, reason], float(count))
+        return refused
+
+    def _refused(self) -> CounterMetricFamily:
+        """Requests of proxies that were refused with `overloaded`, by the budget that was used up."""
+        refused = CounterMetricFamily("ternmq_broker_refused", "Requests refused as overloaded", labels=["what"])
+        for what, count in self.latest.get("refused", {}).items():
+            refused.add_metric([what], float(count))
         return refused
 
     def _peers(self) -> list[Any]:

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from tern_broker.core.applied import Applied
 from tern_broker.core.digest import digest_payload
-from tern_broker.core.machine import Applied, StateMachine
+from tern_broker.core.machine import StateMachine
 from tern_broker.core.picking import Pick
 from tern_broker.proposer import Proposal, Proposer
 from tern_store import StoredEntry

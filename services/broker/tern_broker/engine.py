@@ -12,14 +12,21 @@ from tern_broker.allocator import Allocator
 from tern_broker.comparer import Comparer
 from tern_broker.config import BrokerConfig
 from tern_broker.core import saving
-from tern_broker.core.machine import Applied, StateMachine
+from tern_broker.core.applied import Applied
+from tern_broker.core.machine import StateMachine
 from tern_broker.dropper import Dropper
 from tern_broker.ending import Ending
+from tern_broker.firer import Firer, apply_timers
+from tern_broker.key_tables import KeyTables
+from tern_broker.message_groups import MessageGroups
 from tern_broker.proposer import Proposer
 from tern_broker.reader import Reader
 from tern_broker.saver import Saver
 from tern_broker.scrubber import Scrubber
+from tern_broker.statistics import Statistics
+from tern_broker.topic_files import drop_topics
 from tern_broker.trimmer import Trimmer
+from tern_broker.turns import Turns
 from tern_raft import Links, RaftNode, Runtime
 from tern_store import (
     HEADER_SIZE_BYTES,
@@ -83,8 +90,11 @@ class Engine:
         )
         self._log = self.store.log
         self.reader = Reader(self.store)
+        self.turns = Turns(runtime.call_soon, runtime.monotonic)
+        self.statistics = Statistics(runtime.monotonic)
         mark = self.store.applied
-        self.state = saving.load(self.store.payload) if self.store.payload is not None else StateMachine()
+        fresh = StateMachine(config.store_limits().table_keys_max)
+        self.state = saving.load(self.store.payload) if self.store.payload is not None else fresh
         if self.store.rebuilding:
             log.warning("making queues, index and timers again from the log", extra={"reason": self.store.rebuilding})
         # On a full disk an older note must do, or none: what it is for, losses of asynchronous flush, needs one of this boot.
@@ -100,12 +110,13 @@ class Engine:
         self._end_at_start = self._log.end_index
         self._leave_at_s = 0.0
         self._distrust_at_s = 0.0
-        self.on_applied: list[Callable[[Applied], None]] = []
+        self.on_applied: list[Callable[[Applied], None]] = [self.statistics.applied]
         self._ending = Ending(config.data_dir, self.store, votes, runtime)
         self.fail = self._ending.fail
         # One thread for the log alone, whose syncs acks wait for, and one for saves, space and trims.
         self._log_disk = runtime.open_disk(self._ending.disk_failed)
         self._disk = runtime.open_disk(self._ending.disk_failed)
+        self._key_tables = KeyTables(self.store, self._disk, fail=self.fail)
         self.raft = RaftNode(
             raft_config,
             runtime=runtime,
@@ -122,7 +133,9 @@ class Engine:
             on_fatal=self.fail,
         )
         # Called every few ms.
-        self.on_clock: list[Callable[[], None]] = []
+        self.on_clock: list[Callable[[], None]] = [self.statistics.sample]
+        # As on_clock, with the monotonic time (s), only while this node leads and serves.
+        self.on_lead: list[Callable[[float], None]] = []
         # Called when this node begins or ends to lead, or to serve.
         self.on_role: list[Callable[[], None]] = []
         self._saver = Saver(
@@ -140,6 +153,7 @@ class Engine:
             broker_group=config.broker_group,
             state=lambda: self.state,
             read_queue=self.store.read_queue,
+            read_message_groups=MessageGroups(self._log.read_records).read,
             propose=self._propose,
             is_serving=lambda: self.raft.is_serving and not self.raft.is_yielding,
             leader=lambda: self.raft.leader,
@@ -150,6 +164,17 @@ class Engine:
             expected_ms=self._expected_ms,
             may_propose=lambda: self.raft.may_propose,
         )
+        self._firer = Firer(
+            self.store,
+            self.proposer,
+            is_serving=lambda: self.raft.is_serving,
+            followed_ms=lambda: self._expected_ms() or self.state.now_ms,
+            call_later=runtime.call_later,
+            fail=self.fail,
+        )
+        self.on_lead.append(self._firer.step)
+        self.on_clock.append(self._firer.look_ahead)
+        self.on_applied.append(self._firer.applied)
         self.trimmer = Trimmer(
             config.retention(),
             self.store,
@@ -167,6 +192,7 @@ class Engine:
         """Leave the group, save the state, close the files; then *done*."""
         self._stopping = True
         self._dropper.stop()
+        self.turns.stop()
         self.raft.finish()
         self.proposer.role_changed()
 
@@ -214,8 +240,11 @@ class Engine:
                 names = self._topic_names(applied)
                 for appends in applied.appends:
                     self.store.dispatch(entry, appends, names, self.state.now_ms)
+            apply_timers(self.store, entry, applied, self.state.names)
+            self._key_tables.applied(entry.index, applied)
             if applied.moves or applied.trim is not None:
                 self._apply_retention(entry, applied)
+            drop_topics(self.store, applied.dropped_topics)
             self._comparer.applied(entry, applied)
             if applied.has_diverged:
                 self.fail(self._ending.rot(entry.position, "what this node has applied differs from the leader's"))
@@ -318,6 +347,8 @@ class Engine:
             self.trimmer.step(now_s, held_back=self._held_back)
             self._comparer.step()
             self._leave_full_disk(now_s)
+            for leading in self.on_lead:
+                leading(now_s)
         for listener in self.on_clock:
             listener()
 

@@ -13,9 +13,9 @@ import uvloop
 from tern_broker.config import BrokerConfig
 from tern_broker.rebuild_offer import RebuildOffer
 from tern_raft import EXIT_BROKEN
-from tern_wire.route import Registration
 
 if TYPE_CHECKING:
+    from tern_broker.heartbeat import Described
     from tern_broker.routes import RebuildDoor
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class HttpLoop:
         status: Callable[[], dict[str, Any]],
         trim: Callable[[], dict[str, Any]],
         transfer: Callable[[str], dict[str, Any]] | None = None,
-        registration: Callable[[], Registration] | None,
+        registration: "Callable[[], Described] | None",
         rebuild: RebuildOffer | None = None,
     ) -> None:
         """*registration* None: name servers are told nothing; *transfer* None: there is no group to hand over.

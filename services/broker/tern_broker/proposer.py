@@ -2,24 +2,45 @@
 
 One entry is in flight at a time. Owner: the core loop. Every proposal is answered exactly once: with its verdict, with an
 error that says that nothing was stored, or with OutcomeUnknown.
+
+Flow control. What waits for an entry is bounded in number and bytes, for every kind. Sends are refused earlier: when the oldest request
+has waited for more than 200 ms and more waits than the next entry clears. Both, because each alone is wrong. Age alone refuses a trickle
+for one slow fdatasync, behind which everything that waits goes as one entry; an amount alone refuses a burst that is gone in some ms. Together
+they say that the disk or the followers are slower than the senders. Only newcomers are refused: what waits is stored, so that the work of a busy
+broker is not thrown away. Receives, settles and administration are not refused by age: they are what makes room.
 """
 
 import errno
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tern_broker.core.applied import Applied
 from tern_broker.core.clock import LogicalClock, start_clock
-from tern_broker.core.machine import Applied, StateMachine
+from tern_broker.core.fifo_picking import FifoPicker, ReadMessageGroups, lease_fifo_payload, no_message_groups
+from tern_broker.core.machine import StateMachine
 from tern_broker.core.picking import Pick, Picker, ReadQueue, ReceiveRequest, lease_rows
-from tern_wire.commands import STATE_MACHINE_VERSION, STORING, CommandKind, entry_parts
-from tern_wire.errors import BrokerBusy, DiskFull, NotLeader, OutcomeUnknown, TernError
-from tern_wire.limits import GROUP_COMMIT_SIZE_MAX_BYTES, PROPOSALS_MAX, PROPOSALS_SIZE_MAX_BYTES
+from tern_broker.core.wanted_picking import WantedPicker
+from tern_wire.commands import STATE_MACHINE_VERSION, UNHURRIED, CommandKind, entry_parts
+from tern_wire.errors import DiskFull, NotLeader, OutcomeUnknown, Overloaded, TernError
+from tern_wire.limits import (
+    GROUP_COMMIT_SIZE_MAX_BYTES,
+    PROPOSALS_MAX,
+    PROPOSALS_SIZE_MAX_BYTES,
+    SEND_QUEUE_AGE_MAX_MS,
+    SEND_QUEUE_REQUESTS_FREE,
+    SEND_QUEUE_SIZE_FREE_BYTES,
+)
 from tern_wire.requests import Parts
 
 # A copy says what is so before its entry, and a trim that nothing it drops is needed: nothing else may change that in the same entry.
-ALONE = frozenset({CommandKind.COPY, CommandKind.TRIM})
+# A topic is deleted between entries, so that none of them both adds to it and drops it.
+ALONE = frozenset({CommandKind.COPY, CommandKind.TRIM, CommandKind.DELETE_TOPIC, CommandKind.DELETE_GROUP})
+# These say which timers wait before their entry. Several that are recalled may share one; what has come due shares it with none.
+TIMING = frozenset({CommandKind.FIRE, CommandKind.CANCEL_TIMER})
+# Receives with a filter look for some ms each while an entry waits for them.
+LOOKS_PER_ENTRY_MAX = 2
 # Told the verdict (what apply returned for the command) or an error, and for a receive what was picked.
 Done = Callable[[Any, list[Pick]], None]
 # Makes a command's payload when its entry is built; gets the entry's time.
@@ -35,6 +56,8 @@ class Proposal:
     done: Done
     build: Build | None = None
     receive: ReceiveRequest | None = None
+    # Since when it waits (ms, monotonic); `submit` sets it.
+    since_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -64,8 +87,9 @@ class Proposer:
         call_soon: Callable[[Callable[[], None]], object],
         expected_ms: Callable[[], int | None] = lambda: None,
         may_propose: Callable[[], bool] = lambda: True,
+        read_message_groups: ReadMessageGroups = no_message_groups,
     ) -> None:
-        """*expected_ms*: the group's time as this node has followed it (see `start_clock`).
+        """*expected_ms*: the group's time as this node has followed it (see `start_clock`). *read_message_groups*: for ordered receives.
 
         *may_propose*: whether the followers keep up; while not, `resume` is called often.
         """
@@ -74,6 +98,7 @@ class Proposer:
         self._propose, self._is_serving, self._leader = propose, is_serving, leader
         self._mono_ms, self._wall_ms, self._call_soon = mono_ms, wall_ms, call_soon
         self._expected_ms, self._may_propose = expected_ms, may_propose
+        self._read_message_groups = read_message_groups
         self._is_held = False
         self._pending: deque[Proposal] = deque()
         self._pending_size = 0
@@ -81,6 +106,8 @@ class Proposer:
         self._clock: LogicalClock | None = None
         self._due = False
         self.entries = 0
+        # Requests that were refused with `overloaded`, by the budget that was used up.
+        self.refused: Counter[str] = Counter()
 
     @property
     def waiting(self) -> int:
@@ -91,12 +118,32 @@ class Proposer:
         """Queue *proposal*; it is answered at once when this node does not lead or has too much waiting."""
         if not self._is_serving():
             proposal.done(self._not_leader(), [])
-        elif len(self._pending) >= PROPOSALS_MAX or self._pending_size > PROPOSALS_SIZE_MAX_BYTES:
-            proposal.done(BrokerBusy(broker_group=self._broker_group), [])
+            return
+        proposal.since_ms = self._mono_ms()
+        used_up = self._used_up(proposal)
+        if used_up:
+            what = f"{used_up} broker group '{self._broker_group}'"
+            self.refused[what] += 1
+            proposal.done(Overloaded(what=what), [])
         else:
             self._pending.append(proposal)
             self._pending_size += proposal.size_bytes
             self._soon()
+
+    def _used_up(self, proposal: Proposal) -> str:
+        """The budget that has no room for *proposal*, "" if all have."""
+        if len(self._pending) >= PROPOSALS_MAX:
+            return "requests that wait in"
+        if self._pending_size > PROPOSALS_SIZE_MAX_BYTES:
+            return "bytes of requests that wait in"
+        if proposal.kind == CommandKind.SEND and self._is_behind(proposal.since_ms):
+            return "the time that sends wait in"
+        return ""
+
+    def _is_behind(self, mono_ms: int) -> bool:
+        """Whether more waits than the next entry clears, the oldest of it for too long."""
+        is_much = len(self._pending) > SEND_QUEUE_REQUESTS_FREE or self._pending_size > SEND_QUEUE_SIZE_FREE_BYTES
+        return is_much and mono_ms - self._pending[0].since_ms > SEND_QUEUE_AGE_MAX_MS
 
     def resume(self) -> None:
         """Something has moved on: perhaps what waits for the followers may go."""
@@ -108,7 +155,7 @@ class Proposer:
         """Called every few ms: when a lease is over and nothing else moves time on, propose an entry that only does that."""
         if self._flight is None and not self._pending and self._is_serving():
             state = self._state()
-            if state.deadlines and state.is_due(self.now_ms()):
+            if state.is_due(self.now_ms()):
                 self._launch([], [])
 
     def applied(self, index: int, term: int, applied: Applied) -> None:
@@ -154,34 +201,59 @@ class Proposer:
             self._is_held = True
             return
         now_ms = self.now_ms()
-        picker = Picker(self._state(), self._read_queue)
+        picker = WantedPicker(self._state(), self._read_queue)
+        fifo_picker = FifoPicker(self._state(), self._read_queue, self._read_message_groups)
         commands: list[tuple[CommandKind, Parts]] = []
         waiting: list[tuple[Proposal, list[Pick]]] = []
-        size = 0
+        size, looks_left = 0, LOOKS_PER_ENTRY_MAX
         while self._pending and (not size or size + self._pending[0].size_bytes <= GROUP_COMMIT_SIZE_MAX_BYTES):
-            if commands and ALONE & {self._pending[0].kind, commands[-1][0]}:
+            kind = self._pending[0].kind
+            if commands and ALONE & {kind, commands[-1][0]}:
                 break
+            if kind in TIMING and any(other in TIMING and CommandKind.FIRE in {kind, other} for other, _ in commands):
+                break
+            receive = self._pending[0].receive
+            if receive is not None and receive.look is not None:
+                if not looks_left:
+                    break
+                looks_left -= 1
             proposal = self._pending.popleft()
             self._pending_size -= proposal.size_bytes
             picks: list[Pick] = []
+            payload: Parts
             if proposal.receive is not None:
                 try:
-                    picks = picker.pick(proposal.receive)
+                    found = self._pick(proposal, picker, fifo_picker)
                 except TernError as error:
                     proposal.done(error, [])
                     continue
+                if found is None:
+                    self._pending.appendleft(proposal)  # this entry has looked at enough
+                    self._pending_size += proposal.size_bytes
+                    break
+                picks, payload = found
                 if not picks:
                     proposal.done(None, [])
                     continue
-                payload: Parts = [lease_rows(picks)]
             else:
                 assert proposal.build is not None
                 payload = proposal.build(now_ms)
             commands.append((proposal.kind, payload))
             waiting.append((proposal, picks))
-            size += proposal.size_bytes
+            size += max(proposal.size_bytes, sum(map(len, payload)))
         if commands:
             self._launch(commands, waiting, now_ms)
+        elif self._pending:
+            self._soon()
+
+    def _pick(self, proposal: Proposal, picker: Picker, fifo_picker: FifoPicker) -> tuple[list[Pick], Parts] | None:
+        """What a receive gets, and its payload; None when the next entry must look."""
+        assert proposal.receive is not None
+        if proposal.kind == CommandKind.LEASE_FIFO:
+            found = fifo_picker.pick(proposal.receive)
+            return None if found is None else ([*found], [lease_fifo_payload(found)])
+        picks = picker.pick(proposal.receive)
+        return picks, [lease_rows(picks)]
 
     def _launch(
         self,
@@ -191,7 +263,7 @@ class Proposer:
     ) -> None:
         flight = self._flight = Flight(waiting=waiting)
         now_ms = self.now_ms() if now_ms is None else now_ms
-        is_urgent = all(kind not in STORING for kind, _ in commands)
+        is_urgent = all(kind not in UNHURRIED for kind, _ in commands)
         try:
             flight.index, flight.term = self._propose(entry_parts(now_ms, commands), STATE_MACHINE_VERSION, is_urgent)
         except OSError as error:
@@ -206,7 +278,7 @@ class Proposer:
         self, commands: list[tuple[CommandKind, Parts]], waiting: list[tuple[Proposal, list[Pick]]], now_ms: int
     ) -> None:
         """The disk is full: what stores messages is refused; the rest may still fit, in an entry of its own."""
-        rest = [number for number, (kind, _) in enumerate(commands) if kind not in STORING]
+        rest = [number for number, (kind, _) in enumerate(commands) if kind not in UNHURRIED]
         is_refused = set(range(len(commands))) - set(rest) or set(rest)
         for number in is_refused:
             waiting[number][0].done(DiskFull(broker_group=self._broker_group), [])

@@ -10,7 +10,8 @@ from tern_broker.core.topics import Topic
 from tern_store import Store, StoreError
 from tern_wire.errors import OffsetExpired
 from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
-from tern_wire.record import Record, decode_record, fill_in, is_whole, record_starts
+from tern_wire.record import SIZE, Record, decode_record, fill_in, is_whole, record_starts
+from tern_wire.rows import QUEUE_ENTRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +41,39 @@ class Reader:
         fill_in(data, starts, offsets, positions)
         return Messages(data, offsets)
 
-    def pull(self, topic: Topic, queue: int, offset: int, end: int, messages_max: int, size_max_bytes: int) -> Messages:
-        """Messages of [offset, end), at least one if there is one; OffsetExpired below the oldest kept."""
+    def entries(self, topic: Topic, queue: int, offset: int, count: int) -> npt.NDArray[Any]:
+        """Up to *count* queue entries (QUEUE_ENTRIES) from *offset* on, none of them behind the end; OffsetExpired below the oldest kept."""
         oldest = topic.mins[queue]
         if offset < oldest:
             raise OffsetExpired(offset=offset, min_offset=oldest)
-        count = min(messages_max, min(end, topic.ends[queue]) - offset)
+        count = min(count, topic.ends[queue] - offset)
         if count <= 0:
+            return np.empty(0, QUEUE_ENTRIES)
+        return self._store.read_queue(topic.topic_id, queue, offset, count)
+
+    def pull(self, topic: Topic, queue: int, offset: int, end: int, messages_max: int, size_max_bytes: int) -> Messages:
+        """Messages of [offset, end), at least one if there is one; OffsetExpired below the oldest kept."""
+        entries = self.entries(topic, queue, offset, min(messages_max, end - offset))
+        if not len(entries):
             return Messages(memoryview(b""), np.empty(0, np.int64))
-        entries = self._store.read_queue(topic.topic_id, queue, offset, count)
         total = np.cumsum(entries["size"].astype(np.int64))
         entries = entries[: max(1, int(np.searchsorted(total, size_max_bytes, side="right")))]
         return self.read_messages(topic, queue, np.arange(offset, offset + len(entries), dtype=np.int64), entries)
+
+    def distance_bytes(self, topic: Topic, queue: int, offset: int) -> int:
+        """How far the message at *offset* lies behind the end of the log; 0 when there is none."""
+        entries = self.entries(topic, queue, offset, 1)
+        return self._store.log.end_position - int(entries["position"][0]) if len(entries) else 0
 
     def pull_records(self, topic: Topic, queue: int, offset: int, count: int) -> list[Record]:
         """As pull, decoded one by one: for the few that the broker itself must look into."""
         found = self.pull(topic, queue, offset, offset + count, count, RECEIVE_SIZE_MAX_BYTES)
         return [decode_record(found.data, int(start)) for start in record_starts(found.data)]
+
+    def record_at(self, position: int) -> Record | None:
+        """The record that was stored at *position* of the log, where one begins; None if retention has dropped it."""
+        if position < self._store.log.start.position:
+            return None
+        log, where = self._store.log, np.array([position])
+        (size,) = SIZE.unpack(log.read_records(where, np.array([SIZE.size])))
+        return decode_record(log.read_records(where, np.array([size])))

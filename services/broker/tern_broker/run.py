@@ -12,6 +12,7 @@ import sys
 from tern_broker.config import BrokerConfig
 from tern_broker.disk_use import measure_disk
 from tern_broker.engine import Engine
+from tern_broker.heartbeat import Described
 from tern_broker.http_loop import HttpLoop
 from tern_broker.leadership_notices import LeadershipNotices
 from tern_broker.link_door import LinkDoor
@@ -139,7 +140,7 @@ class _Node:
 
     def _status(self) -> dict[str, object]:
         return engine_status(self._engine, self._config) | {
-            "refuses_sends": self._door.disk_full,
+            "refuses_sends": self._door.sends.disk_full,
             "refusals": {"raft": self._links.refusals(), "link": self._server.refusals()},
         }
 
@@ -155,8 +156,8 @@ class _Node:
                 or engine.trimmer.pressure is Pressure.REFUSE
                 or engine.store.log.is_on_reserve
             )
-            if door.disk_full != is_full:
-                door.disk_full = is_full
+            if door.sends.disk_full != is_full:
+                door.sends.disk_full = is_full
                 facts = {"free_bytes": free, "used_share": round(disk.ratio, 3), "refuses_sends": is_full}
                 log.warning("disk", extra=facts)
             await asyncio.sleep(DISK_CHECK_PERIOD_S)
@@ -192,14 +193,11 @@ def _link_server(config: BrokerConfig, key: bytes, door: LinkDoor, notices: Lead
     )
 
 
-def _registration(config: BrokerConfig, engine: Engine) -> Registration:
-    """This node as name servers should know it now; followers tell no topics."""
+def _registration(config: BrokerConfig, engine: Engine) -> Described:
+    """This node as name servers should know it now; followers tell no topics. In the core loop: whatever is long is left to the other."""
     serving = engine.raft.is_serving
-    topics = {
-        topic.name: TopicRoute(topic_id=topic.topic_id, queues=topic.queues)
-        for topic in (engine.state.names.topics.values() if serving else ())
-    }
-    return Registration(
+    hosted = tuple(engine.state.names.topics.values()) if serving else ()
+    registration = Registration(
         cluster=config.cluster,
         broker_group=config.broker_group,
         node=config.node,
@@ -208,6 +206,14 @@ def _registration(config: BrokerConfig, engine: Engine) -> Registration:
         is_leader=serving,
         term=engine.raft.term,
         group_size=len(config.members()),
-        data_version=engine.state.data_version,
-        topics=topics,
+        data_version=engine.state.metadata.data_version,
+        has_topics=not serving,
     )
+
+    def topics() -> dict[str, TopicRoute]:
+        return {
+            topic.name: TopicRoute(topic_id=topic.topic_id, queues=topic.queues, type=topic.kind, perm=topic.perm)
+            for topic in hosted
+        }
+
+    return Described(registration=registration, topics=topics)

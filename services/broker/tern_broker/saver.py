@@ -129,7 +129,7 @@ class Saver:
         self._boundaries.add(entry.position)
         state = self._state()
         snapshot = saving.take(state)
-        ends = [[topic.topic_id, list(topic.ends)] for topic in state.names.topics.values()]
+        ends = [[topic.topic_id, list(topic.ends)] for topic in state.names.topics_by_id.values()]
         save = self._store.save_boundary(
             self._store.log.mark(entry.index - 1),
             lambda: saving.encode(snapshot),

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tern_broker.core.leases import Lease, Run
 from tern_broker.core.machine import StateMachine
 from tern_broker.core.picking import Pick
 from tern_broker.proposer import Proposal, Proposer
@@ -157,14 +156,11 @@ class Trimmer:
         return find_needed(self._store, plan.position, ends=by_queue, held=self._held())
 
     def _held(self) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
-        """Offsets that leases and retries hold."""
-        for (_, topic_id), row in self._state().deliveries.items():
+        """Offsets that leases, retries and dying messages hold."""
+        for (_, topic_id), row in self._state().leasing.deliveries.items():
             for queue, delivery in enumerate(row):
-                if delivery is None:
-                    continue
-                holders: list[Lease | Run] = [*delivery.leases.values(), *delivery.runs.values()]
-                if holders:
-                    yield topic_id, queue, np.sort(np.concatenate([_unsettled(holder) for holder in holders]))
+                if delivery is not None and len(offsets := delivery.held_offsets()):
+                    yield topic_id, queue, offsets
 
     def _mostly_needed(self, plan: TrimPlan, needed: Needed) -> int | None:
         """Where the first segment begins that must be kept whole; None if all may go."""
@@ -178,7 +174,9 @@ class Trimmer:
         """A COPY of as much as fits into an entry; of nothing if nothing is needed any more."""
         needed = self._needed(plan, ends)
         total = np.cumsum(needed.rows["size"].astype(np.int64))
-        count = min(len(total), max(1, int(np.searchsorted(total, GROUP_COMMIT_SIZE_MAX_BYTES, side="right"))))
+        # An entry lies within one segment.
+        size_max = min(GROUP_COMMIT_SIZE_MAX_BYTES, self._store.log.segment_size_bytes // 4)
+        count = min(len(total), max(1, int(np.searchsorted(total, size_max, side="right"))))
         rows, positions = needed.rows[:count], needed.positions[:count]
         records = self._store.log.read_records(positions, rows["size"].astype(np.int64))
         return [SEND_HEAD.pack(count, 0), rows.tobytes(), records]
@@ -196,10 +194,3 @@ class Trimmer:
                 log.warning("retention was refused", extra={"command": kind.name, "reason": verdict.code})
 
         self._proposer.submit(Proposal(kind, size_bytes, done, build=lambda _now: build()))
-
-
-def _unsettled(holder: Lease | Run) -> npt.NDArray[np.int64]:
-    """The offsets that are still to be settled, ascending."""
-    bits = ~holder.settled & ((1 << holder.count) - 1)
-    octets = np.frombuffer(bits.to_bytes((holder.count + 7) // 8, "little"), np.uint8)
-    return np.flatnonzero(np.unpackbits(octets, bitorder="little")) + holder.start

@@ -1,4 +1,4 @@
-"""The name server's shell: the FastAPI application around one Registry, its scan task, and the process's run."""
+"""The name server's shell: the FastAPI application around one Registry and one OperatorStore, its tasks, and the process's run."""
 
 import asyncio
 import logging
@@ -10,8 +10,10 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, Gauge
 
 from tern_namesrv.config import NamesrvSettings
-from tern_namesrv.core import Registry
-from tern_namesrv.routes import broker_routes, lookup_routes
+from tern_namesrv.core import Configuration, OperatorState, Registry
+from tern_namesrv.operator_files import FilesUnusable
+from tern_namesrv.operator_store import OperatorStore, open_store
+from tern_namesrv.routes import broker_routes, lookup_routes, operator_routes
 from tern_service import (
     Clock,
     SystemClock,
@@ -19,28 +21,47 @@ from tern_service import (
     add_metrics,
     install_problems,
     open_socket,
+    refuse,
     run_service,
     serve,
 )
 
 logger = logging.getLogger(__name__)
 
+# Lines of one printing: a log is read by people, and may be kept for weeks.
+PRINTED_MAX = 1_000
 
-def create_app(settings: NamesrvSettings, *, clock: Clock) -> FastAPI:
-    """The application; its lifespan runs the scan for silent brokers. Each call is an instance of its own."""
+
+def create_app(settings: NamesrvSettings, *, clock: Clock, store: OperatorStore | None = None) -> FastAPI:
+    """The application; its lifespan runs the scan for silent brokers. Each call is an instance of its own.
+
+    *store* is closed with it; by default it is opened on the settings' data_dir. FilesUnusable.
+    """
+    store = store or open_store(settings.data_dir)
     registry = Registry(
         cluster=settings.cluster,
         started_ms=clock.mono_ms(),
         warm_up_ms=settings.warm_up_ms,
         expiry_ms=settings.expiry_ms,
+        wiped=store.state.wiped,
     )
+
+    def follow(state: OperatorState) -> None:
+        registry.wipe(state.wiped)
+
+    store.on_change = follow
     metrics = CollectorRegistry()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        scan = asyncio.create_task(_scan(registry, clock, settings.scan_interval_ms))
+        tasks = [
+            asyncio.create_task(_scan(registry, clock, settings.scan_interval_ms)),
+            asyncio.create_task(_print(store, settings.print_interval_ms)),
+        ]
         yield
-        scan.cancel()
+        for task in tasks:
+            task.cancel()
+        store.close()
 
     app = FastAPI(title="TernMQ name server", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     install_problems(app)
@@ -57,9 +78,14 @@ def create_app(settings: NamesrvSettings, *, clock: Clock) -> FastAPI:
     topics.set_function(lambda: registry.topics_count)
     gone = Gauge("ternmq_namesrv_gone_broker_groups", "Broker groups without a living node", registry=metrics)
     gone.set_function(lambda: registry.gone_count)
+    wiped = Gauge("ternmq_namesrv_wiped_broker_groups", "Broker groups without write permission", registry=metrics)
+    wiped.set_function(lambda: len(registry.wiped))
+    entries = Gauge("ternmq_namesrv_configurations", "Keys of the configuration", registry=metrics)
+    entries.set_function(lambda: store.state.configuration.entries)
     app.include_router(broker_routes(registry, clock, metrics))
     # Wall time: two instances, or one before and after a restart, never share an ETag.
-    app.include_router(lookup_routes(registry, clock, instance=f"{clock.now_ms():x}{id(registry):x}"))
+    app.include_router(lookup_routes(registry, store, clock, instance=f"{clock.now_ms():x}{id(registry):x}"))
+    app.include_router(operator_routes(registry, store, clock))
     return app
 
 
@@ -71,12 +97,35 @@ async def _scan(registry: Registry, clock: Clock, interval_ms: int) -> None:
             logger.warning("node expired", extra={"broker_group": broker_group, "node": node})
 
 
+async def _print(store: OperatorStore, interval_ms: int) -> None:
+    """Print the configuration every *interval_ms* for whoever reads at level DEBUG, until cancelled; as RocketMQ's does."""
+    while True:
+        await asyncio.sleep(interval_ms / 1_000)
+        if logger.isEnabledFor(logging.DEBUG):
+            print_configuration(store.state.configuration)
+
+
+def print_configuration(configuration: Configuration) -> None:
+    """One line a key, PRINTED_MAX of them at most, and one that counts them."""
+    printed = 0
+    for namespace, held in sorted(configuration.namespaces.items()):
+        for key, value in sorted(held.items()):
+            if printed < PRINTED_MAX:
+                logger.debug("configuration", extra={"namespace": namespace, "key": key, "value": value})
+                printed += 1
+    logger.debug("configurations", extra={"keys": configuration.entries, "printed": printed})
+
+
 def run(settings: NamesrvSettings) -> None:
-    """Serve until SIGTERM or SIGINT. SettingsError (exit 78) when the port cannot be had."""
+    """Serve until SIGTERM or SIGINT. SettingsError (exit 78) when the port or the files cannot be had."""
     sock = open_socket(settings.listen, settings.port, "--port")
+    try:
+        store = open_store(settings.data_dir)
+    except FilesUnusable as error:
+        refuse(str(error))
 
     async def main(stop: asyncio.Event) -> None:
-        app = create_app(settings, clock=SystemClock())
+        app = create_app(settings, clock=SystemClock(), store=store)
         host, port = sock.getsockname()[:2]
         logger.info("name server listens", extra={"host": host, "port": port, "cluster": settings.cluster})
         await serve(app, sock, stop=stop)

@@ -22,6 +22,10 @@ class NamesrvSettings:
     warm_up_ms: int = setting(
         35_000, help="for this long at least unknown topics are 'warming-up', not 'not found' (ms)", minimum=0
     )
+    data_dir: str = setting("", help="directory for what operators tell it; without one that is lost at a stop")
+    print_interval_ms: int = setting(
+        600_000, help="how often the configuration is printed, at level DEBUG (ms)", minimum=1_000
+    )
     log_level: str = setting("INFO", help="DEBUG, INFO, WARNING or ERROR")
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ import time
 import httpx
 
 from tern_proxy.app import build_app
+from tern_proxy.auto_create import AutoCreate
 from tern_proxy.config import ProxySettings, read_cluster_key
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes_cache import HttpNameServers
@@ -56,6 +57,7 @@ def main() -> None:
                 clock=SystemClock(),
                 route_interval_ms=settings.route_interval_ms,
                 polls_max=polls_max_of(connections_max),
+                auto_create=AutoCreate(topics=settings.auto_create_topics, groups=settings.auto_create_groups),
             )
             watcher = asyncio.create_task(_answer_parked(proxy, stop))
             await serve(build_app(proxy, now=time.monotonic), sock, stop=stop, connections_max=connections_max)

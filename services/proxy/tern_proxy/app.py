@@ -11,6 +11,15 @@ from tern_proxy.hot import HotRoutes
 from tern_proxy.openapi import install_openapi
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.admin import admin_router
+from tern_proxy.routes.cluster import cluster_router
+from tern_proxy.routes.dead_letters import dead_letters_router
+from tern_proxy.routes.groups import groups_router
+from tern_proxy.routes.members import members_router
+from tern_proxy.routes.offsets import offsets_router
+from tern_proxy.routes.queries import queries_router
+from tern_proxy.routes.scheduled import scheduled_router
+from tern_proxy.routes.statistics import statistics_router
+from tern_proxy.routes.topics import topics_router
 from tern_service import add_health, add_metrics, install_problems
 
 
@@ -34,6 +43,15 @@ def build_app(proxy: Proxy, *, now: Callable[[], float] | None = None) -> HotRou
     )
     install_problems(app)
     app.include_router(admin_router(proxy))
+    app.include_router(cluster_router(proxy))
+    app.include_router(members_router(proxy))
+    app.include_router(offsets_router(proxy))
+    app.include_router(dead_letters_router(proxy))
+    app.include_router(topics_router(proxy))
+    app.include_router(groups_router(proxy))
+    app.include_router(queries_router(proxy))
+    app.include_router(scheduled_router(proxy))
+    app.include_router(statistics_router(proxy))
     add_health(app, ready=proxy.readiness, info={"service": "proxy", "proxy": proxy.name})
     registry = CollectorRegistry()
     registry.register(proxy.counters)

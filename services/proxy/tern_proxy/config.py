@@ -18,7 +18,12 @@ class ProxySettings:
     listen: str = setting("127.0.0.1", help="address to listen on; loopback only in this release")
     port: int = setting(PORT_PROXY, help="port to listen on", minimum=0, maximum=65_535)
     cluster: str = setting("dev", help="the cluster's name, as the brokers register it")
-    route_interval_ms: int = setting(1_000, help="how often routes are asked for", minimum=100, maximum=300_000)
+    # RocketMQ's figure. Whatever proves wrong is asked for at once, so this is how long a change that hurts nobody may take.
+    route_interval_ms: int = setting(
+        30_000, help="how often complete routes are asked for (ms)", minimum=100, maximum=300_000
+    )
+    auto_create_topics: bool = setting(False, help="create a topic at the first send to it")
+    auto_create_groups: bool = setting(False, help="create a consumer group at its first receive")
     log_level: str = setting("INFO", help="DEBUG, INFO, WARNING or ERROR")
 
     def __post_init__(self) -> None:

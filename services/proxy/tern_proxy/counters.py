@@ -5,10 +5,12 @@ Owner: the event loop; Prometheus reads it when /metrics is asked.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from tern_wire.errors import Overloaded
 
 # Seconds. A single send should be in the first three, a parked poll in the last.
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -37,6 +39,7 @@ class Counters(Collector):
         self.latencies: dict[str, Latency] = {}
         self.messages: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
         self.gauges: dict[tuple[str, str], Callable[[], dict[str, float]]] = {}
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
@@ -46,6 +49,12 @@ class Counters(Collector):
         if latency is None:
             latency = self.latencies[route] = Latency()
         latency.add(seconds)
+
+    def count_refused(self, errors: Iterable[Exception]) -> None:
+        """Those of *errors* that are `overloaded`, by the budget that was used up."""
+        for error in errors:
+            if isinstance(error, Overloaded):
+                self.refused[str(error.fields.get("what", ""))] += 1
 
     def collect(self) -> Iterator[Metric]:
         """What Prometheus reads."""
@@ -64,6 +73,7 @@ class Counters(Collector):
         for name, help_text, counts in (
             ("messages", "Messages stored, replayed, delivered, pulled, settled.", self.messages),
             ("bytes", "Bytes of request bodies (in) and of answers (out) on hot routes.", self.bytes),
+            ("refused", "What was refused with `overloaded`, by the budget that was used up.", self.refused),
         ):
             family = CounterMetricFamily(f"ternmq_proxy_{name}", help_text, labels=["what"])
             for what, count in list(counts.items()):

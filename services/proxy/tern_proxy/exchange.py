@@ -1,6 +1,7 @@
 """One HTTP exchange on a hot route, raw ASGI: the request's head and body with their limits, and replies as bytes.
 
-Owner of the byte budget: `ByteBudget`, one a process. A body is charged before it is read and released after the answer.
+Owner of what is in flight: `FlightBudget`, one a process. A body is charged before it is read, the messages in it before they are encoded;
+both are released after the answer. What does not fit is refused at once and never queued.
 """
 
 from collections.abc import Callable
@@ -9,8 +10,8 @@ from typing import Any
 from starlette.types import Receive, Scope
 
 from tern_wire.codec import encode_json, encode_msgpack
-from tern_wire.errors import ProxyOverloaded, RequestMalformed, TernError, UnsupportedEncoding
-from tern_wire.limits import IN_FLIGHT_SIZE_MAX_BYTES
+from tern_wire.errors import Overloaded, RequestMalformed, TernError, UnsupportedEncoding
+from tern_wire.limits import IN_FLIGHT_MESSAGES_MAX, IN_FLIGHT_SIZE_MAX_BYTES
 from tern_wire.paths import JSON, MSGPACK, NDJSON, OCTETS, RECORDS
 
 RawHeaders = list[tuple[bytes, bytes]]
@@ -28,37 +29,46 @@ class ClientGone(Exception):
     """The client closed its connection: there is nobody to answer."""
 
 
-class ByteBudget:
-    """Bytes of request bodies held at a time."""
+class FlightBudget:
+    """Bytes of request bodies, and messages of sends, held at a time."""
 
-    __slots__ = ("limit_bytes", "used_bytes")
+    __slots__ = ("limit_bytes", "limit_messages", "used_bytes", "used_messages")
 
-    def __init__(self, limit_bytes: int = IN_FLIGHT_SIZE_MAX_BYTES) -> None:
-        self.limit_bytes = limit_bytes
-        self.used_bytes = 0
+    def __init__(
+        self, limit_bytes: int = IN_FLIGHT_SIZE_MAX_BYTES, limit_messages: int = IN_FLIGHT_MESSAGES_MAX
+    ) -> None:
+        self.limit_bytes, self.limit_messages = limit_bytes, limit_messages
+        self.used_bytes = self.used_messages = 0
 
     def take(self, size_bytes: int) -> None:
-        """Charge *size_bytes*; ProxyOverloaded when they do not fit."""
+        """Charge *size_bytes*; Overloaded when they do not fit."""
         if self.used_bytes + size_bytes > self.limit_bytes:
-            raise ProxyOverloaded(what="bytes of requests in flight", limit=self.limit_bytes)
+            raise Overloaded(what="bytes of requests in flight", limit=self.limit_bytes)
         self.used_bytes += size_bytes
 
-    def give(self, size_bytes: int) -> None:
+    def take_messages(self, count: int) -> None:
+        """Charge *count* messages; Overloaded when they do not fit."""
+        if self.used_messages + count > self.limit_messages:
+            raise Overloaded(what="messages in flight", limit=self.limit_messages)
+        self.used_messages += count
+
+    def give(self, size_bytes: int, messages: int) -> None:
         """Give back what was charged."""
         self.used_bytes -= size_bytes
+        self.used_messages -= messages
 
 
 class HotRequest:
     """A request on a hot route. Header names are lower case; of a repeated header `fields` has the last."""
 
-    __slots__ = ("_budget", "_charged", "fields", "is_read", "receive", "scope")
+    __slots__ = ("_budget", "_charged", "_messages", "fields", "is_read", "receive", "scope")
 
-    def __init__(self, scope: Scope, receive: Receive, budget: ByteBudget) -> None:
+    def __init__(self, scope: Scope, receive: Receive, budget: FlightBudget) -> None:
         self.scope = scope
         self.receive = receive
         self.fields: dict[bytes, bytes] = dict(scope["headers"])
         self._budget = budget
-        self._charged = 0
+        self._charged = self._messages = 0
         # Whether the body was read to its end; if not, the connection cannot serve another request.
         self.is_read = False
 
@@ -124,10 +134,20 @@ class HotRequest:
         self._budget.take(size_bytes)
         self._charged += size_bytes
 
+    def charge_messages(self, count: int) -> None:
+        """This request sends *count* messages; Overloaded when too many are in flight."""
+        self._budget.take_messages(count)
+        self._messages += count
+
+    async def until_gone(self) -> None:
+        """Returns when the client has closed its connection. The body must have been read, or there is none."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
     def release(self) -> None:
         """Give the budget back."""
-        self._budget.give(self._charged)
-        self._charged = 0
+        self._budget.give(self._charged, self._messages)
+        self._charged = self._messages = 0
 
 
 def encode(document: Any, kind: str) -> bytes:

@@ -19,7 +19,7 @@ from tern_proxy.attempts import Attempts
 from tern_proxy.core.leadership import LeaderBelief
 from tern_proxy.leader_search import SEARCH_INTERVAL_S, LeaderSearch, is_serving, term_of
 from tern_remoting import Frame, FrameTooLarge, Link, LinkBusy, LinkError
-from tern_wire.errors import BrokerBusy, NoLeader, NotLeader, OutcomeUnknown, TernError
+from tern_wire.errors import NoLeader, NotLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, LEADER_WAIT_MS
 from tern_wire.requests import (
     ERROR,
@@ -250,10 +250,11 @@ class GroupLink:
         *,
         is_repeatable: bool,
         deadline_ms: int = APPEND_DEADLINE_MS,
+        is_prompt: bool = True,
     ) -> tuple[dict[str, Any], memoryview]:
-        """Head and raw bytes of the leader's reply.
+        """Head and raw bytes of the leader's reply. *is_prompt* False: it may rightly take its time, such as a pull that waits.
 
-        NoLeader, BrokerBusy and the broker's own errors: nothing was done. OutcomeUnknown: it may have been done, or
+        NoLeader, Overloaded and the broker's own errors: nothing was done. OutcomeUnknown: it may have been done, or
         (*is_repeatable*) every repeat up to the deadline failed too.
         """
         loop = asyncio.get_running_loop()
@@ -273,9 +274,11 @@ class GroupLink:
                 raise OutcomeUnknown() if is_open else NoLeader(broker_group=self.broker_group)
             try:
                 # No shorter time for one attempt: a link loses nothing, so a repeat on the same one could only do the work twice.
-                frame = await self._attempt(node, link, code, parts, left_s)
+                frame = await self._attempt(node, link, code, parts, left_s, is_prompt=is_prompt)
             except (LinkBusy, FrameTooLarge) as error:
-                raise BrokerBusy(broker_group=self.broker_group) from error
+                if is_open:
+                    raise OutcomeUnknown() from error
+                raise Overloaded(what=f"requests on their way to broker group '{self.broker_group}'") from error
             except LinkError as error:
                 self._lost(node, link)
                 if not is_repeatable or loop.time() >= deadline:
@@ -298,13 +301,27 @@ class GroupLink:
                 # No hint helped, or a new leader does not serve yet.
                 await asyncio.sleep(min(refusals * REFUSED_PAUSE_S, SEARCH_INTERVAL_S))
 
-    async def _attempt(self, node: str, link: Link, code: RequestCode, parts: Parts, timeout_s: float) -> Frame:
+    async def request_at(
+        self, node: str, code: RequestCode, parts: Parts, timeout_ms: int
+    ) -> tuple[dict[str, Any], memoryview]:
+        """Head and raw bytes of the reply of *node*, whether it leads or not. LinkError, or what the node has refused it with."""
+        entry = self._nodes.get(node)
+        if entry is None or entry.link is None or entry.link.closed:
+            raise GivenUp(f"{node} is not linked")
+        frame = await entry.link.request(code, parts, timeout_s=timeout_ms / 1_000)
+        if frame.code == ERROR:
+            raise read_error(frame.body)
+        return read_body(frame.body)
+
+    async def _attempt(
+        self, node: str, link: Link, code: RequestCode, parts: Parts, timeout_s: float, *, is_prompt: bool
+    ) -> Frame:
         """One try at *node*. As Link.request, and GivenUp when another node has taken over."""
         loop = asyncio.get_running_loop()
         try:
             # Has no deadline until it is given up; then it ends as if it were cancelled, without a task of its own.
             async with asyncio.timeout(None) as patience:
-                is_answered, is_prompt = False, code is not RequestCode.NOTIFY
+                is_answered, is_prompt = False, is_prompt and code is not RequestCode.NOTIFY
                 attempt = self._attempts.begin(node, lambda: patience.reschedule(loop.time()), is_prompt=is_prompt)
                 try:
                     frame = await link.request(code, parts, timeout_s=timeout_s)

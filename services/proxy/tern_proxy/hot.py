@@ -15,6 +15,7 @@ from tern_proxy.proxy import Proxy
 from tern_proxy.routes.produce import post_batch, post_message
 from tern_proxy.routes.pull import get_messages
 from tern_proxy.routes.receive import post_receive
+from tern_proxy.routes.request_reply import get_reply, post_reply, post_request
 from tern_proxy.routes.settle import post_ack, post_settle
 from tern_service.problems import problem_reply, request_id_of
 from tern_wire.errors import MethodNotAllowed, TernError
@@ -29,6 +30,10 @@ Handler: TypeAlias = Callable[..., Awaitable[Reply]]
 _MESSAGES: tuple[str, str, Handler] = ("produce", "POST", post_message)
 _BATCH: tuple[str, str, Handler] = ("produce_batch", "POST", post_batch)
 _PULL: tuple[str, str, Handler] = ("pull", "GET", get_messages)
+_REQUEST: tuple[str, str, Handler] = ("request", "POST", post_request)
+_REPLY: tuple[str, str, Handler] = ("reply", "POST", post_reply)
+_FIND_REPLY: tuple[str, str, Handler] = ("find_reply", "GET", get_reply)
+_OF_TOPIC = {"messages": _MESSAGES, "requests": _REQUEST, "replies": _REPLY}
 _OF_GROUP: dict[str, tuple[str, str, Handler]] = {
     "receive": ("receive", "POST", post_receive),
     "ack": ("ack", "POST", post_ack),
@@ -39,15 +44,19 @@ _OF_GROUP: dict[str, tuple[str, str, Handler]] = {
 def match(path: str) -> tuple[tuple[str, str, Handler], tuple[str, ...]] | None:
     """Route (name, method, handler) and names of a hot path; None for all others.
 
-    /v1/topics/{t}/messages[/batch], /v1/topics/{t}/groups/{g}/receive|ack|settle, /v1/topics/{t}/queues/{q}/messages
+    /v1/topics/{t}/messages[/batch], /v1/topics/{t}/groups/{g}/receive|ack|settle, /v1/topics/{t}/queues/{q}/messages,
+    /v1/topics/{t}/requests[/{correlation id}], /v1/topics/{t}/replies
     """
     parts = path.split("/")
     count = len(parts)
     if count < 5 or count > 7 or parts[1] != "v1" or parts[2] != "topics" or parts[0]:
         return None
     if count == 5:
-        return (_MESSAGES, (parts[3],)) if parts[4] == "messages" else None
+        route = _OF_TOPIC.get(parts[4])
+        return None if route is None else (route, (parts[3],))
     if count == 6:
+        if parts[4] == "requests":
+            return _FIND_REPLY, (parts[3], parts[5])
         return (_BATCH, (parts[3],)) if parts[4] == "messages" and parts[5] == "batch" else None
     if parts[4] == "groups":
         route = _OF_GROUP.get(parts[6])
@@ -70,7 +79,8 @@ class HotRoutes:
             await self._app(scope, receive, send)
             return
         found = match(scope["path"])
-        if found is None:
+        if found is None or (found[0] is _MESSAGES and scope["method"] == "GET"):
+            # Reading messages by key is no hot path: the same path with another method.
             await self._pass_on(scope, receive, send)
             return
         began = self._now()
@@ -81,12 +91,13 @@ class HotRoutes:
                 raise MethodNotAllowed(path=scope["path"], allowed=method)
             status, headers, body = await handler(self._proxy, request, *names)
             headers.append((_ID, request_id_of(scope).encode()))
-            if status != 204:
+            if status not in {204, 304}:
                 headers.append((b"content-length", b"%d" % len(body)))
         except ClientGone:
             self._proxy.counters.count_request(name, 499, self._now() - began)
             return
         except TernError as error:
+            self._proxy.counters.count_refused([error])
             status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
             if not request.is_read and method == "POST":
                 # The rest of the body would be read as the next request's head.

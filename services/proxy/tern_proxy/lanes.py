@@ -154,13 +154,13 @@ def send_parts(cargo: list[Parcel]) -> Parts:
     return body_parts({"topics": list(topics), "rows": count}, [b"".join(rows), *records])
 
 
-def read_outcomes(cargo: list[Parcel], replays: list[tuple[int, str, int]], raw: memoryview) -> list[Outcome]:
+def read_outcomes(cargo: list[Parcel], replays: list[tuple[int, str, int, int]], raw: memoryview) -> list[Outcome]:
     """The reply to one SEND request, cut up by parcel; LinkBodyMalformed when it has another number of rows."""
     rows = sum(len(parcel.rows) for parcel in cargo)
     if len(raw) != rows * _VERDICT.size:
         raise LinkBodyMalformed(reason=f"{len(raw)} bytes of verdicts for {rows} rows")
     verdicts = list(_VERDICT.iter_unpack(raw))
-    firsts = {row: (message_id, born_ms) for row, message_id, born_ms in replays}
+    firsts = {row: (message_id, born_ms, deliver_ms) for row, message_id, born_ms, deliver_ms in replays}
     outcomes: list[Outcome] = []
     at = 0
     for parcel in cargo:

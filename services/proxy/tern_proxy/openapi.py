@@ -17,26 +17,43 @@ from tern_service.problems import problem_reply
 from tern_wire import paths
 from tern_wire.errors import ERRORS, TernError
 from tern_wire.limits import CONNECTIONS_MAX, MESSAGE_BODY_SIZE_MAX_BYTES
+from tern_wire.membership import MEMBER_PATTERN
+from tern_wire.replies import CORRELATION_PATTERN
 
 if TYPE_CHECKING:
     from tern_proxy.openapi_operations import Operation
 
 Document = dict[str, Any]
-EXAMPLE_NAMES = {"topic": "orders", "group": "billing", "queue": "broker-a:3"}
+EXAMPLE_NAMES = {
+    "topic": "orders",
+    "group": "billing",
+    "queue": "broker-a:3",
+    "member": "worker-1",
+    "task": "5b1f0c9a7e2d4c3b8a190f6e",
+    "correlation_id": "invoice-7",
+    "message_id": "7F3A9C01D2E4B5A6978800000000002A",
+    "recall_handle": "AQAAAZu7yvoAAAAAAAAAKmJyb2tlci1hAAAAAAAAAAAAAAAA",
+}
 BASE_URL = f"http://127.0.0.1:{paths.PORT_PROXY}"
 _TAGS = {
     "messages": "Send, receive, settle, and read by offset.",
+    "delayed messages": "See what waits for its delivery time, and take it back.",
+    "queries": "Find single messages, and where they are.",
     "topics": "Declare topics, see their queues.",
     "groups": "Declare consumer groups, see and move their offsets.",
+    "dead letters": "Messages that have failed for the last time: browse, redrive, purge.",
     "cluster": "Who is there and who leads.",
     "health": "For supervisors, load balancers and Prometheus.",
 }
 # What stands in the examples of problems for the fields of an error, and where one error says something else.
 _FIELDS: Mapping[str, Any] = {
     "accept": "text/html",
+    "ask_again": "/v1/topics/orders/requests/invoice-7?client=shop-7&wait=20s",
     "actual": 4_194_305,
     "allowed": "none",
     "broker_group": "broker-a",
+    "client": "shop-7",
+    "correlation_id": "invoice-7",
     "node": "broker-a-0",
     "content_type": "text/csv",
     "encoding": "gzip",
@@ -44,30 +61,45 @@ _FIELDS: Mapping[str, Any] = {
     "expected": 40,
     "field": "delay",
     "group": "billing",
+    "known": "broker-a",
     "limit": MESSAGE_BODY_SIZE_MAX_BYTES,
     "limit_s": 30,
+    "loss": "its messages",
+    "member": "worker-1",
+    "message_id": EXAMPLE_NAMES["message_id"],
     "min_offset": 1_000,
+    "name": "orders",
     "offset": 42,
+    "permission": "write",
     "parameter": "delay",
     "pointer": "/messages/3",
     "queue": "broker-a:9",
     "reason": "Expected `str`, got `int`",
     "supported": "application/json",
+    "task": "5b1f0c9a7e2d4c3b8a190f6e",
     "topic": "orders",
     "unit": "bytes",
     "wanted": 4,
     "what": "groups",
 }
 _OTHER_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "already-exists": {"what": "topic"},
+    "confirmation-needed": {"what": "topic"},
+    "group-conflict": {"reason": "'fifo' can only be changed before its first receive"},
     "batch-too-large": {"actual": 2_000, "limit": 1_024, "unit": "messages"},
     "illegal-group": {"group": "no spaces"},
+    "illegal-filter": {"position": 8, "reason": "a value is missing behind '>'"},
+    "illegal-member": {"member": "no spaces"},
     "illegal-invisible-time": {"actual": "13h"},
+    "illegal-correlation-id": {"correlation_id": "no spaces", "pointer": "query/correlation_id"},
+    "illegal-reply-address": {"reply_to": "nobody", "pointer": "query/reply_to"},
+    "illegal-timeout": {"actual": "60s"},
     "illegal-topic": {"topic": "no/slashes"},
     "illegal-wait": {"actual": "60s"},
     "limit-reached": {"actual": 1_000, "limit": 1_000},
     "offset-moved": {"actual": 42, "queue": "broker-a:3"},
     "properties-too-large": {"actual": 20_000, "limit": 16_384},
-    "proxy-overloaded": {"limit": CONNECTIONS_MAX, "what": "connections"},
+    "overloaded": {"limit": CONNECTIONS_MAX, "what": "connections"},
     "request-malformed": {"reason": "Content-Length is not a number"},
     "topic-conflict": {"actual": 8},
 }
@@ -88,11 +120,30 @@ def install_openapi(app: FastAPI) -> None:
 
 def build_document(known: Document) -> Document:
     """*known*, which FastAPI has made, with everything that it cannot know. *known* stays as it is."""
-    from tern_proxy import openapi_schemas  # noqa: PLC0415 - see above: only those who ask pay
+    from tern_proxy import (  # noqa: PLC0415 - see above: only those who ask pay
+        openapi_cluster,
+        openapi_dead_letters,
+        openapi_members,
+        openapi_queries,
+        openapi_requests,
+        openapi_scheduled,
+        openapi_schemas,
+        openapi_topics,
+    )
     from tern_proxy.openapi_messages import MESSAGES  # noqa: PLC0415
     from tern_proxy.openapi_operations import ADMIN, SERVER  # noqa: PLC0415
 
-    operations = (*MESSAGES, *ADMIN)
+    operations = (
+        *MESSAGES,
+        *openapi_requests.REQUESTS,
+        *openapi_queries.QUERIES,
+        *openapi_scheduled.SCHEDULED,
+        *ADMIN,
+        *openapi_members.MEMBERS,
+        *openapi_topics.TOPICS,
+        *openapi_cluster.CLUSTER,
+        *openapi_dead_letters.DEAD_LETTERS,
+    )
     documented: dict[str, Document] = {}
     for operation in operations:
         of_fastapi = known["paths"].get(operation.path, {}).get(operation.method.lower(), {})
@@ -111,7 +162,27 @@ def build_document(known: Document) -> Document:
             **components,
             "schemas": {
                 **_still_used(components.get("schemas", {}), known["paths"], documented),
-                **openapi_schemas.build_schemas(),
+                **openapi_schemas.build_schemas(
+                    (
+                        *openapi_cluster.ANSWERS,
+                        *openapi_dead_letters.ANSWERS,
+                        *openapi_dead_letters.REQUESTS,
+                        *openapi_members.ANSWERS,
+                        *openapi_members.REQUESTS,
+                        *openapi_topics.ANSWERS,
+                        *openapi_topics.REQUESTS,
+                        *openapi_queries.ANSWERS,
+                        *openapi_scheduled.ANSWERS,
+                        *openapi_queries.REQUESTS,
+                    ),
+                    {
+                        **openapi_dead_letters.keywords(),
+                        **openapi_members.keywords(),
+                        **openapi_topics.keywords(),
+                        **openapi_queries.keywords(),
+                        **openapi_scheduled.keywords(),
+                    },
+                ),
             },
             "parameters": _path_parameters(openapi_schemas) | {"RequestId": _request_id()},
             "headers": _headers(),
@@ -204,6 +275,11 @@ def _path_parameters(schemas: Any) -> Document:
         ("topic", schemas.TOPIC_PATTERN, "The topic."),
         ("group", schemas.GROUP_PATTERN, "The consumer group."),
         ("queue", schemas.QUEUE_PATTERN, "The queue: broker group and number."),
+        ("member", MEMBER_PATTERN, "The member's id."),
+        ("message_id", "^.{1,128}$", "The message's id."),
+        ("correlation_id", CORRELATION_PATTERN, "The request's correlation id."),
+        ("recall_handle", "^[A-Za-z0-9_-]{1,96}$", "As the send, or the list of scheduled messages, has given it."),
+        ("task", "^[0-9a-f]{24}$", "The task, as the answer that began it names it."),
     )
     return {
         name: {
@@ -237,12 +313,16 @@ def _headers() -> Document:
         ("Link", text, 'The next page, `rel="next"`.'),
         ("Preference-Applied", text, "`return=minimal`."),
         (paths.HEADER_REPLAYED, {"const": "true"}, "The idempotency key was seen before."),
+        ("ETag", text, "Names a closed range; send it in If-None-Match."),
+        ("Cache-Control", text, "A closed range never changes."),
         (paths.HEADER_WAIT_APPLIED, text, "The wait that was granted, such as `20000ms`; only when one was asked for."),
         (paths.HEADER_NEXT_OFFSET, offset, "Where to go on."),
         (paths.HEADER_MIN_OFFSET, offset, "The oldest message kept."),
         (paths.HEADER_MAX_OFFSET, offset, "The offset that the next message will get."),
         ("MQ-Message-Id", text, "The message's id."),
         (paths.HEADER_QUEUE, text, "The message's queue."),
-        ("MQ-Offset", offset, "The message's offset."),
+        ("MQ-Offset", {"type": "integer", "minimum": -1}, "The message's offset; -1 while it waits for its time."),
+        ("MQ-Recall-Handle", text, "DELETE it to recall the message, which waits."),
+        (paths.HEADER_DELIVER_AT, offset, "When the message is to be delivered, ms since 1970."),
     )
     return {name: {"description": description, "schema": schema} for name, schema, description in known}

@@ -19,6 +19,7 @@ from tern_proxy.openapi_operations import (
     number,
     takes,
 )
+from tern_proxy.openapi_scheduled import TIMING
 from tern_proxy.openapi_schemas import Schema, ref
 from tern_proxy.routes.pull import MESSAGES_DEFAULT
 from tern_wire import limits, messages, paths
@@ -31,9 +32,10 @@ _MESSAGE_ID = "7F3A9C01D2E4B5A6978800000000002A"
 # Errors of messages and handles. When all of a request meet the same one, it is the answer.
 _REFUSED = (
     *("illegal-tag", "illegal-key", "illegal-property", "illegal-idempotency-key", "queue-not-found"),
-    *("message-too-large", "properties-too-large", "idempotency-key-reused", "overloaded", "disk-full"),
+    *("message-too-large", "properties-too-large", "idempotency-key-reused", "disk-full"),
+    *("illegal-message-group", "illegal-delivery-time", "property-conflicts-with-type"),
 )
-_SENT = (*ASKED, *READ, *TOPIC, *BROKER, *_REFUSED, "unsupported-encoding")
+SENT = (*ASKED, *READ, *TOPIC, *BROKER, *_REFUSED, "unsupported-encoding", "broker-group-not-writable")
 _SETTLED = (
     *(*ASKED, *READ, *BROKER, "illegal-topic", "illegal-group", "receipt-invalid", "receipt-expired"),
     *("batch-too-large", "unsupported-encoding", "disk-full"),
@@ -49,11 +51,13 @@ _ONCE = (
 )
 _PROPERTY: Schema = {"type": "string", "maxLength": limits.PROPERTY_VALUE_SIZE_MAX_BYTES}
 _PROPERTIES: Schema = {"type": "object", "maxProperties": limits.PROPERTIES_MAX, "additionalProperties": _PROPERTY}
-_SEND_PARAMETERS = (
+SEND_PARAMETERS = (
     in_query("tag", _TAG, "Wins over MQ-Tag."),
     in_query("key", {"type": "array", "items": _KEY, "maxItems": limits.KEYS_MAX}, "May be repeated."),
     in_query("queue", _QUEUE, "Pins the queue; by default the proxy chooses."),
     in_query("idempotency_key", _ONCE_KEY, _ONCE),
+    *(in_query(name, schema, text) for name, schema, text in TIMING),
+    *(in_header("MQ-" + name.title().replace("_", "-"), schema, text) for name, schema, text in TIMING),
     in_header(paths.HEADER_TAG, _TAG, "One tag."),
     in_header(paths.HEADER_KEY, _KEY, f"One key; the header may be repeated, {limits.KEYS_MAX} times at most."),
     in_header(paths.HEADER_QUEUE, _QUEUE, "Pins the queue."),
@@ -80,9 +84,26 @@ _RECEIVE_PARAMETERS = (
     in_query("invisible", ref("InvisibleTime"), "Length of the lease; by default the group's."),
     _ENCODING,
     in_query("format", {"type": "string", "enum": ["raw"]}, f"One message, as with `Accept: {OCTETS}`."),
+    in_query(
+        "attempt_id",
+        {"type": "string"},
+        f"At most {limits.ATTEMPT_ID_LENGTH_MAX} characters. The same one again gets the same messages and handles, as long as their "
+        "leases last.",
+    ),
+    in_query(
+        "tags", {"type": "string"}, "`A || B`. What is dropped counts as consumed by the whole group; so do with `sql`."
+    ),
+    in_query("sql", {"type": "string"}, "An SQL92 condition over properties."),
 )
 _OFFSETS: Schema = {"type": "integer", "minimum": 0, "maximum": schemas.OFFSET_MAX}
-_FROM: Schema = {"anyOf": [_OFFSETS, {"type": "string", "enum": ["earliest", "latest"]}], "default": "earliest"}
+_FROM: Schema = {
+    "anyOf": [
+        _OFFSETS,
+        {"type": "string", "enum": ["earliest", "latest"]},
+        {"type": "string", "pattern": "^@", "description": "`@` and a time: ms since 1970, or RFC 3339."},
+    ],
+    "default": "earliest",
+}
 _PULL_PARAMETERS = (
     in_query("offset", _FROM, "Where to begin."),
     in_query("end_offset", _OFFSETS, "Where to end; this one is not included."),
@@ -92,6 +113,9 @@ _PULL_PARAMETERS = (
         "One message comes in any case.",
     ),
     _WAIT,
+    in_query("tags", {"type": "string"}, "Only messages with one of these tags: `A || B`."),
+    in_query("sql", {"type": "string"}, "Only messages whose properties make this SQL92 condition true."),
+    in_header("If-None-Match", {"type": "string"}, "The ETag of a closed range that the client has."),
     _ENCODING,
 )
 _HANDLES: Schema = {"type": "array", "items": {"type": "string"}, "maxItems": QUERY_FIELDS_MAX}
@@ -133,7 +157,10 @@ _REUSED = {
     "detail": "Use a new key for a new message.",
 }
 _WAITED = (paths.HEADER_WAIT_APPLIED,)
-_PLACE = (paths.HEADER_NEXT_OFFSET, paths.HEADER_MIN_OFFSET, paths.HEADER_MAX_OFFSET, "Link")
+_PLACE = (
+    *(paths.HEADER_NEXT_OFFSET, paths.HEADER_MIN_OFFSET, paths.HEADER_MAX_OFFSET, "Link"),
+    *(paths.HEADER_WAIT_APPLIED, "ETag", "Cache-Control"),
+)
 
 
 def _lines(kind: str, example: str) -> Schema:
@@ -173,7 +200,7 @@ MESSAGES: tuple[Operation, ...] = (
         tag="messages",
         summary="Send one message",
         description="The body is the message, byte for byte, whatever its content type; metadata are headers or query.",
-        parameters=_SEND_PARAMETERS,
+        parameters=SEND_PARAMETERS,
         body={
             "*/*": {"schema": _BODY},
             JSON: {"schema": {}, "example": {"total": 9.5}},
@@ -197,11 +224,12 @@ MESSAGES: tuple[Operation, ...] = (
             204: {
                 "description": "Stored, and `Prefer: return=minimal` was asked for.",
                 "headers": headers(
-                    "MQ-Message-Id", "MQ-Queue", "MQ-Offset", "Preference-Applied", paths.HEADER_REPLAYED
+                    *("MQ-Message-Id", "MQ-Queue", "MQ-Offset", "Preference-Applied", paths.HEADER_REPLAYED),
+                    *("MQ-Recall-Handle", paths.HEADER_DELIVER_AT),
                 ),
             },
         },
-        errors=_SENT,
+        errors=SENT,
         query="?tag=created",
         bodies=((JSON, '{"total": 9.5}'), ("text/plain", "hello")),
         extensions={
@@ -232,7 +260,7 @@ MESSAGES: tuple[Operation, ...] = (
                 {"results": [{"index": 0, **_RECEIPT}, {"index": 1, "error": _REUSED}], "failed": 1},
             ),
         },
-        errors=(*_SENT, "batch-empty", "batch-too-large", "unsupported-batch-format"),
+        errors=(*SENT, "batch-empty", "batch-too-large", "unsupported-batch-format"),
         bodies=((JSON, _JSON_BATCH), (NDJSON, _LINES)),
     ),
     Operation(
@@ -251,6 +279,7 @@ MESSAGES: tuple[Operation, ...] = (
             messages.ReceiveRequest,
             long_poll={"max_messages": 32, "wait": "20s", "invisible": "1m"},
             settle_too={"settle": [{"receipt_handle": EXAMPLE_HANDLE}], "wait": 500},
+            filtered={"filter": {"tags": ["created", "paid"]}},
         ),
         answers={
             200: {
@@ -271,6 +300,7 @@ MESSAGES: tuple[Operation, ...] = (
         errors=(
             *(*ASKED, *READ, *TOPIC, *BROKER, "illegal-group", "group-not-found", "illegal-wait", "disk-full"),
             *("illegal-invisible-time", "batch-too-large", "limit-reached", "unsupported-encoding"),
+            *("illegal-filter", "subscription-conflict", "broadcast-group"),
         ),
         bodies=((JSON, '{"max_messages": 32, "wait": "1s"}'),),
     ),
@@ -292,8 +322,12 @@ MESSAGES: tuple[Operation, ...] = (
         path=paths.settle_path("{topic}", "{group}"),
         id="settleMessages",
         tag="messages",
-        summary="Acknowledge and extend",
-        description=f"1 to {limits.SETTLE_ENTRIES_MAX:,} acks and extensions of leases; `invisible` belongs to `extend`.",
+        summary="Acknowledge, extend, give back and reject",
+        description=(
+            f"1 to {limits.SETTLE_ENTRIES_MAX:,} leases. `invisible` belongs to `extend`; `delay` (0 s to 12 h) to `nack`, which without one "
+            "rests as long as the group's retry policy says; `reason` to `dead_letter`. After its last attempt a nacked message is a dead "
+            "letter, too."
+        ),
         body=takes(
             messages.SettleRequest,
             settle={"entries": [{"receipt_handle": EXAMPLE_HANDLE, "action": "extend", "invisible": "1m"}]},
@@ -316,8 +350,14 @@ MESSAGES: tuple[Operation, ...] = (
             "RocketMQ's layout, for which `encoding` has no meaning."
         ),
         parameters=_PULL_PARAMETERS,
-        answers={200: _also(_PULLED, **{NDJSON: _lines("Message", _line(_STORED)), RECORDS: _RAW})},
-        errors=(*ASKED, *TOPIC, *BROKER, "queue-not-found", "illegal-wait", "offset-expired"),
+        answers={
+            200: _also(_PULLED, **{NDJSON: _lines("Message", _line(_STORED)), RECORDS: _RAW}),
+            304: {"description": "The client has this closed range.", "headers": headers("ETag", "Cache-Control")},
+        },
+        errors=(
+            *(*ASKED, *TOPIC, *BROKER, "queue-not-found", "illegal-wait", "illegal-filter", "offset-expired"),
+            "topic-not-readable",
+        ),
         query="?offset=0&max_messages=10",
     ),
 )

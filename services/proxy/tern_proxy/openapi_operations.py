@@ -17,11 +17,11 @@ from tern_wire import messages, paths
 from tern_wire.paths import JSON, MSGPACK
 
 # Errors by what an operation does. What the server itself refuses can meet every one of them.
-SERVER = ("request-malformed", "request-timeout", "internal", "proxy-overloaded", "shutting-down")
+SERVER = ("request-malformed", "request-timeout", "internal", "overloaded", "shutting-down")
 ASKED = ("invalid-field", "unknown-parameter", "not-acceptable")
 READ = ("malformed-body", "unknown-field")
 TOPIC = ("illegal-topic", "topic-not-found", "no-name-server", "warming-up")
-BROKER = ("no-leader", "broker-busy", "outcome-unknown", "storage-damaged")
+BROKER = ("no-leader", "outcome-unknown", "storage-damaged")
 DECLARED = (*ASKED, *READ, *BROKER, "message-too-large", "limit-reached", "no-name-server", "warming-up", "disk-full")
 
 
@@ -80,8 +80,6 @@ def gives(kind: type[Struct], description: str, example: Any, *sent: str) -> Sch
 
 
 # Documents --------------------------------------------------------------------------------------------------------
-_TOPIC_STATE = {"topic": "orders", "queues": 8, "broker_groups": {"broker-a": 8}, "created": True}
-_GROUP_STATE = {"group": "billing", "invisible_ms": 30_000, "start": "latest", "created": True}
 _TOPIC_OFFSETS = {"topic": "orders", "queues": [{"queue": "broker-a:3", "min_offset": 0, "max_offset": 43}]}
 _GROUP_OFFSETS = {"group": "billing", "topic": "orders", "offsets": {"broker-a:3": 0}}
 _RAFT = {
@@ -125,40 +123,19 @@ def _plain(kind: type[Struct], description: str, example: Any, *sent: str) -> Sc
 
 ADMIN: tuple[Operation, ...] = (
     Operation(
-        method="PUT",
-        path=paths.topic_path("{topic}"),
-        id="putTopic",
-        summary="Declare a topic",
-        body=takes(messages.TopicSettings, settings={"queues": 8}),
-        answers={
-            200: gives(schemas.TopicState, "It was there.", {**_TOPIC_STATE, "created": False}),
-            201: gives(schemas.TopicState, "It is new.", _TOPIC_STATE),
-        },
-        errors=(*DECLARED, "illegal-topic", "topic-conflict"),
-        bodies=((JSON, '{"queues": 8}'),),
-    ),
-    Operation(
         method="GET",
         path=paths.offsets_path("{topic}"),
         id="getTopicOffsets",
         summary="Offsets of a topic",
+        parameters=(
+            in_query(
+                "time",
+                {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "format": "date-time"}]},
+                "Also say which offset of each queue was the first one visible then.",
+            ),
+        ),
         answers={200: gives(schemas.TopicOffsets, "Every queue.", _TOPIC_OFFSETS)},
         errors=(*ASKED, *TOPIC, *BROKER),
-    ),
-    Operation(
-        method="PUT",
-        path=paths.group_path("{group}"),
-        id="putGroup",
-        summary="Declare a consumer group",
-        body=takes(messages.GroupSettings, settings={"invisible": "30s", "start": "latest"}),
-        answers={
-            200: gives(
-                schemas.GroupState, "It was there; it has these settings now.", {**_GROUP_STATE, "created": False}
-            ),
-            201: gives(schemas.GroupState, "It is new.", _GROUP_STATE),
-        },
-        errors=(*DECLARED, "illegal-group", "illegal-invisible-time"),
-        bodies=((JSON, '{"invisible": "30s", "start": "latest"}'),),
     ),
     Operation(
         method="GET",

@@ -14,6 +14,7 @@ from tern_proxy.core.encoding import CONTENT_TYPE_SIZE_MAX_BYTES
 from tern_wire import limits, messages
 from tern_wire.errors import ERRORS
 from tern_wire.handles import HANDLE_SIZE_MAX_CHARS
+from tern_wire.recall_handles import RECALL_HANDLE_SIZE_MAX_CHARS
 
 Schema = dict[str, Any]
 REF = "#/components/schemas/{name}"
@@ -27,6 +28,10 @@ DURATION_PATTERN = r"^[0-9]{1,12}(\.[0-9]{1,3})?(ms|s|m|h|d)?$"
 
 Queue = Annotated[str, Meta(pattern=QUEUE_PATTERN, description="Broker group and queue number.")]
 Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="Index in the queue.")]
+SentOffset = Annotated[int, Meta(ge=-1, le=OFFSET_MAX, description="Index in the queue; -1 while it waits.")]
+RecallHandle = Annotated[
+    str, Meta(max_length=RECALL_HANDLE_SIZE_MAX_CHARS, description="Opaque; DELETE it to recall the message.")
+]
 Time = Annotated[int, Meta(description="Milliseconds since 1970 (UTC).")]
 Count = Annotated[int, Meta(ge=0)]
 MessageId = Annotated[str, Meta(min_length=32, max_length=32, description="Made by the proxy; unique.")]
@@ -50,12 +55,14 @@ class Problem(Struct, kw_only=True):
 
 
 class SendReceipt(Struct, kw_only=True):
-    """Where a message is stored. It is on the disks of a majority."""
+    """Where a message is stored. It is on the disks of a majority. `deliver_at` and `recall_handle`: it waits for that time."""
 
     message_id: MessageId
     queue: Queue
-    offset: Offset
+    offset: SentOffset
     born_at: Time
+    deliver_at: Time | UnsetType = UNSET
+    recall_handle: RecallHandle | UnsetType = UNSET
 
 
 class SendResult(Struct, kw_only=True):
@@ -64,8 +71,10 @@ class SendResult(Struct, kw_only=True):
     index: Annotated[int, Meta(ge=0, description="The message's place in the request.")]
     message_id: MessageId | UnsetType = UNSET
     queue: Queue | UnsetType = UNSET
-    offset: Offset | UnsetType = UNSET
+    offset: SentOffset | UnsetType = UNSET
     born_at: Time | UnsetType = UNSET
+    deliver_at: Time | UnsetType = UNSET
+    recall_handle: RecallHandle | UnsetType = UNSET
     replayed: Annotated[bool, Meta(description="Its idempotency key was seen before.")] | UnsetType = UNSET
     error: Problem | UnsetType = UNSET
 
@@ -91,6 +100,11 @@ class Message(Struct, kw_only=True):
     tag: str | UnsetType = UNSET
     keys: list[str] | UnsetType = UNSET
     properties: dict[str, str] | UnsetType = UNSET
+    message_group: str | UnsetType = UNSET
+    deliver_at: Time | UnsetType = UNSET
+    correlation_id: Annotated[str, Meta(description="Of a request or a reply.")] | UnsetType = UNSET
+    reply_to: Annotated[str, Meta(description="Of a request: where the reply goes.")] | UnsetType = UNSET
+    expires_at: Annotated[int, Meta(description="Of a request: how long somebody waits.")] | UnsetType = UNSET
     born_at: Time
     stored_at: Time
 
@@ -134,30 +148,13 @@ class Pulled(Struct, kw_only=True):
     max_offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="The offset that the next message will get.")]
 
 
-class TopicState(Struct, kw_only=True):
-    """A topic as it is now."""
-
-    topic: str
-    queues: Annotated[int, Meta(ge=1, description="In all broker groups together.")]
-    broker_groups: Annotated[dict[str, int], Meta(description="Queues by broker group.")]
-    created: bool
-
-
-class GroupState(Struct, kw_only=True):
-    """A consumer group as it is now."""
-
-    group: str
-    invisible_ms: Annotated[int, Meta(ge=limits.INVISIBLE_MIN_MS, le=limits.INVISIBLE_MAX_MS)]
-    start: Literal["earliest", "latest"]
-    created: bool
-
-
 class QueueOffsets(Struct, kw_only=True):
     """Oldest and next offset of a queue."""
 
     queue: Queue
     min_offset: Offset
     max_offset: Offset
+    offset_at: Annotated[int, Meta(ge=0, description="With `time`: the first one visible then.")] | UnsetType = UNSET
 
 
 class TopicOffsets(Struct, kw_only=True):
@@ -241,11 +238,11 @@ class Readiness(Struct, kw_only=True):
 
 ANSWERS: tuple[type[Struct], ...] = (
     *(Problem, SendReceipt, BatchResults, Message, Received, SettleResults, Pulled),
-    *(TopicState, GroupState, TopicOffsets, GroupOffsets, ClusterState, Health, Readiness),
+    *(TopicOffsets, GroupOffsets, ClusterState, Health, Readiness),
 )
 REQUESTS: tuple[type[Struct], ...] = (
     *(messages.JsonBatch, messages.PackedBatch, messages.AckRequest, messages.SettleRequest, messages.ReceiveRequest),
-    *(messages.TopicSettings, messages.GroupSettings, messages.OffsetsCommit),
+    messages.OffsetsCommit,
 )
 
 
@@ -254,17 +251,19 @@ def ref(kind: type[Struct] | str) -> Schema:
     return {"$ref": REF.format(name=kind if isinstance(kind, str) else kind.__name__)}
 
 
-def build_schemas() -> dict[str, Schema]:
-    """All schemas by name, in order of their names."""
-    _, found = msgspec.json.schema_components((*ANSWERS, *REQUESTS), ref_template=REF)
+def build_schemas(
+    more: tuple[type[Struct], ...] = (), keywords_of_more: Mapping[str, Mapping[str, Schema]] | None = None
+) -> dict[str, Schema]:
+    """All schemas by name, in order of their names; *more* are those of subjects that have a file of their own."""
+    _, found = msgspec.json.schema_components((*ANSWERS, *REQUESTS, *more), ref_template=REF)
     found["Problem"]["properties"]["code"]["enum"] = sorted(ERRORS)
-    for name, fields in _keywords().items():
+    for name, fields in (*_keywords().items(), *(keywords_of_more or {}).items()):
         for field, keywords in fields.items():
             known = found[name]["properties"][field]
             # msgspec offers null wherever the default is None; leaving the field out says the same.
             plain = next((each for each in known.get("anyOf", ()) if each != {"type": "null"}), known)
             default = {"default": known["default"]} if known.get("default") is not None else {}
-            is_whole = "$ref" in keywords or "contentMediaType" in keywords
+            is_whole = not keywords.keys().isdisjoint({"$ref", "contentMediaType", "anyOf"})
             found[name]["properties"][field] = (default if is_whole else plain) | keywords
     found["JsonMessage"]["oneOf"] = [{"required": [name]} for name in ("body", "json", "body_base64")]
     found["Wait"] = _duration("How long to wait for a first message.", 0, limits.WAIT_MAX_MS)
@@ -326,7 +325,8 @@ def _keywords() -> Mapping[str, Mapping[str, Schema]]:
         "SettleRequest": {"entries": settles},
         "SettleEntry": {
             "receipt_handle": handle,
-            "action": {"enum": ["ack", "extend"]},
+            "action": {"enum": ["ack", "extend", "nack", "dead_letter"]},
+            "reason": {"maxLength": limits.DEAD_LETTER_REASON_SIZE_MAX_BYTES},
             "invisible": ref("InvisibleTime"),
         },
         "ReceiveRequest": {
@@ -335,9 +335,8 @@ def _keywords() -> Mapping[str, Mapping[str, Schema]]:
             "wait": ref("Wait"),
             "invisible": ref("InvisibleTime"),
             "settle": {"maxItems": limits.SETTLE_ENTRIES_MAX},
+            "attempt_id": {"maxLength": limits.ATTEMPT_ID_LENGTH_MAX},
         },
-        "TopicSettings": {"queues": {"minimum": 1, "maximum": limits.QUEUES_PER_TOPIC_MAX}},
-        "GroupSettings": {"invisible": ref("InvisibleTime"), "start": {"enum": ["earliest", "latest"]}},
         "OffsetsCommit": {
             "topic": {"pattern": TOPIC_PATTERN},
             "offsets": {"minProperties": 1, **offsets},

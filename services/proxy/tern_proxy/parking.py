@@ -188,6 +188,18 @@ class ParkingLot:
             for bay in bays:
                 bay.leave(poll)
 
+    def enter(self, until: float) -> ParkedPoll:
+        """A poll that waits elsewhere, such as a pull at its queue's broker: it counts here, and ends when the proxy stops."""
+        poll = ParkedPoll(until)
+        self._parked.add(poll)
+        if self._is_closed:
+            poll.end()
+        return poll
+
+    def leave(self, poll: ParkedPoll) -> None:
+        """What has entered waits no longer."""
+        self._parked.discard(poll)
+
     def _bay(self, link: GroupLink, topic: str, group: str) -> Bay:
         key = (link.broker_group, topic, group)
         bay = self._bays.get(key)

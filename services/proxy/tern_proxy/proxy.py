@@ -2,14 +2,17 @@
 
 import random
 import secrets
+import time
 from dataclasses import dataclass
 
+from tern_proxy.auto_create import AutoCreate
 from tern_proxy.core.message_ids import PREFIX_LENGTH, MessageIds
 from tern_proxy.core.topic import Topic
 from tern_proxy.counters import Counters
-from tern_proxy.exchange import ByteBudget
+from tern_proxy.exchange import FlightBudget
 from tern_proxy.group_link import Dial, GroupLink, OnDown, OnNotice, OnUp
 from tern_proxy.lanes import SendLane, SettleLane
+from tern_proxy.old_data import OldData
 from tern_proxy.parking import ParkingLot
 from tern_proxy.routes_cache import NameServers, RoutesCache
 from tern_remoting import Redialer
@@ -18,6 +21,8 @@ from tern_wire.errors import NoLeader
 from tern_wire.handles import HandleMaker
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES, LEADER_WAIT_MS, PARKED_POLLS_MAX
 from tern_wire.names import check_group, check_topic
+from tern_wire.recall_handles import RecallMaker
+from tern_wire.replies import reply_topic_of
 from tern_wire.route import Routes
 
 # Makers are two small objects a pair of topic and group; there are seldom more pairs than groups.
@@ -49,16 +54,20 @@ class Proxy:
         route_interval_ms: int = 1_000,
         leader_wait_ms: int = LEADER_WAIT_MS,
         polls_max: int = PARKED_POLLS_MAX,
-        budget: ByteBudget | None = None,
+        budget: FlightBudget | None = None,
         dial: Dial | None = None,
         id_prefix: str = "",
+        auto_create: AutoCreate | None = None,
     ) -> None:
         self.clock = clock
+        self.auto_create = auto_create or AutoCreate()
+        self.reply_topic = reply_topic_of(cluster)
         self.ids = MessageIds(id_prefix or secrets.token_hex(PREFIX_LENGTH // 2).upper())
         self.name = f"proxy-{secrets.token_hex(4)}"
-        self.budget = budget or ByteBudget()
+        self.budget = budget or FlightBudget()
         self.parking = ParkingLot(polls_max)
         self.counters = Counters()
+        self.old_data = OldData(time.monotonic)
         self.groups: dict[str, BrokerGroup] = {}
         self.cache = RoutesCache(name_servers, interval_ms=route_interval_ms, on_routes=self._follow)
         self.is_stopping = False
@@ -66,6 +75,7 @@ class Proxy:
         self._leader_wait_ms = leader_wait_ms
         self._dial = dial or self._dial_broker
         self._makers: dict[tuple[str, str], HandleMaker] = {}
+        self._recall_makers: dict[str, RecallMaker] = {}
         self._turn = 0
         self._rng = random.Random()  # noqa: S311  spreads reconnects, protects nothing
         self._count_gauges()
@@ -125,10 +135,12 @@ class Proxy:
         return group
 
     def usable(self, topic: Topic) -> tuple[str, ...]:
-        """The topic's broker groups that have a leader now; all of them when none has (one may be elected in time)."""
+        """The topic's broker groups that may be written and have a leader now; all of them when none has (one may be elected in time)."""
         names = tuple(topic.broker_groups)
         if len(names) == 1:
             return names
+        if wiped := self.cache.wiped:
+            names = tuple(name for name in names if name not in wiped) or names
         groups = self.groups
         return tuple(name for name in names if name in groups and groups[name].link.has_leader) or names
 
@@ -163,6 +175,16 @@ class Proxy:
             maker = self._makers[topic, group] = HandleMaker(self._cluster_key, topic, group)
         return maker
 
+    def recall_maker(self, topic: str) -> RecallMaker:
+        """Makes and reads recall handles of *topic*; IllegalTopic."""
+        maker = self._recall_makers.get(topic)
+        if maker is None:
+            check_topic(topic)
+            if len(self._recall_makers) >= HANDLE_MAKERS_KEPT_MAX:
+                self._recall_makers.clear()
+            maker = self._recall_makers[topic] = RecallMaker(self._cluster_key, topic)
+        return maker
+
     # What can be seen -------------------------------------------------------------------------------------------
     def readiness(self) -> tuple[bool, dict[str, object]]:
         """Ready: routes are loaded and at least one broker group has a leader."""
@@ -179,6 +201,7 @@ class Proxy:
         gauges = self.counters.gauges
         gauges["parked_polls", "Long polls that wait."] = lambda: {"all": float(len(self.parking))}
         gauges["in_flight_bytes", "Bytes of request bodies held."] = lambda: {"all": float(self.budget.used_bytes)}
+        gauges["in_flight_messages", "Messages of sends held."] = lambda: {"all": float(self.budget.used_messages)}
         gauges["lane_waiting", "Requests that wait for a flight, by lane."] = lambda: {
             f"{name}/{kind}": float(lane.waiting)
             for name, group in self.groups.items()

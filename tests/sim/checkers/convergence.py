@@ -1,7 +1,7 @@
 """Convergence: when faults are over, all nodes become equal, and clients get everything.
 
 Exactly: at the end every node has the same last entry, has applied all of its log and knows it to be committed, and reads the same
-messages from every queue; every operation has ended; the drain came to its end; and at least one send was acknowledged, since a run
+messages from every queue and every group's dead letters; every operation has ended; the drain came to its end; and at least one send was acknowledged, since a run
 in which nothing happens shows nothing. The caller waits for this, within its bound, before it takes the end state.
 """
 
@@ -25,6 +25,9 @@ def check(history: History, end: EndState) -> list[Violation]:
         for place in sorted(first.queues.keys() | node.queues.keys()):
             if node.queues.get(place) != first.queues.get(place):
                 found.append(f"{node.node} and {first.node} hold other messages in {place}")
+        for group in sorted(first.graves.keys() | node.graves.keys()):
+            if node.graves.get(group) != first.graves.get(group):
+                found.append(f"{node.node} and {first.node} hold other dead letters of {group}")
     unanswered = [operation for operation in history.operations if operation.outcome is Outcome.OPEN]
     if unanswered:
         found.append(f"{len(unanswered)} operations never ended: {', '.join(map(str, unanswered[:NAMED_MAX]))}")

@@ -1,7 +1,7 @@
 """Duplicates: an idempotency key did not do what it is for.
 
 Exactly: a key's message lies at one offset at most; all receipts (SENT and REPLAYED) of a key name that offset; once a send of it was
-acknowledged, later ones are REPLAYED; a replay names the message id of the send that was stored (or none, when retention has dropped the
+acknowledged, later ones are REPLAYED (of a message that waits or waited for its time: SCHEDULED and SCHEDULED_BEFORE, its timer being its offset); a replay names the message id of the send that was stored (or none, when retention has dropped the
 message by the end); no repeat with the same body is called KEY_REUSED. The promise holds for IDEMPOTENCY_WINDOW_MS of the group's time: a key whose copies were stored further
 apart than that is left out.
 """
@@ -9,9 +9,11 @@ apart than that is left out.
 from dataclasses import dataclass, field
 
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
-from tern_wire.rows import KEY_REUSED, REPLAYED, SENT
+from tern_wire.rows import KEY_REUSED, REPLAYED, SCHEDULED, SCHEDULED_BEFORE, SENT
 from tests.sim.bodies import message_id
 from tests.sim.history import EndState, History, Operation, Send, Sent, Stored, Violation
+
+_FIRST, _AGAIN = frozenset({SENT, SCHEDULED}), frozenset({REPLAYED, SCHEDULED_BEFORE})
 
 
 @dataclass(slots=True)
@@ -37,7 +39,7 @@ def check(history: History, end: EndState) -> list[Violation]:
             key = by_name[message.name] = keys.setdefault((asked.topic, message.key), _Key())
             if operation.is_ok:
                 verdict = operation.sent[row]
-                if verdict.status in {SENT, REPLAYED}:
+                if verdict.status in _FIRST | _AGAIN:
                     key.receipts.append((operation, row, verdict))
                 elif verdict.status == KEY_REUSED:
                     found.append(Violation("duplicates", f"a repeat is called another message: {operation}"))
@@ -60,6 +62,15 @@ def _is_past_window(key: _Key) -> bool:
     return len(times) > 1 and max(times) - min(times) >= IDEMPOTENCY_WINDOW_MS
 
 
+def _waits(verdict: Sent) -> bool:
+    return verdict.status in {SCHEDULED, SCHEDULED_BEFORE}
+
+
+def _unread(verdict: Sent, message_id: str) -> tuple[str, ...]:
+    """Ids that a replay may name: none, too, where a timer's record may have been moved by retention."""
+    return (message_id, "") if _waits(verdict) else (message_id,)
+
+
 def _copies(key: _Key, node: str) -> list[str]:
     if len(key.copies) > 1 and not _is_past_window(key):
         return [f"{node} holds one key's message at {key.copies}"]
@@ -68,7 +79,7 @@ def _copies(key: _Key, node: str) -> list[str]:
         return [
             f"{node} stored message {stored.message_id}, but its replay names another first one: {operation}"
             for operation, _, verdict in key.receipts
-            if verdict.status == REPLAYED and verdict.first_id != stored.message_id
+            if verdict.status in _AGAIN and verdict.first_id not in _unread(verdict, stored.message_id)
         ]
     return []
 
@@ -79,12 +90,12 @@ def _receipts(key: _Key, topic: str, oldest: dict[tuple[str, int], int]) -> list
     found = []
     first, row, verdict = min(key.receipts, key=lambda receipt: receipt[0].ended)
     for operation, other_row, other in key.receipts:
-        if (other.queue, other.offset) != (verdict.queue, verdict.offset):
+        if (other.queue, other.offset) != (verdict.queue, verdict.offset) or _waits(other) != _waits(verdict):
             found.append(f"two receipts of one key differ: {first} and {operation}")
-        elif other.status == SENT and operation.began > first.ended:
+        elif other.status in _FIRST and operation.began > first.ended:
             found.append(f"stored again: {operation}, after {first}")
-        elif not other.first_id and other.offset < oldest.get((topic, other.queue), 0):
+        elif not other.first_id and (_waits(other) or other.offset < oldest.get((topic, other.queue), 0)):
             continue
-        elif other.status == REPLAYED and verdict.status == SENT and other.first_id != message_id(first.number, row):
+        elif other.status in _AGAIN and verdict.status in _FIRST and other.first_id != message_id(first.number, row):
             found.append(f"row {other_row} of {operation} names another first message than {first}")
     return found

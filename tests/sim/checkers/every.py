@@ -1,14 +1,19 @@
 """All checkers of a run's history and end, in one call."""
 
 from tests.sim.checkers import (
+    attempts,
     convergence,
+    dead_letters,
+    delays,
     duplicates,
+    group_order,
     leases,
     log_agreement,
     lost,
     offsets,
     reads,
     redelivery,
+    seeks,
     send_order,
     stale_reads,
     state_digest,
@@ -18,6 +23,7 @@ from tests.sim.history import EndState, History, Violation
 
 CHECKERS = (
     *(lost, unexpected, duplicates, send_order, reads, stale_reads, offsets, leases, redelivery),
+    *(attempts, group_order, dead_letters, delays, seeks),
     *(log_agreement, state_digest, convergence),
 )
 

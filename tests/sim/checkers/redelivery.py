@@ -1,18 +1,20 @@
 """Redelivery: a group was given a message again after its ack.
 
 Exactly: an ack was answered SETTLED, and a receive of the same group that was invoked after that answer got the message; and no
-commit to that offset or a lower one may have come in between.
+commit or seek to that offset or a lower one may have come in between. Nor a redrive, if the message may have died: an ack that comes too late
+for a dead letter is SETTLED, too.
 """
 
 from tern_wire.rows import ACK, SETTLED
-from tests.sim.history import CommitOffsets, EndState, History, Operation, Receive, Settle, Violation
+from tests.sim.checkers.grants import facts_of
+from tests.sim.history import EndState, History, Operation, Receive, Settle, Violation
 
 
-def check(history: History, _end: EndState) -> list[Violation]:
+def check(history: History, end: EndState) -> list[Violation]:
     """Every violation; O(messages received)."""
-    # The first good ack of (group, topic, queue, offset), and the commits of (group, topic, queue).
+    # The first good ack of (group, topic, queue, offset).
     acks: dict[tuple[str, str, int, int], Operation] = {}
-    seeks: dict[tuple[str, str, int], list[tuple[int, Operation]]] = {}
+    facts = facts_of(history, end)
     for operation in history.operations:
         match operation.asked:
             case Settle(group, rows) if operation.is_ok:
@@ -21,9 +23,6 @@ def check(history: History, _end: EndState) -> list[Violation]:
                         key = (group, row.topic, row.queue, row.offset)
                         if key not in acks or operation.ended < acks[key].ended:
                             acks[key] = operation
-            case CommitOffsets(group, topic, offsets, _) if operation.may_have_happened:
-                for queue, offset in offsets:
-                    seeks.setdefault((group, topic, queue), []).append((offset, operation))
     found = []
     for operation in history.operations:
         asked = operation.asked
@@ -33,10 +32,19 @@ def check(history: History, _end: EndState) -> list[Violation]:
             ack = acks.get((asked.group, asked.topic, held.queue, held.offset))
             if ack is None or ack.ended >= operation.began:
                 continue
+            queue = (asked.group, asked.topic, held.queue)
             is_sought = any(
-                offset <= held.offset and seek.began < operation.ended and seek.over > ack.began
-                for offset, seek in seeks.get((asked.group, asked.topic, held.queue), ())
+                moved.lowest <= held.offset
+                and moved.operation.began < operation.ended
+                and moved.operation.over > ack.began
+                for moved in facts.movements.get(queue, ())
             )
-            if not is_sought:
+            grants = facts.grants[queue, held.offset]
+            is_redriven = any(
+                facts.is_redriven((queue, held.offset), grant, grants[-1])
+                for grant in grants
+                if grant.operation.began < operation.began
+            ) and any(redrive.began < operation.ended for redrive in facts.redrives[asked.group])
+            if not is_sought and not is_redriven:
                 found.append(Violation("redelivery", f"{held} after its ack: {operation} after {ack}"))
     return found

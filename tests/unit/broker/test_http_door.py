@@ -25,6 +25,7 @@ STATUS: dict[str, Any] = {
     "disk_permille": 123,
     "elections": 2,
     "transfers": 1,
+    "refused": {"idempotency keys": 3},
     "peers": [
         {"node": "broker-a-1", "connected": True, "match_index": 42},
         {"node": "broker-a-2", "connected": False, "match_index": 30},
@@ -82,6 +83,7 @@ async def test_metrics_have_the_raft_fields() -> None:
         "ternmq_broker_disk_used_ratio 0.123",
         "ternmq_broker_elections_total 2.0",
         "ternmq_broker_transfers_total 1.0",
+        'ternmq_broker_refused_total{what="idempotency keys"} 3.0',
         'ternmq_broker_follower_lag_entries{peer="broker-a-1"} 0.0',
         'ternmq_broker_follower_lag_entries{peer="broker-a-2"} 12.0',
         'ternmq_broker_peer_connected{peer="broker-a-1"} 1.0',

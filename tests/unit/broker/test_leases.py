@@ -144,6 +144,7 @@ def test_every_message_is_acked_once_whatever_happens_and_a_reload_changes_nothi
     print("seed", seed)
     rng = random.Random(seed)
     log, topic, group = filled(0)
+    log.state.names.groups_by_id[group].max_attempts = 1_000
     now, sent, settled = 10, 0, set()
     held: dict[tuple[int, int], tuple[int, int]] = {}  # (queue, offset) -> lease, deadline
     for _ in range(400):
@@ -189,5 +190,5 @@ def test_every_message_is_acked_once_whatever_happens_and_a_reload_changes_nothi
         log.ack_all(now, granted)
     assert sent == len(settled)
     assert log.state.names.topics["t"].ends == [
-        delivery.committed() if delivery else 0 for delivery in log.state.deliveries[group, topic]
+        delivery.committed() if delivery else 0 for delivery in log.state.leasing.deliveries[group, topic]
     ]

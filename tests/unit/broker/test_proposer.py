@@ -1,90 +1,11 @@
 """Group commit: what is gathered, who is answered with what, also when leadership goes."""
 
-from typing import Any
-
-from tern_broker.core.machine import Applied
-from tern_broker.core.picking import ReceiveRequest
-from tern_broker.proposer import Proposal, Proposer
-from tern_wire.commands import CommandKind
-from tern_wire.errors import BrokerBusy, DiskFull, NotLeader, OutcomeUnknown
+from tern_broker.core.applied import Applied
+from tern_broker.proposer import Proposal
+from tern_wire.commands import CommandKind, read_entry
+from tern_wire.errors import DiskFull, NotLeader, OutcomeUnknown, Overloaded
 from tern_wire.limits import GROUP_COMMIT_SIZE_MAX_BYTES, PROPOSALS_MAX
-from tests.support.entries import Log, send_payload
-
-
-class Desk:
-    """A proposer over an in-memory log; entries are applied when the test says so."""
-
-    def __init__(self) -> None:
-        self.log = Log()
-        self.topic, self.group = self.log.create()
-        self.serving, self.term, self.index = True, 1, 10
-        self.soon: list[Any] = []
-        self.proposed: list[tuple[int, int, bytes]] = []
-        self.answers: list[Any] = []
-        self.failure: OSError | None = None
-        self.has_reserve = False
-        self.keep_up = True
-        self.mono_ms = 0
-        self.proposer = Proposer(
-            broker_group="broker-a",
-            state=lambda: self.log.state,
-            read_queue=self.log.read,
-            propose=self.propose,
-            is_serving=lambda: self.serving,
-            leader=lambda: "broker-a-1",
-            node="broker-a-0",
-            mono_ms=lambda: self.mono_ms,
-            wall_ms=lambda: 1_000_000 + self.mono_ms,
-            call_soon=self.soon.append,
-            may_propose=lambda: self.keep_up,
-        )
-
-    def propose(self, parts: Any, _version: int, urgent: bool) -> tuple[int, int]:
-        """Remember the entry."""
-        if self.failure and not (urgent and self.has_reserve):
-            raise self.failure
-        self.index += 1
-        self.proposed.append((self.index, self.term, b"".join(parts)))
-        return self.index, self.term
-
-    def turn(self) -> None:
-        """One turn of the loop."""
-        soon = list(self.soon)
-        self.soon.clear()
-        for callback in soon:
-            callback()
-
-    def commit(self) -> Applied:
-        """Apply the last entry."""
-        index, term, body = self.proposed[-1]
-        applied = self.log.state.apply(memoryview(body), self.log.position)
-        for append in (append for appends in applied.appends for append in appends):
-            self.log.queues.setdefault((append.topic_id, append.queue), []).extend(append.entries.tolist())
-        self.proposer.applied(index, term, applied)
-        return applied
-
-    def send(self, size_bytes: int = 100) -> None:
-        """Submit one message."""
-        payload = send_payload((self.topic, 0, b"m", b""))
-        self.proposer.submit(
-            Proposal(
-                CommandKind.SEND, size_bytes, lambda verdict, _: self.answers.append(verdict), build=lambda _: [payload]
-            )
-        )
-
-    def receive(self, messages_max: int = 10) -> None:
-        """Submit one receive."""
-        request = ReceiveRequest(
-            group=self.log.state.names.groups["g"],
-            topic=self.log.state.names.topics["t"],
-            messages_max=messages_max,
-            size_max_bytes=1 << 20,
-            invisible_ms=1000,
-            first_queue=0,
-        )
-        self.proposer.submit(
-            Proposal(CommandKind.LEASE, 64, lambda _, picks: self.answers.append(picks), receive=request)
-        )
+from tests.support.proposer_desk import Desk
 
 
 def test_what_arrives_while_an_entry_is_in_flight_becomes_the_next_one() -> None:
@@ -193,7 +114,7 @@ def test_too_much_waiting_is_refused() -> None:
     desk = Desk()
     for _ in range(PROPOSALS_MAX + 1):
         desk.send()
-    assert [BrokerBusy] == [type(answer) for answer in desk.answers]
+    assert [Overloaded] == [type(answer) for answer in desk.answers]
 
 
 def test_an_expired_lease_is_ticked_back_though_nobody_asks() -> None:
@@ -232,3 +153,24 @@ def test_what_waits_for_the_followers_goes_as_one_entry_when_they_have_caught_up
     desk.commit()
     assert len(desk.proposed) == 1
     assert len(desk.answers) == 2
+
+
+def test_a_fire_shares_its_entry_with_no_recall_and_recalls_share_one() -> None:
+    """Both say what waits before their entry: so nothing else in it may change that."""
+    desk = Desk()
+    kinds = [
+        CommandKind.CANCEL_TIMER,
+        CommandKind.CANCEL_TIMER,
+        CommandKind.FIRE,
+        CommandKind.SEND,
+        CommandKind.CANCEL_TIMER,
+    ]
+    for kind in kinds:
+        desk.proposer.submit(Proposal(kind, 10, lambda _verdict, _picks: None, build=lambda _now: [b""]))
+    entries: list[list[int]] = []
+    while len(entries) < 3:
+        desk.turn()
+        _, commands = read_entry(memoryview(desk.proposed[-1][2]))
+        entries.append([command.kind for command in commands])
+        desk.commit()
+    assert entries == [kinds[:2], kinds[2:4], kinds[4:]]

@@ -21,7 +21,9 @@ def message(queue: int = 1, tag: str = "A", topic: str = "t", lie: dict[str, int
     facts = {"size": len(record), "topic": 0, "queue": queue, "tag": tag_hash(tag) if tag else 0, "crc": crc} | (
         lie or {}
     )
-    packed = SEND_ROW.pack(facts["size"], facts["topic"], facts["queue"], 0, facts["tag"], facts["crc"], 0, NO_KEY)
+    packed = SEND_ROW.pack(
+        facts["size"], facts["topic"], facts["queue"], 0, facts["tag"], facts["crc"], 0, NO_KEY, 0, 0
+    )
     return packed, record
 
 

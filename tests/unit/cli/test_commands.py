@@ -34,8 +34,27 @@ DELIVERY = {
 }
 
 
-COMMANDS = ["", "up", "down", "status", "serve", "topic", "topic create", "topic ls", "topic describe", "group create"]
-COMMANDS += ["raft", "raft status", "raft transfer-leader", "send", "recv", "offsets"]
+COMMANDS = [
+    "",
+    "up",
+    "down",
+    "status",
+    "serve",
+    "topic",
+    "topic create",
+    "topic ls",
+    "topic describe",
+    "group create",
+    "topic alter",
+    "topic rm",
+    "group ls",
+    "group rm",
+]
+COMMANDS += ["raft", "raft status", "raft transfer-leader", "send", "recv", "request", "reply", "offsets"]
+COMMANDS += ["group members", "group assignments", "group locks", "group describe", "group alter"]
+COMMANDS += ["namesrv", *(f"namesrv {name}" for name in ("status", "route", "wipe-write", "restore-write", "kv"))]
+COMMANDS += ["dlq", *(f"dlq {name}" for name in ("ls", "show", "redrive", "task", "cancel", "purge"))]
+COMMANDS += [f"namesrv kv {name}" for name in ("get", "put", "rm", "ls")]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -172,30 +191,6 @@ def test_nothing_to_receive_exits_with_1() -> None:
     assert (got.exit_code, got.stdout) == (1, "")
 
 
-def test_admin_commands_show_tables_and_json() -> None:
-    """Offsets with a group show how far it is behind."""
-
-    def answer(asked: Asked) -> Reply:
-        if asked.path == "/v1/routes":
-            return said({"broker_groups": {}, "topics": {"demo": {"broker-a": {"topic_id": 1, "queues": 8}}}})
-        if "/groups/" in asked.path and asked.method == "GET":
-            return said({"offsets": {"broker-a:0": 3}})
-        if asked.path.endswith("/offsets"):
-            return said({"queues": [{"queue": "broker-a:0", "min_offset": 1, "max_offset": 5}]})
-        return said({"topic": "demo", "queues": 8}, 201)
-
-    with blocking_proxy(answer) as made:
-        at = ["--endpoint", made.url]
-        assert "8 queues" in RUNNER.invoke(app, ["topic", "create", "demo", *at]).stdout
-        assert "demo" in RUNNER.invoke(app, ["topic", "ls", "--namesrv", made.url]).stdout
-        assert "4 messages in 1 queues" in RUNNER.invoke(app, ["topic", "describe", "demo", *at]).stdout
-        assert "Group g is there" in RUNNER.invoke(app, ["group", "create", "g", "--invisible", "5m", *at]).stdout
-        shown = RUNNER.invoke(app, ["offsets", "demo", "-g", "g", "-o", "json", *at]).stdout
-        assert made.asked[3].document == {"invisible": 300_000, "start": "earliest"}
-    row = {"queue": "broker-a:0", "min_offset": 1, "max_offset": 5, "messages": 4, "committed": 3, "lag": 2}
-    assert json.loads(shown) == [row]
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -204,7 +199,14 @@ def test_admin_commands_show_tables_and_json() -> None:
         "offsets demo",
         "topic create demo",
         "topic describe demo",
+        "topic ls",
+        "topic alter demo",
+        "topic rm demo --yes",
         "group create g",
+        "group ls",
+        "group describe g",
+        "group alter g",
+        "group rm g --yes",
         "store import store",
     ],
 )
@@ -228,28 +230,6 @@ def test_every_client_command_goes_where_the_variable_says(
         assert made.asked, done.output
     assert done.exit_code == 1
     assert "The topic does not exist" in done.stderr
-
-
-def test_topics_are_listed_by_the_name_servers_of_the_mesh_that_the_variable_means(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A proxy does not list topics: those of another mesh are no answer, so the command says what it needs."""
-    monkeypatch.chdir(tmp_path)
-    files, others = MeshFiles(tmp_path / "b"), MeshFiles(tmp_path / ".tern")
-    routes = {"broker_groups": {}, "topics": {"ours": {"broker-a": {"topic_id": 1, "queues": 8}}}}
-    with blocking_proxy(lambda _: said(routes)) as made, blocking_proxy(lambda _: said(routes)) as other:
-        for each, url, name_server in ((files, "http://127.0.0.1:18000", made), (others, "http://127.0.0.1:1", other)):
-            each.make_folders()
-            each.write_mesh(mesh_document(proxies=[url], namesrvs=[name_server.url]))
-        monkeypatch.setenv("TERNMQ_ENDPOINT", "http://127.0.0.1:18000")
-        refused_one = RUNNER.invoke(app, ["topic", "ls"])
-        assert (refused_one.exit_code, refused_one.stdout, made.asked, other.asked) == (2, "", [], [])
-        assert "--namesrv" in refused_one.stderr
-        monkeypatch.setenv("TERNMQ_DATA_DIR", str(files.root))
-        assert "ours" in RUNNER.invoke(app, ["topic", "ls"]).stdout
-        assert RUNNER.invoke(app, ["topic", "ls", "--endpoint", "http://127.0.0.1:1"]).exit_code == 2
-        assert "ours" in RUNNER.invoke(app, ["topic", "ls", "--namesrv", made.url]).stdout
-        assert other.asked == []
 
 
 def test_the_endpoint_is_found_in_the_order_that_help_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,9 @@ UNREACHABLE = ProxyUnreachable(endpoint="http://a", reason="refused")
         (NoLeader(retry_after_ms=700), 0, 1, 0, True, Verdict(True, 700, True)),
         (NoLeader(retry_after_ms="soon"), 0, 1, 0, True, Verdict(True, 50, True)),
         (NoLeader(retry_after_ms=700), 0, 1, 9_400, True, Verdict(False)),
+        (Overloaded(what="connections"), 0, 1, 0, False, Verdict(True, 50, True)),
+        (Overloaded(what="connections", retry_after_ms=700), 0, 1, 0, False, Verdict(True, 700, True)),
+        (Overloaded(what="connections", retry_after_ms=700), 0, 2, 0, False, Verdict(True, 0, True)),
         (OutcomeUnknown(), 0, 1, 0, False, Verdict(False)),
         (OutcomeUnknown(), 0, 1, 0, True, Verdict(True, 50, True)),
         (UNREACHABLE, 0, 3, 0, False, Verdict(True, 0, True)),
@@ -275,7 +278,7 @@ def test_only_the_failed_messages_of_a_batch_are_sent_again() -> None:
     next(steps)
     mixed = answer(
         receipt(0),
-        {"index": 1, "error": Overloaded().problem()},
+        {"index": 1, "error": Overloaded(what="idempotency keys").problem()},
         receipt(2),
         {"index": 3, "error": TopicNotFound(topic="t").problem()},
     )

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -26,9 +27,9 @@ def command(*arguments: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[tuple[subprocess.Popen[str], int]]:
+def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A process on a free port and that port, read from its first log line."""
-    process = subprocess.Popen(command("--port", "0"), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command("--port", "0", *arguments), stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         first = json.loads(process.stderr.readline())
@@ -101,3 +102,26 @@ def test_what_it_cannot_run_with_is_one_sentence_and_78(arguments: list[str], pa
     assert len(errors) == 1
     for part in parts:
         assert part.format(port=port) in errors[0]
+
+
+def test_damaged_files_end_the_start_and_a_directory_serves_one_process(tmp_path: Path) -> None:
+    """One sentence with the file and what to do, exit code 78; what is good is served, and held."""
+    (tmp_path / "kvConfig.json").write_text('{"configTable":{"NS":{"key":"value"}},"crc32":"00000000"}')
+    damaged = start_in_vain(tmp_path)
+    assert f"{tmp_path}/kvConfig.json is damaged" in damaged
+    assert "ternmq namesrv kv put" in damaged
+    (tmp_path / "kvConfig.json").write_text('{"configTable":{"NS":{"key":"value"}}}')
+    with running("--data-dir", str(tmp_path)) as (_, port):
+        wait_until_ready(port)
+        found = httpx.get(f"http://127.0.0.1:{port}/v1/kv/NS/key", timeout=DEADLINE_S)
+        assert found.json()["value"] == "value"
+        assert "belongs to another name server" in start_in_vain(tmp_path)
+
+
+def start_in_vain(data_dir: Path) -> str:
+    """What a name server on *data_dir* says when it does not start."""
+    arguments = command("--port", "0", "--data-dir", str(data_dir))
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    assert done.returncode == 78
+    (error,) = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    return error

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from tern_proxy.lanes import LANES_IN_FLIGHT
+from tern_wire.errors import Overloaded
 from tern_wire.limits import LANE_SIZE_MAX_BYTES
 from tern_wire.paths import JSON
 from tern_wire.record import decode_record
@@ -96,3 +97,34 @@ async def test_settles_gather_as_sends_do() -> None:
         mesh.broker.let_go()
         assert {answer.status_code for answer in await asyncio.gather(*tasks)} == {200}
         assert [head["rows"] for code, head in mesh.broker.heads if code == RequestCode.SETTLE] == [1, 1, 8]
+
+
+async def test_an_overloaded_broker_is_passed_on_by_both_lanes_and_repeated_by_neither() -> None:
+    """503 with a pause for sends, with and without key, and for settles; the next ones go through."""
+    async with proxy_mesh() as mesh:
+        await mesh.send()
+        (message,) = (await mesh.receive()).json()["messages"]
+        ack = f"/v1/topics/orders/groups/billing/ack?receipt_handle={message['receipt_handle']}"
+        for code, path in ((RequestCode.SEND, ONE), (RequestCode.SEND, f"{ONE}?key=k"), (RequestCode.SETTLE, ack)):
+            asked = mesh.broker.asked[code]
+            mesh.broker.script(code, Overloaded(what="requests that wait in broker group 'broker-a'"))
+            answer = await mesh.http.post(path, headers={"Idempotency-Key": path})
+            problem = answer.json()
+            assert (answer.status_code, problem["code"], problem["retryable"]) == (503, "overloaded", True)
+            assert problem["what"] == "requests that wait in broker group 'broker-a'"
+            assert (answer.headers["retry-after"], 500 <= problem["retry_after_ms"] < 750) == ("1", True)
+            assert mesh.broker.asked[code] == asked + 1
+            assert (await mesh.http.post(path)).status_code in {200, 201}
+
+
+async def test_a_link_with_too_much_on_its_way_is_overload(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is sent, and the answer names the link."""
+    async with proxy_mesh() as mesh:
+        assert (await mesh.post(ONE, b"x")).status_code == 201
+        (link,) = mesh.proxy.groups["broker-a"].link._links_up().values()
+        monkeypatch.setattr(link, "_in_flight_max", 0)
+        problem = (await mesh.post(ONE, b"x")).json()
+        assert (problem["code"], problem["what"]) == ("overloaded", "requests on their way to broker group 'broker-a'")
+        assert mesh.broker.asked[RequestCode.SEND] == 1
+        monkeypatch.undo()
+        assert (await mesh.post(ONE, b"x")).status_code == 201

@@ -121,6 +121,10 @@ def test_a_single_send_reads_metadata_from_headers() -> None:
             (b"mq-key", b"k1"),
             (b"mq-key", b"k2"),
             (b"mq-queue", b"broker-a:3"),
+            (b"mq-message-group", b"user-7"),
+            (b"mq-delay", b"10s"),
+            (b"mq-deliver-at", b"2026-01-31T12:00:00Z"),
+            (b"mq-delay-level", b"3"),
             (b"mq-properties", b'{"Foo": "1"}'),
             (b"mq-property-bar", b"2"),
             (b"mq-request-id", b"r-1"),
@@ -133,22 +137,27 @@ def test_a_single_send_reads_metadata_from_headers() -> None:
     assert (message.body, message.content_type, message.tag) == (b"a=b&c", "text/plain; charset=utf-8", "größe")
     assert (message.keys, message.queue, message.idempotency_key) == (["k1", "k2"], "broker-a:3", "idem")
     assert message.properties == {"Foo": "1", "bar": "2"}
+    assert (message.message_group, message.delay, message.deliver_at) == ("user-7", "10s", "2026-01-31T12:00:00Z")
+    assert message.delay_level == 3
 
 
 def test_the_query_wins_over_headers() -> None:
     """What is typed into the URL is what the person sees."""
-    headers = [(b"mq-tag", b"A"), (b"mq-key", b"h"), (b"idempotency-key", b"h")]
-    message = read_send(headers, b"tag=B&key=1&key=2&queue=broker-a%3A0&idempotency_key=q", b"")
+    headers = [(b"mq-tag", b"A"), (b"mq-key", b"h"), (b"idempotency-key", b"h"), (b"mq-delay", b"1s")]
+    message = read_send(headers, b"tag=B&key=1&key=2&queue=broker-a%3A0&idempotency_key=q&delay=5s&delay_level=2", b"")
+    assert (message.delay, message.delay_level) == ("5s", 2)
     assert (message.tag, message.keys, message.queue, message.idempotency_key) == ("B", ["1", "2"], "broker-a:0", "q")
 
 
 @pytest.mark.parametrize(
     ("headers", "query", "code", "says"),
     [
-        ([(b"mq-delay", b"10s")], b"", "unknown-field", "mq-delay"),
-        ([(b"mq-message-group", b"g")], b"", "unknown-field", "mq-message-group"),
-        ([], b"delay=10s", "unknown-parameter", "delay"),
-        ([], b"message_group=g", "unknown-parameter", "message_group"),
+        ([(b"mq-delya", b"10s")], b"", "unknown-field", "mq-delya"),
+        ([], b"delya=10s", "unknown-parameter", "delya"),
+        ([(b"mq-message-group", b"")], b"", "illegal-message-group", "mq-message-group"),
+        ([], b"message_group=", "illegal-message-group", "message_group"),
+        ([(b"mq-delay-level", b"one")], b"", "illegal-delivery-time", "mq-delay-level"),
+        ([], b"delay_level=-1", "illegal-delivery-time", "delay_level"),
         ([(b"mq-properties", b"{")], b"", "malformed-body", "MQ-Properties"),
         ([(b"mq-properties", b'{"a": 1}')], b"", "invalid-field", "MQ-Properties"),
         ([(b"mq-properties", b"[]")], b"", "invalid-field", "MQ-Properties"),

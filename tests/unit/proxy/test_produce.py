@@ -7,8 +7,8 @@ import msgspec
 import orjson
 import pytest
 
-from tern_proxy.exchange import ByteBudget
-from tern_wire.errors import BrokerBusy, DiskFull, TernError
+from tern_proxy.exchange import FlightBudget
+from tern_wire.errors import DiskFull, Overloaded, TernError
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES
 from tern_wire.paths import JSON, MSGPACK, NDJSON
 from tern_wire.record import decode_record
@@ -135,8 +135,10 @@ async def test_a_batch_that_failed_for_one_cause_answers_that_cause() -> None:
         ("/v1/topics/a.b/messages", {}, b"", 400, "illegal-topic"),
         ("/v1/topics//messages", {}, b"", 400, "illegal-topic"),
         ("/v1/topics/%E2%82%AC/messages", {}, b"", 400, "illegal-topic"),
-        (f"{ONE}?delay=10s", {}, b"", 400, "unknown-parameter"),
-        (ONE, {"mq-delay": "10s"}, b"", 400, "unknown-field"),
+        (f"{ONE}?delya=10s", {}, b"", 400, "unknown-parameter"),
+        (ONE, {"mq-delya": "10s"}, b"", 400, "unknown-field"),
+        (f"{ONE}?delay=41d", {}, b"", 400, "illegal-delivery-time"),
+        (ONE, {"mq-delay": "1s", "mq-message-group": "g"}, b"", 400, "property-conflicts-with-type"),
         (f"{ONE}?queue=broker-a:4", {}, b"", 404, "queue-not-found"),
         (ONE, {"content-encoding": "gzip"}, b"", 415, "unsupported-encoding"),
         (ONE, {"accept": "text/html"}, b"", 406, "not-acceptable"),
@@ -198,23 +200,42 @@ async def test_a_client_that_goes_away_within_its_body_stores_nothing() -> None:
 
 
 async def test_requests_beyond_the_byte_budget_are_refused_early() -> None:
-    """503 proxy-overloaded without reading the body; once the others are answered there is room again."""
-    async with proxy_mesh(budget=ByteBudget(1_000)) as mesh:
+    """503 overloaded without reading the body; once the others are answered there is room again."""
+    async with proxy_mesh(budget=FlightBudget(1_000)) as mesh:
         mesh.broker.hold()
         first = asyncio.create_task(mesh.post(ONE, bytes(900)))
         await eventually(lambda: mesh.broker.held, "the first send at the broker")
         second = mesh.raw("POST", ONE, {"content-length": "200"})
         await asyncio.wait_for(second.task, 10)
         assert (second.status, second.taken) == (503, 0)
-        assert orjson.loads(second.sent[1]["body"])["code"] == "proxy-overloaded"
+        assert orjson.loads(second.sent[1]["body"])["code"] == "overloaded"
         assert second.headers[b"retry-after"]
         mesh.broker.let_go()
         assert (await first).status_code == 201
         assert (await mesh.post(ONE, bytes(900))).status_code == 201
 
 
+async def test_messages_beyond_their_budget_are_refused_and_counted() -> None:
+    """A batch counts each of its messages; nothing of what is refused is stored, and /metrics names the budget."""
+    two, three = (orjson.dumps({"messages": [{"body": "a"}] * count}) for count in (2, 3))
+    async with proxy_mesh(budget=FlightBudget(limit_messages=3)) as mesh:
+        mesh.broker.hold()
+        first = asyncio.create_task(mesh.post(BATCH, two, content_type=JSON))
+        await eventually(lambda: mesh.broker.held, "the first batch at the broker")
+        refused = await mesh.post(BATCH, two, content_type=JSON)
+        assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
+        assert (refused.json()["what"], refused.json()["limit"]) == ("messages in flight", 3)
+        assert refused.headers["retry-after"] == "1"
+        mesh.broker.let_go()
+        assert (await first).status_code == 200
+        assert (await mesh.post(BATCH, three, content_type=JSON)).status_code == 200
+        assert (mesh.proxy.budget.used_messages, mesh.proxy.budget.used_bytes) == (0, 0)
+        assert len(mesh.broker.records("orders")) == 5
+        assert 'ternmq_proxy_refused_total{what="messages in flight"} 1.0' in (await mesh.http.get("/metrics")).text
+
+
 @pytest.mark.parametrize(
-    ("error", "status"), [(BrokerBusy(broker_group="broker-a"), 503), (DiskFull(broker_group="broker-a"), 503)]
+    ("error", "status"), [(Overloaded(what="requests that wait"), 503), (DiskFull(broker_group="broker-a"), 503)]
 )
 async def test_a_brokers_refusal_is_passed_on(error: TernError, status: int) -> None:
     """Nothing was stored, so the code is the broker's and Retry-After says when to come again."""

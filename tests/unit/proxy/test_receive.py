@@ -10,7 +10,7 @@ import msgspec
 import orjson
 import pytest
 
-from tern_wire.errors import BrokerBusy
+from tern_wire.errors import Overloaded
 from tern_wire.paths import JSON, MSGPACK
 from tern_wire.requests import RequestCode, body_parts
 from tests.support.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
@@ -120,7 +120,7 @@ async def test_query_forms_and_the_body_say_the_same_to_the_broker() -> None:
         await mesh.receive(max_messages=3, max_bytes=1000, invisible="90s")
         await mesh.post(RECEIVE, msgspec.msgpack.encode({"max_messages": 7}), content_type=MSGPACK)
         heads = [head for code, head in mesh.broker.heads if code == RequestCode.RECEIVE]
-        fixed = {"topic": "orders", "group": "billing"}
+        fixed = {"topic": "orders", "group": "billing", "attempt_id": b""}
         assert heads[0] == heads[1] == {**fixed, "max_messages": 3, "max_bytes": 1000, "invisible_ms": 90_000}
         assert heads[2] == {**fixed, "max_messages": 7, "max_bytes": 1 << 20, "invisible_ms": 0}
 
@@ -139,11 +139,14 @@ async def test_query_forms_and_the_body_say_the_same_to_the_broker() -> None:
         ("?format=raw&encoding=text", b"", 400, "invalid-field"),
         ("?filter=a", b"", 400, "unknown-parameter"),
         ("?wait=1s&wait=2s", b"", 400, "invalid-field"),
-        ("", b'{"filter":{"tags":["A"]}}', 400, "unknown-field"),
+        ("", b'{"filter":{"words":["A"]}}', 400, "unknown-field"),
+        ("", b'{"filter":{"tags":["A||B"]}}', 400, "invalid-field"),
+        ("", b'{"filter":{"sql":"a >"}}', 400, "illegal-filter"),
+        ("?tags=A&sql=a+IS+NULL", b"", 400, "illegal-filter"),
         ("", b'{"max_messages":"3"}', 400, "invalid-field"),
         ("", b'{"max_messages":-1}', 400, "invalid-field"),
         ("", b'{"max_messages":', 400, "malformed-body"),
-        ("", b'{"settle":[{"receipt_handle":"x","action":"nack"}]}', 400, "invalid-field"),
+        ("", b'{"settle":[{"receipt_handle":"x","action":"reject"}]}', 400, "invalid-field"),
         ("?format=raw", b'{"settle":[{"receipt_handle":"x"}]}', 400, "invalid-field"),
     ],
 )
@@ -293,7 +296,7 @@ async def test_a_poll_outlives_a_link_and_a_busy_broker() -> None:
     """A lost link and a refusal with a pause do not end it."""
     async with proxy_mesh() as mesh:
         mesh.broker.script(
-            RequestCode.NOTIFY, BrokerBusy(broker_group="broker-a"), lambda link, _: link.abort("scripted")
+            RequestCode.NOTIFY, Overloaded(what="requests that wait"), lambda link, _: link.abort("scripted")
         )
         task = asyncio.create_task(mesh.receive(wait="30s"))
         await eventually(lambda: mesh.broker.notified == 1, "a notification that lasts")

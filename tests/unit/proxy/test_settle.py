@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tern_wire.errors import DiskFull
 from tern_wire.handles import HandleMaker, Receipt
 from tern_wire.limits import SETTLE_ENTRIES_MAX
 from tern_wire.paths import JSON, MSGPACK
@@ -96,6 +97,42 @@ async def test_settle_acks_and_extends_in_one_call() -> None:
         assert (await mesh.http.post(ACK, json={"receipt_handles": [two]})).status_code == 200
 
 
+async def test_settle_nacks_and_rejects_in_one_call_and_keeps_the_order_of_results() -> None:
+    """Delays travel in milliseconds, -1 stands for the group's policy; what is over or forged is told at its place."""
+    async with proxy_mesh() as mesh:
+        one, two, three, four = await handles_of(mesh, 4)
+        entries = [
+            {"receipt_handle": one, "action": "nack"},
+            {"receipt_handle": two, "action": "dead_letter", "reason": "no such shop"},
+            {"receipt_handle": "forged", "action": "dead_letter"},
+            {"receipt_handle": three, "action": "nack", "delay": "1.5s"},
+            {"receipt_handle": four},
+            {"receipt_handle": two, "action": "dead_letter"},
+        ]
+        answer = await mesh.http.post(SETTLE, json={"entries": entries})
+        assert (answer.status_code, answer.json()["failed"]) == (207, 2)
+        results = [result.get("status") or result["error"]["code"] for result in answer.json()["results"]]
+        assert results == ["ok", "ok", "receipt-invalid", "ok", "ok", "receipt-expired"]
+        assert sorted(delay for _, delay in mesh.broker.nacked) == [-1, 1_500]
+        assert [reason for _, reason in mesh.broker.rejected] == ["no such shop"]
+        again = (await mesh.receive(max_messages=9)).json()["messages"]
+        assert [message["attempt"] for message in again] == [2, 2]
+
+
+async def test_dead_letters_whose_broker_is_in_trouble_fail_each_for_itself() -> None:
+    """Acks of the same request go on; the problem is at each dead letter."""
+    async with proxy_mesh() as mesh:
+        one, two = await handles_of(mesh, 2)
+        mesh.broker.script(RequestCode.DEAD_LETTER, *[DiskFull(broker_group="broker-a")] * 50)
+        entries = [{"receipt_handle": one, "action": "dead_letter"}, {"receipt_handle": two}]
+        answer = await mesh.http.post(SETTLE, json={"entries": entries})
+        assert answer.status_code == 207, answer.text
+        assert [result.get("status") or result["error"]["code"] for result in answer.json()["results"]] == [
+            "disk-full",
+            "ok",
+        ]
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "code"),
     [
@@ -108,7 +145,7 @@ async def test_settle_acks_and_extends_in_one_call() -> None:
         (ACK, b'{"receipt_handles":[' + b",".join([b'"x"'] * (SETTLE_ENTRIES_MAX + 1)) + b"]}", 413, "batch-too-large"),
         (ACK, bytes(2 << 20), 413, "batch-too-large"),
         ("/v1/topics/orders/groups/a.b/ack", b'{"receipt_handles":["x"]}', 400, "illegal-group"),
-        (SETTLE, b'{"entries":[{"receipt_handle":"x","action":"nack"}]}', 400, "invalid-field"),
+        (SETTLE, b'{"entries":[{"receipt_handle":"x","action":"reject"}]}', 400, "invalid-field"),
         (SETTLE, b'{"entries":[{"receipt_handle":"x","invisible":"5s"}]}', 400, "invalid-field"),
         (
             SETTLE,
@@ -116,7 +153,11 @@ async def test_settle_acks_and_extends_in_one_call() -> None:
             400,
             "illegal-invisible-time",
         ),
-        (SETTLE, b'{"entries":[{"receipt_handle":"x","delay":"5s"}]}', 400, "unknown-field"),
+        (SETTLE, b'{"entries":[{"receipt_handle":"x","delay":"5s"}]}', 400, "invalid-field"),
+        (SETTLE, b'{"entries":[{"receipt_handle":"x","action":"nack","delay":"13h"}]}', 400, "invalid-field"),
+        (SETTLE, b'{"entries":[{"receipt_handle":"x","action":"nack","reason":"why"}]}', 400, "invalid-field"),
+        (SETTLE, b'{"entries":[{"receipt_handle":"x","action":"extend","delay":"1s"}]}', 400, "invalid-field"),
+        (SETTLE, b'{"entries":[{"receipt_handle":"x","backoff":"5s"}]}', 400, "unknown-field"),
     ],
     ids=lambda value: None if isinstance(value, str | int) else f"{len(value)}-{hash(value) % 997}",
 )

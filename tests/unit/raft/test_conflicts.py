@@ -185,8 +185,8 @@ def test_an_entry_in_the_place_of_a_committed_one_cuts_nothing() -> None:
 
 
 @pytest.mark.parametrize("previous_term", [0, 1], ids=["a conflict", "an agreement"])
-def test_a_leader_of_an_older_term_is_not_heard(previous_term: int) -> None:
-    """It cuts nothing, and our answer would be a promise of the current term."""
+def test_a_leader_of_an_older_term_is_only_told_the_term(previous_term: int) -> None:
+    """It cuts nothing, and any other answer would be a promise of the current term."""
     ahead = Ahead()
     ahead.other_leads(ahead.base, ahead.node.log.term_at(ahead.base), commit=ahead.base)
     ahead.group.tape = []
@@ -200,8 +200,21 @@ def test_a_leader_of_an_older_term_is_not_heard(previous_term: int) -> None:
         seq=99,
         entries=[],
     )
-    assert ahead.group.tape == []
+    (told,) = ahead.group.tape
+    assert (told.kind, told.receiver, told.message["term"]) == ("pre_vote_refused", ahead.leader.name, ahead.node.term)
     assert (ahead.node.log.end_index, ahead.node.committed) == (ahead.base + 5, ahead.base)
+
+
+def test_a_node_that_may_not_stand_is_led_again_though_its_term_has_got_ahead() -> None:
+    """It voted for itself, lost its disk and copied the log: it cannot campaign, so only its answer makes its term known."""
+    group = born_group()
+    leader, (ahead, _) = group.elect()
+    ahead.votes.forget(b"copied".ljust(16))
+    ahead.transport.greet_all()
+    group.run(0.1)
+    ahead.consensus.learn_term(leader.term + 1)
+    entry = leader.append(b"new")
+    group.run_until(lambda: ahead.log.end_index >= entry.index and ahead.consensus.leader_name is not None)
 
 
 def test_an_ack_that_waits_for_the_disk_is_forgotten_in_another_term() -> None:

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, ConfigDict
 
 from tern_service import add_health, add_metrics, install_problems, problem_reply, read_body
-from tern_wire.errors import BrokerBusy, TopicNotFound
+from tern_wire.errors import Overloaded, TopicNotFound
 from tern_wire.route import Registration
 
 
@@ -33,7 +33,7 @@ def sample_app() -> FastAPI:
 
     @app.get("/busy")
     async def busy() -> None:
-        raise BrokerBusy(broker_group="broker-a", retry_after_ms=1_200)
+        raise Overloaded(what="requests that wait", retry_after_ms=1_200)
 
     @app.get("/broken")
     async def broken() -> None:
@@ -135,7 +135,16 @@ async def test_a_refusal_for_now_says_when_to_come_back() -> None:
     answer = await ask("GET", "/busy")
     assert answer.headers["retry-after"] == "2"
     assert answer.json()["retry_after_ms"] == 1_200
-    assert problem_reply(BrokerBusy())[1].count((b"retry-after", b"1")) == 1
+    assert problem_reply(Overloaded())[1].count((b"retry-after", b"1")) == 1
+
+
+def test_those_who_were_refused_together_do_not_come_back_together() -> None:
+    """Requests get pauses of their own, all of half a second to three quarters."""
+    refusals = [problem_reply(Overloaded(what="connections"), request_id=f"a-{number}") for number in range(50)]
+    pauses = {json.loads(body)["retry_after_ms"] for _, _, body in refusals}
+    assert len(pauses) > 30
+    assert all(500 <= pause < 750 for pause in pauses)
+    assert all((b"retry-after", b"1") in headers for _, headers, _ in refusals)
 
 
 async def test_a_wrong_method_names_the_right_one() -> None:

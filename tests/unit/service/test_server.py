@@ -189,7 +189,10 @@ async def test_one_connection_too_many_is_told_so() -> None:
     """503 at once; the ones before it go on."""
     async with serving(connections_max=1) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        assert (await talk(port)).startswith(b"HTTP/1.1 503 ")
+        answer = await talk(port)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b'"code":"overloaded"' in answer
+        assert b'"what":"connections"' in answer
         writer.close()
         await writer.wait_closed()
 

@@ -6,14 +6,18 @@ Every line is one operation that is over before the next one begins, unless `beg
 from tern_wire.rows import ACK, SETTLED
 from tests.sim.bodies import message_id
 from tests.sim.history import (
+    REJECT,
     Answered,
     Asked,
     CommitOffsets,
     Committed,
+    Create,
     EndState,
+    GraveEnd,
     GroupOffsets,
     Held,
     History,
+    Letter,
     LogRow,
     NodeEnd,
     Offsets,
@@ -24,11 +28,13 @@ from tests.sim.history import (
     QueueEnds,
     Read,
     Receive,
+    Seek,
     Send,
     Sending,
     Sent,
     Settle,
     Settling,
+    Sought,
     Stored,
 )
 
@@ -36,9 +42,9 @@ TOPIC, GROUP = "orders", "billing"
 INVISIBLE_MS = 1_000
 
 
-def message(name: str, *, queue: int = 0, key: str = "") -> Sending:
+def message(name: str, *, queue: int = 0, key: str = "", message_group: str = "", deliver_ms: int = 0) -> Sending:
     """One message of a send."""
-    return Sending(queue, name, key, 20)
+    return Sending(queue, name, key, 20, message_group, deliver_ms)
 
 
 class Story:
@@ -50,6 +56,7 @@ class Story:
         self.queues: dict[tuple[str, int], list[Stored]] = {}
         self.mins: dict[tuple[str, int], int] = {}
         self.is_drained = True
+        self.letters: list[Letter] = []
 
     def _tick(self) -> float:
         self._now_s += 0.001
@@ -84,6 +91,10 @@ class Story:
             self.put(sent.name, offset, operation, queue=sent.queue)
         return self.ok(operation, (Sent(status, sent.queue, offset, first_id),))
 
+    def buries(self, offset: int, attempts: int, cause: str, died_ms: int, name: str = "p0.1") -> None:
+        """A dead letter that all nodes hold in the end."""
+        self.letters.append(Letter(len(self.letters), TOPIC, 0, offset, attempts, cause, died_ms, name))
+
     def put(
         self, name: str, offset: int, operation: Operation | None = None, *, queue: int = 0, stored_ms: int = 5
     ) -> None:
@@ -95,6 +106,14 @@ class Story:
         """A receive of one message."""
         asked = Receive(GROUP, TOPIC, 1, INVISIBLE_MS)
         return self.ok(self.begin(asked, "c0"), (Held(0, offset, lease, attempt, granted_ms + INVISIBLE_MS, name),))
+
+    def rejects(self, offset: int, lease: int) -> Operation:
+        """A rejection of one message."""
+        return self.settles(offset, lease, REJECT)
+
+    def seeks(self, to: str, number: int, *, before: int, after: int) -> Operation:
+        """A seek in one queue."""
+        return self.ok(self.begin(Seek(GROUP, TOPIC, to, number), "r0"), (Sought(0, before, after),))
 
     def settles(
         self, offset: int, lease: int, action: int = ACK, invisible_ms: int = 0, status: int = SETTLED
@@ -131,6 +150,11 @@ class Story:
         """A look at the queue's end."""
         return self.ok(self.begin(Offsets(TOPIC), "r0"), (QueueEnds(0, 0, end),))
 
+    def declares(self, max_attempts: int, *delays_ms: int) -> Operation:
+        """The group's settings."""
+        settings = (("max_attempts", max_attempts), ("retry", {"delays_ms": list(delays_ms)}))
+        return self.ok(self.begin(Create("group", GROUP, INVISIBLE_MS, settings), "setup"), None)
+
     # The end ---------------------------------------------------------------------------------------------------
     def end(self, *nodes: NodeEnd) -> EndState:
         """Of these nodes; without any, of two equal ones that hold what was `put`."""
@@ -141,7 +165,15 @@ class Story:
         queues = {
             place: QueueEnd(self.mins.get(place, 0), tuple(sorted(messages))) for place, messages in self.queues.items()
         }
+        graves = {GROUP: GraveEnd(0, tuple(self.letters))} if self.letters else {}
         rows = log or tuple(LogRow(index, 1, index * 7, index * 100) for index in range(1, applied + 1))
         return NodeEnd(
-            node=name, applied=applied, commit=applied, first_index=1, log=rows, digest=digest, queues=queues
+            node=name,
+            applied=applied,
+            commit=applied,
+            first_index=1,
+            log=rows,
+            digest=digest,
+            queues=queues,
+            graves=graves,
         )

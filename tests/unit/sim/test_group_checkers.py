@@ -6,7 +6,7 @@ import pytest
 
 from tern_wire.rows import EXTEND, LEASE_OVER, RELEASE
 from tests.sim.checkers import leases, offsets, redelivery, stale_reads
-from tests.sim.history import Receive
+from tests.sim.history import Receive, Seek
 from tests.unit.sim.stories import GROUP, INVISIBLE_MS, TOPIC, Story, message
 
 Tale = Callable[[Story], object]
@@ -51,6 +51,12 @@ def perhaps_sought(story: Story) -> None:
     story.receives(0, 2, 200)
 
 
+def perhaps_sought_anywhere(story: Story) -> None:
+    """A seek of unknown outcome says not even where it may have led."""
+    story.info(story.begin(Seek(GROUP, TOPIC, "shift", -1)))
+    story.receives(0, 2, 200)
+
+
 def extended(story: Story) -> None:
     """Until 1,200 at least, then given again."""
     story.receives(1, 2, 400, name="p0.2")  # the group's time is 400 now
@@ -79,7 +85,7 @@ def refused_in_time(story: Story) -> None:
 @pytest.mark.parametrize(
     "tell",
     [
-        *(over, released, perhaps_released, sought, perhaps_sought, extended),
+        *(over, released, perhaps_released, sought, perhaps_sought, perhaps_sought_anywhere, extended),
         *(shortened, perhaps_shortened, refused_in_time),
     ],
 )
@@ -131,11 +137,6 @@ def ids_fall(story: Story) -> None:
     story.receives(1, 5, 100, name="p0.2")
 
 
-def attempt_again(story: Story) -> None:
-    """The count of attempts begins anew without a reason."""
-    story.receives(0, 2, 1_100, attempt=1)
-
-
 def refused_too_early(story: Story) -> None:
     """An ack is refused at 200 at the latest, as the next lease of anything shows."""
     story.settles(0, 1, status=LEASE_OVER)
@@ -146,7 +147,7 @@ def refused_too_early(story: Story) -> None:
     "tell",
     [
         *(too_early, in_spite_of_an_extension, released_afterwards, sought_before, one_id_twice),
-        *(time_falls, ids_fall, attempt_again, refused_too_early),
+        *(time_falls, ids_fall, refused_too_early),
     ],
 )
 def test_two_holders_or_a_lease_that_was_none(tell: Tale) -> None:
@@ -179,6 +180,13 @@ def sought_back(story: Story) -> None:
     story.receives(0, 2, 200)
 
 
+def sought_back_by_a_shift(story: Story) -> None:
+    """A seek says where it led."""
+    story.settles(0, 1)
+    story.seeks("shift", -1, before=1, after=0)
+    story.receives(0, 2, 200)
+
+
 def perhaps_sought_back(story: Story) -> None:
     """An older commit of unknown outcome may still come."""
     story.info(story.begin(story.commit(0)))
@@ -186,7 +194,9 @@ def perhaps_sought_back(story: Story) -> None:
     story.receives(0, 2, 200)
 
 
-@pytest.mark.parametrize("tell", [asked_for_before, not_acked_in_time, sought_back, perhaps_sought_back])
+@pytest.mark.parametrize(
+    "tell", [asked_for_before, not_acked_in_time, sought_back, sought_back_by_a_shift, perhaps_sought_back]
+)
 def test_a_message_may_come_again_when_something_asked_for_it(tell: Tale) -> None:
     """What excuses a redelivery."""
     story = begun()
@@ -215,7 +225,14 @@ def sought_back_before(story: Story) -> None:
     story.receives(0, 3, 9_000)
 
 
-@pytest.mark.parametrize("tell", [again, sought_forward, sought_back_before])
+def sought_forward_by_a_shift(story: Story) -> None:
+    """Nor does a seek that says so."""
+    story.settles(0, 1)
+    story.seeks("shift", 1, before=1, after=2)
+    story.receives(0, 2, 5_000)
+
+
+@pytest.mark.parametrize("tell", [again, sought_forward, sought_forward_by_a_shift, sought_back_before])
 def test_a_message_that_was_acked_comes_again(tell: Tale) -> None:
     """An ok ack is for good."""
     story = begun()
@@ -262,6 +279,12 @@ def stale_after_a_commit(story: Story) -> None:
     story.looks(2)
 
 
+def stale_in_a_seek(story: Story) -> None:
+    """A seek found 1 after 2 had been seen."""
+    story.looks(2)
+    story.seeks("latest", 0, before=1, after=4)
+
+
 def swapped_with_a_stale_value(story: Story) -> None:
     """Expected 1 after 2 had been seen."""
     story.looks(2)
@@ -295,7 +318,7 @@ def acked_only_later(story: Story) -> None:
 @pytest.mark.parametrize(
     "tell",
     [
-        *(went_back, stale_after_a_commit, swapped_with_a_stale_value, swapped_twice),
+        *(went_back, stale_after_a_commit, stale_in_a_seek, swapped_with_a_stale_value, swapped_twice),
         *(skipped, beyond_the_end, acked_only_later),
     ],
 )

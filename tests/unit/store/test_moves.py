@@ -7,6 +7,7 @@ from tests.support.faulty_files import FaultyFiles
 from tests.support.store_entries import entry_body, record
 from tests.support.store_node import GROUP, Node
 from tests.support.store_run import BORN_MS, StoreRun
+from tests.support.timer_calls import due
 
 HOUR_MS = 3_600_000
 
@@ -80,5 +81,5 @@ def test_a_timer_that_came_due_before_its_copy_was_applied_is_delivered_once() -
     body = entry_body({"now": BORN_MS + 2 * HOUR_MS, "move": needed.rows.tobytes()}, [copies])
     node.apply(node.log.append(EntryKind.COMMANDS, node.log.end_index + 1, node.log.end_term, body, 1))
     assert node.store.timers.pending == 0
-    assert len(node.store.timers.due(BORN_MS + 3 * HOUR_MS, 10)) == 0
+    assert len(due(node.store.timers, BORN_MS + 3 * HOUR_MS, 10)) == 0
     assert node.store.queues.end(0, 0) == end

@@ -10,9 +10,11 @@ import pytest
 from tern_store import (
     CopyRefused,
     Genesis,
+    LogRot,
     RebuildSink,
     WrongGroup,
 )
+from tests.support import store_node
 from tests.support.rebuilding import (
     CHUNK_SIZE_BYTES,
     Leader,
@@ -240,9 +242,20 @@ def _in_mid_segment(document: dict[str, Any]) -> None:
     document["start"][1] += 512
 
 
+def _wandering_keys(document: dict[str, Any]) -> None:
+    document["keys"] = [["../votes", 512]]
+
+
+def _keys_twice(document: dict[str, Any]) -> None:
+    document["keys"] = [[f"keys-{1:020d}.bin", 512]] * 2
+
+
 @pytest.mark.parametrize(
     "spoil",
-    [_without_state, _wandering_state, _backwards, _not_whole, _later_format, _bad_genesis, _in_mid_segment],
+    [
+        *(_without_state, _wandering_state, _backwards, _not_whole, _later_format, _bad_genesis, _in_mid_segment),
+        *(_wandering_keys, _keys_twice),
+    ],
 )
 def test_a_manifest_that_makes_no_sense_is_refused(spoil: Callable[[dict[str, Any]], None]) -> None:
     """Goal: nothing is written for a manifest that cannot be meant."""
@@ -264,3 +277,33 @@ def test_pieces_ahead_are_those_that_come_next() -> None:
         assert (sink.wanted(), sink.wanted(1)) == (second, third)
     sink.finish()
     require_equal(leader, files)
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_tables_of_keys_that_the_log_cannot_give_back_are_copied(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: those that the state at the log's beginning names; a damaged one is fetched again, a good one is not, and a lost one is rot."""
+    monkeypatch.setattr(store_node, "TABLES_MAX", 100)
+    leader, files = Leader(seed, is_trimmed=True), new_node()
+    manifest = leader.manifest()
+    names = [name for name, _ in manifest["keys"]]
+    assert names
+    sink = sink_of(files)
+    sink.begin(manifest)
+    while (piece := sink.wanted()) is not None and piece.name not in names:
+        sink.write(piece.name, piece.position, leader.source.read(*piece))
+    with pytest.raises(CopyRefused, match="is damaged"):
+        while (piece := sink.wanted()) is not None and piece.name == names[0]:
+            sink.write(piece.name, piece.position, bytes(piece.size))
+    while (piece := sink.wanted()) is not None and piece.name in names:
+        sink.write(piece.name, piece.position, leader.source.read(*piece))
+    sink.close()
+    sink = sink_of(files)
+    sink.begin(leader.manifest())
+    piece = sink.wanted()
+    assert piece is not None and piece.name not in names
+    copy(leader.source, sink)
+    sink.finish()
+    require_equal(leader, files)
+    files.unlink(DIRECTORY / "sentkeys" / names[0])
+    with pytest.raises(LogRot, match="older than the log's beginning"):
+        Node(files).store.sent_keys.require_all()

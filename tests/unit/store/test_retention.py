@@ -8,6 +8,7 @@ from tern_wire.errors import OffsetExpired
 from tern_wire.timer_rows import TIMER_ROWS
 from tests.support.faulty_files import FaultyFiles
 from tests.support.single_broker import DIRECTORY, HOUR_MS, SingleBroker
+from tests.support.timer_calls import due
 
 RULES = RetentionRules()
 NOW = 1_000 * HOUR_MS
@@ -143,7 +144,9 @@ def test_unread_messages_that_go_are_counted_for_their_group() -> None:
         bodies += [body for _, body in received]
         broker.ack(*[row for row, _ in received])
     assert bodies[-1] == b"young"
-    assert broker.state.deliveries[group_id, topic_id][0].cursor == broker.state.names.topics_by_id[topic_id].ends[0]  # type: ignore[union-attr]
+    delivery = broker.state.leasing.deliveries[group_id, topic_id][0]
+    assert delivery is not None
+    assert delivery.cursor == broker.state.names.topics_by_id[topic_id].ends[0]
 
 
 @pytest.mark.parametrize("rebuilt", [False, True])
@@ -214,7 +217,7 @@ def test_a_pending_timer_keeps_its_record() -> None:
     broker.retain()
     assert broker.store.log.start.position == 3 << 16
     assert broker.store.timers.pending == 1
-    (timer,) = broker.store.timers.due(due_ms, 10)
+    (timer,) = due(broker.store.timers, due_ms, 10)
     assert (int(timer["timer_id"]), int(timer["deliver_ms"])) == (77, due_ms)
     where, what = np.array([int(timer["position"])]), np.array([int(timer["size"])])
     assert b"first" in bytes(broker.store.log.read_records(where, what))

@@ -44,13 +44,15 @@ def test_a_restart_goes_on_where_the_log_ends(saves: bool) -> None:
     files = FaultyFiles()
     broker, sent = filled(files, saves=saves)
     check(broker, sent)
-    leases = {key: [d.cursor if d else None for d in row] for key, row in broker.state.deliveries.items()}
+    leases = {key: [d.cursor if d else None for d in row] for key, row in broker.state.leasing.deliveries.items()}
     broker.close()
     for _ in range(2):
         broker = SingleBroker(files)
         assert not broker.store.rebuilding
         check(broker, sent)
-        assert leases == {key: [d.cursor if d else None for d in row] for key, row in broker.state.deliveries.items()}
+        assert leases == {
+            key: [d.cursor if d else None for d in row] for key, row in broker.state.leasing.deliveries.items()
+        }
         broker.close()
 
 

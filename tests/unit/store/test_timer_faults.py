@@ -11,7 +11,7 @@ from tern_store.checking import Checked
 from tern_store.errors import DerivedDamage
 from tern_store.timers import Timers
 from tests.support.faulty_files import FaultyFiles, PowerCut
-from tests.support.timer_calls import DAY, HOUR, MINUTE, NOW, Pair, TimerModel, drain, make, pairs, timer_rows
+from tests.support.timer_calls import DAY, HOUR, MINUTE, NOW, Pair, TimerModel, drain, due, make, pairs, timer_rows
 
 DIRECTORY = Path("/data")
 Saved = tuple[FaultyFiles, dict[str, Any], list[Pair]]
@@ -35,7 +35,7 @@ def saved() -> Saved:
     """A disk with some timers, half of them cancelled; its marks; what it must hand out."""
     files = FaultyFiles()
     timers = opened(files)
-    timers.due(NOW, 1)
+    due(timers, NOW, 1)
     times = some()
     timers.add(timer_rows(times))
     for timer_id in range(0, 700, 2):
@@ -83,7 +83,7 @@ def test_damage_is_found_and_never_handed_out(saved: Saved, seed: int) -> None:
     found: list[Pair] = []
     while True:
         try:
-            while len(rows := timers.due(NOW + DAY, 50)):
+            while len(rows := due(timers, NOW + DAY, 50)):
                 found += pairs(rows)
             break
         except DerivedDamage as damage:
@@ -146,7 +146,7 @@ def test_a_full_disk_loses_nothing() -> None:
     """Adds, cancels and hand-outs go on; `flush` says that the disk is full until there is room again."""
     files = FaultyFiles()
     timers = opened(files)
-    timers.due(NOW, 1)
+    due(timers, NOW, 1)
     files.capacity_bytes = 10_000
     # Few buckets: rows of very many would go with the marks instead of into files.
     times = sorted(some(), key=lambda ms: ms >= NOW + 2 * HOUR)

@@ -13,7 +13,7 @@ from tern_store.timers import Timers
 from tern_wire.limits import TIMER_DELAY_MAX_MS
 from tern_wire.timer_rows import FLAG_CANCELLED, TIMER_ROW_SIZE_BYTES
 from tests.support.faulty_files import FaultyFiles
-from tests.support.timer_calls import DAY, HOUR, MINUTE, NOW, SECOND, drain, pairs, timer_rows
+from tests.support.timer_calls import DAY, HOUR, MINUTE, NOW, SECOND, drain, due, listed, pairs, timer_rows
 
 DIRECTORY = Path("/data")
 
@@ -46,7 +46,7 @@ def test_a_row_has_the_bytes_that_are_drawn(tmp_path: Path) -> None:
 def test_nothing_is_early_and_order_holds_across_all_borders() -> None:
     """Timers on both sides of seconds, minutes and hours, added in any order: each comes at its millisecond, not before."""
     timers = small(FaultyFiles())
-    timers.due(NOW, 1)
+    due(timers, NOW, 1)
     borders = [NOW + at for at in (SECOND, MINUTE, HOUR, 2 * HOUR, 2 * HOUR + MINUTE, 3 * HOUR, DAY, 40 * DAY)]
     times = [border + step for border in borders for step in (-1, 0, 1, 0)]
     random.Random(1).shuffle(times)
@@ -67,7 +67,7 @@ def test_after_a_jump_of_time_everything_comes_in_order(days: int) -> None:
     """2,000 timers over ten days, some hours with more than a window; the node comes back days later."""
     files, rng = FaultyFiles(), np.random.default_rng(days)
     timers = small(files)
-    timers.due(NOW, 1)
+    due(timers, NOW, 1)
     times = np.concatenate((NOW + rng.integers(0, 10 * DAY, 1000), NOW + 30 * HOUR + rng.integers(0, HOUR, 1000)))
     rng.shuffle(times)
     timers.add(timer_rows(times.tolist()))
@@ -77,10 +77,10 @@ def test_after_a_jump_of_time_everything_comes_in_order(days: int) -> None:
     now_ms = NOW + days * DAY
     order = np.argsort(times, kind="stable")
     wanted = [(int(times[at]), int(at)) for at in order]
-    due = [pair for pair in wanted if pair[0] <= now_ms]
-    assert drain(timers, now_ms, 7) == due
-    assert timers.pending == len(wanted) - len(due)
-    assert drain(timers, now_ms + 60 * DAY) == wanted[len(due) :]
+    over = [pair for pair in wanted if pair[0] <= now_ms]
+    assert drain(timers, now_ms, 7) == over
+    assert timers.pending == len(wanted) - len(over)
+    assert drain(timers, now_ms + 60 * DAY) == wanted[len(over) :]
 
 
 def test_what_is_added_late_is_never_lost() -> None:
@@ -90,10 +90,10 @@ def test_what_is_added_late_is_never_lost() -> None:
     assert drain(timers, NOW) == [(NOW - 1, 0), (NOW, 1)]
     timers.add(timer_rows([NOW, NOW - 1, NOW - 20 * DAY, 0, -5], 10))
     assert timers.next_due_ms() == -5
-    assert pairs(timers.due(NOW, 2)) == [(-5, 14), (0, 13)]
+    assert pairs(due(timers, NOW, 2)) == [(-5, 14), (0, 13)]
     timers.add(timer_rows([7, NOW + 1], 20))
     assert timers.cancel(NOW - 1, 11)
-    assert pairs(timers.list(-DAY, NOW, 9)) == [(7, 20), (NOW - 20 * DAY, 12)]
+    assert pairs(listed(timers, -DAY, NOW, 9)) == [(7, 20), (NOW - 20 * DAY, 12)]
     assert drain(timers, NOW) == [(NOW - 20 * DAY, 12), (7, 20), (NOW, 10)]
     assert drain(timers, NOW + 1) == [(NOW + 1, 2), (NOW + 1, 21)]
     timers.add(timer_rows([NOW + 1, NOW], 30))
@@ -106,9 +106,9 @@ def test_late_ones_in_an_hour_that_is_handed_out_whole_come_once_too() -> None:
     files = FaultyFiles()
     timers = small(files)
     timers.add(timer_rows([NOW + 10, NOW + 20, NOW + 30]))
-    assert pairs(timers.due(NOW + DAY, 2)) == [(NOW + 10, 0), (NOW + 20, 1)]
+    assert pairs(due(timers, NOW + DAY, 2)) == [(NOW + 10, 0), (NOW + 20, 1)]
     timers.add(timer_rows([NOW + 15, NOW + 16, NOW + 20, NOW + 25], 10))
-    assert pairs(timers.due(NOW + DAY, 1)) == [(NOW + 15, 10)]
+    assert pairs(due(timers, NOW + DAY, 1)) == [(NOW + 15, 10)]
     marks = save(timers)
     for again in (timers, small(files)):
         again.restore(marks)
@@ -119,7 +119,7 @@ def test_late_ones_in_an_hour_that_is_handed_out_whole_come_once_too() -> None:
 def test_a_bucket_that_begins_again_at_the_cursor_loses_nothing() -> None:
     """The minute was handed out, dropped, and its rows had high numbers; one more is added for the time of its last."""
     timers = small(FaultyFiles())
-    timers.due(NOW, 1)
+    due(timers, NOW, 1)
     for minute in range(5):
         time_ms = NOW + minute * MINUTE
         timers.add(timer_rows([time_ms] * 3, minute * 10))
@@ -135,7 +135,7 @@ def test_time_that_falls_back_hands_out_nothing_early_or_twice() -> None:
     timers = small(FaultyFiles(), window_rows=16)
     times = [NOW + at * MINUTE for at in range(1, 50, 4)]
     timers.add(timer_rows(times))
-    found = pairs(timers.due(NOW + DAY, 5))
+    found = pairs(due(timers, NOW + DAY, 5))
     for now_ms in (NOW - DAY, NOW, NOW + 20 * MINUTE, NOW - HOUR, NOW + 20 * MINUTE):
         found += drain(timers, now_ms)
         assert found[-1][0] <= max(now_ms, NOW + 17 * MINUTE)
@@ -151,11 +151,11 @@ def test_very_many_in_one_second_cost_a_window_of_memory(tmp_path: Path) -> None
             timers.add(timer_rows(times[first : first + 30_000].tolist(), first))
         save(timers)
         tracemalloc.start()
-        found = [timers.due(NOW + SECOND, 2_000)["timer_id"] for _ in range(5)]
+        found = [due(timers, NOW + SECOND, 2_000)["timer_id"] for _ in range(5)]
         peak_bytes = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak_bytes < 120_000 * TIMER_ROW_SIZE_BYTES / 3
-        while len(rows := timers.due(NOW + SECOND, 2_000)):
+        while len(rows := due(timers, NOW + SECOND, 2_000)):
             found.append(rows["timer_id"])
         assert (np.concatenate(found) == np.argsort(times, kind="stable")).all()
         timers.wipe()
@@ -164,16 +164,16 @@ def test_very_many_in_one_second_cost_a_window_of_memory(tmp_path: Path) -> None
 def test_a_cancelled_timer_is_gone_wherever_it_was() -> None:
     """In the minute that is handed out, in a later one, in an hour to come, in an hour half spread: True once, then False."""
     timers = small(FaultyFiles(), window_rows=16)
-    timers.due(NOW, 1)
+    due(timers, NOW, 1)
     times = (
         [NOW + 10 + at // 10 for at in range(100)] + [NOW + 5 * MINUTE] * 3 + [NOW + 2 * HOUR + at for at in range(60)]
     )
     timers.add(timer_rows([*times, NOW + 20 * DAY]))
     wanted = dict(enumerate([*times, NOW + 20 * DAY]))
-    for time_ms, timer_id in pairs(timers.due(NOW + 11, 15)):
+    for time_ms, timer_id in pairs(due(timers, NOW + 11, 15)):
         assert wanted.pop(timer_id) == time_ms
         assert not timers.cancel(time_ms, timer_id)
-    assert len(timers.due(NOW + HOUR - 1, 0)) == 0
+    assert len(due(timers, NOW + HOUR - 1, 0)) == 0
     victims = [15, 19, 50, 99, 100, 102, 103, 130, 162, 163]
     for timer_id in victims[:5]:
         assert not timers.cancel(wanted[timer_id] + 1, timer_id)
@@ -185,7 +185,7 @@ def test_a_cancelled_timer_is_gone_wherever_it_was() -> None:
         assert timers.cancel(wanted[timer_id], timer_id)
         assert not timers.cancel(wanted.pop(timer_id), timer_id)
     assert timers.pending == len(wanted)
-    assert pairs(timers.list(NOW, NOW + 40 * DAY, 999)) == sorted((ms, timer_id) for timer_id, ms in wanted.items())
+    assert pairs(listed(timers, NOW, NOW + 40 * DAY, 999)) == sorted((ms, timer_id) for timer_id, ms in wanted.items())
     assert drain(timers, NOW + 40 * DAY) == sorted((ms, timer_id) for timer_id, ms in wanted.items())
     assert not timers.cancel(NOW + 20 * DAY, 163)
 
@@ -198,7 +198,7 @@ def test_a_cancelled_timer_may_come_back_under_its_id() -> None:
         if position < 300:
             assert timers.cancel(NOW + 5, 7)
     assert [rows["position"].tolist() for rows in timers.needed_below(1000)] == [[300]]
-    assert timers.due(NOW + 5, 9)["position"].tolist() == [300]
+    assert due(timers, NOW + 5, 9)["position"].tolist() == [300]
 
 
 def test_lists_come_in_pages_that_meet() -> None:
@@ -217,11 +217,11 @@ def test_lists_come_in_pages_that_meet() -> None:
         (NOW + 2 * HOUR + 1, NOW + 2 * HOUR + 1),
     ):
         found, after = [], None
-        while page := pairs(timers.list(begin_ms, end_ms, 100, after)):
+        while page := pairs(listed(timers, begin_ms, end_ms, 100, after)):
             found += page
             after = page[-1]
         assert found == [pair for pair in wanted if begin_ms <= pair[0] < end_ms]
-    assert len(timers.list(0, NOW + DAY, 0)) == 0
+    assert len(listed(timers, 0, NOW + DAY, 0)) == 0
 
 
 def test_records_that_timers_need_are_known() -> None:
@@ -277,7 +277,7 @@ def test_a_state_keeps_its_rows_when_their_slots_are_used_again() -> None:
     """Two states are saved; then their buckets are spent and others written in their place: both states still restore."""
     files = FaultyFiles()
     timers = small(files)
-    timers.due(NOW, 1)
+    due(timers, NOW, 1)
     timers.add(timer_rows([NOW + at * 100 for at in range(2000)]))
     states = [(save(timers), 0)]
     found = drain(timers, NOW + MINUTE)
@@ -294,7 +294,7 @@ def test_a_state_keeps_its_rows_when_their_slots_are_used_again() -> None:
 def test_the_longest_delay_and_longer_ones_are_kept() -> None:
     """40 days is what a broker accepts; the timers themselves keep any time."""
     timers = small(FaultyFiles())
-    timers.due(NOW, 1)
+    due(timers, NOW, 1)
     times = [NOW + TIMER_DELAY_MAX_MS, NOW + 3650 * DAY, 1 << 62]
     timers.add(timer_rows(times))
     assert drain(timers, NOW + TIMER_DELAY_MAX_MS - 1) == []

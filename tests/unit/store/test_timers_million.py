@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tern_store.timers import Timers
 from tern_wire.timer_rows import TIMER_ROWS
-from tests.support.timer_calls import DAY, HOUR, NOW, pairs
+from tests.support.timer_calls import DAY, HOUR, NOW, due, listed, pairs
 
 ROOT = Path(__file__).resolve().parents[3]
 COUNT, BATCH = 1_000_000, 1_000
@@ -46,7 +46,7 @@ def fill_and_die(directory: str) -> None:
     """Phase 1, a process: add all, save, print what it cost and the marks, go on without saving, die."""
     times = delivery_times()
     timers = Timers.open(Path(directory))
-    timers.due(NOW, 1)
+    due(timers, NOW, 1)
     before = resident_bytes()
     add_all(timers, times)
     job = timers.flush()
@@ -57,7 +57,7 @@ def fill_and_die(directory: str) -> None:
     sys.stdout.flush()
     timers.add(np.zeros(BATCH, TIMER_ROWS))
     timers.cancel(int(times[5]), 5)
-    while len(timers.due(NOW + DAY, 10_000)):
+    while len(due(timers, NOW + DAY, 10_000)):
         pass
     timers.flush()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -87,15 +87,15 @@ def restore_and_fire(directory: str) -> None:
     for _ in range(20):
         begin_ms = NOW + rng.randrange(40 * DAY)
         end_ms = begin_ms + rng.randrange(2 * HOUR)
-        listed = pairs(timers.list(begin_ms, end_ms, 5_000))
+        page = pairs(listed(timers, begin_ms, end_ms, 5_000))
         first, stop = np.searchsorted(sorted_times, [begin_ms, end_ms])
-        assert listed == list(zip(sorted_times[first:stop].tolist(), order[first:stop].tolist(), strict=True))
-        found["listed"] += len(listed)
+        assert page == list(zip(sorted_times[first:stop].tolist(), order[first:stop].tolist(), strict=True))
+        found["listed"] += len(page)
 
     now_ms, fired = NOW, 0
     while timers.pending:
         now_ms += rng.choice([1, 1_000, HOUR // 2, 6 * HOUR, DAY])
-        while len(rows := timers.due(now_ms, 5_000)):
+        while len(rows := due(timers, now_ms, 5_000)):
             assert (rows["timer_id"] == order[fired : fired + len(rows)]).all(), (
                 "the next ones, in order, none cancelled"
             )

@@ -81,7 +81,18 @@ def delete(path: Path, rng: random.Random) -> None:
 
 
 DAMAGES = (flip_one, zero_page, truncate, delete)
-FOLDERS = ("commitlog", "entryindex", "consumequeue", "index", "timers", "state", "votes", "config", "checkpoint")
+FOLDERS = (
+    "commitlog",
+    "entryindex",
+    "consumequeue",
+    "index",
+    "timers",
+    "sentkeys",
+    "state",
+    "votes",
+    "config",
+    "checkpoint",
+)
 # What a text without a checksum, or one of two generations, cannot show.
 UNSEEN = {
     ("config", flip_one),
@@ -155,6 +166,38 @@ def test_a_queue_entry_that_is_written_whole_but_wrong_is_found(
     assert reason in finding.reason
 
 
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        ("position", "no record begins there"),
+        ("size", "another size"),
+        ("tag", "another tag"),
+        ("queue", "another queue"),
+        ("topic_id", "another queue"),
+        ("", ""),
+    ],
+)
+def test_a_timer_that_points_at_something_else_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, reason: str
+) -> None:
+    """Its message would not be delivered, or another one in its place: found long before its time comes."""
+    monkeypatch.setattr("tern_store.timer_check.KEPT_MAX", 2)
+    monkeypatch.setattr("tern_store.log_check.SPAN_SIZE_BYTES", 1)
+    node = NodeDirectory(tmp_path)
+    for _ in range(5):
+        (late,) = node.send(("orders", 0), visible=False)
+        node.send(("orders", 1))
+    node.wait(late, **({column: 1} if column else {}))
+    node.save()
+    node.close()
+    found = check(tmp_path)
+    assert [finding.kind for finding in found] == ([FindingKind.DERIVED] if column else [])
+    if column:
+        assert found[0].file == tmp_path / "timers"
+        assert "timer 9999" in found[0].reason
+        assert reason in found[0].reason
+
+
 def test_a_queue_entry_of_another_queue_is_found(tmp_path: Path) -> None:
     """A sound record, a sound entry, but they do not belong together."""
     node = NodeDirectory(tmp_path)
@@ -187,7 +230,7 @@ def test_records_and_rows_that_disagree_are_found(tmp_path: Path) -> None:
     good = encode_record(b"t", 2, b"body", b"", born_ms=1)
     crc = int.from_bytes(good[8:12], "big")
     rotten = good.replace(b"body", b"bodx")
-    row = (len(good), 5, 2, 0, 0, crc, 0, NO_KEY)
+    row = (len(good), 5, 2, 0, 0, crc, 0, NO_KEY, 0, 0)
     sends = {
         "": (row, good),
         "does not have its CRC": (row, rotten),

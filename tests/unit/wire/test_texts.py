@@ -1,5 +1,6 @@
 """Names, durations, handles, codec errors and the table of errors: the words of the wire."""
 
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tern_wire.errors import (
     ERRORS,
     InvalidField,
     MalformedBody,
+    RecallHandleInvalid,
     ReceiptInvalid,
     TernError,
     TopicNotFound,
@@ -20,8 +22,9 @@ from tern_wire.errors import (
 from tern_wire.handles import HANDLE_SIZE_MAX_CHARS, HandleMaker, Receipt
 from tern_wire.messages import JsonBatch, PackedBatch
 from tern_wire.names import QueueName, check_group, check_topic, parse_queue
+from tern_wire.recall_handles import RECALL_HANDLE_SIZE_MAX_CHARS, Recall, RecallMaker
 from tern_wire.requests import body_parts, error_parts, read_body, read_error
-from tern_wire.times import parse_duration_ms
+from tern_wire.times import parse_duration_ms, parse_time_ms
 
 KEY = b"k" * 32
 
@@ -176,3 +179,73 @@ def test_a_link_body_is_a_head_and_raw_bytes() -> None:
     """There and back."""
     head, raw = read_body(b"".join(body_parts({"a": 1}, [b"xy", encode_msgpack(3)])))
     assert (head, bytes(raw)) == ({"a": 1}, b"xy\x03")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0, 0),
+        (1_769_860_800_000, 1_769_860_800_000),
+        ("1769860800001", 1_769_860_800_001),
+        ("2026-01-31T12:00:00Z", 1_769_860_800_000),
+        ("2026-01-31T13:00:00+01:00", 1_769_860_800_000),
+        ("2026-01-31T12:00:00.25Z", 1_769_860_800_250),
+        ("2026-01-31T12:00:00", 1_769_860_800_000),
+    ],
+)
+def test_times_are_milliseconds_or_rfc_3339(value: str | int, expected: int) -> None:
+    """Without a zone it is UTC."""
+    assert parse_time_ms(value) == expected
+
+
+@given(st.datetimes(min_value=datetime(1970, 1, 2), max_value=datetime(2400, 1, 1)), st.integers(-23 * 60, 23 * 60))
+def test_times_are_those_of_the_calendar(moment: datetime, away_minutes: int) -> None:
+    """Of every day of four centuries, in every zone, as Python's own calendar has it."""
+    zone = timezone(timedelta(minutes=away_minutes))
+    zoned = moment.replace(microsecond=moment.microsecond // 1_000 * 1_000, tzinfo=zone)
+    assert parse_time_ms(zoned.isoformat()) == round(zoned.timestamp() * 1_000)
+    assert parse_time_ms(moment.date().isoformat()) % 86_400_000 == 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "soon",
+        "-1",
+        -2,
+        True,
+        "1e3",
+        "9" * 20,
+        "2026-13-01T00:00:00Z",
+        "2026-02-29",
+        "2026-01-31T24:00:00Z",
+        "2026-01-31T12:61",
+        "2026-01-31T12:00:00+24:00",
+        "1969-12-31T00:00:00Z",
+        "٣",
+    ],
+)
+def test_other_times_are_refused(value: str | int) -> None:
+    """ValueError with a sentence."""
+    with pytest.raises(ValueError, match=r"\w+ .*"):
+        parse_time_ms(value)
+
+
+def test_a_recall_handle_gives_back_what_it_was_made_of_and_nothing_else_does() -> None:
+    """URL-safe, short; one bit changed, another topic, another key or a receipt handle is refused."""
+    maker = RecallMaker(KEY, "orders")
+    for recall in (Recall("broker-a", 5, 7), Recall("b" * 31, (1 << 62) - 1, (1 << 48) - 1)):
+        handle = maker.make(recall)
+        assert len(handle) <= RECALL_HANDLE_SIZE_MAX_CHARS
+        assert set(handle) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+        assert maker.read(handle) == recall
+    handle = maker.make(Recall("broker-a", 5, 7))
+    other = HandleMaker(KEY, "orders", "g").make(Receipt("broker-a", 1, 2, 3, 4, 5, 6))
+    changed = [handle[:at] + ("B" if sign == "A" else "A") + handle[at + 1 :] for at, sign in enumerate(handle[:-1])]
+    for wrong in (*changed, handle[:-2], handle + "AAAA", "", "x", "é" * 40, "A" * 200, other):
+        with pytest.raises(RecallHandleInvalid):
+            maker.read(wrong)
+    for stranger in (RecallMaker(KEY, "order"), RecallMaker(b"x" * 32, "orders")):
+        with pytest.raises(RecallHandleInvalid):
+            stranger.read(handle)

@@ -1,61 +1,54 @@
-"""Idempotency keys: a bounded, replicated table from key hash to the first send's queue, offset and body CRC.
+"""Idempotency keys: the youngest table of them, and which older ones there are; from key hash to the first send's queue, offset and body CRC.
 
-Keys live in generations of five minutes; a generation is dropped whole when the youngest key in it could be older than the
-window. A full table refuses new keys: forgetting one early would break the promise that a repeat is stored once.
+Keys are added to the youngest table, in memory. When it is full, or its first key a minute old, the end of an entry seals it: from then
+on the state knows its number, count and newest time only, its keys are in a file (tern_store/sent_keys.py). A table goes whole, when all
+its keys are older than the window. All tables together have a limit, and what is full refuses new keys: forgetting one early would break
+the promise that a repeat is stored once.
 
-A generation is a hash table with linear probing in four arrays, 28 bytes a slot, at most 60 % full. (Python's dict took 300
+Law: apply reads no file. It looks for a key in the youngest table, and believes the receipts that the leader carries in the command, who
+has looked into all sealed ones when it built the entry. When tables are sealed and go follows from the log alone.
+
+The youngest table is a hash table with linear probing in four arrays, 28 bytes a slot, at most 60 % full. (Python's dict took 300
 bytes a key.) The key hash is random already, so its first half says where to look:
 
      slot = first half & mask      | first half 8 (0: empty) | second half 8 | queue 16 bits, offset 48 bits | crc 4 |
 """
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tern_wire.limits import IDEMPOTENCY_KEYS_MAX, IDEMPOTENCY_WINDOW_MS
+from tern_wire.key_rows import KEY_ROWS, OFFSET_MASK, QUEUE_SHIFT, Halves, Receipt, split_keys
+from tern_wire.limits import IDEMPOTENCY_KEYS_MAX, IDEMPOTENCY_TABLE_KEYS_MAX, IDEMPOTENCY_WINDOW_MS
 
-GENERATION_MS = 300_000
-assert IDEMPOTENCY_WINDOW_MS % GENERATION_MS == 0
+# How long a table is the youngest: so much longer than the window keys may be remembered, and so many tables there are at least.
+TABLE_PERIOD_MS = 60_000
 
-# A table grows by placing everything again, which stops the world: about 30 ms at the largest size. Then another one begins.
-SLOTS_MIN, SLOTS_MAX = 1 << 10, 1 << 19
-_QUEUE_SHIFT, _OFFSET_MASK = 48, (1 << 48) - 1
+# A table grows by placing everything again, which stops the world: about 30 ms at the usual largest size.
+SLOTS_MIN = 1 << 10
 _EMPTY = 0
-
-# Queue, offset and body CRC of the first send with a key.
-Receipt = tuple[int, int, int]
-Halves = npt.NDArray[np.uint64]
-
-
-def split_keys(keys: bytes) -> tuple[Halves, Halves]:
-    """First and second halves of concatenated 16-byte hashes, each of shape (n,). A first half of 0 counts as 1."""
-    halves = np.frombuffer(keys, "<u8").reshape(-1, 2)
-    return np.maximum(halves[:, 0], 1), halves[:, 1].copy()
+# So few keys are faster one by one than as arrays.
+_FEW = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """The occupied slots of one generation, in no particular order: four arrays of shape (n,)."""
+    """The occupied slots of a table, in no particular order: four arrays of shape (n,)."""
 
-    number: int
     first: npt.NDArray[Any]
     second: npt.NDArray[Any]
     receipts: npt.NDArray[Any]
     crcs: npt.NDArray[Any]
 
 
-class Generation:
-    """Keys first seen within one stretch of GENERATION_MS; *number* is time // GENERATION_MS. Owner: the table.
+class Table:
+    """A hash table of keys. Owner: the state; once it is sealed nothing changes it, and any thread may read it."""
 
-    A busy stretch has several of these with the same number.
-    """
-
-    def __init__(self, number: int, slots: int = SLOTS_MIN) -> None:
-        self.number, self.count = number, 0
-        self._allocate(slots)
+    def __init__(self, slots: int = 0) -> None:
+        self.count = 0
+        self._allocate(slots or SLOTS_MIN)
 
     def _allocate(self, slots: int) -> None:
         self._mask = slots - 1
@@ -67,36 +60,44 @@ class Generation:
         arrays: tuple[Any, ...] = (self._first, self._second, self._receipts, self._crcs)
         self._views = tuple(memoryview(array) for array in arrays)
 
-    def has_room(self, keys: int) -> bool:
-        """Whether *keys* more fit without growing beyond the largest size (a table of its own takes any number)."""
-        return (self.count + keys) * 10 <= SLOTS_MAX * 6 or self.count == 0
+    def find_halves(self, first: Halves, second: Halves) -> dict[int, Receipt]:
+        """The receipts of those keys that are here, by their number."""
+        mask, known = np.uint64(self._mask), dict[int, Receipt]()
+        # Most new keys end here, all at once: their home slot is free.
+        rows = np.flatnonzero(self._first[first & mask] != _EMPTY)
+        slots = first[rows] & mask
+        while len(rows) > _FEW:
+            found = self._first[slots]
+            is_here = (found == first[rows]) & (self._second[slots] == second[rows])
+            for row, slot in zip(rows[is_here].tolist(), slots[is_here].tolist(), strict=True):
+                known[row] = self._receipt(slot)
+            is_open = ~is_here & (found != _EMPTY)
+            rows, slots = rows[is_open], slots[is_open] + np.uint64(1) & mask
+        for row, slot in zip(rows.tolist(), slots.tolist(), strict=True):
+            receipt = self._find(int(first[row]), int(second[row]), slot)
+            if receipt is not None:
+                known[row] = receipt
+        return known
 
-    def candidates(self, first: Halves) -> npt.NDArray[np.intp]:
-        """Rows of *first* whose home slot is taken: only these can be here. Most new keys end here, all at once."""
-        return np.flatnonzero(self._first[first & np.uint64(self._mask)] != _EMPTY)
-
-    def find(self, first: int, second: int) -> Receipt | None:
-        """The receipt of one key."""
-        firsts, seconds, receipts, crcs = self._views
-        slot = first & self._mask
+    def _find(self, first: int, second: int, slot: int) -> Receipt | None:
+        firsts, seconds, _, _ = self._views
         while (found := firsts[slot]) != _EMPTY:
             if found == first and seconds[slot] == second:
-                packed = receipts[slot]
-                return packed >> _QUEUE_SHIFT, packed & _OFFSET_MASK, crcs[slot]
+                return self._receipt(slot)
             slot = slot + 1 & self._mask
         return None
 
-    def add(self, first: list[int], second: list[int], receipts: list[int], crcs: list[int]) -> None:
-        """Add keys that are not here yet."""
-        if (self.count + len(first)) * 10 > (self._mask + 1) * 6:
-            self._grow(self.count + len(first))
-        firsts, seconds, packed, sums = self._views
-        for key, rest, receipt, crc in zip(first, second, receipts, crcs, strict=True):
-            slot = key & self._mask
-            while firsts[slot] != _EMPTY:
-                slot = slot + 1 & self._mask
-            firsts[slot], seconds[slot], packed[slot], sums[slot] = key, rest, receipt, crc
-        self.count += len(first)
+    def _receipt(self, slot: int) -> Receipt:
+        _, _, receipts, crcs = self._views
+        packed = receipts[slot]
+        return packed >> QUEUE_SHIFT, packed & OFFSET_MASK, crcs[slot]
+
+    def add(self, keys: Packed) -> None:
+        """Add keys that are not here yet, each once."""
+        self.count += len(keys.first)
+        if self.count * 10 > (self._mask + 1) * 6:
+            self._grow(self.count)
+        self._place(keys)
 
     def _grow(self, count: int) -> None:
         old = self.pack()
@@ -106,84 +107,140 @@ class Generation:
         self._allocate(slots)
         self._place(old)
 
-    def _place(self, packed: Packed) -> None:
-        """Put keys into an empty table: all that still search a slot take one step at a time, together."""
+    def _place(self, keys: Packed) -> None:
+        """Put keys into free slots: while many search one, all of them take a step together."""
         mask = np.uint64(self._mask)
-        slots, left = packed.first & mask, np.arange(len(packed.first))
-        while len(left):
-            wanted = slots[left]
-            free = self._first[wanted] == _EMPTY
-            # Of several that want the same free slot, the first one gets it.
-            _, winners = np.unique(wanted[free], return_index=True)
-            placed = left[free][winners]
+        slots, left = keys.first & mask, np.arange(len(keys.first))
+        is_placed = np.zeros(len(left), bool)
+        while len(left) > _FEW:
+            free = left[self._first[slots[left]] == _EMPTY]
+            at, first, second = slots[free], keys.first[free], keys.second[free]
+            # Of several that want the same free slot, the last one gets it.
+            self._first[at], self._second[at] = first, second
+            placed = free[(self._first[at] == first) & (self._second[at] == second)]
             at = slots[placed]
-            self._first[at], self._second[at] = packed.first[placed], packed.second[placed]
-            self._receipts[at], self._crcs[at] = packed.receipts[placed], packed.crcs[placed]
-            left = np.setdiff1d(left, placed, assume_unique=True)
-            slots[left] = np.where(self._first[slots[left]] == _EMPTY, slots[left], slots[left] + np.uint64(1) & mask)
+            self._receipts[at], self._crcs[at] = keys.receipts[placed], keys.crcs[placed]
+            is_placed[placed] = True
+            left = left[~is_placed[left]]
+            slots[left] = slots[left] + np.uint64(1) & mask
+        firsts, seconds, packed, sums = self._views
+        columns = (keys.first, keys.second, keys.receipts, keys.crcs, slots)
+        for key, rest, receipt, crc, slot in zip(*(column[left].tolist() for column in columns), strict=True):
+            while firsts[slot] != _EMPTY:
+                slot = slot + 1 & self._mask
+            firsts[slot], seconds[slot], packed[slot], sums[slot] = key, rest, receipt, crc
 
     def pack(self) -> Packed:
         """What is in it, copied."""
         used = self._first != _EMPTY
-        return Packed(self.number, self._first[used], self._second[used], self._receipts[used], self._crcs[used])
+        return Packed(self._first[used], self._second[used], self._receipts[used], self._crcs[used])
 
-    @staticmethod
-    def unpack(packed: Packed) -> "Generation":
-        """The generation again."""
-        slots = SLOTS_MIN
-        while len(packed.first) * 10 > slots * 6:
-            slots *= 2
-        generation = Generation(packed.number, slots)
-        generation._place(packed)
-        generation.count = len(packed.first)
-        return generation
+    def rows(self) -> npt.NDArray[Any]:
+        """The same as KEY_ROWS."""
+        packed = self.pack()
+        rows = np.zeros(len(packed.first), KEY_ROWS)
+        rows["first"], rows["second"], rows["receipt"], rows["crc"] = astuple(packed)
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class SealedFacts:
+    """What the state knows of a sealed table; *newest_ms* is the time of its youngest key."""
+
+    number: int
+    count: int
+    newest_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A table that an entry has sealed: whoever keeps the files takes it over."""
+
+    facts: SealedFacts
+    table: Table
 
 
 class KeyTable:
-    """Owner: the state machine. Newest generation first."""
+    """The youngest table and the list of sealed ones. Owner: the state machine."""
 
-    def __init__(self, keys_max: int = IDEMPOTENCY_KEYS_MAX) -> None:
-        self._keys_max = keys_max
-        self._generations: list[Generation] = []
+    def __init__(self, keys_max: int = IDEMPOTENCY_KEYS_MAX, table_keys_max: int = IDEMPOTENCY_TABLE_KEYS_MAX) -> None:
+        """*table_keys_max* is saved with the state: all nodes of a group must have begun with the same."""
+        self._keys_max, self._table_keys_max = keys_max, table_keys_max
+        self._table = Table()
+        # Of the youngest table, when there is a key in it: the times of the first and the last entry that added some.
+        self._oldest_ms = self._newest_ms = 0
+        self._sealed: list[SealedFacts] = []  # oldest first
+        self._sealed_count, self._next_number = 0, 1
 
     def __len__(self) -> int:
-        return sum(generation.count for generation in self._generations)
+        return self._table.count + self._sealed_count
 
-    def find(self, keys: bytes) -> dict[int, Receipt]:
-        """The receipts of those of the concatenated 16-byte *keys* that are known, by their number."""
-        first, second = split_keys(keys)
-        known: dict[int, Receipt] = {}
-        for generation in self._generations:
-            for row in generation.candidates(first).tolist():
-                receipt = generation.find(int(first[row]), int(second[row]))
-                if receipt is not None:
-                    known[row] = receipt
-        return known
+    def sealed_numbers(self) -> list[int]:
+        """Of the tables whose keys are in files, ascending."""
+        return [facts.number for facts in self._sealed]
+
+    def find(self, first: Halves, second: Halves) -> dict[int, Receipt]:
+        """The receipts of those keys that the youngest table has, by their number."""
+        return self._table.find_halves(first, second) if self._table.count else {}
 
     def room(self) -> int:
         """How many new keys fit."""
         return self._keys_max - len(self)
 
-    def add(self, keys: bytes, queues: Halves, offsets: Halves, crcs: list[int], now_ms: int) -> None:
+    def add(self, keys: bytes, queues: Halves, offsets: Halves, crcs: npt.NDArray[Any], now_ms: int) -> None:
         """Remember new keys; the caller has checked room and find. *queues* < 2**16, *offsets* < 2**48, both uint64."""
-        number = now_ms // GENERATION_MS
-        newest = self._generations[0] if self._generations else None
-        if newest is None or newest.number < number or not newest.has_room(len(crcs)):
-            self._generations.insert(0, Generation(number))
-        first, second = split_keys(keys)
-        receipts = (queues << np.uint64(_QUEUE_SHIFT) | offsets).tolist()
-        self._generations[0].add(first.tolist(), second.tolist(), receipts, crcs)
+        if not keys:
+            return
+        if not self._table.count:
+            self._oldest_ms = now_ms
+        self._newest_ms = now_ms
+        self._table.add(Packed(*split_keys(keys), queues << np.uint64(QUEUE_SHIFT) | offsets, crcs))
 
-    def expire(self, now_ms: int) -> None:
-        """Drop generations whose youngest key is older than the window."""
-        oldest_kept = (now_ms - IDEMPOTENCY_WINDOW_MS) // GENERATION_MS
-        while self._generations and self._generations[-1].number < oldest_kept:
-            self._generations.pop()
+    # At the begin and the end of an entry ----------------------------------------------------------------------
+    def expire(self, now_ms: int) -> list[int]:
+        """Drop tables whose youngest key is older than the window; the numbers of the sealed ones."""
+        oldest_kept_ms = now_ms - IDEMPOTENCY_WINDOW_MS
+        if self._table.count and self._newest_ms < oldest_kept_ms:
+            self._table = Table()
+        dropped = []
+        while self._sealed and self._sealed[0].newest_ms < oldest_kept_ms:
+            facts = self._sealed.pop(0)
+            self._sealed_count -= facts.count
+            dropped.append(facts.number)
+        return dropped
 
-    def snapshot(self) -> list[Packed]:
-        """Copies that another thread may encode."""
-        return [generation.pack() for generation in self._generations]
+    def seal_if_due(self, now_ms: int) -> Sealed | None:
+        """Begin a new table when the youngest is full, or its time is over."""
+        count = self._table.count
+        if not count or (count < self._table_keys_max and now_ms - self._oldest_ms < TABLE_PERIOD_MS):
+            return None
+        sealed = Sealed(SealedFacts(self._next_number, count, self._newest_ms), self._table)
+        self._sealed.append(sealed.facts)
+        self._sealed_count += count
+        self._next_number += 1
+        self._table = Table()
+        return sealed
 
-    def restore(self, packed: Packed) -> None:
-        """Put back one generation of a snapshot; called newest first."""
-        self._generations.append(Generation.unpack(packed))
+    # Saved -----------------------------------------------------------------------------------------------------
+    def facts(self) -> dict[str, Any]:
+        """All but the keys of the youngest table, of MessagePack's types."""
+        return {
+            "table_keys_max": self._table_keys_max,
+            "oldest_ms": self._oldest_ms,
+            "newest_ms": self._newest_ms,
+            "next_number": self._next_number,
+            "sealed": [list(astuple(facts)) for facts in self._sealed],
+        }
+
+    def snapshot(self) -> Packed:
+        """A copy of the youngest table, which another thread may encode."""
+        return self._table.pack()
+
+    def restore(self, facts: dict[str, Any], packed: Packed) -> None:
+        """Become what was saved. Called on a new table."""
+        self._table_keys_max = facts["table_keys_max"]
+        self._oldest_ms, self._newest_ms = facts["oldest_ms"], facts["newest_ms"]
+        self._next_number = facts["next_number"]
+        self._sealed = [SealedFacts(*values) for values in facts["sealed"]]
+        self._sealed_count = sum(facts.count for facts in self._sealed)
+        self._table.add(packed)

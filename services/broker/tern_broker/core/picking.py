@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_broker.core.leases import Delivery
-from tern_broker.core.machine import OPEN_QUEUE, StateMachine
+from tern_broker.core.leasing import OPEN_QUEUE
+from tern_broker.core.machine import StateMachine
 from tern_broker.core.topics import Group, Topic
 from tern_wire.errors import LimitReached
 from tern_wire.limits import LEASED_PER_QUEUE_MAX
@@ -20,6 +21,8 @@ from tern_wire.rows import LEASE_ROWS
 
 # (topic id, queue, offset, count) -> ConsumeQueue entries, dtype QUEUE_ENTRIES; may be cut short by the end.
 ReadQueue = Callable[[int, int, int, int], npt.NDArray[Any]]
+# Entries of one queue -> which of them a filter lets through, bool, shape (n,): of so many of the first as it has looked at (0: enough).
+Look = Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +36,12 @@ class ReceiveRequest:
     invisible_ms: int
     # Which queue is asked first: receivers rotate, so that no queue starves.
     first_queue: int
+    # Where a group that starts from a time begins in a queue: read from the disk, so only the leader knows.
+    look_up: Callable[[int], int] = lambda _queue: 0
+    # What stands for its attempt id (replays.py); empty without one.
+    token: bytes = b""
+    # Begins a look with the receive's filter; each has a budget of its own. None: everything is wanted.
+    look: Callable[[], Look] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,7 @@ class Pick:
     row: tuple[int, int, int, int, int, int, int, int]
     offsets: npt.NDArray[np.int64]
     entries: npt.NDArray[Any]
+    token: bytes = b""
 
 
 class Picker:
@@ -62,21 +72,24 @@ class Picker:
         picks: list[Pick] = []
         messages, size = request.messages_max, request.size_max_bytes
         group_id, topic = request.group.group_id, request.topic
-        row = self._state.deliveries.get((group_id, topic.topic_id), [])
+        row = self._state.leasing.deliveries.get((group_id, topic.topic_id), [])
+        if not request.group.starts_at_min:
+            # Where it begins is fixed now in every queue, also in those that this receive does not come to.
+            begun = {queue for queue, delivery in enumerate(row) if delivery is not None}
+            picks = [self._open(request, queue) for queue in range(topic.queues) if queue not in begun]
         for turn in range(topic.queues):
             queue = (request.first_queue + turn) % topic.queues
             delivery = row[queue] if queue < len(row) else None
-            if delivery is None and request.group.start_latest:
-                picks.append(self._open(request, queue))
-                continue
             if (
                 delivery is not None
-                and delivery.leased >= LEASED_PER_QUEUE_MAX
+                and not delivery.runs
+                and delivery.unsettled >= LEASED_PER_QUEUE_MAX
                 and delivery.available(topic.ends[queue])
             ):
                 full = delivery
                 continue
-            for pick in self._pick_queue(request, queue, delivery, messages, size, first=not picks):
+            is_first = messages == request.messages_max
+            for pick in self._pick_queue(request, queue, delivery, messages, size, first=is_first):
                 picks.append(pick)
                 messages -= len(pick.offsets)
                 size -= int(pick.entries["size"].astype(np.int64).sum())
@@ -84,11 +97,14 @@ class Picker:
                 break
         if full is not None and not picks:
             what = f"unsettled messages of group '{request.group.name}' in one queue"
-            raise LimitReached(what=what, actual=full.leased, limit=LEASED_PER_QUEUE_MAX)
+            raise LimitReached(what=what, actual=full.unsettled, limit=LEASED_PER_QUEUE_MAX)
         return picks
 
     def _open(self, request: ReceiveRequest, queue: int) -> Pick:
-        row = (request.group.group_id, request.topic.topic_id, queue, 0, 0, OPEN_QUEUE, 0, 0)
+        group, topic = request.group, request.topic
+        start = group.start_in(topic, queue, request.look_up(queue))
+        self._cursors.setdefault((group.group_id, topic.topic_id, queue), start)
+        row = (group.group_id, topic.topic_id, queue, 0, start, OPEN_QUEUE, 0, 0)
         return Pick(row, np.empty(0, np.int64), np.empty(0, self._read(request.topic.topic_id, queue, 0, 0).dtype))
 
     def _pick_queue(
@@ -96,7 +112,6 @@ class Picker:
     ) -> Iterator[Pick]:
         topic = request.topic
         if delivery is not None:
-            messages = min(messages, LEASED_PER_QUEUE_MAX - delivery.leased)
             for run in delivery.runs.values():
                 if messages <= 0 or size <= 0:
                     return
@@ -119,7 +134,9 @@ class Picker:
         cursor = self._cursors.get(key)
         if cursor is None:
             cursor = delivery.cursor if delivery is not None else topic.mins[queue]
-        count = min(messages, topic.ends[queue] - cursor)
+        # What came back may always go out again; what is new must have room, since it stays in the state until it is settled.
+        room = LEASED_PER_QUEUE_MAX - (delivery.unsettled if delivery is not None else 0)
+        count = min(messages, topic.ends[queue] - cursor, room)
         if count > 0 and size > 0:
             pick = self._make(request, queue, delivery, cursor, count, 0, 0, size, first=first)
             if pick is not None:
@@ -159,12 +176,13 @@ class Picker:
             *(request.group.group_id, request.topic.topic_id, queue, len(entries)),
             *(start, run_id, version, request.invisible_ms),
         )
-        return Pick(row, offsets[free], entries[free])
+        return Pick(row, offsets[free], entries[free], request.token)
 
 
 def lease_rows(picks: list[Pick]) -> bytes:
-    """The payload of a LEASE command."""
-    return np.array([pick.row for pick in picks], LEASE_ROWS).tobytes()
+    """The payload of a LEASE command, of what one receive gets."""
+    token = next((pick.token for pick in picks if pick.token), b"")
+    return np.array([pick.row for pick in picks], LEASE_ROWS).tobytes() + token
 
 
 def _count_for(settled: int, count: int, messages: int) -> int:

@@ -1,8 +1,7 @@
 """The state machine as bytes and back: what a restart loads before it replays the tail of the log.
 
-     | snapshot size 4 | snapshot: MessagePack map | generation | generation | ... |
-     a generation of idempotency keys:
-     | number 8 | count 8 | first halves 8 each | second halves 8 each | receipts 8 each | crcs 4 each |
+     | snapshot size 4 | snapshot: MessagePack map | the youngest table of idempotency keys:
+                                                   | count 8 | first halves 8 each | second halves 8 each | receipts 8 each | crcs 4 each |
 
 Little-endian. `take` is quick and runs on the owner's thread; `encode` may run on any other.
 """
@@ -14,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from tern_broker.core.idempotency import Packed
-from tern_broker.core.leases import Delivery, Lease, Run
 from tern_broker.core.machine import StateMachine
-from tern_broker.core.topics import Group, Topic
 from tern_wire.codec import decode_msgpack, encode_msgpack
+from tern_wire.limits import RETRY_DELAYS_MS
+from tern_wire.retry_policy import EXPONENTIAL, RetryPolicy
 
-FORMAT = 4
+FORMAT = 6
 _SIZE = struct.Struct("<I")
-_GENERATION = struct.Struct("<qq")
-# The arrays of a generation, in order.
+_COUNT = struct.Struct("<q")
+# The arrays of a table, in order.
 _ARRAYS = ("<u8", "<u8", "<u8", "<u4")
 
 
@@ -31,7 +30,7 @@ class Snapshot:
     """A frozen copy of the state."""
 
     facts: dict[str, Any]
-    keys: list[Packed]
+    keys: Packed
 
 
 def documents(state: StateMachine) -> dict[str, dict[str, Any]]:
@@ -41,23 +40,35 @@ def documents(state: StateMachine) -> dict[str, dict[str, Any]]:
             "topicName": topic.name,
             "readQueueNums": topic.queues,
             "writeQueueNums": topic.queues,
-            "perm": 6,
+            "perm": topic.perm,
             "topicFilterType": "SINGLE_TAG",
             "topicSysFlag": 0,
             "order": False,
-            "attributes": {"+ternmq.topic.id": str(topic.topic_id)},
+            "attributes": {
+                **{f"+{name}": text for name, text in topic.attributes.items()},
+                "+message.type": topic.kind,
+                "+ternmq.topic.id": str(topic.topic_id),
+            },
         }
-        for topic in state.names.topics.values()
+        for topic in state.names.topics_by_id.values()  # those of dead letters, too, as RocketMQ has them
     }
     groups = {
-        group.name: {"groupName": group.name, "consumeEnable": True, "attributes": {}}
+        group.name: {
+            "groupName": group.name,
+            "consumeEnable": group.consume_enabled,
+            "consumeBroadcastEnable": group.is_broadcast,
+            "consumeMessageOrderly": group.is_fifo,
+            "retryMaxTimes": group.max_attempts,
+            "groupRetryPolicy": _retry_policy(group.retry),
+            "attributes": {f"+{name}": text for name, text in group.attributes.items()},
+        }
         for group in state.names.groups.values()
     }
     offsets = {
         f"{state.names.topics_by_id[topic_id].name}@{state.names.groups_by_id[group_id].name}": {
             str(queue): delivery.committed() for queue, delivery in enumerate(row) if delivery is not None
         }
-        for (group_id, topic_id), row in state.deliveries.items()
+        for (group_id, topic_id), row in state.leasing.deliveries.items()
     }
     return {
         "topics.json": {"topicConfigTable": topics},
@@ -66,28 +77,21 @@ def documents(state: StateMachine) -> dict[str, dict[str, Any]]:
     }
 
 
+def _retry_policy(retry: RetryPolicy) -> dict[str, Any]:
+    if retry.policy == EXPONENTIAL:
+        numbers = {"initial": retry.initial_ms, "max": retry.max_ms, "multiplier": retry.multiplier_permille / 1_000}
+        return {"type": "EXPONENTIAL", "exponentialRetryPolicy": numbers}
+    return {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": list(retry.delays_ms or RETRY_DELAYS_MS)}}
+
+
 def take(state: StateMachine) -> Snapshot:
     """Copy what changes; called by the owner between two entries."""
     facts = {
         "format": FORMAT,
         "now_ms": state.now_ms,
-        "next_lease": state.next_lease,
-        "next_id": state.names.next_id,
-        "data_version": state.data_version,
         "digest": state.digest,
-        "topics": [
-            [topic.topic_id, topic.name, list(topic.ends), list(topic.mins)] for topic in state.names.topics.values()
-        ],
-        "groups": [
-            [group.group_id, group.name, group.invisible_ms, group.start_latest]
-            for group in state.names.groups.values()
-        ],
-        "deliveries": [
-            [group_id, topic_id, queue, *_pack_delivery(delivery)]
-            for (group_id, topic_id), row in state.deliveries.items()
-            for queue, delivery in enumerate(row)
-            if delivery is not None
-        ],
+        "keys": state.keys.facts(),
+        "parts": {name: part.pack() for name, part in state.parts.items()},
     }
     return Snapshot(facts, state.keys.snapshot())
 
@@ -95,12 +99,10 @@ def take(state: StateMachine) -> Snapshot:
 def encode(snapshot: Snapshot) -> list[bytes]:
     """The parts of the saved state."""
     packed = encode_msgpack(snapshot.facts)
-    parts = [_SIZE.pack(len(packed)), packed]
-    for keys in snapshot.keys:
-        parts.append(_GENERATION.pack(keys.number, len(keys.first)))
-        arrays = (keys.first, keys.second, keys.receipts, keys.crcs)
-        parts.extend(array.astype(kind, copy=False).tobytes() for array, kind in zip(arrays, _ARRAYS, strict=True))
-    return parts
+    keys = snapshot.keys
+    arrays = (keys.first, keys.second, keys.receipts, keys.crcs)
+    columns = [array.astype(kind, copy=False).tobytes() for array, kind in zip(arrays, _ARRAYS, strict=True)]
+    return [_SIZE.pack(len(packed)), packed, _COUNT.pack(len(keys.first)), *columns]
 
 
 def is_known(payload: bytes) -> bool:
@@ -116,53 +118,13 @@ def load(payload: bytes) -> StateMachine:
     facts = decode_msgpack(payload[_SIZE.size : end])
     if facts["format"] != FORMAT:
         raise ValueError(f"saved state of format {facts['format']}, this release reads {FORMAT}")
-    state.now_ms, state.next_lease = facts["now_ms"], facts["next_lease"]
-    state.names.next_id, state.data_version = facts["next_id"], facts["data_version"]
-    state.digest = facts["digest"]
-    for topic_id, name, ends, mins in facts["topics"]:
-        state.names.put(Topic(topic_id, name, ends, mins))
-    for group_id, name, invisible_ms, start_latest in facts["groups"]:
-        state.names.put(Group(group_id, name, invisible_ms, start_latest))
-    for group_id, topic_id, queue, *packed in facts["deliveries"]:
-        row = state.deliveries.setdefault((group_id, topic_id), [])
-        row.extend([None] * (queue + 1 - len(row)))
-        row[queue] = _unpack_delivery(packed)
-    while end < len(payload):
-        number, count = _GENERATION.unpack_from(payload, end)
-        end += _GENERATION.size
-        arrays = []
-        for kind in _ARRAYS:
-            arrays.append(np.frombuffer(payload, kind, count, end))
-            end += arrays[-1].nbytes
-        state.keys.restore(Packed(number, *arrays))
-    state.watch_all()
+    state.now_ms, state.digest = facts["now_ms"], facts["digest"]
+    for name, part in state.parts.items():
+        part.unpack(facts["parts"][name])
+    count, end = _COUNT.unpack_from(payload, end)[0], end + _COUNT.size
+    arrays = []
+    for kind in _ARRAYS:
+        arrays.append(np.frombuffer(payload, kind, count, end))
+        end += arrays[-1].nbytes
+    state.keys.restore(facts["keys"], Packed(*arrays))
     return state
-
-
-def _pack_delivery(delivery: Delivery) -> list[Any]:
-    leases = [
-        [
-            *(lease.lease_id, lease.start, lease.count, _pack_bits(lease.settled), lease.deadline_ms, lease.attempt),
-            [[offset, deadline_ms] for offset, deadline_ms in lease.extended.items()],
-        ]
-        for lease in delivery.leases.values()
-    ]
-    runs = [[run.run_id, run.start, run.count, _pack_bits(run.settled), run.attempts] for run in delivery.runs.values()]
-    return [delivery.cursor, delivery.version, leases, runs]
-
-
-def _unpack_delivery(packed: list[Any]) -> Delivery:
-    cursor, version, leases, runs = packed
-    delivery = Delivery(cursor, version)
-    for lease_id, start, count, bits, deadline_ms, attempt, extended in leases:
-        settled = int.from_bytes(bits, "little")
-        delivery.leases[lease_id] = Lease(lease_id, start, count, settled, deadline_ms, attempt, dict(extended))
-        delivery.leased += count - settled.bit_count()
-    for run_id, start, count, bits, attempts in runs:
-        delivery.runs[run_id] = Run(run_id, start, count, int.from_bytes(bits, "little"), attempts)
-    return delivery
-
-
-def _pack_bits(bits: int) -> bytes:
-    """Bitmaps are wider than MessagePack's integers."""
-    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")

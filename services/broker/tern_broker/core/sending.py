@@ -1,14 +1,25 @@
-"""Applying a send: rows become positions, offsets and ConsumeQueue bytes with a handful of array operations an entry."""
+"""Applying a send: rows become positions, offsets and ConsumeQueue bytes with a handful of array operations an entry.
+
+A row whose delivery time is still to come becomes a timer instead; its id is the position of its record, which no other record has.
+
+Keys whose first send is in the youngest table are found here; for older ones the leader has put a receipt behind the records, which is
+believed: it has looked into its files when the state was what it is here.
+"""
 
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tern_broker.core.appending import append
 from tern_broker.core.idempotency import KeyTable
+from tern_broker.core.slots import Slots
 from tern_broker.core.topics import Names
 from tern_wire.commands import SEND_HEAD
 from tern_wire.errors import LinkBodyMalformed
+from tern_wire.key_rows import RECEIPT_ROW_SIZE_BYTES, RECEIPT_ROWS, SCHEDULED_QUEUE, Receipt, split_keys
+from tern_wire.limits import TIMER_DELAY_MAX_MS
+from tern_wire.route import PERM_WRITE
 from tern_wire.rows import (
     FLAG_KEYED,
     KEY_REUSED,
@@ -16,47 +27,62 @@ from tern_wire.rows import (
     MALFORMED,
     NO_QUEUE,
     NO_TOPIC,
+    NOT_WRITABLE,
     QUEUE_ENTRIES,
     REPLAYED,
+    SCHEDULED,
+    SCHEDULED_BEFORE,
     SEND_ROWS,
     SEND_VERDICTS,
     SENT,
     QueueAppends,
 )
+from tern_wire.timer_rows import TIMER_ROWS
 
 Rows = npt.NDArray[Any]
+# The clock of a proxy, which looks at the longest delay, may be ahead of the group's by this much.
+_CLOCKS_APART_MAX_MS = 24 * 3_600_000
 
 
 class SendApplier:
     """Owner: the state machine, whose names and keys it changes."""
 
-    def __init__(self, names: Names, keys: KeyTable) -> None:
-        self._names, self._keys = names, keys
+    def __init__(self, names: Names, keys: KeyTable, slots: Slots) -> None:
+        self._names, self._keys, self._slots = names, keys, slots
 
-    def apply(self, payload: memoryview, position: int, now_ms: int) -> tuple[Rows, QueueAppends | None]:
-        """Verdicts, one a row, and what to append. *position* is where *payload* lies in the log."""
-        count = SEND_HEAD.unpack_from(payload)[0] if len(payload) >= SEND_HEAD.size else 0
+    def apply(self, payload: memoryview, position: int, now_ms: int) -> tuple[Rows, QueueAppends | None, Rows | None]:
+        """Verdicts, one a row, what to append, and what waits (TIMER_ROWS). *position* is where *payload* lies in the log."""
+        count, receipts = SEND_HEAD.unpack_from(payload) if len(payload) >= SEND_HEAD.size else (0, 0)
         records_at = SEND_HEAD.size + count * SEND_ROWS.itemsize
+        records_end = len(payload) - receipts * RECEIPT_ROW_SIZE_BYTES
         if not count:
-            return np.zeros(0, SEND_VERDICTS), None
-        if len(payload) < records_at:
+            return np.zeros(0, SEND_VERDICTS), None, None
+        if records_end < records_at:
             raise LinkBodyMalformed(reason=f"a SEND of {count} rows in {len(payload)} bytes")
         rows = np.frombuffer(payload, SEND_ROWS, count, SEND_HEAD.size)
         sizes = rows["size"].astype(np.int64)
         ends = np.cumsum(sizes)
         verdicts = np.zeros(count, SEND_VERDICTS)
         verdicts["queue"] = rows["queue"]
-        if int(ends[-1]) != len(payload) - records_at:
+        carried = _read_receipts(payload, receipts, records_end) if receipts else {}
+        if int(ends[-1]) != records_end - records_at or max(carried, default=0) >= count:
             verdicts["status"] = MALFORMED
-            return verdicts, None
+            return verdicts, None, None
         positions = ends - sizes + (position + records_at)
         self._refuse_unknown(rows, verdicts)
+        is_waiting = rows["deliver_ms"] > now_ms
+        has_waiting = bool(is_waiting.any())
+        if has_waiting:
+            # No proxy of ours writes these: a message that waits has no order, and there is a longest delay.
+            is_far = rows["deliver_ms"] > now_ms + TIMER_DELAY_MAX_MS + _CLOCKS_APART_MAX_MS
+            verdicts["status"][is_far | (is_waiting & (rows["message_group"] != 0))] = MALFORMED
         keyed = np.flatnonzero(rows["flags"] & FLAG_KEYED)
-        repeats = self._find_repeats(rows, keyed, verdicts) if len(keyed) else {}
+        repeats = self._find_repeats(rows, keyed, verdicts, carried) if len(keyed) else {}
+        timers = self._schedule(rows, positions, verdicts, is_waiting) if has_waiting else None
         appends = self._append(rows, positions, verdicts)
         if len(keyed):
             self._remember(rows, keyed, verdicts, repeats, now_ms)
-        return verdicts, appends
+        return verdicts, appends, timers
 
     def _refuse_unknown(self, rows: Rows, verdicts: Rows) -> None:
         for topic_id in _distinct(rows["topic"]):
@@ -66,20 +92,32 @@ class SendApplier:
                 verdicts["status"][of_topic] = NO_TOPIC
             else:
                 verdicts["status"][of_topic & (rows["queue"] >= topic.queues)] = NO_QUEUE
+                grouped = np.flatnonzero(of_topic & (rows["message_group"] != 0))
+                if len(grouped):
+                    is_at_home = self._slots.accepts(topic, rows["message_group"][grouped], rows["queue"][grouped])
+                    verdicts["status"][grouped[~is_at_home]] = NO_QUEUE
+                if not topic.perm & PERM_WRITE:
+                    verdicts["status"][of_topic] = NOT_WRITABLE
 
-    def _find_repeats(self, rows: Rows, keyed: Rows, verdicts: Rows) -> dict[int, int]:
-        """Mark rows whose key is known; returns row -> earlier row of the same entry with the same key."""
-        keyed = keyed[verdicts["status"][keyed] == SENT]
-        keys, crcs = rows["key"][keyed].tobytes(), rows["crc"][keyed].tolist()
-        known, room = self._keys.find(keys), self._keys.room()
+    def _find_repeats(self, rows: Rows, keyed: Rows, verdicts: Rows, carried: dict[int, Receipt]) -> dict[int, int]:
+        """Mark rows whose key is known; returns row -> earlier row of the same command with the same key."""
         statuses = verdicts["status"]
+        keyed = keyed[statuses[keyed] == SENT]
+        keys = keys_of(rows[keyed])
+        halves = split_keys(keys)
+        known, room = self._keys.find(*halves), self._keys.room()
+        if not known and not carried and len(keyed) <= room and len(set(halves[0].tolist())) == len(keyed):
+            return {}  # by far the most: all keys are new
+        crcs = rows["crc"][keyed].tolist()
         first_rows: dict[bytes, int] = {}
         repeats: dict[int, int] = {}
         for number, row in enumerate(keyed.tolist()):
             key = keys[number * 16 : number * 16 + 16]
-            if number in known:
-                queue, offset, crc = known[number]
-                verdicts[row] = (REPLAYED if crc == crcs[number] else KEY_REUSED, queue, offset)
+            receipt = carried.get(row) or known.get(number)
+            if receipt is not None:
+                queue, offset, crc = receipt
+                status = SCHEDULED_BEFORE if queue & SCHEDULED_QUEUE else REPLAYED
+                verdicts[row] = (status if crc == crcs[number] else KEY_REUSED, queue & ~SCHEDULED_QUEUE, offset)
             elif key in first_rows:
                 first = repeats[row] = first_rows[key]
                 statuses[row] = REPLAYED if rows["crc"][first] == crcs[number] else KEY_REUSED
@@ -89,51 +127,70 @@ class SendApplier:
                 first_rows[key] = row
         return repeats
 
+    def _schedule(self, rows: Rows, positions: Rows, verdicts: Rows, is_waiting: Rows) -> Rows | None:
+        chosen = np.flatnonzero(is_waiting & (verdicts["status"] == SENT))
+        if not len(chosen):
+            return None
+        verdicts["status"][chosen] = SCHEDULED
+        verdicts["offset"][chosen] = positions[chosen]
+        timers = np.zeros(len(chosen), TIMER_ROWS)
+        timers["timer_id"] = timers["position"] = positions[chosen]
+        for name, column in (("topic_id", "topic"), *((name, name) for name in ("deliver_ms", "size", "queue", "tag"))):
+            timers[name] = rows[column][chosen]
+        return timers
+
     def _append(self, rows: Rows, positions: Rows, verdicts: Rows) -> QueueAppends | None:
         chosen = np.flatnonzero(verdicts["status"] == SENT)
         if not len(chosen):
             return None
-        codes = (rows["topic"].astype(np.int64) << 32 | rows["queue"])[chosen]
-        bounds = None
-        if len(codes) > 1 and not (codes == codes[0]).all():
-            order = np.argsort(codes, kind="stable")
-            chosen, codes = chosen[order], codes[order]
-            bounds = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1], [True])))
         entries = np.empty(len(chosen), QUEUE_ENTRIES)
         entries["position"], entries["size"], entries["tag"] = (
             positions[chosen],
             rows["size"][chosen],
             rows["tag"][chosen],
         )
-        if bounds is None:
-            (first,) = self._move_ends([int(codes[0])], [len(chosen)])
-            verdicts["offset"][chosen] = np.arange(first, first + len(chosen))
-            return QueueAppends(codes[:1], np.array([first]), np.array([0, len(chosen)]), entries)
-        codes, counts = codes[bounds[:-1]], np.diff(bounds)
-        firsts = np.array(self._move_ends(codes.tolist(), counts.tolist()), np.int64)
-        verdicts["offset"][chosen] = np.arange(len(chosen)) + np.repeat(firsts - bounds[:-1], counts)
-        return QueueAppends(codes, firsts, bounds, entries)
+        codes = (rows["topic"].astype(np.int64) << 32 | rows["queue"])[chosen]
+        appends, verdicts["offset"][chosen] = append(self._names, codes, entries)
+        grouped = chosen[rows["message_group"][chosen] != 0]
+        if len(grouped):
+            self._note_slots(rows[grouped], verdicts["offset"][grouped])
+        return appends
 
-    def _move_ends(self, codes: list[int], counts: list[int]) -> list[int]:
-        """Give each queue of *codes* so many more messages; the first new offset of each."""
-        firsts = []
-        topic_id, ends = -1, [0]
-        for code, count in zip(codes, counts, strict=True):
-            if code >> 32 != topic_id:
-                topic_id = code >> 32
-                ends = self._names.topics_by_id[topic_id].ends
-            queue = code & 0xFFFFFFFF
-            firsts.append(ends[queue])
-            ends[queue] += count
-        return firsts
+    def _note_slots(self, rows: Rows, offsets: Rows) -> None:
+        for topic_id in _distinct(rows["topic"]):
+            of_topic = rows["topic"] == topic_id
+            self._slots.sent(
+                self._names.topics_by_id[topic_id],
+                rows["message_group"][of_topic],
+                rows["queue"][of_topic].astype(np.int64),
+                offsets[of_topic],
+            )
 
     def _remember(self, rows: Rows, keyed: Rows, verdicts: Rows, repeats: dict[int, int], now_ms: int) -> None:
+        statuses = verdicts["status"]
         for row, first_row in repeats.items():
             verdicts["queue"][row] = verdicts["queue"][first_row]
             verdicts["offset"][row] = verdicts["offset"][first_row]
-        stored = keyed[verdicts["status"][keyed] == SENT]
+            if statuses[first_row] == SCHEDULED and statuses[row] == REPLAYED:
+                statuses[row] = SCHEDULED_BEFORE
+        stored = keyed[(statuses[keyed] == SENT) | (statuses[keyed] == SCHEDULED)]
         queues, offsets = verdicts["queue"][stored].astype(np.uint64), verdicts["offset"][stored].astype(np.uint64)
-        self._keys.add(rows["key"][stored].tobytes(), queues, offsets, rows["crc"][stored].tolist(), now_ms)
+        queues |= np.where(statuses[stored] == SCHEDULED, np.uint64(SCHEDULED_QUEUE), np.uint64(0))
+        self._keys.add(keys_of(rows[stored]), queues, offsets, rows["crc"][stored], now_ms)
+
+
+def keys_of(rows: Rows) -> bytes:
+    """The keys of *rows* with their topics' ids: a topic that is created anew under a deleted one's name has none of its keys."""
+    halves = np.ascontiguousarray(rows["key"]).view("<u8").reshape(-1, 2)
+    halves[:, 0] ^= rows["topic"]
+    return halves.tobytes()
+
+
+def _read_receipts(payload: memoryview, count: int, at: int) -> dict[int, Receipt]:
+    """By the number of the send row."""
+    found = np.frombuffer(payload, RECEIPT_ROWS, count, at)
+    columns = (found[name].tolist() for name in ("row", "queue", "offset", "crc"))
+    return {row: (queue, offset, crc) for row, queue, offset, crc in zip(*columns, strict=True)}
 
 
 def _distinct(values: Rows) -> list[int]:

@@ -2,6 +2,13 @@
 
 from dataclasses import dataclass, field
 
+from tern_wire.errors import ConsumptionDisabled, TopicNotReadable
+from tern_wire.group_settings import EARLIEST, LATEST
+from tern_wire.limits import ATTEMPTS_DEFAULT, INVISIBLE_DEFAULT_MS, RETRY_DELAYS_MS
+from tern_wire.retry_policy import RetryPolicy
+from tern_wire.route import PERM_READ, PERM_WRITE
+from tern_wire.topic_settings import MIXED
+
 
 @dataclass(slots=True)
 class Topic:
@@ -12,6 +19,13 @@ class Topic:
     ends: list[int] = field(default_factory=list)
     # Oldest offset kept, one a queue.
     mins: list[int] = field(default_factory=list)
+    # NORMAL, FIFO, DELAY, TRANSACTION or MIXED: which messages it takes.
+    kind: str = MIXED
+    # RocketMQ's bits: READ 4, WRITE 2.
+    perm: int = PERM_READ | PERM_WRITE
+    attributes: dict[str, str] = field(default_factory=dict)
+    # The group's time at which it was created: what was stored under its name before is another topic's.
+    created_ms: int = 0
 
     @property
     def queues(self) -> int:
@@ -24,15 +38,50 @@ class Topic:
         self.ends.extend([0] * missing)
         self.mins.extend([0] * missing)
 
+    def require_readable(self) -> None:
+        """TopicNotReadable when its permission says so."""
+        if not self.perm & PERM_READ:
+            raise TopicNotReadable(topic=self.name)
+
 
 @dataclass(slots=True)
 class Group:
-    """A consumer group. `start_latest`: in a queue it has never read, begin behind what is there."""
+    """A consumer group. `start`: where it begins in a queue that it has never read: earliest, latest, or time (`start_ms`).
+
+    `retry_delays_ms[n - 1]`: how long a message rests after its attempt n has failed (the last one holds for all further attempts).
+    """
 
     group_id: int
     name: str
-    invisible_ms: int
-    start_latest: bool = False
+    invisible_ms: int = INVISIBLE_DEFAULT_MS
+    start: str = EARLIEST
+    start_ms: int = 0
+    is_fifo: bool = False
+    consume_enabled: bool = True
+    is_broadcast: bool = False
+    max_attempts: int = ATTEMPTS_DEFAULT
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    # What `retry` comes to.
+    retry_delays_ms: tuple[int, ...] = RETRY_DELAYS_MS
+    attributes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def starts_at_min(self) -> bool:
+        """Whether it begins with the oldest message kept, so that a queue need not be opened for it."""
+        return self.start == EARLIEST
+
+    def start_in(self, topic: Topic, queue: int, looked_up: int) -> int:
+        """Where it begins in *queue*; for a time the leader has *looked_up* the offset."""
+        if self.start == EARLIEST:
+            return topic.mins[queue]
+        if self.start == LATEST:
+            return topic.ends[queue]
+        return min(max(looked_up, topic.mins[queue]), topic.ends[queue])
+
+    def require_enabled(self) -> None:
+        """ConsumptionDisabled when it is switched off."""
+        if not self.consume_enabled:
+            raise ConsumptionDisabled(group=self.name)
 
 
 @dataclass(slots=True)
@@ -44,25 +93,42 @@ class Names:
     groups: dict[str, Group] = field(default_factory=dict)
     groups_by_id: dict[int, Group] = field(default_factory=dict)
     next_id: int = 1
+    # Of all topics together.
+    queues: int = 0
 
     def add_topic(self, name: str, queues: int) -> Topic:
         """A new topic; ids are never used again, since they name directories."""
         topic = Topic(self.next_id, name)
-        topic.grow(queues)
         self.next_id += 1
         self.topics[name] = self.topics_by_id[topic.topic_id] = topic
+        self.grow(topic, queues)
         return topic
 
-    def add_group(self, name: str, invisible_ms: int, start_latest: bool) -> Group:
+    def grow(self, topic: Topic, queues: int) -> None:
+        """As Topic.grow; queues of all topics are counted here."""
+        self.queues += max(0, queues - topic.queues)
+        topic.grow(queues)
+
+    def add_group(self, name: str, invisible_ms: int = INVISIBLE_DEFAULT_MS) -> Group:
         """A new consumer group."""
-        group = Group(self.next_id, name, invisible_ms, start_latest)
+        group = Group(self.next_id, name, invisible_ms)
         self.next_id += 1
         self.groups[name] = self.groups_by_id[group.group_id] = group
         return group
+
+    def drop_topic(self, topic: Topic) -> None:
+        """The name is free again; the id is not."""
+        self.queues -= topic.queues
+        del self.topics[topic.name], self.topics_by_id[topic.topic_id]
+
+    def drop_group(self, group: Group) -> None:
+        """As drop_topic."""
+        del self.groups[group.name], self.groups_by_id[group.group_id]
 
     def put(self, item: Topic | Group) -> None:
         """Put back a topic or group of a saved state."""
         if isinstance(item, Topic):
             self.topics[item.name] = self.topics_by_id[item.topic_id] = item
+            self.queues += item.queues
         else:
             self.groups[item.name] = self.groups_by_id[item.group_id] = item

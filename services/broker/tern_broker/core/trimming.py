@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tern_broker.core.fifo import FifoDelivery
 from tern_broker.core.leases import Delivery
 from tern_broker.core.topics import Names
 from tern_wire.commands import SEND_HEAD
@@ -77,6 +78,8 @@ def apply_trim(request: dict[str, Any], names: Names, deliveries: dict[tuple[int
                 lost.append((group_id, topic_id, queue, mins[queue] - delivery.cursor))
                 # Proposals made for what was there are refused.
                 delivery.cursor, delivery.version = mins[queue], delivery.version + 1
+            if isinstance(delivery, FifoDelivery) and (unread := delivery.drop_parked(mins[queue])):
+                lost.append((group_id, topic_id, queue, unread))
             # What is leased or waits to be delivered again keeps its queue entry; its record was copied.
             held = min(delivery.committed(), floors.get((topic_id, queue), 0))
             if (topic_id, queue) in floors:

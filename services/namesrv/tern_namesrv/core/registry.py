@@ -4,27 +4,32 @@ Law: what a name server says about leadership and topics comes from the leader o
 A follower's heartbeat keeps only the follower alive; a deposed leader's is refused (StaleRegistration).
 Silence deletes nothing: a group whose last node expired or left keeps its topics (GoneGroups), with nobody leading, until a leader of
 it registers, with whatever topics it then has.
+Topics are taken with a data version; a leader that leaves them out is believed in what it says of itself, and asked for them unless
+this reign's version is known. Versions compare within one reign (node and term) only.
+Write permission is an operator's word and no broker's: it is kept by name, whether the group lives, is gone or comes again.
 The state is soft: it is lost at a stop, and brokers' heartbeats bring it back within the warm-up.
-One owner: the Registry mutates itself in register, unregister and expire; everything it returns is frozen or a copy.
+One owner: the Registry mutates itself in register, unregister, expire and wipe; everything it returns is frozen or a copy.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from tern_wire.errors import InvalidField, LimitReached, StaleRegistration, TopicNotFound, WarmingUp
+from tern_namesrv.core.registration_rules import NODES_MAX, check_broker_group, check_registration
+from tern_wire.errors import (
+    BrokerGroupNotFound,
+    InvalidField,
+    LimitReached,
+    StaleRegistration,
+    TopicNotFound,
+    WarmingUp,
+)
 from tern_wire.gone_groups import GoneGroup, GoneGroups
-from tern_wire.limits import QUEUES_PER_TOPIC_MAX, TOPICS_MAX
 from tern_wire.names import check_topic
 from tern_wire.route import BrokerGroupRoute, NodeRoute, Registration, Routes, TopicRoute
 
-# Bounds the table (about 1 KiB a node) and the scan; far above any cluster whose proxies poll whole routes.
-NODES_MAX = 1_000
-
-_BROKER_GROUP = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
-_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_ENDPOINT = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([1-9][0-9]{0,4})")
+# Names of broker groups in the text of an error.
+_NAMES_SHOWN_MAX = 10
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,16 +59,26 @@ class _Group:
 class Registry:
     """The tables of one name server, started at *started_ms*.
 
-    `version` counts the changes that a reader of routes can see; heartbeats that change nothing leave it alone.
+    `version` counts the changes that a reader of routes can see, `topics_version` those of the topics among them; heartbeats that
+    change nothing leave both alone. *wiped*: broker groups without write permission.
     """
 
-    def __init__(self, *, cluster: str, started_ms: int, warm_up_ms: int, expiry_ms: int) -> None:
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        started_ms: int,
+        warm_up_ms: int,
+        expiry_ms: int,
+        wiped: frozenset[str] = frozenset(),
+    ) -> None:
         self._cluster = cluster
         self._warm_at_ms = started_ms + warm_up_ms
         self._expiry_ms = expiry_ms
         self._groups: dict[str, _Group] = {}
         self._gone = GoneGroups()
-        self.version = 0
+        self.wiped = wiped
+        self.version = self.topics_version = 0
 
     @property
     def nodes_count(self) -> int:
@@ -93,13 +108,14 @@ class Registry:
         is_told = all(group.has_told for group in self._groups.values())
         return now_ms >= self._warm_at_ms and is_told and bool(self._groups or self._gone)
 
-    def register(self, registration: Registration, now_ms: int) -> None:
-        """Take one heartbeat.
+    def register(self, registration: Registration, now_ms: int) -> bool:
+        """Take one heartbeat; whether the leader's topics are wanted, which it has left out.
 
         InvalidField, IllegalTopic or LimitReached when it cannot be taken as it is; StaleRegistration when it claims
         a leadership that a newer leader has ended. A refused registration changes nothing.
         """
-        self._check(registration)
+        self._check_cluster(registration.cluster)
+        check_registration(registration)
         group = self._groups.get(registration.broker_group)
         if group is not None and registration.is_leader:
             _refuse_stale(group, registration)
@@ -112,7 +128,10 @@ class Registry:
                 group.has_told, group.topics = True, dict(gone.topics)
         changed = _take_node(group, registration, now_ms)
         changed |= _take_leadership(group, registration)
-        self.version += changed
+        taken = _take_topics(group, registration)
+        self.topics_version += taken
+        self.version += changed or taken
+        return registration.is_leader and registration.data_version > group.data_version
 
     def unregister(self, cluster: str, broker_group: str, node: str, now_ms: int) -> bool:
         """Forget *node* at once, as at a clean stop; whether it was known. InvalidField for another cluster."""
@@ -136,8 +155,30 @@ class Registry:
         ]
         for name, node in silent:
             self._remove(name, self._groups[name], node, now_ms)
-        self.version += bool(self._gone.expire(now_ms))
+        forgotten = bool(self._gone.expire(now_ms))
+        self.topics_version += forgotten
+        self.version += forgotten
         return silent
+
+    def check_known(self, broker_group: str, now_ms: int) -> None:
+        """InvalidField; BrokerGroupNotFound, or WarmingUp while this is not warm, for a group that was never heard of."""
+        check_broker_group(broker_group)
+        known = {name for name, _, _ in self._rows()}
+        # What was withdrawn before may always be restored.
+        if broker_group not in known | self.wiped:
+            if not self.is_warm(now_ms):
+                raise WarmingUp()
+            shown = ", ".join(sorted(known)[:_NAMES_SHOWN_MAX])
+            raise BrokerGroupNotFound(broker_group=broker_group, known=shown)
+
+    def wipe(self, wiped: frozenset[str]) -> None:
+        """From now on these broker groups, and no others, have no write permission."""
+        self.version += wiped != self.wiped
+        self.wiped = wiped
+
+    def hosted_count(self, broker_group: str) -> int:
+        """How many topics the broker group hosts, as far as it is known."""
+        return sum(len(hosted) for name, _, hosted in self._rows() if name == broker_group)
 
     def routes(self, now_ms: int) -> Routes:
         """Everything that a proxy needs, as of `version`; names in order, so that equal tables are equal bytes.
@@ -154,6 +195,7 @@ class Registry:
             warm=self.is_warm(now_ms),
             broker_groups={name: route for name, route, _ in rows},
             topics=dict(sorted(topics.items())),
+            topics_tag=str(self.topics_version),
         )
 
     def topic_route(self, topic: str, now_ms: int) -> Routes:
@@ -175,12 +217,15 @@ class Registry:
 
     def _rows(self) -> list[tuple[str, BrokerGroupRoute, Mapping[str, TopicRoute]]]:
         """Name, route and topics of every broker group that lives or is remembered, in order of names."""
-        living = [(name, _group_route(group), group.topics) for name, group in self._groups.items()]
-        gone = [
-            (name, BrokerGroupRoute(nodes={}, leader="", term=0, group_size=group.group_size), group.topics)
-            for name, group in self._gone.items()
+        rows: list[tuple[str, BrokerGroupRoute, Mapping[str, TopicRoute]]] = [
+            (name, _group_route(group, writable=name not in self.wiped), group.topics)
+            for name, group in self._groups.items()
         ]
-        return sorted([*living, *gone], key=itemgetter(0))
+        for name, gone in self._gone.items():
+            size, writable = gone.group_size, name not in self.wiped
+            route = BrokerGroupRoute(nodes={}, leader="", term=0, group_size=size, writable=writable)
+            rows.append((name, route, gone.topics))
+        return sorted(rows, key=itemgetter(0))
 
     def _remove(self, name: str, group: _Group, node: str, now_ms: int) -> None:
         del group.nodes[node]
@@ -191,36 +236,13 @@ class Registry:
             del self._groups[name]
             if group.has_told:
                 self._gone.keep(name, GoneGroup(group.topics, group.group_size), now_ms)
+            self.topics_version += 1  # others may have been forgotten to make room
         self.version += 1
 
     def _check_cluster(self, cluster: str) -> None:
         if cluster != self._cluster:
             reason = f"This name server is of cluster '{self._cluster}', the broker is of '{cluster[:80]}'"
             raise InvalidField(reason=reason, pointer="/cluster")
-
-    def _check(self, registration: Registration) -> None:
-        self._check_cluster(registration.cluster)
-        if _BROKER_GROUP.fullmatch(registration.broker_group) is None:
-            reason = "A broker group is 1 to 31 lower-case letters, digits or '-', such as 'broker-a'"
-            raise InvalidField(reason=reason, pointer="/broker_group")
-        if _NODE.fullmatch(registration.node) is None:
-            raise InvalidField(reason="A node is 1 to 64 letters, digits, '.', '_' or '-'", pointer="/node")
-        for name, endpoint in (("link", registration.link), ("http", registration.http)):
-            match = _ENDPOINT.fullmatch(endpoint)
-            if match is None or int(match[1]) > 65_535:
-                raise InvalidField(reason="An endpoint is host:port, such as '127.0.0.1:10911'", pointer=f"/{name}")
-        for name, number in (("term", registration.term), ("data_version", registration.data_version)):
-            if number < 0:
-                raise InvalidField(reason=f"{number} is negative", pointer=f"/{name}")
-        if not 1 <= registration.group_size <= NODES_MAX:
-            raise InvalidField(reason=f"A group has 1 to {NODES_MAX} nodes", pointer="/group_size")
-        if len(registration.topics) > TOPICS_MAX:
-            raise LimitReached(what="Topics", actual=len(registration.topics), limit=TOPICS_MAX)
-        for topic, route in registration.topics.items():
-            check_topic(topic)
-            if not 1 <= route.queues <= QUEUES_PER_TOPIC_MAX or route.topic_id < 0:
-                reason = f"A topic has an id from 0 and 1 to {QUEUES_PER_TOPIC_MAX} queues"
-                raise InvalidField(reason=reason, pointer=f"/topics/{topic}")
 
 
 def _refuse_stale(group: _Group, registration: Registration) -> None:
@@ -244,27 +266,35 @@ def _take_node(group: _Group, registration: Registration, now_ms: int) -> bool:
 
 
 def _take_leadership(group: _Group, registration: Registration) -> bool:
-    """Note who leads, and the leader's topics unless their version is known; whether anything changed."""
+    """Note who leads; whether anything changed."""
     if not registration.is_leader:
         # The leader itself says that it leads no more. An older term is a heartbeat that was overtaken.
         if group.leader == registration.node and registration.term >= group.term:
             group.leader = ""
             return True
         return False
-    same_reign = (group.leader, group.term) == (registration.node, registration.term)
-    if same_reign and registration.data_version <= group.data_version:
+    before = (group.leader, group.term, group.group_size)
+    if before[:2] != (registration.node, registration.term):
+        # A new reign: whatever version was known, it is of another one.
+        group.data_version = -1
+    group.leader, group.term, group.group_size = registration.node, registration.term, registration.group_size
+    return before != (group.leader, group.term, group.group_size)
+
+
+def _take_topics(group: _Group, registration: Registration) -> bool:
+    """Note the leader's topics unless they are left out, or their version is known; whether readers see others than before."""
+    if not registration.is_leader or not registration.has_topics or registration.data_version <= group.data_version:
         return False  # within one reign topics only move forward: the same version, or a heartbeat overtaken
-    before = (group.leader, group.term, group.topics, group.group_size)
-    group.leader, group.term = registration.node, registration.term
-    group.data_version, group.group_size = registration.data_version, registration.group_size
-    group.has_told, group.topics = True, dict(registration.topics)
-    return before != (group.leader, group.term, group.topics, group.group_size)
+    changed = not group.has_told or group.topics != registration.topics
+    group.data_version, group.has_told, group.topics = registration.data_version, True, dict(registration.topics)
+    return changed
 
 
-def _group_route(group: _Group) -> BrokerGroupRoute:
+def _group_route(group: _Group, *, writable: bool) -> BrokerGroupRoute:
     return BrokerGroupRoute(
         nodes={name: live.route for name, live in sorted(group.nodes.items())},
         leader=group.leader,
         term=max(group.term, 0),
         group_size=group.group_size,
+        writable=writable,
     )

@@ -1,6 +1,7 @@
-"""The name server's HTTP routes, one router per reader: brokers write, proxies and people read."""
+"""The name server's HTTP routes, one router per caller: brokers register, proxies and people look up, operators configure."""
 
 from tern_namesrv.routes.brokers import broker_routes
 from tern_namesrv.routes.lookups import lookup_routes
+from tern_namesrv.routes.operators import operator_routes
 
-__all__ = ["broker_routes", "lookup_routes"]
+__all__ = ["broker_routes", "lookup_routes", "operator_routes"]

@@ -12,14 +12,15 @@ from starlette.responses import Response
 from tern_namesrv.core import Registry
 from tern_service import Clock, read_body
 from tern_wire import TernError
-from tern_wire.limits import MIB
+from tern_wire.limits import KIB, TOPICS_MAX
 from tern_wire.paths import JSON, REGISTER_PATH, UNREGISTER_PATH
-from tern_wire.route import Registration
+from tern_wire.route import Registration, RegistrationReply
 
 logger = logging.getLogger(__name__)
 
-# A registration with the most topics, each with the longest name, is about 200 KiB.
-REGISTRATION_SIZE_MAX_BYTES = 1 * MIB
+# A registration with the most topics, each with the longest name.
+_TOPIC_SIZE_MAX_BYTES = 256
+REGISTRATION_SIZE_MAX_BYTES = TOPICS_MAX * _TOPIC_SIZE_MAX_BYTES + 64 * KIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +40,12 @@ def broker_routes(registry: Registry, clock: Clock, metrics: CollectorRegistry) 
     )
 
     async def register(request: Request) -> Response:
-        """Take a broker node's heartbeat (tern_wire.route.Registration). 409 for a deposed leader's."""
+        """Take a broker node's heartbeat (tern_wire.route.Registration); `wants_topics` asks a leader for the topics that it has left
+        out. 409 for a deposed leader's."""
         registration = await read_body(request, Registration, size_max_bytes=REGISTRATION_SIZE_MAX_BYTES)
         now_ms, before = clock.mono_ms(), registry.version
         try:
-            registry.register(registration, now_ms)
+            wants_topics = registry.register(registration, now_ms)
         except TernError as error:
             taken.labels(error.code).inc()
             raise
@@ -51,7 +53,8 @@ def broker_routes(registry: Registry, clock: Clock, metrics: CollectorRegistry) 
         if registry.version != before:
             fields = {"broker_group": registration.broker_group, "node": registration.node, "term": registration.term}
             logger.info("routes changed", extra={**fields, "leads": registration.is_leader})
-        return _json({"version": registry.version, "warm": registry.is_warm(now_ms)})
+        warm = registry.is_warm(now_ms)
+        return _json(RegistrationReply(wants_topics=wants_topics, version=registry.version, warm=warm))
 
     async def unregister(request: Request) -> Response:
         """Forget a node at once. Idempotent: an unknown node is already forgotten."""
@@ -66,5 +69,5 @@ def broker_routes(registry: Registry, clock: Clock, metrics: CollectorRegistry) 
     return router
 
 
-def _json(document: dict[str, Any]) -> Response:
+def _json(document: Any) -> Response:
     return Response(orjson.dumps(document), media_type=JSON)

@@ -13,7 +13,19 @@ from tern_proxy.core.batches import media_type
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.handles import HandleMaker, Receipt
 from tern_wire.paths import JSON, OCTETS
-from tern_wire.record import CONTENT_TYPE, HEAD, KEYS, MESSAGE_ID, RESERVED_PROPERTIES, TAGS
+from tern_wire.record import (
+    CONTENT_TYPE,
+    CORRELATION_ID,
+    DELIVER_MS,
+    HEAD,
+    KEYS,
+    MESSAGE_GROUP,
+    MESSAGE_ID,
+    REPLY_TO,
+    REPLY_WAIT_MS,
+    RESERVED_PROPERTIES,
+    TAGS,
+)
 
 # size, queue, offset, born ms, stored ms and body size of tern_wire.record's head; the rest is skipped.
 _FIELDS = struct.Struct(">I4x4xI4xq8x4xq8xq8x4x8xI")
@@ -61,6 +73,16 @@ def read_records(raw: bytes, topic: str, broker_group: str, put_body: PutBody) -
                     if properties is None:
                         properties = tail["properties"] = {}
                     properties[key] = value
+                elif key == MESSAGE_GROUP:
+                    tail["message_group"] = value
+                elif key == DELIVER_MS and value.isdecimal() and len(value) < 16:
+                    tail["deliver_at"] = int(value)
+                elif key == CORRELATION_ID:
+                    tail["correlation_id"] = value
+                elif key == REPLY_TO:
+                    tail["reply_to"] = value
+                elif key == REPLY_WAIT_MS and value.isdecimal() and len(value) < 16:
+                    tail["expires_at"] = born_ms + int(value)
             put_body(message, raw[at + _HEAD_SIZE : topic_at], content_type)
             if content_type:
                 message["content_type"] = content_type
@@ -150,6 +172,11 @@ _RAW_HEADERS = (
     ("queue", b"mq-queue"),
     ("offset", b"mq-offset"),
     ("tag", b"mq-tag"),
+    ("message_group", b"mq-message-group"),
+    ("deliver_at", b"mq-deliver-at"),
+    ("correlation_id", b"mq-correlation-id"),
+    ("reply_to", b"mq-reply-to"),
+    ("expires_at", b"mq-expires-at"),
     ("born_at", b"mq-born-at"),
     ("stored_at", b"mq-stored-at"),
     ("attempt", b"mq-attempt"),

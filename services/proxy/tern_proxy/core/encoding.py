@@ -11,9 +11,12 @@ from zlib import crc32
 
 from msgspec import UNSET
 
+from tern_proxy.core.delivery_time import deliver_ms_of, message_group_hash_of, timing_properties
 from tern_proxy.core.message_ids import MessageIds
 from tern_proxy.core.topic import Queue, Topic, is_printable
+from tern_proxy.core.topic_kinds import refuse_message
 from tern_wire.errors import (
+    BrokerGroupNotWritable,
     IllegalIdempotencyKey,
     IllegalKey,
     IllegalProperty,
@@ -36,6 +39,7 @@ from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.paths import JSON
 from tern_wire.record import HEAD, MAGIC, NO_HOST, OVERHEAD_SIZE_BYTES, RESERVED_PROPERTIES
 from tern_wire.rows import FLAG_KEYED, NO_KEY, SEND_ROW, key_hash
+from tern_wire.topic_settings import MIXED
 
 # The head of tern_wire.record with its middle (queue to prepared offset) as one piece.
 _HEAD = struct.Struct(">III72sI")
@@ -62,14 +66,17 @@ class Parcel:
 
 
 class Encoded:
-    """A request's messages, encoded: parcels in order of sending, ids by index, and errors by index."""
+    """A request's messages, encoded: parcels in order of sending, ids by index, errors by index, and by index the delivery time
+    (ms) of those that are to wait for one.
+    """
 
-    __slots__ = ("errors", "message_ids", "parcels")
+    __slots__ = ("deliver_ms", "errors", "message_ids", "parcels")
 
     def __init__(self) -> None:
         self.parcels: list[Parcel] = []
         self.message_ids: list[str] = []
         self.errors: dict[int, TernError] = {}
+        self.deliver_ms: dict[int, int] = {}
 
 
 def encode_messages(
@@ -80,11 +87,15 @@ def encode_messages(
     born_ms: int,
     born_host: bytes,
     usable: tuple[str, ...],
+    wiped: frozenset[str] = frozenset(),
     at: str = "/messages",
+    system: str = "",
 ) -> Encoded:
     """Records and rows of *messages*. *usable*: broker groups that a message without key or pinned queue may go to.
+    *wiped*: groups whose write permission is withdrawn; whatever would go there is refused (BrokerGroupNotWritable).
 
-    Pointers of errors begin with *at* and the message's index ("" for a single message: no index).
+    Pointers of errors begin with *at* and the message's index ("" for a single message: no index). *system*: properties that every message
+    gets and no producer may set, as they stand in a record.
     """
     encoded = Encoded()
     turn = topic.take_turn()
@@ -96,6 +107,8 @@ def encode_messages(
     for index, message in enumerate(messages):
         message_id = take_id()
         encoded.message_ids.append(message_id)
+        deliver_ms = message_group = 0
+        timing = system
         try:
             if isinstance(message, PackedMessage):
                 body, content_type = message.body, message.content_type
@@ -103,7 +116,17 @@ def encode_messages(
                 body, content_type = body_of(message)
             if len(body) > MESSAGE_BODY_SIZE_MAX_BYTES:
                 raise MessageTooLarge(actual=len(body), limit=MESSAGE_BODY_SIZE_MAX_BYTES)
-            properties = encode_properties(message, message_id, content_type)
+            if (
+                message.message_group
+                or message.delay is not None
+                or message.deliver_at is not None
+                or message.delay_level is not None
+            ):
+                message_group, deliver_ms = message_group_hash_of(message), deliver_ms_of(message, born_ms)
+                timing += timing_properties(message, deliver_ms)
+            if topic.kind != MIXED:
+                refuse_message(topic.name, topic.kind, message)
+            properties = encode_properties(message, message_id, content_type, timing)
             tag = topic.tag_hash(message.tag) if message.tag else 0
             if message.idempotency_key:
                 key, flags = _key_of(topic, message.idempotency_key), FLAG_KEYED
@@ -112,8 +135,12 @@ def encode_messages(
             queue: Queue = sticky
             if message.queue:
                 queue = topic.pinned(message.queue)
+            elif message_group:
+                queue = topic.queue_of_message_group(message_group)
             elif flags:
                 queue = topic.queue_of_key(key, turn)
+            if wiped and queue.broker_group in wiped:
+                raise BrokerGroupNotWritable(broker_group=queue.broker_group)
         except TernError as error:
             encoded.errors[index] = _placed(error, f"{at}/{index}") if at else error
             continue
@@ -126,7 +153,7 @@ def encode_messages(
         if middle is None:
             middle = middles[queue.name] = _middle(queue.number, born_ms, born_host)
         crc = crc32(body) & 0x7FFFFFFF
-        parcel.rows.append(pack_row(size, 0, queue.number, flags, tag, crc, 0, key))
+        parcel.rows.append(pack_row(size, 0, queue.number, flags, tag, crc, 0, key, deliver_ms, message_group))
         parcel.parts += (
             pack_head(size, MAGIC, crc, middle, len(body)),
             body,
@@ -136,6 +163,8 @@ def encode_messages(
         parcel.indexes.append(index)
         if not flags:
             parcel.is_keyed = False
+        if deliver_ms:
+            encoded.deliver_ms[index] = deliver_ms
     return encoded
 
 
@@ -169,9 +198,11 @@ def body_of(message: JsonMessage) -> tuple[bytes, str]:
     return body, message.content_type or JSON
 
 
-def encode_properties(message: PackedMessage | JsonMessage, message_id: str, content_type: str) -> bytes:
-    r"""`k\x01v\x02...` of a message: its id, keys, tag, content type and what the producer set, all checked."""
-    text = f"UNIQ_KEY\x01{message_id}\x02"
+def encode_properties(
+    message: PackedMessage | JsonMessage, message_id: str, content_type: str, timing: str = ""
+) -> bytes:
+    r"""`k\x01v\x02...` of a message: its id, *timing*, keys, tag, content type and what the producer set, all checked."""
+    text = f"UNIQ_KEY\x01{message_id}\x02{timing}"
     user = ""
     if message.keys:
         user = f"KEYS\x01{_joined(message.keys)}\x02"

@@ -7,8 +7,10 @@ from urllib.parse import parse_qsl
 from tern_proxy.core.batches import PACKED, media_type
 from tern_wire.codec import read_json
 from tern_wire.errors import (
+    IllegalDeliveryTime,
     IllegalIdempotencyKey,
     IllegalInvisibleTime,
+    IllegalMessageGroup,
     IllegalWait,
     InvalidField,
     NotAcceptable,
@@ -19,8 +21,12 @@ from tern_wire.errors import (
 from tern_wire.limits import INVISIBLE_MAX_MS, INVISIBLE_MIN_MS, WAIT_MAX_MS
 from tern_wire.messages import PackedMessage
 from tern_wire.paths import (
+    HEADER_DELAY,
+    HEADER_DELAY_LEVEL,
+    HEADER_DELIVER_AT,
     HEADER_IDEMPOTENCY_KEY,
     HEADER_KEY,
+    HEADER_MESSAGE_GROUP,
     HEADER_PROPERTIES,
     HEADER_PROPERTY_PREFIX,
     HEADER_QUEUE,
@@ -32,16 +38,20 @@ from tern_wire.paths import (
     OCTETS,
     RECORDS,
 )
-from tern_wire.times import parse_duration_ms
+from tern_wire.times import parse_duration_ms, parse_time_ms
 
 Headers = Iterable[tuple[bytes, bytes]]
 Query = list[tuple[str, str]]
 
-_SEND_PARAMETERS = ("tag", "key", "queue", "idempotency_key")
+SEND_PARAMETERS = ("tag", "key", "queue", "message_group", "delay", "deliver_at", "delay_level", "idempotency_key")
 _MQ_HEADERS = (
     HEADER_TAG,
     HEADER_KEY,
     HEADER_QUEUE,
+    HEADER_MESSAGE_GROUP,
+    HEADER_DELAY,
+    HEADER_DELIVER_AT,
+    HEADER_DELAY_LEVEL,
     HEADER_PROPERTIES,
     HEADER_PROPERTY_PREFIX + "<name>",
     HEADER_IDEMPOTENCY_KEY,
@@ -59,7 +69,17 @@ _TAG, _KEY, _QUEUE, _PROPERTIES, _PREFIX, _IDEMPOTENCY_KEY, _REQUEST_ID = (
         HEADER_REQUEST_ID,
     )
 )
+# Header or query parameter to the message's field, of those that say when and in which order it is delivered.
+_TIMING = {
+    HEADER_MESSAGE_GROUP.lower().encode(): "message_group",
+    HEADER_DELAY.lower().encode(): "delay",
+    HEADER_DELIVER_AT.lower().encode(): "deliver_at",
+    HEADER_DELAY_LEVEL.lower().encode(): "delay_level",
+}
+_TIMING_FIELDS = frozenset(_TIMING.values())
 QUERY_FIELDS_MAX = 64
+# The year 2286: later times are mistakes, such as microseconds.
+TIME_MAX_MS = 9_999_999_999_999
 
 
 def read_query(query_string: bytes, allowed: tuple[str, ...]) -> Query:
@@ -105,13 +125,15 @@ def read_send(headers: Headers, query_string: bytes, body: bytes) -> PackedMessa
                 raise IllegalIdempotencyKey(pointer=f"header/{HEADER_IDEMPOTENCY_KEY}")
             message.idempotency_key = _text(name, value)
     keys: list[str] = []
-    for parameter, text in read_query(query_string, _SEND_PARAMETERS):
+    for parameter, text in read_query(query_string, SEND_PARAMETERS):
         if parameter == "key":
             keys.append(text)
         elif parameter == "tag":
             message.tag = text
         elif parameter == "queue":
             message.queue = text
+        elif parameter in _TIMING_FIELDS:
+            _read_timing(message, parameter, text, f"query/{parameter}")
         elif not text:
             raise IllegalIdempotencyKey(pointer="query/idempotency_key")
         else:
@@ -129,6 +151,8 @@ def _read_mq_header(message: PackedMessage, name: bytes, value: bytes) -> None:
         message.keys = [*message.keys, text]
     elif name == _QUEUE:
         message.queue = text
+    elif name in _TIMING:
+        _read_timing(message, _TIMING[name], text, f"header/{name.decode()}")
     elif name == _PROPERTIES:
         given: dict[str, str] = read_json(value, dict[str, str], f"header/{HEADER_PROPERTIES}")
         message.properties = message.properties | given
@@ -137,6 +161,21 @@ def _read_mq_header(message: PackedMessage, name: bytes, value: bytes) -> None:
     elif name != _REQUEST_ID:
         shown = name.decode("latin-1")[:80]
         raise UnknownField(field=shown, pointer=f"header/{shown}", allowed=", ".join(_MQ_HEADERS))
+
+
+def _read_timing(message: PackedMessage, field: str, text: str, pointer: str) -> None:
+    if field == "message_group":
+        if not text:
+            raise IllegalMessageGroup(pointer=pointer)
+        message.message_group = text
+    elif field == "delay":
+        message.delay = text
+    elif field == "deliver_at":
+        message.deliver_at = text
+    elif text.isascii() and text.isdecimal() and len(text) <= 9:
+        message.delay_level = int(text)
+    else:
+        raise IllegalDeliveryTime(reason=f"The delay level is '{text[:40]}'", pointer=pointer)
 
 
 def _text(name: bytes, value: bytes) -> str:
@@ -177,6 +216,17 @@ def number_of(text: str | int, name: str, least: int, most: int, at: str = "quer
     if not least <= number <= most:
         raise InvalidField(reason=f"'{name}' is {number}; use {least} to {most}", pointer=f"{at}{name}")
     return number
+
+
+def time_of(value: str | int, pointer: str) -> int:
+    """Milliseconds since 1970 of a time (`parse_time_ms`), up to TIME_MAX_MS; InvalidField at *pointer* otherwise."""
+    try:
+        time_ms = parse_time_ms(value)
+    except ValueError as error:
+        raise InvalidField(reason=f"{error}; use ms since 1970, or 2026-01-31T12:00:00Z", pointer=pointer) from error
+    if time_ms > TIME_MAX_MS:
+        raise InvalidField(reason=f"{time_ms} is behind the year 2286: times are in ms since 1970", pointer=pointer)
+    return time_ms
 
 
 # Content types ----------------------------------------------------------------------------------------------------

@@ -11,19 +11,35 @@ from tern_wire.errors import (
     QueueNotFound,
     TernError,
     TopicNotFound,
+    TopicNotWritable,
 )
-from tern_wire.rows import KEY_REUSED, KEYS_FULL, NO_QUEUE, NO_TOPIC, REPLAYED, SENT
+from tern_wire.recall_handles import Recall, RecallMaker
+from tern_wire.rows import (
+    KEY_REUSED,
+    KEYS_FULL,
+    NO_QUEUE,
+    NO_TOPIC,
+    NOT_WRITABLE,
+    REPLAYED,
+    SCHEDULED,
+    SCHEDULED_BEFORE,
+    SENT,
+)
 
+# In the receipt of a message that waits for its delivery time.
+NO_OFFSET = -1
 # (status, queue, offset) of one row.
 Verdict = tuple[int, int, int]
+# What a repeated row is told of the first message: its id, its birth (ms), and when it is to be delivered (ms; 0: at once).
+Replay = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a parcel: verdicts, one a row, and for replayed rows the first message's id and birth (ms); or an error."""
+    """What became of a parcel: verdicts, one a row, and for replayed rows what the first message was; or an error."""
 
     verdicts: list[Verdict]
-    replays: dict[int, tuple[str, int]]
+    replays: dict[int, Replay]
     error: TernError | None = None
 
 
@@ -49,7 +65,9 @@ class SendResults:
         return first if all(error.code == first.code for error in rest) else None
 
 
-def send_results(topic: str, encoded: Encoded, outcomes: list[Outcome], born_ms: int) -> SendResults:
+def send_results(
+    topic: str, encoded: Encoded, outcomes: list[Outcome], born_ms: int, recalls: RecallMaker
+) -> SendResults:
     """*outcomes*: one for each of *encoded*'s parcels, in the same order."""
     errors = dict(encoded.errors)
     ids = encoded.message_ids
@@ -71,7 +89,7 @@ def send_results(topic: str, encoded: Encoded, outcomes: list[Outcome], born_ms:
                     "born_at": born_ms,
                 }
             elif status == REPLAYED:
-                message_id, first_ms = replays.get(row, (ids[index], born_ms))
+                message_id, first_ms, _ = replays.get(row, (ids[index], born_ms, 0))
                 replayed.add(index)
                 entries[index] = {
                     "index": index,
@@ -81,6 +99,24 @@ def send_results(topic: str, encoded: Encoded, outcomes: list[Outcome], born_ms:
                     "born_at": first_ms,
                     "replayed": True,
                 }
+            elif status == SCHEDULED:
+                deliver_ms = encoded.deliver_ms[index]
+                recall = Recall(broker_group, deliver_ms, offset)
+                entries[index] = {
+                    "index": index,
+                    "message_id": ids[index],
+                    **_scheduled(f"{broker_group}:{queue}", born_ms, recall, recalls),
+                }
+            elif status == SCHEDULED_BEFORE:
+                message_id, first_ms, deliver_ms = replays.get(row, ("", born_ms, 0))
+                replayed.add(index)
+                recall = Recall(broker_group, deliver_ms, offset)
+                entries[index] = {
+                    "index": index,
+                    "message_id": message_id,
+                    **_scheduled(f"{broker_group}:{queue}", first_ms, recall, recalls),
+                    "replayed": True,
+                }
             else:
                 errors[index] = _error_of(status, topic, f"{broker_group}:{queue}")
     for index, error in errors.items():
@@ -88,22 +124,32 @@ def send_results(topic: str, encoded: Encoded, outcomes: list[Outcome], born_ms:
     return SendResults(entries=entries, errors=errors, replayed=frozenset(replayed))
 
 
+def _scheduled(queue: str, born_ms: int, recall: Recall, recalls: RecallMaker) -> dict[str, Any]:
+    """The receipt of a message that gets its offset when its time comes. Without a time its record is gone: nothing to recall."""
+    receipt: dict[str, Any] = {"queue": queue, "offset": NO_OFFSET, "born_at": born_ms}
+    if recall.deliver_ms:
+        receipt |= {"deliver_at": recall.deliver_ms, "recall_handle": recalls.make(recall)}
+    return receipt
+
+
 def _error_of(status: int, topic: str, queue: str) -> TernError:
     if status == KEY_REUSED:
         return IdempotencyKeyReused()
+    if status == NOT_WRITABLE:
+        return TopicNotWritable(topic=topic)
     if status == NO_TOPIC:
         return TopicNotFound(topic=topic)
     if status == NO_QUEUE:
         return QueueNotFound(queue=queue, topic=topic)
     if status == KEYS_FULL:
-        return Overloaded()
+        return Overloaded(what="idempotency keys")
     return LinkBodyMalformed(reason=f"the broker answered status {status}")
 
 
 def find_missing_topic(parcels: list[Parcel], outcomes: list[Outcome]) -> bool:
     """Whether a broker group did not know the topic or queue of a row: the proxy's routes are older than the broker's state."""
     return any(
-        status in {NO_TOPIC, NO_QUEUE}
+        status in {NO_TOPIC, NO_QUEUE, NOT_WRITABLE}
         for _, outcome in zip(parcels, outcomes, strict=True)
         for status, _, _ in outcome.verdicts
     )

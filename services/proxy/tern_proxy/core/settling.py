@@ -5,10 +5,16 @@ from typing import Any
 
 from tern_proxy.core.parameters import invisible_of
 from tern_wire.errors import BatchTooLarge, InvalidField, ReceiptExpired, TernError
-from tern_wire.handles import HandleMaker
-from tern_wire.limits import INVISIBLE_DEFAULT_MS, SETTLE_ENTRIES_MAX
+from tern_wire.handles import HandleMaker, Receipt
+from tern_wire.limits import (
+    DEAD_LETTER_REASON_SIZE_MAX_BYTES,
+    INVISIBLE_DEFAULT_MS,
+    INVISIBLE_MAX_MS,
+    SETTLE_ENTRIES_MAX,
+)
 from tern_wire.messages import SettleEntry
-from tern_wire.rows import ACK, EXTEND, SETTLE_ROW, SETTLED
+from tern_wire.rows import ACK, EXTEND, NACK, SETTLE_ROW, SETTLED
+from tern_wire.times import parse_duration_ms
 
 
 class SettleParcel:
@@ -29,14 +35,26 @@ class SettleParcel:
         self.size_bytes += len(row)
 
 
-class Settles:
-    """One request's settles: parcels by broker group, and errors of entries that never leave the proxy."""
+class Rejects:
+    """Dead letters of one request in one broker group, as a DEAD_LETTER has them; `indexes` as in SettleParcel."""
 
-    __slots__ = ("errors", "handles", "parcels")
+    __slots__ = ("broker_group", "indexes", "rows")
+
+    def __init__(self, broker_group: str) -> None:
+        self.broker_group = broker_group
+        self.rows: list[list[int | str]] = []
+        self.indexes: list[int] = []
+
+
+class Settles:
+    """One request's settles: parcels and rejects by broker group, and errors of entries that never leave the proxy."""
+
+    __slots__ = ("errors", "handles", "parcels", "rejects")
 
     def __init__(self, handles: list[str]) -> None:
         self.handles = handles
         self.parcels: dict[str, SettleParcel] = {}
+        self.rejects: dict[str, Rejects] = {}
         self.errors: dict[int, TernError] = {}
 
     def add(self, index: int, broker_group: str, row: bytes) -> None:
@@ -46,7 +64,16 @@ class Settles:
             parcel = self.parcels[broker_group] = SettleParcel(broker_group)
         parcel.add(index, row)
 
-    def take_statuses(self, parcel: SettleParcel, statuses: bytes | TernError) -> None:
+    def reject(self, index: int, receipt: Receipt, reason: str) -> None:
+        """Put the message of *receipt* among its broker group's rejects."""
+        rejects = self.rejects.get(receipt.broker_group)
+        if rejects is None:
+            rejects = self.rejects[receipt.broker_group] = Rejects(receipt.broker_group)
+        numbers = (receipt.group_id, receipt.topic_id, receipt.queue, receipt.offset, receipt.lease)
+        rejects.rows.append([*numbers, reason])
+        rejects.indexes.append(index)
+
+    def take_statuses(self, parcel: SettleParcel | Rejects, statuses: bytes | TernError) -> None:
         """What the broker group said to *parcel*."""
         if isinstance(statuses, TernError):
             self.errors.update(dict.fromkeys(parcel.indexes, statuses))
@@ -93,31 +120,60 @@ def read_acks(handles: list[str], maker: HandleMaker, pointer: str = "/receipt_h
 
 
 def read_settles(entries: Sequence[SettleEntry], maker: HandleMaker, pointer: str = "/entries") -> Settles:
-    """Acks and extensions; InvalidField on another action or an `invisible` where none belongs."""
+    """Acks, extensions, nacks and dead letters; InvalidField on another action or a field that does not belong to it."""
     _check_count(len(entries), pointer)
     settles = Settles([entry.receipt_handle for entry in entries])
     for index, entry in enumerate(entries):
-        action, invisible_ms = _action_of(entry, f"{pointer}/{index}")
+        action, time_ms = _action_of(entry, f"{pointer}/{index}")
         try:
             receipt = maker.read(entry.receipt_handle)
         except TernError as error:
             settles.errors[index] = error
             continue
+        if action == _REJECT:
+            settles.reject(index, receipt, entry.reason or "")
+            continue
         row = SETTLE_ROW.pack(
-            receipt.group_id, receipt.topic_id, receipt.queue, action, receipt.offset, receipt.lease, invisible_ms
+            receipt.group_id, receipt.topic_id, receipt.queue, action, receipt.offset, receipt.lease, time_ms
         )
         settles.add(index, receipt.broker_group, row)
     return settles
 
 
+# Which action each of these fields belongs to.
+_FIELDS = {"invisible": "extend", "delay": "nack", "reason": "dead_letter"}
+# Not a row's action: dead letters travel with their reasons, by themselves.
+_REJECT = 0
+
+
 def _action_of(entry: SettleEntry, at: str) -> tuple[int, int]:
+    """The action and its time in ms."""
+    for field, action in _FIELDS.items():
+        if entry.action != action and getattr(entry, field) is not None:
+            raise InvalidField(reason=f"'{field}' belongs to the action '{action}'", pointer=f"{at}/{field}")
     if entry.action == "ack":
-        if entry.invisible is not None:
-            raise InvalidField(reason="'invisible' belongs to the action 'extend'", pointer=f"{at}/invisible")
         return ACK, 0
     if entry.action == "extend":
         return EXTEND, INVISIBLE_DEFAULT_MS if entry.invisible is None else invisible_of(entry.invisible)
-    raise InvalidField(reason=f"'{entry.action[:40]}' is no action; use ack or extend", pointer=f"{at}/action")
+    if entry.action == "nack":
+        return NACK, -1 if entry.delay is None else _delay_of(entry.delay, f"{at}/delay")
+    if entry.action == "dead_letter":
+        if len((entry.reason or "").encode()) > DEAD_LETTER_REASON_SIZE_MAX_BYTES:
+            reason = f"A reason has at most {DEAD_LETTER_REASON_SIZE_MAX_BYTES} bytes"
+            raise InvalidField(reason=reason, pointer=f"{at}/reason")
+        return _REJECT, 0
+    reason = f"'{entry.action[:40]}' is no action; use ack, extend, nack or dead_letter"
+    raise InvalidField(reason=reason, pointer=f"{at}/action")
+
+
+def _delay_of(value: str | int, pointer: str) -> int:
+    try:
+        delay_ms = parse_duration_ms(value)
+    except ValueError as error:
+        raise InvalidField(reason=str(error), pointer=pointer) from error
+    if not 0 <= delay_ms <= INVISIBLE_MAX_MS:
+        raise InvalidField(reason=f"'delay' is {str(value)[:40]}; use 0 s to 12 h", pointer=pointer)
+    return delay_ms
 
 
 def _check_count(count: int, pointer: str) -> None:

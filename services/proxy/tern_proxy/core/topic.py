@@ -1,5 +1,6 @@
 """One topic as the send path needs it: its queues in every broker group, what of its records never changes, and its turns."""
 
+from tern_proxy.core.topic_kinds import kind_of, perm_of
 from tern_wire.errors import IllegalTag, QueueNotFound
 from tern_wire.limits import TAG_SIZE_MAX_BYTES
 from tern_wire.names import parse_queue
@@ -27,7 +28,7 @@ class Topic:
     Only the turn and the tags change: the turn moves with every request that may choose its queue.
     """
 
-    __slots__ = ("_tags", "_turn", "broker_groups", "name", "name_bytes", "record_tail", "route")
+    __slots__ = ("_broker_groups", "_tags", "_turn", "kind", "name", "name_bytes", "perm", "record_tail", "route")
 
     def __init__(self, name: str, route: dict[str, TopicRoute], turn: int = 0) -> None:
         self.name = name
@@ -35,12 +36,20 @@ class Topic:
         # What stands between a record's body and the size of its properties.
         self.record_tail = bytes((len(self.name_bytes),)) + self.name_bytes
         self.route = route
-        self.broker_groups: dict[str, tuple[Queue, ...]] = {
-            broker_group: tuple(Queue(broker_group, number) for number in range(route[broker_group].queues))
-            for broker_group in sorted(route)
-        }
+        self.kind, self.perm = kind_of(route), perm_of(route)
+        self._broker_groups: dict[str, tuple[Queue, ...]] | None = None
         self._tags: dict[str, int] = {"": 0}
         self._turn = turn
+
+    @property
+    def broker_groups(self) -> dict[str, tuple[Queue, ...]]:
+        """Its queues, made when somebody first asks: of tens of thousands of topics a proxy serves few."""
+        if self._broker_groups is None:
+            self._broker_groups = {
+                broker_group: tuple(Queue(broker_group, number) for number in range(self.route[broker_group].queues))
+                for broker_group in sorted(self.route)
+            }
+        return self._broker_groups
 
     @property
     def turn(self) -> int:
@@ -62,6 +71,12 @@ class Topic:
         groups = list(self.broker_groups.values())
         queues = groups[int.from_bytes(key[:8], "little") % len(groups)]
         return queues[turn // len(groups) % len(queues)]
+
+    def queue_of_message_group(self, message_group: int) -> Queue:
+        """Queue 0 of the broker group that *message_group* (a hash) belongs to; which queue it is, that one's slots decide."""
+        groups = list(self.broker_groups.values())
+        # Not by the lowest bits, which are the slot: two broker groups would use half of their queues each.
+        return groups[(message_group >> 32) % len(groups)][0]
 
     def pinned(self, text: str) -> Queue:
         """The queue that a producer or a reader named `broker-a:3`; QueueNotFound when the topic has none such."""

@@ -8,8 +8,10 @@ from tern_proxy.core.encoding import Encoded, encode_messages
 from tern_proxy.core.parameters import BASIC, answer_kind, read_query, read_send
 from tern_proxy.core.results import Outcome, SendResults, failed, find_missing_topic, send_results
 from tern_proxy.core.topic import Topic
+from tern_proxy.core.topic_kinds import refuse_unwritable
 from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
+from tern_proxy.routes.first_use import topic_to_send
 from tern_wire.errors import BatchTooLarge, MessageTooLarge, TernError
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES
 from tern_wire.messages import JsonMessage, PackedMessage
@@ -19,7 +21,8 @@ from tern_wire.record import host_bytes
 _REPLAYED = (HEADER_REPLAYED.lower().encode(), b"true")
 
 
-def _message_too_large(size_bytes: int) -> TernError:
+def message_too_large(size_bytes: int) -> TernError:
+    """What a body of *size_bytes* is refused with."""
     return MessageTooLarge(actual=size_bytes, limit=MESSAGE_BODY_SIZE_MAX_BYTES)
 
 
@@ -30,15 +33,10 @@ def _batch_too_large(size_bytes: int) -> TernError:
 async def post_message(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
     """201 with a receipt; 200 with the first one when the idempotency key was seen; 204 for `Prefer: return=minimal`."""
     kind = answer_kind(request.header(b"accept"), BASIC)
-    topic = await proxy.topic(topic_name)
-    body = await request.read_body(MESSAGE_BODY_SIZE_MAX_BYTES, _message_too_large)
+    topic = await topic_to_send(proxy, topic_name)
+    body = await request.read_body(MESSAGE_BODY_SIZE_MAX_BYTES, message_too_large)
     message = read_send(request.scope["headers"], request.query_string, body)
-    results = await _send(proxy, request, topic, [message], at="")
-    if results.errors:
-        raise results.errors[0]
-    receipt = results.entries[0]
-    del receipt["index"]
-    is_replay = receipt.pop("replayed", False)
+    receipt, is_replay = await store_message(proxy, request, topic, message)
     if "return=minimal" in request.header(b"prefer"):
         headers = [
             (b"mq-message-id", receipt["message_id"].encode()),
@@ -46,11 +44,14 @@ async def post_message(proxy: Proxy, request: HotRequest, topic_name: str) -> Re
             (b"mq-offset", b"%d" % receipt["offset"]),
             (b"preference-applied", b"return=minimal"),
         ]
+        if "recall_handle" in receipt:
+            headers.append((b"mq-recall-handle", receipt["recall_handle"].encode()))
+            headers.append((b"mq-deliver-at", b"%d" % receipt["deliver_at"]))
         return 204, [*headers, _REPLAYED] if is_replay else headers, b""
     status, headers, answer = reply(200 if is_replay else 201, receipt, kind)
     if is_replay:
         headers.append(_REPLAYED)
-    else:
+    elif receipt["offset"] >= 0:
         where = f"{pull_path(topic.name, receipt['queue'])}?offset={receipt['offset']}&max_messages=1"
         headers.append((b"location", where.encode()))
     return status, headers, answer
@@ -59,7 +60,7 @@ async def post_message(proxy: Proxy, request: HotRequest, topic_name: str) -> Re
 async def post_batch(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
     """200 when all are stored, 207 when some failed; when all failed for one cause, that problem."""
     kind = answer_kind(request.header(b"accept"), BASIC)
-    topic = await proxy.topic(topic_name)
+    topic = await topic_to_send(proxy, topic_name)
     body = await request.read_body(BATCH_SIZE_MAX_BYTES, _batch_too_large)
     read_query(request.query_string, ())
     messages = read_batch(body, request.header(b"content-type"))
@@ -72,13 +73,31 @@ async def post_batch(proxy: Proxy, request: HotRequest, topic_name: str) -> Repl
     return reply(200, {"results": results.entries, "failed": 0}, kind)
 
 
+async def store_message(
+    proxy: Proxy, request: HotRequest, topic: Topic, message: PackedMessage, system: str = ""
+) -> tuple[dict[str, Any], bool]:
+    """Its receipt, and whether an earlier send with its idempotency key had stored it; raises what it was refused with.
+
+    *system*: properties that no producer may set, as they stand in a record.
+    """
+    results = await _send(proxy, request, topic, [message], at="", system=system)
+    if results.errors:
+        raise results.errors[0]
+    receipt = results.entries[0]
+    del receipt["index"]
+    return receipt, receipt.pop("replayed", False)
+
+
 async def _send(
     proxy: Proxy,
     request: HotRequest,
     topic: Topic,
     messages: Sequence[PackedMessage | JsonMessage],
     at: str,
+    system: str = "",
 ) -> SendResults:
+    refuse_unwritable(topic.name, topic.perm)
+    request.charge_messages(len(messages))
     born_ms = proxy.clock.now_ms()
     client = request.scope.get("client")
     encoded = encode_messages(
@@ -88,12 +107,14 @@ async def _send(
         born_ms=born_ms,
         born_host=host_bytes(client[0], client[1]) if client else host_bytes("", 0),
         usable=proxy.usable(topic),
+        wiped=proxy.cache.wiped,
         at=at,
+        system=system,
     )
     outcomes = await _store(proxy, encoded)
     if find_missing_topic(encoded.parcels, outcomes):
         proxy.cache.refresh_soon()
-    results = send_results(topic.name, encoded, outcomes, born_ms)
+    results = send_results(topic.name, encoded, outcomes, born_ms, proxy.recall_maker(topic.name))
     _count(proxy, results)
     return results
 
@@ -121,3 +142,6 @@ def _count(proxy: Proxy, results: SendResults) -> None:
         counts["replayed"] += len(results.replayed)
     if results.errors:
         counts["send_failed"] += len(results.errors)
+        if results.common_error is None:
+            # A common one is the answer, and counted as such.
+            proxy.counters.count_refused(results.errors.values())

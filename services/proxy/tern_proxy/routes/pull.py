@@ -1,37 +1,57 @@
-"""GET messages of one queue by offset: for readers that keep their own place, in documents or as raw records."""
+"""GET messages of one queue by offset: for readers that keep their own place, in documents or as raw records.
+
+A pull that waits does so at the queue's broker, in one request of up to WAIT_AT_BROKER_MAX_MS at a time: nobody asks again and again.
+"""
 
 import asyncio
 from typing import Any
+from urllib.parse import urlencode
 
 from tern_proxy.core.delivery import read_records
-from tern_proxy.core.parameters import PULLED, answer_kind, number_of, read_query_once, wait_of
+from tern_proxy.core.parameters import PULLED, answer_kind, number_of, read_query_once, time_of, wait_of
+from tern_proxy.core.ranges import CACHE_CONTROL, is_known, range_tag
 from tern_proxy.core.topic import Queue, Topic
-from tern_proxy.exchange import CONTENT_TYPES, HotRequest, RawHeaders, Reply, encode
+from tern_proxy.exchange import CONTENT_TYPES, ClientGone, HotRequest, RawHeaders, Reply, encode
+from tern_proxy.old_data import pull_old
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.receive import put_body_of
 from tern_wire.codec import encode_json
-from tern_wire.errors import InvalidField
-from tern_wire.limits import PULL_MESSAGES_MAX, RECEIVE_SIZE_DEFAULT_BYTES, RECEIVE_SIZE_MAX_BYTES
+from tern_wire.errors import InvalidField, TernError
+from tern_wire.filters import compile_filter
+from tern_wire.limits import (
+    APPEND_DEADLINE_MS,
+    PULL_MESSAGES_MAX,
+    RECEIVE_SIZE_DEFAULT_BYTES,
+    RECEIVE_SIZE_MAX_BYTES,
+)
 from tern_wire.paths import (
     HEADER_MAX_OFFSET,
     HEADER_MIN_OFFSET,
     HEADER_NEXT_OFFSET,
+    HEADER_WAIT_APPLIED,
     NDJSON,
     RECORDS,
     pull_path,
 )
 from tern_wire.requests import RequestCode, body_parts
 
-_PARAMETERS = ("offset", "end_offset", "max_messages", "max_bytes", "wait", "encoding")
-# Pulls have no notification in this release; a waiting one looks this often.
-LOOK_INTERVAL_S = 0.1
+_PARAMETERS = ("offset", "end_offset", "max_messages", "max_bytes", "wait", "tags", "sql", "encoding")
+# A leader that hangs is noticed within this time and a request's own.
+WAIT_AT_BROKER_MAX_MS = 10_000
+# Between two requests of which the first said nothing: a broker group in trouble must not be asked in a loop.
+PAUSE_S = 0.05
 MESSAGES_DEFAULT = 256
 _OFFSET_MAX = (1 << 63) - 1
 _NEXT, _MIN, _MAX = (name.lower().encode() for name in (HEADER_NEXT_OFFSET, HEADER_MIN_OFFSET, HEADER_MAX_OFFSET))
+_WAIT_APPLIED = HEADER_WAIT_APPLIED.lower().encode()
+Found = tuple[dict[str, Any], memoryview]
 
 
 async def get_messages(proxy: Proxy, request: HotRequest, topic_name: str, queue_name: str) -> Reply:
-    """200 with messages (perhaps none) from `offset` on; 410 when `offset` is below the oldest message kept."""
+    """200 with messages (perhaps none) from `offset` on; 410 when `offset` is below the oldest message kept.
+
+    304 for a closed range that the client has.
+    """
     kind = answer_kind(request.header(b"accept"), PULLED)
     query = read_query_once(request.query_string, _PARAMETERS)
     topic = await proxy.topic(topic_name)
@@ -40,19 +60,30 @@ async def get_messages(proxy: Proxy, request: HotRequest, topic_name: str, queue
         raise InvalidField(reason=f"'encoding' has no meaning for {kind}", pointer="query/encoding")
     put_body = put_body_of(query, kind)
     wait_ms = wait_of(query.get("wait", 0))
-    messages_max = number_of(query.get("max_messages", MESSAGES_DEFAULT), "max_messages", 1, PULL_MESSAGES_MAX)
-    bytes_max = number_of(query.get("max_bytes", RECEIVE_SIZE_DEFAULT_BYTES), "max_bytes", 1, RECEIVE_SIZE_MAX_BYTES)
-    end_offset = number_of(query["end_offset"], "end_offset", 0, _OFFSET_MAX) if "end_offset" in query else -1
-    asked = {
+    wanted = compile_filter(query.get("tags"), query.get("sql"))
+    asked: dict[str, Any] = {
         "topic": topic.name,
         "queue": queue.number,
-        "offset": await _offset_of(proxy, topic, queue, query.get("offset", "earliest")),
-        "end_offset": end_offset,
-        "max_messages": messages_max,
-        "max_bytes": bytes_max,
+        "offset": 0,
+        "end_offset": number_of(query["end_offset"], "end_offset", 0, _OFFSET_MAX) if "end_offset" in query else -1,
+        "max_messages": number_of(query.get("max_messages", MESSAGES_DEFAULT), "max_messages", 1, PULL_MESSAGES_MAX),
+        "max_bytes": number_of(
+            query.get("max_bytes", RECEIVE_SIZE_DEFAULT_BYTES), "max_bytes", 1, RECEIVE_SIZE_MAX_BYTES
+        ),
+        "tags": wanted.tags,
+        "sql": wanted.sql,
     }
-    head, raw = await _pull(proxy, queue, asked, wait_ms)
-    headers = _headers(kind, head, topic, queue)
+    asked["offset"] = await _offset_of(proxy, topic, queue, query.get("offset", "earliest"))
+    tag = ""
+    if asked["end_offset"] >= 0 and query.get("offset", "").isdecimal():
+        topic_id = topic.route[queue.broker_group].topic_id
+        tag = range_tag(topic_id, queue.name, [*asked.items(), query.get("encoding")], kind)
+        if is_known(request.header(b"if-none-match"), tag):
+            return 304, _cached(tag), b""
+    head, raw, waited = await _Waiting(proxy, request, queue, asked, wait_ms).pull()
+    headers = _headers(kind, head, topic, queue, query) + waited
+    if tag and asked["end_offset"] <= min(int(head["next_offset"]), int(head["max_offset"])):
+        headers += _cached(tag)
     if kind == RECORDS:
         return 200, headers, bytes(raw)
     messages = list(read_records(bytes(raw), topic.name, queue.broker_group, put_body))
@@ -64,38 +95,94 @@ async def get_messages(proxy: Proxy, request: HotRequest, topic_name: str, queue
 
 
 async def _offset_of(proxy: Proxy, topic: Topic, queue: Queue, text: str) -> int:
-    if text not in {"earliest", "latest"}:
+    is_time = text.startswith("@")
+    if not is_time and text not in {"earliest", "latest"}:
         return number_of(text, "offset", 0, _OFFSET_MAX)
-    for number, least, most in await queue_offsets(proxy, topic, queue.broker_group):
-        if number == queue.number:
-            return least if text == "earliest" else most
+    time_ms = time_of(text[1:], "query/offset") if is_time else -1
+    parts = body_parts({"topic": topic.name, "time_ms": time_ms})
+    head, _ = await proxy.group(queue.broker_group).link.request(RequestCode.OFFSETS, parts, is_repeatable=True)
+    for number, *offsets in head.get("queues", ()):
+        if int(number) == queue.number:
+            return int(offsets[{"earliest": 0, "latest": 1}.get(text, 2)])
     return 0  # a queue that the broker group has yet to hear of holds nothing
 
 
-async def queue_offsets(proxy: Proxy, topic: Topic, broker_group: str) -> list[tuple[int, int, int]]:
-    """(queue, min offset, max offset) of the topic's queues in one broker group."""
-    head, _ = await proxy.group(broker_group).link.request(
-        RequestCode.OFFSETS, body_parts({"topic": topic.name}), is_repeatable=True
-    )
-    return [(int(queue), int(least), int(most)) for queue, least, most in head.get("queues", ())]
+class _Waiting:
+    """One pull that may wait. Owner of what ends the wait: the client that goes, the proxy that stops, the deadline."""
+
+    def __init__(self, proxy: Proxy, request: HotRequest, queue: Queue, asked: dict[str, Any], wait_ms: int) -> None:
+        self._proxy, self._request, self._asked = proxy, request, asked
+        self._queue, self._wait_ms = queue, wait_ms
+
+    async def pull(self) -> tuple[dict[str, Any], memoryview, RawHeaders]:
+        """Head and records of the answer, and the header that says how long it might have taken."""
+        if not self._wait_ms:
+            link = self._proxy.group(self._queue.broker_group).link
+            old = await pull_old(self._proxy.old_data, link, self._queue, self._asked)
+            return *(old or await self._ask(0)), []
+        parking = self._proxy.parking
+        # The longest wait that costs nothing; the header says it.
+        wait_ms = self._wait_ms if parking.has_room else 0
+        waited: RawHeaders = [(_WAIT_APPLIED, b"%dms" % wait_ms)]
+        until = asyncio.get_running_loop().time() + wait_ms / 1_000
+        poll = parking.enter(until)
+        gone: asyncio.Future[Any] = asyncio.ensure_future(self._request.until_gone())
+        asking: asyncio.Future[Found] = asyncio.ensure_future(self._ask_until(until))
+        try:
+            await asyncio.wait({asking, gone, poll.future}, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                return *asking.result(), waited
+            if gone.done():
+                raise ClientGone
+        finally:
+            parking.leave(poll)
+            for task in (asking, gone):
+                task.cancel()
+        # The proxy stops: what there is now, without a wait.
+        return *(await self._ask(0)), waited
+
+    async def _ask_until(self, until: float) -> Found:
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            left_ms = max(0, int((until - began) * 1_000))
+            try:
+                head, raw = await self._ask(min(left_ms, WAIT_AT_BROKER_MAX_MS))
+            except TernError as error:
+                # An election or a busy broker: it waits on, until its own deadline.
+                if not error.retryable or loop.time() + PAUSE_S >= until:
+                    raise
+                await asyncio.sleep(PAUSE_S)
+                continue
+            # What was looked at and not wanted is not looked at again.
+            is_idle = self._asked["offset"] == int(head["next_offset"])
+            self._asked["offset"] = int(head["next_offset"])
+            if len(raw) or loop.time() >= until or -1 < self._asked["end_offset"] <= self._asked["offset"]:
+                return head, raw
+            if is_idle and loop.time() < began + PAUSE_S:
+                await asyncio.sleep(PAUSE_S)
+
+    async def _ask(self, wait_ms: int) -> Found:
+        link = self._proxy.group(self._queue.broker_group).link
+        head, raw = await link.request(
+            RequestCode.PULL,
+            body_parts({**self._asked, "wait_ms": wait_ms}),
+            is_repeatable=True,
+            deadline_ms=APPEND_DEADLINE_MS + wait_ms,
+            is_prompt=not wait_ms,
+        )
+        self._proxy.old_data.suggested(self._asked["topic"], self._queue, str(head.get("suggested_node", "")))
+        return head, raw
 
 
-async def _pull(proxy: Proxy, queue: Queue, asked: dict[str, Any], wait_ms: int) -> tuple[dict[str, Any], memoryview]:
-    loop = asyncio.get_running_loop()
-    until = loop.time() + wait_ms / 1_000
-    link = proxy.group(queue.broker_group).link
-    while True:
-        head, raw = await link.request(RequestCode.PULL, body_parts(asked), is_repeatable=True)
-        left_s = until - loop.time()
-        at_end = -1 < asked["end_offset"] <= asked["offset"]
-        if len(raw) or left_s <= 0 or at_end or proxy.is_stopping:
-            return head, raw
-        await asyncio.sleep(min(left_s, LOOK_INTERVAL_S))
+def _cached(tag: str) -> RawHeaders:
+    return [(b"etag", tag.encode()), (b"cache-control", CACHE_CONTROL.encode())]
 
 
-def _headers(kind: str, head: dict[str, Any], topic: Topic, queue: Queue) -> RawHeaders:
+def _headers(kind: str, head: dict[str, Any], topic: Topic, queue: Queue, query: dict[str, str]) -> RawHeaders:
     next_offset = int(head["next_offset"])
-    link = f'<{pull_path(topic.name, queue.name)}?offset={next_offset}>; rel="next"'
+    rest = urlencode({name: text for name, text in query.items() if name != "offset"})
+    link = f'<{pull_path(topic.name, queue.name)}?offset={next_offset}{rest and "&" + rest}>; rel="next"'
     return [
         CONTENT_TYPES[kind],
         (_NEXT, b"%d" % next_offset),

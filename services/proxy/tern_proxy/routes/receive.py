@@ -6,9 +6,11 @@ that the next consumer sees it without waiting for the lease to end, and the att
 
 import asyncio
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from tern_proxy.core.delivery import ENCODINGS, PUT_BODY, Message, PutBody, put_bytes, raw_headers, read_leased
+from tern_proxy.core.filtering import read_filter
 from tern_proxy.core.parameters import (
     RECEIVED,
     answer_kind,
@@ -22,17 +24,18 @@ from tern_proxy.core.settling import SettleParcel, Settles, read_settles
 from tern_proxy.core.topic import Topic
 from tern_proxy.exchange import CONTENT_TYPES, ClientGone, HotRequest, RawHeaders, Reply, encode
 from tern_proxy.proxy import BrokerGroup, Proxy
+from tern_proxy.routes.first_use import create_group
 from tern_proxy.routes.settle import SETTLE_BODY_SIZE_MAX_BYTES, apply_settles, body_too_large
 from tern_wire.codec import encode_json, read_json, read_msgpack
-from tern_wire.errors import BrokerBusy, InvalidField, NoLeader, OutcomeUnknown, TernError
+from tern_wire.errors import GroupNotFound, InvalidField, NoLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.handles import HandleMaker, Receipt
-from tern_wire.limits import RECEIVE_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES
+from tern_wire.limits import ATTEMPT_ID_LENGTH_MAX, RECEIVE_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES
 from tern_wire.messages import ReceiveRequest
 from tern_wire.paths import HEADER_WAIT_APPLIED, MSGPACK, NDJSON, OCTETS
 from tern_wire.requests import RequestCode, body_parts
 from tern_wire.rows import RELEASE, SETTLE_ROW
 
-_PARAMETERS = ("max_messages", "max_bytes", "wait", "invisible", "encoding", "format")
+_PARAMETERS = ("max_messages", "max_bytes", "wait", "invisible", "encoding", "format", "attempt_id", "tags", "sql")
 _WAIT_APPLIED = HEADER_WAIT_APPLIED.lower().encode()
 
 
@@ -59,9 +62,14 @@ async def post_receive(proxy: Proxy, request: HotRequest, topic_name: str, group
     # Does two things at once: it hears of a client that goes away, and it ends a parked poll when that happens.
     gone: asyncio.Future[Any] = asyncio.ensure_future(request.receive())
     try:
-        messages, receipts = await _wait_for_messages(proxy, poll, gone)
+        try:
+            messages, receipts = await _wait_for_messages(proxy, poll, gone)
+        except GroupNotFound as unknown:
+            await create_group(proxy, poll.group, unknown)
+            messages, receipts = await _wait_for_messages(proxy, poll, gone)
         if gone.done():
-            await _release(proxy, receipts)
+            if not poll.head["attempt_id"]:  # with one, the client is expected to ask again for just these
+                await _release(proxy, receipts)
             raise ClientGone
     finally:
         gone.cancel()
@@ -80,11 +88,17 @@ async def _read(proxy: Proxy, request: HotRequest, topic_name: str, group_name: 
             setattr(asked, name, number_of(query[name], name, 0, 1 << 31))
     asked.wait = query.get("wait", asked.wait)
     asked.invisible = query.get("invisible", asked.invisible)
+    asked.attempt_id = query.get("attempt_id", asked.attempt_id)
+    wanted = read_filter(asked.filter, query)
     kind = _kind_of(query, request)
     if kind == OCTETS:
         asked.max_messages = 1
         if asked.settle:
             raise InvalidField(reason="The raw form has no place for the results of 'settle'", pointer="/settle")
+    attempt_id = asked.attempt_id.encode()
+    if len(asked.attempt_id) > ATTEMPT_ID_LENGTH_MAX:
+        reason = f"An attempt id has at most {ATTEMPT_ID_LENGTH_MAX} characters"
+        raise InvalidField(reason=reason, pointer="/attempt_id")
     number_of(asked.max_messages, "max_messages", 1, RECEIVE_MESSAGES_MAX, "/")
     number_of(asked.max_bytes, "max_bytes", 1, RECEIVE_SIZE_MAX_BYTES, "/")
     return _Poll(
@@ -100,6 +114,8 @@ async def _read(proxy: Proxy, request: HotRequest, topic_name: str, group_name: 
             "max_messages": asked.max_messages,
             "max_bytes": asked.max_bytes,
             "invisible_ms": 0 if asked.invisible is None else invisible_of(asked.invisible),
+            "attempt_id": blake2b(attempt_id, digest_size=16).digest() if attempt_id else b"",
+            **wanted,
         },
         settles=read_settles(asked.settle, maker, "/settle") if asked.settle else None,
         headers=[],
@@ -141,14 +157,19 @@ async def _wait_for_messages(
     proxy: Proxy, poll: _Poll, gone: asyncio.Future[Any]
 ) -> tuple[list[Message], list[Receipt]]:
     groups = proxy.rotated(poll.topic)
+    if poll.head["attempt_id"] and len(groups) > 1:
+        # What it got before may be in any broker group; only if it is in none, the first that has something is asked for more.
+        found = await _receive_from(groups, poll, {**poll.head, "again_only": True}, is_last_word=True)
+        if found[0]:
+            return found
     if not poll.wait_ms:
-        return await _receive_from(groups, poll, is_last_word=True)
+        return await _receive_from(groups, poll, poll.head, is_last_word=True)
     if not proxy.parking.has_room:
         # The longest wait that costs nothing; the header below says it.
         poll.wait_ms = 0
     poll.headers.append((_WAIT_APPLIED, b"%dms" % poll.wait_ms))
     until = asyncio.get_running_loop().time() + poll.wait_ms / 1_000
-    found = await _receive_from(groups, poll, is_last_word=not poll.wait_ms)
+    found = await _receive_from(groups, poll, poll.head, is_last_word=not poll.wait_ms)
     links = [group.link for group in groups]
     again = False
     while not found[0] and not gone.done() and asyncio.get_running_loop().time() < until:
@@ -159,14 +180,14 @@ async def _wait_for_messages(
         try:
             if not gone.done():
                 first = [group for group in groups if group.link is bay.link]
-                found = await _receive_from(first, poll, is_last_word=False)
+                found = await _receive_from(first, poll, poll.head, is_last_word=False)
         finally:
             bay.received()
     return found
 
 
 async def _receive_from(
-    groups: list[BrokerGroup], poll: _Poll, *, is_last_word: bool
+    groups: list[BrokerGroup], poll: _Poll, head: dict[str, Any], *, is_last_word: bool
 ) -> tuple[list[Message], list[Receipt]]:
     """From the first broker group that has something. A group in trouble is passed over; if all are, and nobody waits
     for it to end (*is_last_word*), the trouble is the answer."""
@@ -175,13 +196,13 @@ async def _receive_from(
     for group in groups:
         try:
             # Repeated after a fail-over, as the client would: what the first one may have leased comes back when its lease ends.
-            head, raw = await group.link.request(RequestCode.RECEIVE, body_parts(poll.head), is_repeatable=True)
-        except (NoLeader, OutcomeUnknown, BrokerBusy) as error:
+            reply, raw = await group.link.request(RequestCode.RECEIVE, body_parts(head), is_repeatable=True)
+        except (NoLeader, OutcomeUnknown, Overloaded) as error:
             trouble = error
             continue
         is_served = True
-        if head.get("runs"):
-            return read_leased(head, bytes(raw), poll.topic.name, group.link.broker_group, poll.put_body, poll.maker)
+        if reply.get("runs"):
+            return read_leased(reply, bytes(raw), poll.topic.name, group.link.broker_group, poll.put_body, poll.maker)
     if trouble is not None and not is_served and is_last_word:
         raise trouble
     return [], []

@@ -1,13 +1,14 @@
 """POST ack and POST settle: receipt handles are checked here, by any proxy, and travel as rows in the settle lanes."""
 
 from tern_proxy.core.parameters import BASIC, answer_kind, is_packed, read_query
-from tern_proxy.core.settling import Settles, read_acks, read_settles
+from tern_proxy.core.settling import Rejects, Settles, read_acks, read_settles
 from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
 from tern_wire.codec import read_json, read_msgpack
-from tern_wire.errors import BatchTooLarge, InvalidField, TernError
+from tern_wire.errors import BatchTooLarge, InvalidField, LinkBodyMalformed, TernError
 from tern_wire.limits import MIB
 from tern_wire.messages import AckRequest, SettleRequest
+from tern_wire.requests import RequestCode, body_parts
 
 # 1,024 entries of a handle, an action and an invisible time are a quarter of this.
 SETTLE_BODY_SIZE_MAX_BYTES = 1 * MIB
@@ -65,6 +66,20 @@ async def apply_settles(proxy: Proxy, settles: Settles) -> None:
             waiting.append((parcel, proxy.group(parcel.broker_group).settles.submit(parcel)))
         except TernError as error:
             settles.take_statuses(parcel, error)
+    for rejects in settles.rejects.values():
+        settles.take_statuses(rejects, await _reject(proxy, rejects))
     for parcel, future in waiting:
         settles.take_statuses(parcel, await future)
     proxy.counters.messages["settled"] += len(settles.handles) - len(settles.errors)
+
+
+async def _reject(proxy: Proxy, rejects: Rejects) -> bytes | TernError:
+    """Dead letters are few and carry text: a request of their own. Rejecting twice is rejecting once."""
+    try:
+        link = proxy.group(rejects.broker_group).link
+        _, raw = await link.request(RequestCode.DEAD_LETTER, body_parts({"rows": rejects.rows}), is_repeatable=True)
+        if len(raw) != len(rejects.rows):
+            raise LinkBodyMalformed(reason=f"{len(raw)} statuses for {len(rejects.rows)} dead letters")
+    except TernError as error:
+        return error
+    return bytes(raw)

@@ -1,0 +1,87 @@
+"""What name servers say and take, each asked by itself: they never talk to each other. Standard library only.
+
+Reads ask all of them at once, and show where they differ. Writes go to every one, as RocketMQ's tools do; who did not take one is named.
+"""
+
+import http.client
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from tern_cli.failures import CommandFailed
+
+# One that is stopped takes connections and answers nothing; one that is alive may wait for its disk.
+_TIMEOUT_S = 3.0
+_ASKED_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What one name server answered: status 0 and no document when it did not."""
+
+    url: str
+    status: int = 0
+    document: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it did what was asked."""
+        return 200 <= self.status < 300
+
+    @property
+    def reason(self) -> str:
+        """Why not, in a sentence."""
+        if not self.status:
+            return f"{self.url} does not answer."
+        return f"{self.url} refuses: {self.document.get('detail') or f'status {self.status}'}"
+
+
+def ask_all(urls: Sequence[str], method: str, path: str, document: dict[str, Any] | None = None) -> list[Said]:
+    """The same request to each of *urls*, at once; answers in their order."""
+    with ThreadPoolExecutor(max_workers=_ASKED_AT_ONCE) as threads:
+        return list(threads.map(lambda url: _ask(url, method, path, document), urls))
+
+
+def answered(said: Sequence[Said]) -> list[Said]:
+    """The good ones of *said*; CommandFailed with everybody's reason when there is none, exit 2 when it was asked wrongly."""
+    if good := [one for one in said if one.is_good]:
+        return good
+    told = [one for one in said if one.status]
+    if not told:
+        asked = ", ".join(one.url for one in said)
+        raise CommandFailed("No name server can be reached", f"{asked} did not answer. Is the mesh up? See --namesrv.")
+    detail = str(told[0].document.get("detail") or f"status {told[0].status}")
+    exit_code = 2 if all(one.status == 400 for one in told) else 1
+    raise CommandFailed(str(told[0].document.get("title", "The name servers refuse")), detail, exit_code=exit_code)
+
+
+def taken_by_all(said: Sequence[Said]) -> list[Said]:
+    """*said*, if every name server has taken it; CommandFailed that names those which have not: they now differ from the others."""
+    good = answered(said)
+    if len(good) == len(said):
+        return good
+    raise CommandFailed(
+        "Not every name server has it",
+        f"{len(good)} of {len(said)} took it, and they do not tell each other. Mend the others and repeat the command.",
+        lines=[one.reason for one in said if not one.is_good],
+    )
+
+
+def _ask(url: str, method: str, path: str, document: dict[str, Any] | None) -> Said:
+    body = None if document is None else json.dumps(document)
+    address = urlsplit(url)
+    kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
+    connection = kind(address.hostname or "", address.port, timeout=_TIMEOUT_S)
+    try:
+        where = address.path.rstrip("/") + path
+        connection.request(method, where, body, {"Content-Type": "application/json"} if body else {})
+        answer = connection.getresponse()
+        told = json.loads(answer.read())
+    except (OSError, http.client.HTTPException, ValueError):
+        return Said(url=url)
+    finally:
+        connection.close()
+    return Said(url=url, status=answer.status, document=told if isinstance(told, dict) else {})

@@ -1,0 +1,63 @@
+"""What becomes of timers when an entry of the log is applied: messages that are to wait, whose time has come, that are recalled, whose
+record retention has moved.
+
+Law: the log is the truth. What it says of a timer that is not here is damage of the files below `timers/`, which are then made again;
+unless they were made again from a log that begins behind the timer's own entry, which its copy has not reached yet.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_store.entry import StoredEntry
+from tern_store.errors import DerivedDamage
+from tern_store.timer_buckets import FOLDER, TimerRows
+from tern_store.timers import Timers
+from tern_wire.timer_rows import TIMER_ROWS
+
+if TYPE_CHECKING:
+    from tern_store.store import Store
+
+# Columns that rows of a move and of timers share.
+_SHARED = ("deliver_ms", "size", "queue", "tag")
+
+
+def schedule(store: "Store", entry: StoredEntry, rows: TimerRows, topics: dict[int, bytes], now_ms: int) -> None:
+    """Records of *entry* wait for their delivery time, as *rows* (TIMER_ROWS) say; their keys are found from now on.
+
+    *topics*: topic id to name (UTF-8) of all of them; *now_ms*: the entry's time.
+    """
+    store.timers.add(rows)
+    for topic_id in np.unique(rows["topic_id"]).tolist():
+        positions = rows["position"][rows["topic_id"] == topic_id].astype(np.int64)
+        store.keys.add(entry.raw, positions - entry.position, positions, now_ms, topic=topics[topic_id])
+
+
+def fire(store: "Store", rows: TimerRows, now_ms: int) -> None:
+    """The time of *rows* has come, as the leader saw it at *now_ms*. DerivedDamage if some of them do not wait here."""
+    _require(store, store.timers.take(rows, now_ms), "came due")
+
+
+def recall(store: "Store", rows: TimerRows) -> None:
+    """*rows* were recalled; only their ids and times count. DerivedDamage as `fire`."""
+    missing = sum(not store.timers.cancel(row[0], row[1]) for row in rows[["deliver_ms", "timer_id"]].tolist())
+    _require(store, missing, "were recalled")
+
+
+def move_timers(timers: Timers, rows: npt.NDArray[Any], positions: npt.NDArray[np.int64], *, is_partial: bool) -> None:
+    """The records of *rows* (MOVE_ROWS of MOVED_TIMER) lie at *positions* now. What has come due since they were copied is left out.
+
+    *is_partial*: timers that were set before the log's beginning are missing; their copies bring them.
+    """
+    moved = np.zeros(len(rows), TIMER_ROWS)
+    for name, column in (("timer_id", "number"), ("topic_id", "topic"), *((name, name) for name in _SHARED)):
+        moved[name] = rows[column]
+    moved["position"] = positions
+    was_pending = timers.cancel_all(moved)
+    timers.add(moved if is_partial else moved[was_pending])
+
+
+def _require(store: "Store", missing: int, what: str) -> None:
+    if missing and not store.timers_are_partial:
+        raise DerivedDamage(store.directory / FOLDER, 0, f"{missing} timers {what} that are not there")

@@ -1,0 +1,82 @@
+"""How a start finds its way: the newest saved state that the log reaches, or the log's beginning and the state that was kept for it.
+
+Law: damage of what follows from the log costs its making again, damage of the log nothing less than a quarantine.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tern_store import small_files
+from tern_store.commit_log import CommitLog
+from tern_store.entry import LogMark
+from tern_store.errors import DerivedDamage, LogRot, StateCorrupt, StoreError
+from tern_store.files import Files
+from tern_store.genesis import Genesis
+from tern_store.saving import split_payload
+from tern_store.state_file import boundaries, load_boundary, load_states
+
+if TYPE_CHECKING:
+    from tern_store.store import Store, StoreLimits
+
+
+def open_store(
+    cls: "type[Store]",
+    directory: Path,
+    group: Genesis,
+    accepts: Callable[[bytes], bool],
+    on_tear: Callable[[], None],
+    limits: "StoreLimits",
+    files: Files,
+) -> "Store":
+    """As `Store.open`, in a directory that is there and not quarantined."""
+    reason = small_files.read_text(directory / small_files.REBUILD, files) or ""
+    refused: StoreError | None = None
+
+    def open_log(start: LogMark | None) -> CommitLog:
+        return CommitLog.open(
+            directory,
+            group=group,
+            entry_size_max_bytes=limits.entry_size_max_bytes,
+            recent_max_bytes=limits.recent_max_bytes,
+            start=start,
+            on_tear=on_tear,
+            files=files,
+        )
+
+    for state in () if reason else load_states(directory, files):
+        try:
+            log = open_log(state.mark)
+        except StateCorrupt as error:
+            refused = refused or error
+            continue
+        try:
+            if not accepts(split_payload(state.payload)[1]):
+                raise StateCorrupt(f"the state of entry {state.mark.index} was saved in another format")
+            return cls(directory, files, limits, log=log, state=state)
+        except (DerivedDamage, StateCorrupt) as damage:
+            log.close()
+            reason = str(damage)
+            break
+    try:
+        log = open_log(None)
+    except StoreError as error:
+        if refused is None or isinstance(error, LogRot):
+            raise
+        raise refused from error
+    store = cls(directory, files, limits, log=log, state=None)
+    base = None
+    if log.start.index:
+        found = [item for item in boundaries(directory, files) if item.position == log.start.position]
+        base = load_boundary(directory, found[0], files) if found else None
+        if base is None or base.mark.index != log.start.index:
+            store.close()
+            raise LogRot(
+                directory / "state",
+                log.start.position,
+                "the state at the log's start, which its replay needs, cannot be read",
+            )
+    if reason:
+        small_files.write_mark(directory, small_files.REBUILD, {"reason": reason}, files)
+    store.begin_again(reason, base)
+    return store

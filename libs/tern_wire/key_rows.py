@@ -1,0 +1,42 @@
+"""Rows of idempotency keys: what is known of the first send with a key, 32 bytes, little-endian.
+
+     0               8                16                                 24      28
+     | first half 8  | second half 8  | queue 16 bits, offset 48 bits 8  | crc 4 | rsvd 4 |
+
+The halves are those of the key's hash (`rows.key_hash`); a first half of 0 counts as 1, so that 0 can mark an empty place. *crc* is
+that of the body. With SCHEDULED_QUEUE in *queue*, the message waits or waited for its delivery time: *offset* is its timer's id (a
+position in the log).
+
+A receipt, as a leader that has found a key on its disk carries it in a SEND command, 24 bytes, little-endian:
+
+     0       4         8          16      20
+     | row 4 | queue 4 | offset 8 | crc 4 | rsvd 4 |        *row*: the number of the send row with the key
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+KEY_SIZE_BYTES = 16
+KEY_ROWS = np.dtype(
+    [("first", "<u8"), ("second", "<u8"), ("receipt", "<u8"), ("crc", "<u4"), ("reserved", "<u4")],
+)
+KEY_ROW_SIZE_BYTES = KEY_ROWS.itemsize
+assert KEY_ROW_SIZE_BYTES == 32
+RECEIPT_ROWS = np.dtype(
+    [("row", "<u4"), ("queue", "<u4"), ("offset", "<u8"), ("crc", "<u4"), ("reserved", "<u4")],
+)
+RECEIPT_ROW_SIZE_BYTES = RECEIPT_ROWS.itemsize
+assert RECEIPT_ROW_SIZE_BYTES == 24
+QUEUE_SHIFT, OFFSET_MASK = 48, (1 << 48) - 1
+# Far above the queues of a topic (QUEUES_PER_TOPIC_MAX).
+SCHEDULED_QUEUE = 1 << 15
+
+# Queue, offset and body CRC of the first send with a key.
+Receipt = tuple[int, int, int]
+Halves = npt.NDArray[np.uint64]
+
+
+def split_keys(keys: bytes) -> tuple[Halves, Halves]:
+    """First and second halves of concatenated 16-byte hashes, each of shape (n,)."""
+    halves = np.frombuffer(keys, "<u8").reshape(-1, 2)
+    return np.maximum(halves[:, 0], np.uint64(1)), halves[:, 1].copy()

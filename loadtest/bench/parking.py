@@ -1,0 +1,142 @@
+"""The figures of waiting: thousands of parked receives, what they cost, and how soon one message reaches one of them."""
+
+import asyncio
+import contextlib
+import statistics
+import time
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from loadtest.bench.closed_loop import BenchFailed, prepare
+from loadtest.bench.figures import Figure
+from loadtest.bench.http_load import HttpConnection
+from loadtest.bench.own_mesh import HOST, OwnMesh
+from loadtest.bench.process_cpu import cpu_seconds, memory_mb
+from tern_wire import paths
+
+POLLS = 5_000
+MESSAGES = 300
+TOPIC, GROUP = "parked", "waiting"
+IDLE_S = 8.0
+# Between two messages: each finds everybody parked again.
+PAUSE_S = 0.03
+_JSON = {"Content-Type": paths.JSON}
+
+
+class _Message(msgspec.Struct):
+    receipt_handle: str
+    body: str
+
+
+class _Reply(msgspec.Struct):
+    messages: list[_Message]
+
+
+class _Polls:
+    """Many connections that wait, each for one message at a time. Owns what arrived, and when (s)."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._stopped = False
+        self.waiting = 0
+        self._wanted, self.all_wait = 0, asyncio.Event()
+        self._expected, self.all_came = 0, asyncio.Event()
+        self.arrived: dict[str, float] = {}
+        self.empty = 0
+
+    async def run(self, count: int) -> list[asyncio.Task[None]]:
+        """Open *count* connections and park them."""
+        tasks = []
+        self._wanted = count
+        for first in range(0, count, 100):
+            opened = await asyncio.gather(
+                *(HttpConnection.open(HOST, self._port) for _ in range(min(100, count - first)))
+            )
+            tasks += [asyncio.create_task(self._poll(connection)) for connection in opened]
+        await self.all_wait.wait()
+        return tasks
+
+    def expect(self, messages: int) -> None:
+        """`all_came` is set once so many have arrived."""
+        self._expected = messages
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._stopped = True
+
+    async def _poll(self, connection: HttpConnection) -> None:
+        decode = msgspec.json.Decoder(_Reply).decode
+        handles: list[str] = []
+        while not self._stopped:
+            settle = [{"receipt_handle": handle, "action": "ack"} for handle in handles]
+            body = msgspec.json.encode({"max_messages": 1, "wait": "30s", "settle": settle})
+            self.waiting += 1
+            if self.waiting == self._wanted:
+                self.all_wait.set()
+            status, answer = await connection.request(*prepare("POST", paths.receive_path(TOPIC, GROUP), body, _JSON))
+            self.waiting -= 1
+            if status != 200:
+                raise BenchFailed(f"a receive got {status}: {answer[:300]!r}")
+            now_s = time.perf_counter()
+            messages = decode(answer).messages
+            self.empty += not messages
+            handles = [message.receipt_handle for message in messages]
+            for message in messages:
+                if message.body in self.arrived:
+                    raise BenchFailed(f"message {message.body} came twice")
+                self.arrived[message.body] = now_s
+            if len(self.arrived) == self._expected:
+                self.all_came.set()
+
+
+async def bench_parked(mesh: OwnMesh, *, polls: int = POLLS, messages: int = MESSAGES) -> AsyncIterator[Figure]:
+    """parked_cost: the broker that grew most with all polls parked, and its CPU; parked_delivery: ms from a send's answer."""
+    mesh.ask("PUT", paths.topic_path(TOPIC), {"queues": 4})
+    mesh.ask("PUT", paths.group_path(GROUP), {"invisible": "60s"})
+    brokers = {name: pid for name, pid in mesh.pids.items() if name.startswith("broker-")}
+    before = {name: memory_mb({name: pid})[0] for name, pid in brokers.items()}
+    waiting = _Polls(mesh.port)
+    tasks = await waiting.run(polls)
+    cpu, began_s = cpu_seconds(brokers), time.perf_counter()
+    await asyncio.sleep(IDLE_S)
+    took_s, cpu_after = time.perf_counter() - began_s, cpu_seconds(brokers)
+    grown = {name: memory_mb({name: pid})[0] - before[name] for name, pid in brokers.items()}
+    percent = {name: round((cpu_after[name] - cpu[name]) / took_s * 100, 2) for name in brokers}
+    proxy_mb = round(memory_mb({name: pid for name, pid in mesh.pids.items() if name.startswith("proxy-")})[0], 1)
+    more = {"polls": polls, "cpu_percent": max(percent.values()), "cpu_percent_each": percent, "proxy_mb": proxy_mb}
+    yield Figure(bench="parked", figure="parked_cost", value=max(grown.values()), unit="MB", more=more)
+    yield await _deliver(mesh, waiting, messages, tasks)
+
+
+async def _deliver(mesh: OwnMesh, waiting: _Polls, messages: int, tasks: list[asyncio.Task[None]]) -> Figure:
+    waiting.expect(messages)
+    sender = await HttpConnection.open(HOST, mesh.port)
+    asked, answered = [], []
+    for number in range(messages):
+        asked.append(time.perf_counter())
+        status, body = await sender.request(*prepare("POST", paths.messages_path(TOPIC), str(number).encode()))
+        answered.append(time.perf_counter())
+        if status != 201:
+            raise BenchFailed(f"a send got {status}: {body[:300]!r}")
+        await asyncio.sleep(PAUSE_S)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(waiting.all_came.wait(), 5)
+    waiting.stop()
+    failed = [task.exception() for task in tasks if task.done() and not task.cancelled() and task.exception()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    if failed or len(waiting.arrived) != messages:
+        raise BenchFailed(f"{len(waiting.arrived)} of {messages} messages came: {failed[:1]}")
+    late_ms = sorted(max(0.0, waiting.arrived[str(number)] - answered[number]) * 1_000 for number in range(messages))
+    whole_ms = sorted((waiting.arrived[str(number)] - asked[number]) * 1_000 for number in range(messages))
+    p50, p99 = statistics.median(late_ms), late_ms[int(messages * 0.99)]
+    more = {
+        "p50_ms": round(p50, 2),
+        "p99_ms": round(p99, 2),
+        "from_asking_p50_ms": round(statistics.median(whole_ms), 2),
+        "from_asking_p99_ms": round(whole_ms[int(messages * 0.99)], 2),
+        "woken_for_nothing": waiting.empty,
+    }
+    return Figure(bench="parked", figure="parked_delivery", value=p50, unit="ms", more=more)

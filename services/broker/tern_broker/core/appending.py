@@ -1,0 +1,47 @@
+"""Giving messages their places: entries for queues, in any order, become appends with offsets. For sends, and for whatever points at
+records that were stored before.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_broker.core.topics import Names
+from tern_wire.rows import QueueAppends
+
+Numbers = npt.NDArray[np.int64]
+
+
+def append(names: Names, codes: Numbers, entries: npt.NDArray[Any]) -> tuple[QueueAppends, Numbers]:
+    """Append *entries* (QUEUE_ENTRIES, at least one) to the queues *codes* (topic id << 32 | queue), which exist.
+
+    Returns the appends, and the offset that each entry got. Those of one queue keep their order.
+    """
+    count = len(codes)
+    if count == 1 or (codes == codes[0]).all():
+        (first,) = move_ends(names, [int(codes[0])], [count])
+        appends = QueueAppends(codes[:1], np.array([first]), np.array([0, count]), entries)
+        return appends, np.arange(first, first + count)
+    order = np.argsort(codes, kind="stable")
+    codes = codes[order]
+    bounds = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1], [True])))
+    queues, counts = codes[bounds[:-1]], np.diff(bounds)
+    firsts = np.array(move_ends(names, queues.tolist(), counts.tolist()), np.int64)
+    offsets = np.empty(count, np.int64)
+    offsets[order] = np.arange(count) + np.repeat(firsts - bounds[:-1], counts)
+    return QueueAppends(queues, firsts, bounds, entries[order]), offsets
+
+
+def move_ends(names: Names, codes: list[int], counts: list[int]) -> list[int]:
+    """Give each queue of *codes* so many more messages; the first new offset of each."""
+    firsts = []
+    topic_id, ends = -1, [0]
+    for code, count in zip(codes, counts, strict=True):
+        if code >> 32 != topic_id:
+            topic_id = code >> 32
+            ends = names.topics_by_id[topic_id].ends
+        queue = code & 0xFFFFFFFF
+        firsts.append(ends[queue])
+        ends[queue] += count
+    return firsts

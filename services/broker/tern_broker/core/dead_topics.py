@@ -1,0 +1,62 @@
+"""The internal topics in which groups' dead letters lie: `%DLQ%` and the group's name, two queues each.
+
+     queue 0   entries that point at the original records, wherever those lie: nothing is copied
+     queue 1   entries that point at notes: what died, where it came from, when and why; the same offsets as in queue 0
+
+Nobody can name such a topic (names have no %), and no list holds it: it is in `Names.topics_by_id` alone, for whoever stores, trims and
+looks at queues. Its id comes from the same counter as every other's, since ids name directories.
+"""
+
+from typing import Any
+
+from tern_broker.core.topics import Group, Names, Topic
+from tern_wire.dead_letters import NOTES_QUEUE, ORIGINALS_QUEUE, PREFIX
+
+ORIGINALS, NOTES = ORIGINALS_QUEUE, NOTES_QUEUE
+
+
+class DeadTopics:
+    """One topic a group, made when its first message dies. Owner: the state machine."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._by_group: dict[int, Topic] = {}
+
+    def of(self, group_id: int) -> Topic | None:
+        """The group's, if anything of it ever died."""
+        return self._by_group.get(group_id)
+
+    def ensure(self, group: Group) -> Topic:
+        """The group's, made now if need be."""
+        topic = self._by_group.get(group.group_id)
+        if topic is None:
+            topic = Topic(self._names.next_id, PREFIX + group.name)
+            topic.grow(2)
+            self._names.next_id += 1
+            self._put(group.group_id, topic)
+        return topic
+
+    def forget(self, group_id: int) -> None:
+        """The group is deleted, and its dead letters with it."""
+        topic = self._by_group.pop(group_id, None)
+        if topic is not None:
+            del self._names.topics_by_id[topic.topic_id]
+
+    def begin_at(self, topic: Topic, offset: int) -> None:
+        """Everything before *offset* is gone: purged, or delivered again."""
+        topic.mins[:] = [max(least, min(offset, end)) for least, end in zip(topic.mins, topic.ends, strict=True)]
+
+    def pack(self) -> list[Any]:
+        """A frozen copy of MessagePack's types."""
+        return [
+            [group_id, topic.topic_id, topic.name, list(topic.ends), list(topic.mins)]
+            for group_id, topic in self._by_group.items()
+        ]
+
+    def unpack(self, packed: list[Any]) -> None:
+        """Become what was packed."""
+        for group_id, topic_id, name, ends, mins in packed:
+            self._put(group_id, Topic(topic_id, name, ends, mins))
+
+    def _put(self, group_id: int, topic: Topic) -> None:
+        self._by_group[group_id] = self._names.topics_by_id[topic.topic_id] = topic

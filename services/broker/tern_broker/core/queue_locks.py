@@ -1,0 +1,114 @@
+"""Locks of queues for ordered pull: one member of a group reads a queue at a time, and an epoch tells the holders apart.
+
+     member a locks    epoch 7    a renews    7    (60 s without renewal, or a goes)    b locks    epoch 9
+     what a still sends with epoch 7 is late: only the newest epoch of a queue is good, and only until another one is given
+
+Law: epochs come from one counter that only grows, so an epoch names one holder of one queue for ever, and a queue's epoch grows with each
+change of holder. A holder that renews, even late, keeps its epoch unless another member had the queue since.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tern_wire.errors import LimitReached
+from tern_wire.limits import QUEUE_LOCK_MS, QUEUE_LOCKS_MAX
+
+# Consumer group, topic, number of the queue in this broker group.
+LockedQueue = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLock:
+    """Who holds a queue, as of which epoch, and until when (ms) unless it is renewed."""
+
+    member: str
+    epoch: int
+    until_ms: int
+
+
+class QueueLocks:
+    """All locks of a broker group. Owner: the state machine, through Clients."""
+
+    def __init__(self) -> None:
+        self._locks: dict[LockedQueue, QueueLock] = {}
+        # (group, member) -> what it holds, or held and nobody took since. Dicts, because sets have no order to rely on.
+        self._held: dict[tuple[str, str], dict[LockedQueue, None]] = {}
+        self._next_epoch = 1
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    def lock(self, now_ms: int, group: str, topic: str, queues: Iterable[int], member: str) -> dict[str, Any]:
+        """Lock or renew *queues* for *member*, which lives. Each is locked on its own: `locked` {queue: epoch} those that it has now,
+        `held` {queue: member} those of others. LimitReached, with nothing changed, when there would be too many.
+        """
+        wanted = sorted(set(queues))
+        if self._with(group, topic, wanted) > QUEUE_LOCKS_MAX:
+            self._forget_expired(now_ms)
+        if (actual := self._with(group, topic, wanted)) > QUEUE_LOCKS_MAX:
+            raise LimitReached(what="locked queues", actual=actual, limit=QUEUE_LOCKS_MAX)
+        locked, held = {}, {}
+        for queue in wanted:
+            key = (group, topic, queue)
+            found = self._locks.get(key)
+            if found is not None and found.member != member and found.until_ms > now_ms:
+                held[str(queue)] = found.member
+                continue
+            if found is not None and found.member == member:
+                epoch = found.epoch
+            else:
+                self._forget(key)
+                epoch, self._next_epoch = self._next_epoch, self._next_epoch + 1
+            self._put(key, QueueLock(member, epoch, now_ms + QUEUE_LOCK_MS))
+            locked[str(queue)] = epoch
+        return {"locked": locked, "held": held, "until_ms": now_ms + QUEUE_LOCK_MS}
+
+    def unlock(self, group: str, topic: str, queues: Iterable[int], member: str) -> list[int]:
+        """Give up *queues*; which of them *member* held."""
+        keys = [(group, topic, queue) for queue in sorted(set(queues))]
+        mine = [key for key in keys if key in self._locks and self._locks[key].member == member]
+        for key in mine:
+            self._forget(key)
+        return [queue for _, _, queue in mine]
+
+    def release(self, group: str, member: str) -> None:
+        """*member* is gone: others may have its queues at once."""
+        for key in list(self._held.get((group, member), ())):
+            self._forget(key)
+
+    def holders(self, now_ms: int, group: str, topic: str, queues: int) -> dict[int, QueueLock]:
+        """The locks of the first *queues* queues of *topic* that are good at *now_ms*."""
+        found = {queue: self._locks.get((group, topic, queue)) for queue in range(queues)}
+        return {queue: lock for queue, lock in found.items() if lock is not None and lock.until_ms > now_ms}
+
+    def pack(self) -> Any:
+        """A frozen copy, of MessagePack's types."""
+        locks = [[*key, lock.member, lock.epoch, lock.until_ms] for key, lock in self._locks.items()]
+        return {"next_epoch": self._next_epoch, "locks": locks}
+
+    def unpack(self, packed: Any) -> None:
+        """Become what was packed; called on a new one."""
+        self._next_epoch = packed["next_epoch"]
+        for group, topic, queue, member, epoch, until_ms in packed["locks"]:
+            self._put((group, topic, queue), QueueLock(member, epoch, until_ms))
+
+    def _with(self, group: str, topic: str, queues: list[int]) -> int:
+        """How many locks there are with those of *queues*."""
+        return len(self._locks) + sum((group, topic, queue) not in self._locks for queue in queues)
+
+    def _put(self, key: LockedQueue, lock: QueueLock) -> None:
+        self._locks[key] = lock
+        self._held.setdefault((key[0], lock.member), {})[key] = None
+
+    def _forget(self, key: LockedQueue) -> None:
+        lock = self._locks.pop(key, None)
+        if lock is not None:
+            holder = (key[0], lock.member)
+            del self._held[holder][key]
+            if not self._held[holder]:
+                del self._held[holder]
+
+    def _forget_expired(self, now_ms: int) -> None:
+        for key in [key for key, lock in self._locks.items() if lock.until_ms <= now_ms]:
+            self._forget(key)

@@ -1,0 +1,196 @@
+"""Receives, parked notifications and settles of proxies."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from tern_broker.config import BrokerConfig
+from tern_broker.core.fifo import is_ordered
+from tern_broker.core.fifo_picking import FifoPick, looked_in_vain
+from tern_broker.core.picking import Pick, ReceiveRequest
+from tern_broker.core.replays import TOKEN_SIZE_BYTES
+from tern_broker.core.topics import Group, Topic
+from tern_broker.engine import Engine
+from tern_broker.filter_looks import compiled, compiled_text, look_with
+from tern_broker.link_requests import RequestHandler, Requests, bounded
+from tern_broker.proposer import Proposal
+from tern_broker.repeated_receives import RepeatedReceives
+from tern_broker.waiters import Waiters
+from tern_remoting import Link
+from tern_store import StoreError
+from tern_wire.commands import CommandKind
+from tern_wire.errors import BroadcastGroup, LinkBodyMalformed, SubscriptionConflict, TernError
+from tern_wire.filters import Filter
+from tern_wire.limits import (
+    INVISIBLE_MAX_MS,
+    RECEIVE_MESSAGES_MAX,
+    RECEIVE_SIZE_MAX_BYTES,
+    SETTLE_ENTRIES_MAX,
+    WAIT_MAX_MS,
+)
+from tern_wire.requests import ERROR, Parts, RequestCode, body_parts, error_parts
+from tern_wire.rows import SETTLE_ROWS
+
+# How often a receive in order is proposed again because it has met only blocked messages; each time it has looked at some for good.
+_LOOKS_MAX = 1_024
+# And for how long: well below a proxy's patience.
+LOOKS_S = 1.0
+
+
+class ReceiveRequests(Requests):
+    """RECEIVE, NOTIFY, SETTLE. Owner: the core loop."""
+
+    def __init__(self, config: BrokerConfig, engine: Engine, *, rng: Random, monotonic: Callable[[], float]) -> None:
+        super().__init__(config, engine)
+        self._monotonic = monotonic
+        self.waiters = Waiters(lambda: engine.state)
+        self._turn = rng.randrange(1 << 16)
+        self._repeats = RepeatedReceives(engine)
+
+    def handlers(self) -> dict[int, RequestHandler]:
+        """As Requests."""
+        return {
+            RequestCode.RECEIVE: self._receive,
+            RequestCode.NOTIFY: self._notify,
+            RequestCode.SETTLE: self._settle,
+        }
+
+    def _receive(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        topic, group = self.topic(head), self.group(head)
+        topic.require_readable()
+        group.require_enabled()
+        _require_shared(group, topic)
+        self._turn += 1
+        request = ReceiveRequest(
+            group=group,
+            topic=topic,
+            messages_max=bounded(head["max_messages"], 1, RECEIVE_MESSAGES_MAX),
+            size_max_bytes=bounded(head["max_bytes"], 1, RECEIVE_SIZE_MAX_BYTES),
+            invisible_ms=bounded(head["invisible_ms"] or group.invisible_ms, 1, INVISIBLE_MAX_MS),
+            first_queue=self._turn % topic.queues,
+            look_up=lambda queue: self._engine.store.queues.offset_at(topic.topic_id, queue, group.start_ms),
+            token=bytes(head.get("attempt_id", b"")),
+            look=look_with(self._filter(head, topic, group), self._engine.store, self._monotonic),
+        )
+        bounded(len(request.token), 0, TOKEN_SIZE_BYTES)
+        key = (group.group_id, topic.topic_id, request.token)
+
+        kind, looks_left = (CommandKind.LEASE_FIFO, _LOOKS_MAX) if is_ordered(group, topic) else (CommandKind.LEASE, 0)
+        if request.look is not None:
+            looks_left = _LOOKS_MAX
+        # Longer looks are answered with nothing, and asked for again: what was passed over stays so.
+        until_s = self._monotonic() + LOOKS_S
+
+        def done(verdicts: Any, picks: list[Pick]) -> None:
+            nonlocal looks_left
+            is_vain = not isinstance(verdicts, TernError) and looked_in_vain(picks, verdicts)
+            if is_vain and looks_left and self._monotonic() < until_s:
+                looks_left -= 1
+                self._engine.proposer.submit(proposal)
+                return
+            answer(verdicts if isinstance(verdicts, TernError) else lambda: self._leased(topic, group, verdicts, picks))
+
+        def answer(reply: TernError | Callable[[], Parts]) -> None:
+            try:
+                if isinstance(reply, TernError):
+                    link.reply(opaque, ERROR, error_parts(reply))
+                else:
+                    link.reply(opaque, 0, reply())
+            except (OSError, StoreError) as error:
+                self.unreadable(link, opaque, error)
+            if request.token:
+                self._repeats.over(key)
+
+        proposal = Proposal(kind, 64, done, receive=request)
+        if request.token:
+            self._repeats.ask(
+                key,
+                again=lambda found: answer(lambda: self._repeats.parts(topic, group, found)),
+                first=(lambda: answer(lambda: self._leased(topic, group, None, [])))
+                if head.get("again_only")
+                else (lambda: self._engine.proposer.submit(proposal)),
+            )
+        else:
+            self._engine.proposer.submit(proposal)
+
+    def _filter(self, head: dict[str, Any], topic: Topic, group: Group) -> Filter:
+        """What the receive wants: as it says itself, else as the group's members subscribe. IllegalFilter, SubscriptionConflict."""
+        if head.get("tags") is not None or head.get("sql") is not None:
+            return compiled(head.get("tags"), head.get("sql"))
+        said = self._engine.state.clients.members.filters_of(group.name, topic.name)
+        if len(said) > 1:
+            raise SubscriptionConflict(group=group.name, topic=topic.name)
+        return compiled_text(said[0]) if said else compiled(None, None)
+
+    def _leased(self, topic: Topic, group: Group, verdicts: Any, picks: list[Pick]) -> Parts:
+        if picks and isinstance(picks[0], FifoPick):
+            return self._leased_in_order(topic, group, verdicts, picks)
+        runs, records = [], []
+        for pick, (lease, deadline_ms, attempt) in zip(
+            picks, verdicts.tolist() if verdicts is not None else (), strict=False
+        ):
+            if lease:
+                queue = pick.row[2]
+                runs.append([queue, lease, attempt, deadline_ms, len(pick.offsets)])
+                data = self._engine.reader.read_messages(topic, queue, pick.offsets, pick.entries).data
+                records.append(data)
+                self._engine.statistics.delivered(topic.topic_id, group.group_id, attempt, len(pick.offsets), len(data))
+        head = {"topic_id": topic.topic_id, "group_id": group.group_id, "runs": runs}
+        return body_parts(head, records)
+
+    def _leased_in_order(self, topic: Topic, group: Group, verdicts: Any, picks: list[Pick]) -> Parts:
+        """As `_leased`: each message has a lease of its own, and those of one queue are read together."""
+        runs, records = [], []
+        at = 0
+        for pick in picks:
+            granted = verdicts[at : at + len(pick.offsets)]
+            at += len(pick.offsets)
+            held = np.flatnonzero(granted["lease"])
+            if len(held):
+                queue, entries = pick.row[2], pick.entries[held]
+                runs += [
+                    [queue, lease, attempt, deadline_ms, 1] for lease, deadline_ms, attempt in granted[held].tolist()
+                ]
+                records.append(self._engine.reader.read_messages(topic, queue, pick.offsets[held], entries).data)
+                for attempt in np.unique(granted["attempt"][held]).tolist():
+                    sizes = entries["size"][granted["attempt"][held] == attempt]
+                    self._engine.statistics.delivered(
+                        topic.topic_id, group.group_id, attempt, len(sizes), int(sizes.astype(np.int64).sum())
+                    )
+        return body_parts({"topic_id": topic.topic_id, "group_id": group.group_id, "runs": runs}, records)
+
+    def _notify(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        topic, group = self.topic(head), self.group(head)
+        topic.require_readable()
+        group.require_enabled()
+        _require_shared(group, topic)
+        deadline_s = self._monotonic() + bounded(head["wait_ms"], 0, WAIT_MAX_MS) / 1000
+
+        def wake(answer: int | TernError) -> None:
+            if isinstance(answer, TernError):
+                link.reply(opaque, ERROR, error_parts(answer))
+            else:
+                link.reply(opaque, 0, body_parts({"available": answer}))
+
+        self.waiters.park(group.group_id, topic.topic_id, deadline_s, wake)
+
+    def _settle(self, link: Link, opaque: int, head: dict[str, Any], raw: memoryview) -> None:
+        if not raw or len(raw) != head["rows"] * SETTLE_ROWS.itemsize or head["rows"] > 64 * SETTLE_ENTRIES_MAX:
+            raise LinkBodyMalformed(reason=f"SETTLE of {head['rows']} rows in {len(raw)} bytes")
+        rows = bytes(raw)
+
+        def done(verdicts: Any, _picks: list[Pick]) -> None:
+            if isinstance(verdicts, TernError):
+                link.reply(opaque, ERROR, error_parts(verdicts))
+            else:
+                link.reply(opaque, 0, body_parts({}, [verdicts]))
+
+        self._engine.proposer.submit(Proposal(CommandKind.SETTLE, len(rows), done, build=lambda _now: [rows]))
+
+
+def _require_shared(group: Group, topic: Topic) -> None:
+    """BroadcastGroup when each client of the group reads everything: then there is nothing to share out."""
+    if group.is_broadcast:
+        raise BroadcastGroup(group=group.name, topic=topic.name)

@@ -1,0 +1,111 @@
+"""What every subject of link requests needs: names looked up, a command proposed, a failed read answered."""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tern_broker.config import BrokerConfig
+from tern_broker.core.picking import Pick
+from tern_broker.core.topics import Group, Topic
+from tern_broker.engine import Engine
+from tern_broker.proposer import Proposal
+from tern_remoting import Link
+from tern_store import DerivedDamage, LogRot
+from tern_wire.codec import encode_msgpack
+from tern_wire.commands import CommandKind
+from tern_wire.errors import (
+    GroupNotFound,
+    LinkBodyMalformed,
+    NotLeader,
+    QueueNotFound,
+    StorageDamaged,
+    TernError,
+    TopicNotFound,
+)
+from tern_wire.requests import ERROR, body_parts, error_parts
+
+log = logging.getLogger(__name__)
+# Gets the link, the request's number, its head and its raw bytes; replies exactly once, or raises a TernError.
+RequestHandler = Callable[[Link, int, dict[str, Any], memoryview], None]
+
+
+class Requests:
+    """Requests of one subject; subclasses say which in `handlers`. Owner: the core loop."""
+
+    # Those that are answered from the applied state, without an entry.
+    reads: frozenset[int] = frozenset()
+    # Those that a node answers which does not lead.
+    anywhere: frozenset[int] = frozenset()
+
+    def __init__(self, config: BrokerConfig, engine: Engine) -> None:
+        self._config, self._engine = config, engine
+
+    def handlers(self) -> dict[int, RequestHandler]:
+        """By request code."""
+        raise NotImplementedError
+
+    # For subclasses --------------------------------------------------------------------------------------------
+    def propose_map(self, link: Link, opaque: int, kind: CommandKind, request: dict[str, Any]) -> None:
+        """Propose a command whose payload is *request*, and reply with its verdict."""
+        payload = encode_msgpack(request)
+
+        def done(verdict: Any, _picks: list[Pick]) -> None:
+            if isinstance(verdict, TernError):
+                link.reply(opaque, ERROR, error_parts(verdict))
+            else:
+                link.reply(opaque, 0, body_parts(verdict))
+
+        self._engine.proposer.submit(Proposal(kind, len(payload), done, build=lambda _now: [payload]))
+
+    def answer_in_turns(self, link: Link, opaque: int, steps: Iterator[None]) -> None:
+        """Run *steps*, which reply at their end, beside other work; what they raise is the reply."""
+
+        def failed(error: Exception) -> None:
+            if isinstance(error, TernError):
+                link.reply(opaque, ERROR, error_parts(error))
+            else:
+                self.unreadable(link, opaque, error)
+
+        self._engine.turns.run(steps, failed)
+
+    def unreadable(self, link: Link, opaque: int, error: Exception, answer: TernError | None = None) -> None:
+        """A record that should be there cannot be read: this request fails, loudly. Damage ends the node, anything else does not."""
+        log.error("a read failed", exc_info=error)
+        is_damage = isinstance(error, LogRot | DerivedDamage)
+        damaged = StorageDamaged(node=self._config.node, broker_group=self._config.broker_group)
+        link.reply(opaque, ERROR, error_parts(answer or (damaged if is_damage else TernError())))
+        if is_damage:
+            self._engine.fail_soon(error)
+
+    def topic(self, head: dict[str, Any]) -> Topic:
+        """The topic that a request names; TopicNotFound."""
+        topic = self._engine.state.names.topics.get(head["topic"])
+        if topic is None:
+            raise TopicNotFound(topic=str(head["topic"])[:160])
+        return topic
+
+    def group(self, head: dict[str, Any]) -> Group:
+        """The consumer group that a request names; GroupNotFound."""
+        group = self._engine.state.names.groups.get(head["group"])
+        if group is None:
+            raise GroupNotFound(group=str(head["group"])[:160])
+        return group
+
+    def queue(self, topic: Topic, queue: Any) -> int:
+        """*queue*, if *topic* has it here; QueueNotFound."""
+        if not isinstance(queue, int) or not 0 <= queue < topic.queues:
+            raise QueueNotFound(queue=f"{self._config.broker_group}:{queue}", topic=topic.name)
+        return queue
+
+    def not_leader(self) -> NotLeader:
+        """Who leads instead, as far as this node knows."""
+        return NotLeader(
+            node=self._config.node, leader=self._engine.raft.leader or "", broker_group=self._config.broker_group
+        )
+
+
+def bounded(value: Any, low: int, high: int) -> int:
+    """*value* as an int within the limits; the proxy has checked it, so anything else is a broken peer."""
+    if not isinstance(value, int) or not low <= value <= high:
+        raise LinkBodyMalformed(reason=f"{value!r} is not in {low}..{high}")
+    return value

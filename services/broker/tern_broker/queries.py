@@ -1,0 +1,140 @@
+"""Messages by key: the key's chain in the index walked newest first, real keys compared, offsets found. Bounded, and resumable.
+
+In the log a record has no offset: which offset it got, its queue says. An entry's time is in its records (stored time) and in the
+queue's times (visible time), so a record that became visible when it was stored is looked for among the offsets of that millisecond;
+one that was delayed, from its delivery time on.
+"""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tern_broker.core.topics import Topic
+from tern_store import Store
+from tern_store.key_index import Place
+from tern_wire.limits import QUERY_STEPS_MAX
+from tern_wire.record import DELIVER_MS, KEYS, MESSAGE_ID, SIZE, Record, decode_record, fill_in
+
+# A fired timer makes its messages visible within the second that follows, mostly: so many offsets are looked at.
+LATE_ENTRIES_MAX = 8_192
+# Steps of a walk between two places where it may be put off; a record that is read counts as many.
+_STEPS_PER_TURN, _STEPS_PER_RECORD = 256, 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRecord:
+    """A record, where it lies in the log, its place in the index, and its offset: -1 while no queue entry of its own is known."""
+
+    place: Place
+    position: int
+    data: bytes
+    record: Record
+    offset: int
+
+
+@dataclass(slots=True)
+class KeyQuery:
+    """Records of *topic* whose message id or one of whose keys is *key*, stored in [*begin_ms*, *end_ms*]. Owner: who makes it.
+
+    At most *count* records and *size_max_bytes* (one record always fits), behind *after* if that is set.
+    """
+
+    store: Store
+    topic: Topic
+    key: str
+    begin_ms: int
+    end_ms: int
+    count: int
+    size_max_bytes: int
+    after: Place | None = None
+    found: list[FoundRecord] = field(default_factory=list)
+    # Where to go on; None: there is nothing older.
+    next: Place | None = None
+    # Whether the walk stopped at its bound, and not since enough was found or all was seen.
+    is_truncated: bool = False
+
+    def steps(self) -> Iterator[None]:
+        """Walk; stops now and then. LogRot, DerivedDamage if bytes on the way went bad."""
+        seen: set[str] = set()
+        copies = self.store.moved.positions(self.topic.topic_id)
+        steps, size = 0, 0
+        # What was stored under the topic's name before it was made (again) is another topic's.
+        self.begin_ms = max(self.begin_ms, self.topic.created_ms)
+        # Times of the index are whole seconds, rounded down; the record's own decides.
+        walk = self.store.keys.walk(self.topic.name, self.key, begin_ms=max(0, self.begin_ms - 999), after=self.after)
+        for place, position, time_ms in walk:
+            steps += 1
+            # A copy that retention made is as young as the copying; the message is as old as its record says.
+            is_late = time_ms > self.end_ms and position not in copies
+            # Retention may have dropped what the walk has still found.
+            if position >= self.store.log.start.position and not is_late:
+                steps += _STEPS_PER_RECORD
+                record_size = self._look(place, position, seen)
+                size += record_size
+            if len(self.found) >= self.count or size >= self.size_max_bytes or steps >= QUERY_STEPS_MAX:
+                self.next, self.is_truncated = place, steps >= QUERY_STEPS_MAX
+                return
+            if steps % _STEPS_PER_TURN < _STEPS_PER_RECORD:
+                yield
+
+    def _look(self, place: Place, position: int, seen: set[str]) -> int:
+        """Keep the record at *position* if it is wanted; its size, or 0."""
+        log = self.store.log
+        where = np.array([position])
+        (size,) = SIZE.unpack(log.read_records(where, np.array([SIZE.size])))
+        data = bytes(log.read_records(where, np.array([size])))
+        record = decode_record(data, 0)
+        message_id = record.properties.get(MESSAGE_ID, "")
+        names = {message_id, *record.properties.get(KEYS, "").split(" ")}
+        is_wanted = record.topic == self.topic.name and self.key in names
+        # A message that was copied forward is there twice until its old segment goes; the copy comes first.
+        if not is_wanted or not self.begin_ms <= record.stored_ms <= self.end_ms or (message_id and message_id in seen):
+            return 0
+        seen.add(message_id)
+        offset = offset_of(self.store, self.topic, record, position)
+        self.found.append(FoundRecord(place=place, position=position, data=data, record=record, offset=offset))
+        return len(data)
+
+
+def filled_in(found: FoundRecord) -> bytearray:
+    """The record with its offset and position, as a pull gives it."""
+    data = bytearray(found.data)
+    fill_in(data, np.zeros(1, np.int64), np.array([found.offset]), np.array([found.position]))
+    return data
+
+
+def offset_of(store: Store, topic: Topic, record: Record, position: int) -> int:
+    """The offset of the record at *position* in its queue; -1 when it is not visible (yet), or its queue entry is gone."""
+    queue = record.queue
+    if not 0 <= queue < topic.queues or topic.ends[queue] == topic.mins[queue]:
+        return -1
+    deliver_at = record.properties.get(DELIVER_MS, "")
+    visible_ms = record.stored_ms
+    first = store.queues.offset_at(topic.topic_id, queue, visible_ms)
+    end = store.queues.offset_at(topic.topic_id, queue, visible_ms + 1)
+    offset = _find(store, topic, queue, first, end, position)
+    if offset < 0 and deliver_at.isdecimal() and len(deliver_at) < 16:
+        first = store.queues.offset_at(topic.topic_id, queue, int(deliver_at))
+        offset = _find(store, topic, queue, first, min(first + LATE_ENTRIES_MAX, topic.ends[queue]), position)
+    return offset
+
+
+def find_position(store: Store, topic: Topic, queue: int, position: int) -> Generator[None, None, int]:
+    """The offset whose entry points at *position*, -1 if none does: the whole queue is looked at, newest first, in steps."""
+    end = topic.ends[queue]
+    while end > topic.mins[queue]:
+        first = max(topic.mins[queue], end - LATE_ENTRIES_MAX)
+        offset = _find(store, topic, queue, first, end, position)
+        if offset >= 0:
+            return offset
+        end = first
+        yield
+    return -1
+
+
+def _find(store: Store, topic: Topic, queue: int, first: int, end: int, position: int) -> int:
+    first = max(first, topic.mins[queue])
+    entries = store.read_queue(topic.topic_id, queue, first, max(0, min(end - first, LATE_ENTRIES_MAX)))
+    hits = np.flatnonzero(entries["position"] == position)
+    return first + int(hits[0]) if len(hits) else -1

@@ -1,0 +1,134 @@
+"""Dead letters as people see them: which are meant, where a page goes on, what a redrive task has done so far. Pure.
+
+A dead letter is written `broker-a:17`: broker group, and offset there. A cursor is written in the same way: the next one to look at;
+the broker groups behind it, in the order of their names, come after it.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from tern_proxy.core.delivery import Message, PutBody, read_records
+from tern_proxy.core.parameters import number_of
+from tern_wire.dead_letters import CANCELLED, DONE, ORIGIN_GONE, RUNNING, Selection
+from tern_wire.errors import DeadLetterGone, InvalidField, LinkBodyMalformed, MessageExpired, TernError
+from tern_wire.limits import REDRIVE_OFFSETS_MAX, REDRIVE_RATE_MAX_PER_S
+from tern_wire.messages import RedriveRequest
+
+_PLACE = re.compile(r"([a-z0-9][a-z0-9-]{0,30}):(0|[1-9][0-9]{0,17})")
+# Of a time and where it stands; milliseconds since 1970.
+TimeOf = Callable[[str | int, str], int]
+
+
+def read_place(text: str, pointer: str) -> tuple[str, int]:
+    """Broker group and offset of `broker-a:17`; InvalidField at *pointer*."""
+    match = _PLACE.fullmatch(text)
+    if match is None:
+        raise InvalidField(reason=f"'{text[:80]}' is not written like 'broker-a:17'", pointer=pointer)
+    return match[1], int(match[2])
+
+
+def selection_of(query: Mapping[str, str], time_of: TimeOf) -> Selection:
+    """What *query* chooses: topic, tag, reason, from, to; InvalidField for a time that is none."""
+    return Selection(
+        topic=query.get("topic", ""),
+        tag=query.get("tag", ""),
+        reason=query.get("reason", ""),
+        from_ms=time_of(query["from"], "query/from") if "from" in query else 0,
+        to_ms=time_of(query["to"], "query/to") if "to" in query else 0,
+    )
+
+
+def redrive_selections(
+    request: RedriveRequest, broker_groups: Sequence[str], time_of: TimeOf
+) -> dict[str, tuple[Selection, int]]:
+    """What each broker group is asked to redrive, and how fast (messages a second, 0: as fast as it can); InvalidField.
+
+    Something must be chosen: offsets, `all`, or at least one condition.
+    """
+    rate = number_of(request.rate, "rate", 0, REDRIVE_RATE_MAX_PER_S, "/")
+    times = [
+        0 if value is UNSET else time_of(value, f"/{name}")
+        for name, value in (("from", request.from_), ("to", request.to))
+    ]
+    chosen = Selection(topic=request.topic, tag=request.tag, reason=request.reason, from_ms=times[0], to_ms=times[1])
+    if request.offsets is not UNSET:
+        if request.all or chosen != Selection():
+            raise InvalidField(
+                reason="'offsets' name dead letters one by one: nothing else chooses any", pointer="/offsets"
+            )
+        return _by_offsets(list(request.offsets), broker_groups, rate)
+    if not request.all and chosen == Selection():
+        reason = 'Say which: "offsets", "topic", "tag", "reason", "from", "to", or "all": true'
+        raise InvalidField(reason=reason, pointer="/")
+    share = -(-rate // max(1, len(broker_groups)))
+    return dict.fromkeys(broker_groups, (chosen, share))
+
+
+def _by_offsets(offsets: list[str], broker_groups: Sequence[str], rate: int) -> dict[str, tuple[Selection, int]]:
+    if not 1 <= len(offsets) <= REDRIVE_OFFSETS_MAX:
+        reason = f"{len(offsets)} offsets; use 1 to {REDRIVE_OFFSETS_MAX}, or a condition"
+        raise InvalidField(reason=reason, pointer="/offsets")
+    chosen: dict[str, list[int]] = {}
+    for number, text in enumerate(offsets):
+        broker_group, offset = read_place(text, f"/offsets/{number}")
+        if broker_group not in broker_groups:
+            reason = f"There is no broker group '{broker_group}'; there are {', '.join(broker_groups)}"
+            raise InvalidField(reason=reason, pointer=f"/offsets/{number}")
+        chosen.setdefault(broker_group, []).append(offset)
+    share = -(-rate // len(chosen))
+    return {name: (Selection(offsets=tuple(own)), share) for name, own in chosen.items()}
+
+
+def read_letters(head: Mapping[str, Any], raw: bytes, broker_group: str, put_body: PutBody) -> Iterator[Message]:
+    """The messages of a DEAD_LETTERS reply, each with `dlq`; LinkBodyMalformed when head and records do not fit together."""
+    at = 0
+    for dead, topic, queue, offset, attempts, cause, reason, died_ms, size in head["letters"]:
+        messages = list(read_records(raw[at : at + size], topic, broker_group, put_body))
+        at += size
+        if len(messages) != 1:
+            raise LinkBodyMalformed(reason=f"{len(messages)} records for one dead letter")
+        yield {
+            **messages[0],
+            "dlq": {
+                "offset": f"{broker_group}:{dead}",
+                "origin": {"topic": topic, "queue": f"{broker_group}:{queue}", "offset": offset},
+                "attempts": attempts,
+                "cause": cause,
+                "reason": reason,
+                "dead_at": died_ms,
+            },
+        }
+
+
+def task_document(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    """One task, as its *parts* in the broker groups tell it together."""
+    first = parts[0][1]
+    states = {part["state"] for _, part in parts}
+    state = next(state for state in (RUNNING, CANCELLED, DONE) if state in states)
+    return {
+        "task": first["task_id"],
+        "type": "redrive",
+        "group": first["group"],
+        "state": state,
+        "dry_run": first["dry_run"],
+        "total": sum(part["end"] - part["begin"] for _, part in parts),
+        "examined": sum(part["next"] - part["begin"] for _, part in parts),
+        **{name: sum(part[name] for _, part in parts) for name in ("redriven", "skipped", "failed")},
+        "failures": [
+            {"offset": f"{name}:{offset}", "error": _failure(name, offset, status, first["group"]).problem()}
+            for name, part in parts
+            for offset, status in part["failures"]
+        ],
+        "started_at": min(part["started_ms"] for _, part in parts),
+        "finished_at": None if state == RUNNING else max(part["finished_ms"] for _, part in parts),
+    }
+
+
+def _failure(broker_group: str, offset: int, status: int, group: str) -> TernError:
+    dead = f"{broker_group}:{offset}"
+    if status == ORIGIN_GONE:
+        return MessageExpired(message=f"The message of dead letter {dead}", group=group)
+    return DeadLetterGone(offset=dead, group=group)

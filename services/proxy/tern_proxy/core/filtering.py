@@ -1,0 +1,33 @@
+"""What a receive wants, as its document or its query says, checked and in the words of the broker."""
+
+from functools import lru_cache
+from typing import Any
+
+from msgspec import UNSET
+
+from tern_wire.errors import InvalidField
+from tern_wire.filters import compile_filter
+from tern_wire.messages import MessageFilter
+
+# Consumers say the same with every receive.
+_compiled = lru_cache(maxsize=1_024)(compile_filter)
+
+
+def read_filter(document: MessageFilter | None, query: dict[str, str]) -> dict[str, Any]:
+    """`tags` and `sql` of the broker's request; {} where neither is said, so that the group's subscription holds. IllegalFilter.
+
+    A query parameter wins over the document. Everything (`*`) is said, too: then the group's subscription does not hold.
+    """
+    tags, sql = query.get("tags"), query.get("sql")
+    if tags is None and sql is None and document is not None:
+        if isinstance(document.tags, list):
+            if any("||" in tag or not tag.strip() for tag in document.tags):
+                raise InvalidField(reason="Each item of 'tags' is one tag", pointer="/filter/tags")
+            tags = " || ".join(document.tags)
+        elif document.tags is not UNSET:
+            tags = document.tags
+        sql = None if document.sql is UNSET else document.sql
+    if tags is None and sql is None:
+        return {}
+    wanted = _compiled(tags, sql)
+    return {"tags": "*" if wanted.is_all else wanted.tags, "sql": wanted.sql}

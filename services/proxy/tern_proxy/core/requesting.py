@@ -1,0 +1,205 @@
+"""Requests and replies as clients write them: what is a send's is read as in a send, the rest here; and what records get of it.
+
+A request is a send with `timeout`, `correlation_id` and `client`; a reply is one with `reply_to` and `correlation_id`, and without all that
+would decide about its queue, tag or time: those are the requester's. Query parameters win over headers, as in a send.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from tern_proxy.core.parameters import (
+    SEND_PARAMETERS,
+    Headers,
+    read_query,
+    read_query_once,
+    read_send,
+    wait_of,
+)
+from tern_wire.errors import IllegalTimeout, InvalidField, TernError, TopicNotFound, UnknownField
+from tern_wire.limits import REPLY_TIMEOUT_DEFAULT_MS, REPLY_TIMEOUT_MAX_MS
+from tern_wire.messages import PackedMessage
+from tern_wire.paths import (
+    HEADER_CLIENT,
+    HEADER_CORRELATION_ID,
+    HEADER_IDEMPOTENCY_KEY,
+    HEADER_KEY,
+    HEADER_PROPERTIES,
+    HEADER_PROPERTY_PREFIX,
+    HEADER_REPLY_TO,
+    HEADER_REQUEST_ID,
+    HEADER_TIMEOUT,
+    requests_path,
+)
+from tern_wire.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, REPLY_WAIT_MS
+from tern_wire.replies import REPLY, ReplyAddress, check_client, check_correlation_id, read_reply_address
+from tern_wire.rows import key_hash
+from tern_wire.times import parse_duration_ms
+
+# Parameter to header, of what a send does not have.
+_OF_REQUEST = {"timeout": HEADER_TIMEOUT, "correlation_id": HEADER_CORRELATION_ID, "client": HEADER_CLIENT}
+_OF_REPLY = {"reply_to": HEADER_REPLY_TO, "correlation_id": HEADER_CORRELATION_ID}
+# What a reply has of a send.
+_REPLY_PARAMETERS = (*_OF_REPLY, "key", "idempotency_key")
+_REPLY_HEADERS = (
+    *_OF_REPLY.values(),
+    HEADER_KEY,
+    HEADER_PROPERTIES,
+    HEADER_PROPERTY_PREFIX + "<name>",
+    HEADER_IDEMPOTENCY_KEY,
+    HEADER_REQUEST_ID,
+)
+_PREFIX = HEADER_PROPERTY_PREFIX.lower().encode()
+_REPLY_HEADERS_TAKEN = frozenset(name.lower().encode() for name in _REPLY_HEADERS)
+# Name and pointer of a value that a client gave.
+Given = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request: what to send, how long to wait, and under which names; "" for what the client leaves to us."""
+
+    message: PackedMessage
+    timeout_ms: int
+    correlation_id: str
+    client: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One reply: what to send, where to, and to what."""
+
+    message: PackedMessage
+    address: ReplyAddress
+    correlation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """The reply that somebody waits for: to which correlation id, of which client, stored since when (ms)."""
+
+    correlation_id: str
+    client: str
+    from_ms: int
+
+    def head(self, topic: str, broker_group: str, wait_ms: int) -> dict[str, str | int]:
+        """As AWAIT_REPLY asks one broker group for it, in the reply topic *topic*."""
+        return {
+            "topic": topic,
+            "correlation_id": self.correlation_id,
+            "reply_to": str(ReplyAddress(broker_group, self.client)),
+            "from_ms": self.from_ms,
+            "wait_ms": wait_ms,
+        }
+
+
+def read_request(headers: Headers, query_string: bytes, body: bytes) -> Asked:
+    """A request's parts; errors as read_send, and IllegalTimeout, IllegalCorrelationId, InvalidField."""
+    given, rest, query = _split(headers, query_string, _OF_REQUEST, (*SEND_PARAMETERS, *_OF_REQUEST))
+    try:
+        message = read_send(rest, query, body)
+    except UnknownField as error:
+        known = f"{error.fields.get('allowed', '')}, {', '.join(_OF_REQUEST.values())}"
+        raise UnknownField(**{**error.fields, "allowed": known}) from error
+    timeout, correlation_id, client = (given.get(name) for name in _OF_REQUEST)
+    return Asked(
+        message=message,
+        timeout_ms=_timeout_of(timeout[0]) if timeout else REPLY_TIMEOUT_DEFAULT_MS,
+        correlation_id=check_correlation_id(*correlation_id) if correlation_id else "",
+        client=check_client(*client) if client else "",
+    )
+
+
+def read_reply(headers: Headers, query_string: bytes, body: bytes) -> Answer:
+    """A reply's parts; errors as read_send, and IllegalReplyAddress, IllegalCorrelationId, InvalidField when one of them is missing."""
+    given, rest, query = _split(headers, query_string, _OF_REPLY, _REPLY_PARAMETERS)
+    for name, _ in rest:
+        if name.startswith(b"mq-") and name not in _REPLY_HEADERS_TAKEN and not name.startswith(_PREFIX):
+            shown = name.decode("latin-1")[:80]
+            raise UnknownField(field=shown, pointer=f"header/{shown}", allowed=", ".join(_REPLY_HEADERS))
+    for parameter, header in _OF_REPLY.items():
+        if parameter not in given:
+            reason = f"A reply needs '{parameter}', as the request has it: a parameter, or the header {header}"
+            raise InvalidField(reason=reason, pointer=f"query/{parameter}")
+    message = read_send(rest, query, body)
+    correlation_id = check_correlation_id(*given["correlation_id"])
+    message.tag, message.keys = correlation_id, [correlation_id, *message.keys]
+    return Answer(message=message, address=read_reply_address(*given["reply_to"]), correlation_id=correlation_id)
+
+
+def read_asking(query_string: bytes, correlation_id: str) -> tuple[Sought, int]:
+    """What `GET .../requests/{correlation_id}` looks for, and for how long (ms)."""
+    query = read_query_once(query_string, ("client", "wait"))
+    check_correlation_id(correlation_id, "path/correlation_id")
+    client = check_client(query["client"], "query/client") if "client" in query else correlation_id
+    return Sought(correlation_id=correlation_id, client=client, from_ms=0), wait_of(query.get("wait", 0))
+
+
+def correlation_id_of(asked: Asked, topic: bytes, made: str) -> str:
+    """The client's own id, or one that follows from the idempotency key (who repeats a request waits for the same reply), or *made*."""
+    if asked.correlation_id:
+        return asked.correlation_id
+    key = asked.message.idempotency_key
+    return key_hash(topic, key.encode()).hex() if key else made
+
+
+def request_properties(correlation_id: str, address: ReplyAddress, timeout_ms: int) -> str:
+    r"""`k\x01v\x02...` that a request's record gets."""
+    return f"{CORRELATION_ID}\x01{correlation_id}\x02{REPLY_TO}\x01{address}\x02{REPLY_WAIT_MS}\x01{timeout_ms}\x02"
+
+
+def reply_properties(answer: Answer) -> str:
+    r"""`k\x01v\x02...` that a reply's record gets."""
+    return f"{CORRELATION_ID}\x01{answer.correlation_id}\x02{REPLY_TO}\x01{answer.address}\x02{MESSAGE_TYPE}\x01{REPLY}\x02"
+
+
+def asking_path(topic: str, correlation_id: str, client: str) -> str:
+    """Where the reply can be asked for again, with its query."""
+    fields = {} if client == correlation_id else {"client": client}
+    return f"{requests_path(topic, _quoted(correlation_id))}?{urlencode({**fields, 'wait': '20s'})}"
+
+
+def _quoted(text: str) -> str:
+    return urlencode({"": text})[1:]
+
+
+def _timeout_of(text: str) -> int:
+    try:
+        timeout_ms = parse_duration_ms(text)
+    except ValueError as error:
+        raise IllegalTimeout(actual=text[:40]) from error
+    if not 1 <= timeout_ms <= REPLY_TIMEOUT_MAX_MS:
+        raise IllegalTimeout(actual=text[:40])
+    return timeout_ms
+
+
+def _split(
+    headers: Headers, query_string: bytes, own: Mapping[str, str], allowed: tuple[str, ...]
+) -> tuple[dict[str, Given], list[tuple[bytes, bytes]], bytes]:
+    """What is *own* (parameter to header), by parameter; and headers and query without it. UnknownParameter unless *allowed*."""
+    given: dict[str, Given] = {}
+    by_header = {header.lower().encode(): (name, header) for name, header in own.items()}
+    rest: list[tuple[bytes, bytes]] = []
+    for header, value in headers:
+        if header not in by_header:
+            rest.append((header, value))
+            continue
+        name, shown = by_header[header]
+        if name in given:
+            raise InvalidField(reason=f"The header {shown} is given more than once", pointer=f"header/{shown}")
+        given[name] = (value.decode("latin-1"), f"header/{shown}")
+    left: list[tuple[str, str]] = []
+    of_query: dict[str, Given] = {}
+    for name, text in read_query(query_string, allowed):
+        if name not in own:
+            left.append((name, text))
+        elif name in of_query:
+            raise InvalidField(reason=f"The parameter '{name}' is given more than once", pointer=f"query/{name}")
+        else:
+            of_query[name] = (text, f"query/{name}")
+    return given | of_query, rest, urlencode(left).encode()
+
+
+def is_open(error: TernError) -> bool:
+    """Whether asking again, at the same broker group, can still find the reply."""
+    return error.retryable or isinstance(error, TopicNotFound)

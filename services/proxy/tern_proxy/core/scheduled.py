@@ -1,0 +1,97 @@
+"""Pages of messages that wait for their delivery time: what several broker groups list becomes one list, by (time, broker group, id).
+
+A cursor names the last place that was looked at, so that whatever comes due or is recalled between two pages makes no message come twice
+and none be passed over.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tern_wire.codec import decode_msgpack, encode_msgpack
+from tern_wire.errors import InvalidField, MalformedBody
+from tern_wire.recall_handles import Recall, RecallMaker
+
+_ID_MAX = (1 << 62) - 1
+CURSOR_LENGTH_MAX = 128
+# Delivery time (ms), broker group, timer id.
+Place = tuple[int, str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPage:
+    """What one broker group lists, in order: LIST_SCHEDULED's rows, and its last place if it has more."""
+
+    broker_group: str
+    rows: Sequence[Sequence[Any]]
+    next: Sequence[int] | None
+
+
+def after_in(broker_group: str, place: Place | None) -> tuple[int, int]:
+    """Behind which (time, timer id) *broker_group* is to go on when *place* was the last one seen of all."""
+    if place is None:
+        return 0, -1
+    deliver_ms, last_group, timer_id = place
+    if broker_group == last_group:
+        return deliver_ms, timer_id
+    return deliver_ms, _ID_MAX if broker_group < last_group else -1
+
+
+def put_together(
+    pages: Iterable[GroupPage], limit: int, recalls: RecallMaker
+) -> tuple[list[dict[str, Any]], Place | None]:
+    """At most *limit* messages in order, and the place to go on behind; None: that was all."""
+    found: list[tuple[Place, Sequence[Any]]] = []
+    horizons: list[Place] = []
+    for page in pages:
+        found += [((int(row[0]), page.broker_group, int(row[1])), row) for row in page.rows]
+        if page.next is not None:
+            # Behind it, this group may have messages that it did not list.
+            horizons.append((int(page.next[0]), page.broker_group, int(page.next[1])))
+    found.sort(key=lambda item: item[0])
+    shown = [item for item in found if not horizons or item[0] <= min(horizons)]
+    if len(shown) > limit:
+        shown = shown[:limit]
+        return [_document(*item, recalls) for item in shown], shown[-1][0]
+    return [_document(*item, recalls) for item in shown], min(horizons, default=None)
+
+
+def _document(place: Place, row: Sequence[Any], recalls: RecallMaker) -> dict[str, Any]:
+    deliver_ms, broker_group, timer_id = place
+    queue, message_id, tag, keys, born_ms, body_size = row[2:]
+    document = {
+        "message_id": message_id,
+        "queue": f"{broker_group}:{queue}",
+        "deliver_at": deliver_ms,
+        "born_at": born_ms,
+        "body_size": body_size,
+        "recall_handle": recalls.make(Recall(broker_group, deliver_ms, timer_id)),
+    }
+    if tag:
+        document["tag"] = tag
+    if keys:
+        document["keys"] = keys.split(" ")
+    return document
+
+
+def write_cursor(place: Place) -> str:
+    """*place*, opaque."""
+    return urlsafe_b64encode(encode_msgpack(list(place))).rstrip(b"=").decode()
+
+
+def read_cursor(text: str) -> Place:
+    """The place again; InvalidField unless it was made here."""
+    try:
+        if len(text) > CURSOR_LENGTH_MAX:
+            raise ValueError("too long")
+        deliver_ms, broker_group, timer_id = decode_msgpack(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        is_sound = isinstance(broker_group, str) and all(
+            isinstance(number, int) and 0 <= number <= _ID_MAX for number in (deliver_ms, timer_id)
+        )
+        if not is_sound:
+            raise ValueError("not a place")
+    except (Base64Error, MalformedBody, TypeError, ValueError) as error:
+        raise InvalidField(reason="The cursor was not made by this list", pointer="query/cursor") from error
+    return deliver_ms, broker_group, timer_id

@@ -1,0 +1,181 @@
+"""Topics and groups as the HTTP API writes them, and as the link carries them: one turned into the other. Pure.
+
+Where broker groups say different things (a change reaches one after the other), the first in order of names is shown.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from tern_proxy.core.parameters import invisible_of
+from tern_wire.errors import InvalidField
+from tern_wire.group_settings import EARLIEST, LATEST, TIME
+from tern_wire.messages import GroupSettings, RetrySettings, TopicSettings
+from tern_wire.retry_policy import CUSTOM, EXPONENTIAL, POLICIES, TABLE
+from tern_wire.route import TopicRoute
+from tern_wire.times import parse_duration_ms, parse_time_ms
+from tern_wire.topic_settings import perm_of, permission_of
+
+Head = dict[str, Any]
+# Name of a broker group and what it has answered.
+Answers = Sequence[tuple[str, Head]]
+
+
+# Asked ------------------------------------------------------------------------------------------------------------
+def topic_change(topic: str, mode: str, settings: TopicSettings) -> Head:
+    """The change that *settings* ask for; brokers and this proxy check the same (`read_topic_change`)."""
+    named = {"queues": settings.queues, "type": settings.type, "attributes": settings.attributes}
+    change = {name: value for name, value in named.items() if not isinstance(value, UnsetType)}
+    if not isinstance(settings.permission, UnsetType):
+        change["perm"] = perm_of(settings.permission)
+    return {"topic": topic, "mode": mode, **change}
+
+
+def group_change(group: str, mode: str, settings: GroupSettings, start: tuple[str, int] | None) -> Head:
+    """As topic_change; *start*: where the group begins, read already, with its time in ms."""
+    named = {
+        "max_attempts": settings.max_attempts,
+        "fifo": settings.fifo,
+        "consume": settings.consume,
+        "broadcast": settings.broadcast,
+        "attributes": settings.attributes,
+    }
+    change: Head = {name: value for name, value in named.items() if not isinstance(value, UnsetType)}
+    if not isinstance(settings.invisible, UnsetType):
+        change["invisible_ms"] = invisible_of(settings.invisible)
+    if start is not None:
+        change["start"], change["start_ms"] = start
+    if not isinstance(settings.retry, UnsetType):
+        change["retry"] = _retry_change(settings.retry)
+    return {"group": group, "mode": mode, **change}
+
+
+def start_of(settings: GroupSettings) -> tuple[str, int] | None:
+    """Where a group is to begin, and its time in ms; None: not named. InvalidField."""
+    start = settings.start
+    if isinstance(start, UnsetType):
+        return None
+    if start in {EARLIEST, LATEST}:
+        return str(start), 0
+    try:
+        return TIME, parse_time_ms(start)
+    except ValueError as error:
+        raise InvalidField(reason=f"'start' is earliest, latest, or a time: {error}", pointer="/start") from error
+
+
+def _retry_change(retry: RetrySettings) -> Head:
+    fields = {
+        TABLE: (),
+        CUSTOM: ("delays",),
+        EXPONENTIAL: ("initial", "multiplier", "max"),
+    }.get(retry.policy)
+    if fields is None:
+        raise InvalidField(reason=f"A retry policy is one of {', '.join(POLICIES)}", pointer="/retry/policy")
+    for name in ("delays", "initial", "multiplier", "max"):
+        if (getattr(retry, name) is not UNSET) != (name in fields):
+            verb = "needs" if name in fields else "has no"
+            raise InvalidField(reason=f"Policy '{retry.policy}' {verb} '{name}'", pointer=f"/retry/{name}")
+    if retry.policy == CUSTOM:
+        assert not isinstance(retry.delays, UnsetType)
+        delays_ms = [_delay(delay, f"/retry/delays/{number}") for number, delay in enumerate(retry.delays)]
+        return {"policy": CUSTOM, "delays_ms": delays_ms}
+    if retry.policy == EXPONENTIAL:
+        assert not isinstance(retry.multiplier, UnsetType)
+        if not 0 < retry.multiplier <= 1_000:
+            raise InvalidField(reason="'multiplier' is 1, or 1.1 to 100", pointer="/retry/multiplier")
+        return {
+            "policy": EXPONENTIAL,
+            "initial_ms": _delay(retry.initial, "/retry/initial"),
+            "multiplier_permille": round(retry.multiplier * 1_000),
+            "max_ms": _delay(retry.max, "/retry/max"),
+        }
+    return {"policy": TABLE}
+
+
+def _delay(value: str | int | UnsetType, pointer: str) -> int:
+    assert not isinstance(value, UnsetType)
+    try:
+        return parse_duration_ms(value)
+    except ValueError as error:
+        raise InvalidField(reason=str(error)[:120], pointer=pointer) from error
+
+
+# Answered ---------------------------------------------------------------------------------------------------------
+def topic_document(topic: str, answers: Answers) -> Head:
+    """A topic's settings, from the settings of each broker group."""
+    counts = {name: int(head["queues"]) for name, head in answers}
+    first = answers[0][1]
+    return {
+        "topic": topic,
+        "type": first["type"],
+        "permission": permission_of(first["perm"]),
+        "queues": sum(counts.values()),
+        "broker_groups": counts,
+        "attributes": first["attributes"],
+        "created_at": min(head["created_ms"] for _, head in answers),
+    }
+
+
+def topic_description(topic: str, answers: Answers) -> Head:
+    """As topic_document, with the offsets of every queue and the groups that read it."""
+    bounds = [
+        {"queue": f"{name}:{queue}", "min_offset": least, "max_offset": most}
+        for name, head in answers
+        for queue, least, most in head["bounds"]
+    ]
+    groups = sorted({group for _, head in answers for group in head["groups"]})
+    return {**topic_document(topic, answers), "offsets": bounds, "groups": groups}
+
+
+def topic_route(head: Head) -> TopicRoute:
+    """The route that a broker group's answer to a change makes."""
+    return TopicRoute(topic_id=head["topic_id"], queues=head["queues"], type=head["type"], perm=head["perm"])
+
+
+def topic_row(topic: str, route: Mapping[str, TopicRoute]) -> Head:
+    """A topic in a list, from the routes alone."""
+    names = sorted(route)
+    first = route[names[0]]
+    return {
+        "topic": topic,
+        "type": first.type,
+        "permission": permission_of(first.perm),
+        "queues": sum(part.queues for part in route.values()),
+        "broker_groups": names,
+    }
+
+
+def group_document(head: Head) -> Head:
+    """A group's settings, from those of one broker group."""
+    retry = dict(head["retry"])
+    if "multiplier_permille" in retry:
+        retry["multiplier"] = retry.pop("multiplier_permille") / 1_000
+    document: Head = {
+        "group": head["group"],
+        "invisible_ms": head["invisible_ms"],
+        "start": head["start"],
+        "max_attempts": head["max_attempts"],
+        "retry": {**retry, "delays_ms": head["retry_delays_ms"]},
+        "fifo": head["fifo"],
+        "consume": head["consume"],
+        "broadcast": head["broadcast"],
+        "attributes": head["attributes"],
+    }
+    if head["start"] == TIME:
+        document["start_at"] = head["start_ms"]
+    return document
+
+
+def group_description(answers: Answers) -> Head:
+    """As group_document, with how far the group is in each topic, added up over the broker groups."""
+    topics: dict[str, Head] = {}
+    for name, head in answers:
+        for found in head["topics"]:
+            blank = {"topic": found["topic"], "lag": 0, "leased": 0, "available": 0, "parked": 0, "committed": {}}
+            row = topics.setdefault(found["topic"], blank)
+            for count in ("lag", "leased", "available", "parked"):
+                row[count] += found.get(count, 0)
+            row["committed"] |= {f"{name}:{queue}": offset for queue, offset in found["committed"].items()}
+    rows = [topics[name] for name in sorted(topics)]
+    return {**group_document(answers[0][1]), "topics": rows, "truncated": any(head["more"] for _, head in answers)}

@@ -1,0 +1,174 @@
+"""Dead letters of a group: browsed, purged, redriven by a task. Ordinary FastAPI routes.
+
+A redrive task lives in the replicated state of each broker group that has a part in it, under one name that this proxy makes up (or
+makes of the Idempotency-Key), and its leader carries it out. So nothing is lost with a proxy, and any proxy answers for any task.
+"""
+
+import asyncio
+import re
+import secrets
+from hashlib import blake2b
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tern_proxy.core.dead_letters import read_letters, read_place, redrive_selections, selection_of, task_document
+from tern_proxy.core.parameters import number_of, time_of
+from tern_proxy.proxy import Proxy
+from tern_proxy.routes.documents import answer_form, ask_all, read_document, read_parameters, refuse_query, respond
+from tern_proxy.routes.receive import put_body_of
+from tern_wire.errors import (
+    ConfirmationNeeded,
+    GroupNotFound,
+    InvalidField,
+    NoLeader,
+    NoNameServer,
+    TaskNotFound,
+    WarmingUp,
+)
+from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, RECEIVE_SIZE_DEFAULT_BYTES
+from tern_wire.messages import RedriveRequest
+from tern_wire.names import check_group
+from tern_wire.paths import HEADER_IDEMPOTENCY_KEY, dead_letters_path, redrive_path, task_path
+from tern_wire.requests import RequestCode, body_parts
+
+LIMIT_DEFAULT = 32
+_TASK = re.compile(r"[0-9a-f]{24}")
+# Requests for one page: a broker looks at a bounded number of dead letters for each.
+_ASKED_MAX = 8
+
+
+def dead_letters_router(proxy: Proxy) -> APIRouter:
+    """The routes of *proxy*."""
+    letters = _DeadLetters(proxy)
+    router = APIRouter(default_response_class=Response)
+    path, redrive, task = dead_letters_path("{group}"), redrive_path("{group}"), task_path("{task}")
+    router.add_api_route(path, letters.get_letters, methods=["GET"], tags=["dead letters"])
+    router.add_api_route(path, letters.delete_letters, methods=["DELETE"], tags=["dead letters"])
+    router.add_api_route(redrive, letters.post_redrive, methods=["POST"], tags=["dead letters"])
+    router.add_api_route(task, letters.get_task, methods=["GET"], tags=["dead letters"])
+    router.add_api_route(task, letters.delete_task, methods=["DELETE"], tags=["dead letters"])
+    return router
+
+
+class _DeadLetters:
+    """The handlers. Stateless but for the proxy."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+
+    async def get_letters(self, request: Request, group: str) -> Response:
+        """The group's dead letters, the oldest first within a broker group: each message with where it came from and why it died.
+
+        Nothing is consumed. A page may hold fewer than `limit`, even none, and still have a `next_cursor` to go on with.
+        """
+        check_group(group)
+        names = ("topic", "tag", "reason", "from", "to", "limit", "cursor", "encoding")
+        query = read_parameters(request, names)
+        put_body = put_body_of(query, answer_form(request))
+        limit = number_of(query.get("limit", LIMIT_DEFAULT), "limit", 1, DEAD_LETTERS_PAGE_MAX)
+        selection = selection_of(query, time_of).pack()
+        broker_groups = await self._broker_groups()
+        first, offset = read_place(query["cursor"], "query/cursor") if "cursor" in query else (broker_groups[0], 0)
+        left = [name for name in broker_groups if name >= first]
+        if not left or left[0] != first:
+            offset = 0  # that broker group is gone: on with the next
+        messages: list[dict[str, Any]] = []
+        unknown = 0
+        for _ in range(_ASKED_MAX + len(left)):
+            if not left or len(messages) >= limit:
+                break
+            asked = {**selection, "group": group, "offset": offset, "count": limit - len(messages)}
+            asked["max_bytes"] = RECEIVE_SIZE_DEFAULT_BYTES
+            try:
+                link = self._proxy.group(left[0]).link
+                head, raw = await link.request(RequestCode.DEAD_LETTERS, body_parts(asked), is_repeatable=True)
+            except GroupNotFound:
+                unknown += 1
+                if unknown == len(broker_groups):
+                    raise
+                head, raw = {"letters": [], "next": -1}, memoryview(b"")
+            messages += read_letters(head, bytes(raw), left[0], put_body)
+            offset = max(0, int(head["next"]))
+            if head["next"] < 0:
+                left.pop(0)
+        cursor = f"{left[0]}:{offset}" if left else None
+        document = {"group": group, "messages": messages}
+        return respond(request, document if cursor is None else {**document, "next_cursor": cursor})
+
+    async def delete_letters(self, request: Request, group: str) -> Response:
+        """Drop all dead letters of the group, for good. `confirm` must repeat the group's name."""
+        check_group(group)
+        query = read_parameters(request, ("confirm",))
+        answer_form(request)
+        if query.get("confirm") != group:
+            raise ConfirmationNeeded(
+                what="the dead letters of group", name=group, loss="the only place where they can be found"
+            )
+        parts = await ask_all(self._proxy, RequestCode.PURGE, {"group": group}, absent=GroupNotFound)
+        return respond(request, {"group": group, "purged": sum(int(part["purged"]) for _, part in parts)})
+
+    async def post_redrive(self, request: Request, group: str) -> Response:
+        """Deliver dead letters to this group again, from their own queues, as if they had never been received. 202 and a task.
+
+        Each dead letter is redriven once, whatever is repeated. The same Idempotency-Key is answered with the same task.
+        """
+        check_group(group)
+        asked = await read_document(request, RedriveRequest)
+        key = request.headers.get(HEADER_IDEMPOTENCY_KEY, "")
+        if len(key) > 255:
+            raise InvalidField(reason="A key has at most 255 characters", pointer=f"header/{HEADER_IDEMPOTENCY_KEY}")
+        seed = f"{group}\x00{key}".encode("utf-8", "surrogateescape")
+        task = blake2b(seed, digest_size=12).hexdigest() if key else secrets.token_hex(12)
+        selections = redrive_selections(asked, await self._broker_groups(), time_of)
+        start = {"op": "start", "task": task, "group": group, "dry_run": asked.dry_run}
+        answers = await asyncio.gather(
+            *(
+                self._proxy.group(name).link.request(
+                    RequestCode.REDRIVE,
+                    body_parts({**start, "selection": selection.pack(), "rate": rate}),
+                    is_repeatable=True,
+                )
+                for name, (selection, rate) in selections.items()
+            ),
+            return_exceptions=True,
+        )
+        for answer in answers:
+            if isinstance(answer, BaseException) and not (isinstance(answer, GroupNotFound) and len(answers) > 1):
+                raise answer
+        parts = [
+            (name, answer[0]) for name, answer in zip(selections, answers, strict=True) if isinstance(answer, tuple)
+        ]
+        if not parts:
+            raise GroupNotFound(group=group)
+        reply = respond(request, task_document(parts), 202)
+        reply.headers["Location"] = task_path(task)
+        return reply
+
+    async def get_task(self, request: Request, task: str) -> Response:
+        """How a task is going, in all broker groups together."""
+        return await self._tell(request, task, "get")
+
+    async def delete_task(self, request: Request, task: str) -> Response:
+        """Cancel a task: what was redriven stays so. One that has ended stays as it is."""
+        return await self._tell(request, task, "cancel")
+
+    async def _tell(self, request: Request, task: str, op: str) -> Response:
+        refuse_query(request)
+        answer_form(request)
+        if _TASK.fullmatch(task) is None:
+            raise TaskNotFound(task=task[:80])
+        parts = await ask_all(self._proxy, RequestCode.REDRIVE, {"op": op, "task": task}, absent=TaskNotFound)
+        return respond(request, task_document(parts))
+
+    async def _broker_groups(self) -> list[str]:
+        """Names of all of them, ascending; at least one."""
+        proxy = self._proxy
+        if proxy.cache.routes is None or not proxy.groups:
+            await proxy.cache.refresh()
+        if proxy.cache.routes is None:
+            raise NoNameServer(endpoints=proxy.cache.endpoints)
+        if not proxy.groups:
+            raise NoLeader(broker_group="(none is registered)") if proxy.cache.routes.warm else WarmingUp()
+        return sorted(proxy.groups)

@@ -1,0 +1,79 @@
+"""The first send to a topic, and the first receive of a group, that are not there yet: with the settings' leave they are created.
+
+Law: nothing is created while it may exist. Only a warm name server's word that a topic is unknown, or a leader's that a group is,
+counts; and two proxies that create at once declare the same. It is created where a leader is; other broker groups get it with the next
+declaration.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from tern_proxy.core.topic import Topic
+from tern_proxy.core.topic_documents import topic_route
+from tern_proxy.proxy import Proxy
+from tern_wire.errors import GroupNotFound, NoLeader, TernError, TopicNotFound
+from tern_wire.names import check_group
+from tern_wire.requests import RequestCode, body_parts
+from tern_wire.topic_settings import DECLARE
+
+logger = logging.getLogger(__name__)
+
+
+async def topic_to_send(proxy: Proxy, name: str) -> Topic:
+    """The topic, created now if it is unknown and that is wanted. As Proxy.topic."""
+    found = proxy.cache.topics.get(name)
+    if found is not None:
+        return found
+    try:
+        return await proxy.topic(name)
+    except TopicNotFound:
+        if not proxy.auto_create.topics:
+            raise
+    await proxy.auto_create.once(("topic", name), lambda: _create_topic(proxy, name))
+    return await proxy.topic(name)
+
+
+async def own_topic(proxy: Proxy, name: str) -> Topic:
+    """The topic, created now if it is unknown: one that the proxy itself needs, whatever the settings say. As Proxy.topic."""
+    try:
+        return await proxy.topic(name)
+    except TopicNotFound:
+        await proxy.auto_create.once(("topic", name), lambda: _create_topic(proxy, name))
+        return await proxy.topic(name)
+
+
+async def create_group(proxy: Proxy, name: str, unknown: GroupNotFound) -> None:
+    """Create the consumer group that a leader does not know; raises *unknown* unless that is wanted."""
+    if not proxy.auto_create.groups:
+        raise unknown
+    check_group(name)
+    await proxy.auto_create.once(("group", name), lambda: _create_group(proxy, name))
+
+
+async def _create_topic(proxy: Proxy, name: str) -> None:
+    logger.info("a topic is created at its first use", extra={"topic": name})
+    for broker_group, head in await _declare(proxy, RequestCode.CREATE_TOPIC, {"topic": name, "mode": DECLARE}):
+        proxy.cache.insert(name, broker_group, topic_route(head))
+
+
+async def _create_group(proxy: Proxy, name: str) -> None:
+    logger.info("a consumer group is created at its first use", extra={"group": name})
+    await _declare(proxy, RequestCode.CREATE_GROUP, {"group": name, "mode": DECLARE})
+
+
+async def _declare(proxy: Proxy, code: RequestCode, head: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Answers of the broker groups that are up; their trouble only if none of them has done it."""
+    links = {name: group.link for name, group in sorted(proxy.groups.items())}
+    up = {name: link for name, link in links.items() if link.has_leader} or links
+    parts = body_parts(head)
+    answers = await asyncio.gather(
+        *(link.request(code, parts, is_repeatable=True) for link in up.values()), return_exceptions=True
+    )
+    done = [(name, answer[0]) for name, answer in zip(up, answers, strict=True) if isinstance(answer, tuple)]
+    for answer in answers:
+        if isinstance(answer, BaseException) and (not done or not isinstance(answer, TernError)):
+            raise answer
+    if not done:
+        raise NoLeader(broker_group="(none is registered)")
+    return done

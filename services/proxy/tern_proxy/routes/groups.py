@@ -1,0 +1,101 @@
+"""Consumer groups: declared, altered, described, listed, deleted. Ordinary FastAPI routes; a group is in every broker group that is known."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tern_proxy.core.listing import PARAMETERS, read_page, take_page, write_cursor
+from tern_proxy.core.topic_documents import group_change, group_description, group_document, start_of
+from tern_proxy.proxy import Proxy
+from tern_proxy.routes.documents import ask_all, read_document, read_parameters, respond
+from tern_proxy.routes.topics import confirm, mode_of_put
+from tern_wire.errors import GroupNotFound
+from tern_wire.group_settings import read_group_change
+from tern_wire.messages import GroupSettings
+from tern_wire.names import check_group, check_topic
+from tern_wire.paths import GROUPS_PATH
+from tern_wire.requests import RequestCode, body_parts
+from tern_wire.topic_settings import ALTER, CREATE
+
+_LOSS = "its offsets, leases and dead letters"
+
+
+def groups_router(proxy: Proxy) -> APIRouter:
+    """The routes of *proxy*."""
+    groups = _Groups(proxy)
+    router = APIRouter(default_response_class=Response)
+    for method, path, handler in (
+        ("GET", GROUPS_PATH, groups.list_groups),
+        ("GET", "/v1/groups/{group}", groups.get_group),
+        ("PUT", "/v1/groups/{group}", groups.put_group),
+        ("PATCH", "/v1/groups/{group}", groups.patch_group),
+        ("DELETE", "/v1/groups/{group}", groups.delete_group),
+    ):
+        router.add_api_route(path, handler, methods=[method], tags=["groups"])
+    return router
+
+
+class _Groups:
+    """The handlers. Stateless but for the proxy."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+
+    async def put_group(self, request: Request, group: str) -> Response:
+        """Declare a consumer group: afterwards it is there, with the settings that were named. 201 when it is new.
+
+        `start` is where it begins in a queue that it has never read: `earliest` (default), `latest`, or a time; it is fixed at the first
+        receive. `fifo` can only be changed before that. With `If-None-Match: *` a group that exists is left alone (412).
+        """
+        return await self._change(request, group, mode_of_put(request))
+
+    async def patch_group(self, request: Request, group: str) -> Response:
+        """Change the settings that are named of a group that exists."""
+        return await self._change(request, group, ALTER)
+
+    async def _change(self, request: Request, group: str, mode: str) -> Response:
+        check_group(group)
+        settings = await read_document(request, GroupSettings)
+        change = read_group_change(group_change(group, mode, settings, start_of(settings))).packed()
+        absent = GroupNotFound if mode == ALTER else None
+        answers = await ask_all(
+            self._proxy, RequestCode.CREATE_GROUP, change, is_repeatable=mode != CREATE, absent=absent
+        )
+        created = any(head["created"] for _, head in answers)
+        return respond(request, {**group_document(answers[0][1]), "created": created}, 201 if created else 200)
+
+    async def get_group(self, request: Request, group: str) -> Response:
+        """Settings, and for each topic that it has begun: committed offsets, lag, leased and available messages.
+
+        With `topic` only that one; without, topics with 20,000 queues together at most (`truncated`).
+        """
+        query = read_parameters(request, ("topic",))
+        asked = {"group": check_group(group), "topic": check_topic(query["topic"]) if query.get("topic") else ""}
+        answers = await ask_all(self._proxy, RequestCode.DESCRIBE_GROUP, asked, absent=GroupNotFound)
+        return respond(request, group_description(answers))
+
+    async def list_groups(self, request: Request) -> Response:
+        """Groups in order of their names, page by page: `next_cursor` is empty on the last one. `q` finds a part of the name, in any case."""
+        query = read_parameters(request, PARAMETERS)
+        page = read_page(query, {"name": str})
+        asked = {
+            "q": page.pattern,
+            "after": page.after[1] if page.after is not None else "",
+            "limit": page.limit,
+            "descending": page.descending,
+        }
+        answers = await ask_all(self._proxy, RequestCode.LIST_GROUPS, asked)
+        rows = {head["group"]: group_document(head) for _, answer in reversed(answers) for head in answer["groups"]}
+        names, cursor = take_page(((name, name) for name in rows), page)
+        if not cursor and names and any(answer["more"] for _, answer in answers):
+            cursor = write_cursor((names[-1], names[-1]))
+        return respond(request, {"groups": [rows[name] for name in names], "next_cursor": cursor})
+
+    async def delete_group(self, request: Request, group: str) -> Response:
+        """Delete a consumer group with its offsets, leases and dead letters. The name is free again."""
+        confirm(request, "group", check_group(group), _LOSS)
+        asked = {"group": group, "topic": ""}
+        for name, head in await ask_all(self._proxy, RequestCode.DESCRIBE_GROUP, asked, absent=GroupNotFound):
+            # By its id: a repeat must not delete a group that was created under the name since.
+            deletion = body_parts({"group": group, "group_id": head["group_id"]})
+            await self._proxy.group(name).link.request(RequestCode.DELETE_GROUP, deletion, is_repeatable=True)
+        return respond(request, {"group": group, "deleted": True})

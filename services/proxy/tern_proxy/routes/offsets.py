@@ -1,0 +1,116 @@
+"""Offsets: what queues hold, where groups are, and groups moved. Ordinary FastAPI routes."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tern_proxy.core.parameters import number_of, time_of
+from tern_proxy.core.seeking import plan_seek
+from tern_proxy.proxy import Proxy
+from tern_proxy.routes.documents import ask_each, read_document, read_parameters, respond
+from tern_wire.errors import InvalidField, OffsetMoved
+from tern_wire.messages import OffsetsCommit, SeekRequest
+from tern_wire.names import check_group
+from tern_wire.requests import RequestCode, body_parts
+
+OFFSET_MAX = (1 << 63) - 1
+
+
+def offsets_router(proxy: Proxy) -> APIRouter:
+    """The routes of *proxy*."""
+    offsets = _Offsets(proxy)
+    router = APIRouter(default_response_class=Response)
+    router.add_api_route("/v1/topics/{topic}/offsets", offsets.get_topic_offsets, methods=["GET"], tags=["topics"])
+    router.add_api_route("/v1/groups/{group}/offsets", offsets.get_group_offsets, methods=["GET"], tags=["groups"])
+    router.add_api_route("/v1/groups/{group}/offsets", offsets.put_group_offsets, methods=["PUT"], tags=["groups"])
+    router.add_api_route("/v1/groups/{group}/seek", offsets.post_seek, methods=["POST"], tags=["groups"])
+    return router
+
+
+class _Offsets:
+    """The handlers. Stateless but for the proxy."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+
+    async def get_topic_offsets(self, request: Request, topic: str) -> Response:
+        """Oldest and next offset of every queue of the topic; with `time`, also the first offset visible from then on.
+
+        `time` is in ms since 1970 (UTC) or as `2026-01-31T12:00:00Z`. `offset_at` is max_offset where nothing is that young.
+        """
+        query = read_parameters(request, ("time",))
+        time_ms = time_of(query["time"], "query/time") if "time" in query else -1
+        found = await self._proxy.topic(topic)
+        answers = await ask_each(self._proxy, found, RequestCode.OFFSETS, {"topic": topic, "time_ms": time_ms})
+        names = ("min_offset", "max_offset", "offset_at")
+        queues = [
+            {"queue": f"{name}:{queue}", **dict(zip(names, offsets, strict=False))}
+            for name, head, _ in answers
+            for queue, *offsets in head["queues"]
+        ]
+        return respond(request, {"topic": topic, "queues": queues})
+
+    async def get_group_offsets(self, request: Request, group: str) -> Response:
+        """The group's committed offset in every queue of `?topic=` that it has begun."""
+        check_group(group)
+        query = read_parameters(request, ("topic",), needed=("topic",))
+        topic = await self._proxy.topic(query["topic"])
+        asked = {"group": group, "topic": topic.name}
+        answers = await ask_each(self._proxy, topic, RequestCode.GROUP_OFFSETS, asked)
+        offsets = {f"{name}:{queue}": offset for name, head, _ in answers for queue, offset in head["offsets"].items()}
+        return respond(request, {"group": group, "topic": topic.name, "offsets": offsets})
+
+    async def put_group_offsets(self, request: Request, group: str) -> Response:
+        """Commit offsets; with `expected`, only if they are what is committed now (409 offset-moved).
+
+        Queues of one broker group are committed together; several broker groups one after the other.
+        """
+        check_group(group)
+        commit = await read_document(request, OffsetsCommit)
+        if not commit.offsets:
+            raise InvalidField(reason="At least one offset is needed", pointer="/offsets")
+        topic = await self._proxy.topic(commit.topic)
+        parts: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
+        for which, field in enumerate((commit.offsets, commit.expected)):
+            for name, offset in field.items():
+                number_of(offset, name, 0, OFFSET_MAX, f"/{('offsets', 'expected')[which]}/")
+                queue = topic.pinned(name)
+                parts.setdefault(queue.broker_group, ({}, {}))[which][str(queue.number)] = offset
+        offsets: dict[str, int] = {}
+        for name, (wanted, expected) in parts.items():
+            asked = {"group": group, "topic": topic.name, "offsets": wanted, "expected": expected}
+            try:
+                head, _ = await self._proxy.group(name).link.request(
+                    RequestCode.COMMIT_OFFSETS, body_parts(asked), is_repeatable=not expected
+                )
+            except OffsetMoved as error:
+                raise OffsetMoved(**{**error.fields, "queue": f"{name}:{error.fields.get('queue')}"}) from error
+            offsets |= {f"{name}:{queue}": int(offset) for queue, offset in head["offsets"].items()}
+        return respond(request, {"group": group, "topic": topic.name, "offsets": offsets})
+
+    async def post_seek(self, request: Request, group: str) -> Response:
+        """Move the group: to earliest, latest, a time, by a shift, or to explicit offsets; all queues of a broker group at once, or none.
+
+        `before` is null where the group has not begun; it begins there now. Leases there are over, and their handles are answered
+        receipt-expired. With `dry_run` nothing moves. Several broker groups move one after the other; on an error, ask again.
+        """
+        check_group(group)
+        seek = await read_document(request, SeekRequest)
+        topic = await self._proxy.topic(seek.topic)
+        plan = plan_seek(seek, topic, time_of)
+        rows: list[dict[str, Any]] = []
+        for name, part in plan.parts.items():
+            asked = {"group": group, "topic": topic.name, "dry_run": seek.dry_run, **part}
+            try:
+                head, _ = await self._proxy.group(name).link.request(
+                    RequestCode.SEEK, body_parts(asked), is_repeatable=plan.is_repeatable or seek.dry_run
+                )
+            except InvalidField as error:
+                raise InvalidField(**{**error.fields, "pointer": plan.pointer(name, error)}) from error
+            rows += [
+                {"queue": f"{name}:{queue}", "before": before if before >= 0 else None, "after": after}
+                for queue, before, after in head["queues"]
+            ]
+        document = {"group": group, "topic": topic.name, "dry_run": seek.dry_run, "queues": rows}
+        return respond(request, document)

@@ -1,0 +1,162 @@
+"""Messages by id and by key, and where one message is for each consumer group. Ordinary FastAPI routes.
+
+All broker groups of the topic are asked, since nothing but its index knows where a key is. Every answer is bounded: `truncated` says that a
+broker stopped before it had seen everything, and `next_cursor` goes on from there.
+"""
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tern_proxy.core.delivery import Message, read_records
+from tern_proxy.core.parameters import TIME_MAX_MS, number_of, time_of
+from tern_proxy.core.searching import FoundPage, Place, put_together, read_cursor, write_cursor
+from tern_proxy.core.topic import Topic
+from tern_proxy.exchange import encode
+from tern_proxy.proxy import Proxy
+from tern_proxy.routes.documents import answer_form, ask_each, read_parameters, respond
+from tern_proxy.routes.receive import put_body_of
+from tern_wire.errors import InvalidField, MessageNotFound
+from tern_wire.limits import PROPERTIES_SIZE_MAX_BYTES, QUERY_MESSAGES_MAX
+from tern_wire.requests import RequestCode, body_parts
+
+MESSAGES_DEFAULT = 32
+MESSAGE_ID_LENGTH_MAX = 128
+# A message id that many other messages have as a key: so many pages of them are looked through.
+PAGES_MAX = 16
+_FIELDS = ("key", "from", "to", "limit", "cursor", "encoding")
+
+
+def queries_router(proxy: Proxy) -> APIRouter:
+    """The routes of *proxy*."""
+    queries = _Queries(proxy)
+    router = APIRouter(default_response_class=Response)
+    router.add_api_route("/v1/topics/{topic}/messages", queries.get_messages, methods=["GET"], tags=["queries"])
+    router.add_api_route(
+        "/v1/topics/{topic}/messages/{message_id}", queries.get_message, methods=["GET"], tags=["queries"]
+    )
+    router.add_api_route("/v1/messages/{message_id}/trace", queries.get_trace, methods=["GET"], tags=["queries"])
+    return router
+
+
+class _Queries:
+    """The handlers. Stateless but for the proxy."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+
+    async def get_messages(self, request: Request, topic: str) -> Response:
+        """Messages with a key, newest first: `key` is the whole key, compared exactly; a message's id is a key of its own.
+
+        `from` and `to` bound the time at which it was stored. A message without `offset` is not visible (yet): its delivery time is to come, or
+        its place in the queue is gone.
+        """
+        query = read_parameters(request, _FIELDS, needed=("key",))
+        form = answer_form(request)
+        put_body = put_body_of(query, form)
+        if len(query["key"].encode()) > PROPERTIES_SIZE_MAX_BYTES:
+            raise InvalidField(reason="No message has so long a key", pointer="query/key")
+        limit = number_of(query.get("limit", MESSAGES_DEFAULT), "limit", 1, QUERY_MESSAGES_MAX)
+        begin_ms = time_of(query["from"], "query/from") if "from" in query else 0
+        end_ms = time_of(query["to"], "query/to") if "to" in query else TIME_MAX_MS
+        if begin_ms > end_ms:
+            raise InvalidField(reason="'from' is later than 'to'", pointer="query/from")
+        found = await self._proxy.topic(topic)
+        after: dict[str, Place | None] = dict.fromkeys(found.broker_groups)
+        if query.get("cursor"):
+            after = {name: place for name, place in read_cursor(query["cursor"]).items() if name in after}
+        asked = {"topic": topic, "key": query["key"], "begin_ms": begin_ms, "end_ms": end_ms, "count": limit}
+        pages = await self._find(found, asked, after, put_body)
+        messages, cursor = put_together(pages, limit)
+        document: dict[str, Any] = {
+            "messages": messages,
+            "truncated": any(page.truncated for page in pages.values()),
+        }
+        if cursor:
+            document["next_cursor"] = write_cursor(cursor)
+        return Response(encode(document, form), media_type=form)
+
+    async def get_message(self, request: Request, topic: str, message_id: str) -> Response:
+        """One message by its id; 404 message-not-found."""
+        query = read_parameters(request, ("encoding",))
+        form = answer_form(request)
+        put_body = put_body_of(query, form)
+        found = await self._proxy.topic(topic)
+        _check_id(message_id)
+        after: dict[str, Place | None] = dict.fromkeys(found.broker_groups)
+        asked = {"topic": topic, "key": message_id, "begin_ms": 0, "end_ms": TIME_MAX_MS, "count": QUERY_MESSAGES_MAX}
+        for _ in range(PAGES_MAX):
+            pages = await self._find(found, asked, after, put_body)
+            for page in pages.values():
+                for message, _place in page.messages:
+                    if message["message_id"] == message_id:
+                        return Response(encode(message, form), media_type=form)
+            after = {name: page.next for name, page in pages.items() if page.next is not None}
+            if not after:
+                break
+        raise MessageNotFound(topic=topic, message_id=message_id)
+
+    async def get_trace(self, request: Request, message_id: str) -> Response:
+        """Where the message of `?topic=` is stored, and where it is for each consumer group that has begun to read the topic.
+
+        `state`: waiting (never received), leased (to somebody, `until`), resting (after a failed attempt, `until`), returned (to be received
+        again), blocked (behind another one of its message group), dying, dead-lettered, settled (acked, or passed over by the group's start or
+        a seek), not-begun.
+        """
+        query = read_parameters(request, ("topic",), needed=("topic",))
+        answer_form(request)
+        _check_id(message_id)
+        topic = await self._proxy.topic(query["topic"])
+        asked = {"topic": topic.name, "message_id": message_id}
+        for name, head, raw in await ask_each(self._proxy, topic, RequestCode.TRACE, asked):
+            if not head["found"]:
+                continue
+            (message,) = read_records(bytes(raw), topic.name, name, _without_body)
+            document = _visible(message)
+            if head["visible_ms"]:
+                document["visible_at"] = head["visible_ms"]
+            document["groups"] = [
+                {("until" if field == "until_ms" else field): value for field, value in group.items() if value != ""}
+                for group in head["groups"]
+            ]
+            return respond(request, document)
+        raise MessageNotFound(topic=topic.name, message_id=message_id)
+
+    async def _find(
+        self, topic: Topic, asked: dict[str, Any], after: dict[str, Place | None], put_body: Any
+    ) -> dict[str, FoundPage]:
+        """One page of every broker group in *after*."""
+
+        async def ask(name: str, place: Place | None) -> FoundPage:
+            parts = body_parts({**asked, "after": place})
+            head, raw = await self._proxy.group(name).link.request(RequestCode.QUERY, parts, is_repeatable=True)
+            messages = [_visible(message) for message in read_records(bytes(raw), topic.name, name, put_body)]
+            return FoundPage(
+                after=place,
+                messages=list(zip(messages, head["places"], strict=True)),
+                next=head["next"],
+                truncated=bool(head["truncated"]),
+            )
+
+        answers = await asyncio.gather(*(ask(name, place) for name, place in after.items()))
+        return dict(zip(after, answers, strict=True))
+
+
+def _check_id(message_id: str) -> None:
+    if len(message_id) > MESSAGE_ID_LENGTH_MAX or not message_id.isprintable():
+        raise InvalidField(
+            reason=f"A message id has at most {MESSAGE_ID_LENGTH_MAX} characters", pointer="path/message_id"
+        )
+
+
+def _visible(message: Message) -> Message:
+    """*message*, without its offset while it has none."""
+    if message["offset"] < 0:
+        del message["offset"]
+    return message
+
+
+def _without_body(message: Message, body: bytes, _content_type: str) -> None:
+    message["body_size"] = len(body)

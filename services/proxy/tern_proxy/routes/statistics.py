@@ -1,0 +1,119 @@
+"""Numbers of topics and groups: what is there, how fast it moves, how far groups are behind. Ordinary FastAPI routes.
+
+Each broker group says its own; here they are put together. Rates are those of the last minute. What went out is counted by a leader since it
+leads; everything else outlives it.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tern_proxy.proxy import Proxy
+from tern_proxy.routes.documents import answer_form, ask_all, ask_each, read_parameters, refuse_query, respond
+from tern_wire.errors import GroupNotFound
+from tern_wire.names import check_group
+from tern_wire.requests import RequestCode
+
+_FLOW = ("messages", "bytes", "messages_per_s", "bytes_per_s")
+_LAG_ROW = ("committed", "max_offset", "lag", "lag_ms", "leased", "resting", "dying")
+
+
+def statistics_router(proxy: Proxy) -> APIRouter:
+    """The routes of *proxy*."""
+    statistics = _Statistics(proxy)
+    router = APIRouter(default_response_class=Response)
+    router.add_api_route("/v1/topics/{topic}/stats", statistics.get_topic_stats, methods=["GET"], tags=["topics"])
+    router.add_api_route("/v1/groups/{group}/lag", statistics.get_group_lag, methods=["GET"], tags=["groups"])
+    return router
+
+
+class _Statistics:
+    """The handlers. Stateless but for the proxy."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+
+    async def get_topic_stats(self, request: Request, topic: str) -> Response:
+        """How many messages every queue of the topic holds, when the last one came, and what goes in and out."""
+        refuse_query(request)
+        answer_form(request)
+        found = await self._proxy.topic(topic)
+        answers = await ask_each(self._proxy, found, RequestCode.TOPIC_STATS, {"topic": topic})
+        queues = [
+            {
+                "queue": f"{name}:{queue}",
+                "min_offset": least,
+                "max_offset": most,
+                "messages": most - least,
+                "last_visible_at": last_ms or None,
+                "in_messages_per_s": rate,
+            }
+            for name, head, _ in answers
+            for queue, least, most, last_ms, rate in head["queues"]
+        ]
+        document = {
+            "topic": topic,
+            "messages": sum(queue["messages"] for queue in queues),
+            "scheduled": sum(head["scheduled"] for _, head, _ in answers),
+            "in": _flow(head["in"] for _, head, _ in answers),
+            "out": _flow(head["out"] for _, head, _ in answers),
+            "groups": sorted({group for _, head, _ in answers for group in head["groups"]}),
+            "queues": queues,
+        }
+        return respond(request, document)
+
+    async def get_group_lag(self, request: Request, group: str) -> Response:
+        """How far the group is behind in each queue of `?topic=`, or of every topic that it reads: in messages and in time.
+
+        `lag` counts what the group has not settled: never received, leased, resting, dying. `lag_ms`: since when the first of these was
+        visible. `committed` is null where the group has not begun.
+        """
+        check_group(group)
+        query = read_parameters(request, ("topic",))
+        answer_form(request)
+        asked: dict[str, Any] = {"group": group}
+        if "topic" in query:
+            topic = await self._proxy.topic(query["topic"])
+            asked["topic"] = topic.name
+            answers = [
+                (name, head) for name, head, _ in await ask_each(self._proxy, topic, RequestCode.GROUP_STATS, asked)
+            ]
+        else:
+            answers = list(await ask_all(self._proxy, RequestCode.GROUP_STATS, asked, absent=GroupNotFound))
+        topics: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        for name, head in answers:
+            for part in head["topics"]:
+                topics.setdefault(part["topic"], []).append((name, part))
+        rows = [_topic_lag(name, parts) for name, parts in sorted(topics.items())]
+        document = {
+            "group": group,
+            "lag": sum(row["lag"] for row in rows),
+            "lag_ms": max((row["lag_ms"] for row in rows), default=0),
+            "dead_letters": sum(head["dead_letters"] for _, head in answers),
+            "topics": rows,
+        }
+        return respond(request, document)
+
+
+def _topic_lag(topic: str, parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    queues: list[dict[str, Any]] = []
+    for name, part in parts:
+        for queue, *numbers in part["queues"]:
+            row = {"queue": f"{name}:{queue}", **dict(zip(_LAG_ROW, numbers, strict=True))}
+            queues.append(row | {"committed": row["committed"] if row["committed"] >= 0 else None})
+    return {
+        "topic": topic,
+        **{field: sum(queue[field] for queue in queues) for field in ("lag", "leased", "resting", "dying")},
+        "lag_ms": max((queue["lag_ms"] for queue in queues), default=0),
+        "out": _flow(part["out"] for _, part in parts),
+        "again": _flow(part["again"] for _, part in parts),
+        "queues": queues,
+    }
+
+
+def _flow(flows: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Several flows as one."""
+    known = list(flows)
+    return {name: round(sum(flow[name] for flow in known), 2) for name in _FLOW}

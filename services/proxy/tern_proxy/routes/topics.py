@@ -1,0 +1,127 @@
+"""Topics: declared, altered, described, listed, deleted. Ordinary FastAPI routes; a topic is in every broker group that is known.
+
+A list comes from the routes that this proxy has: no broker is asked, however many topics there are.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tern_proxy.core.listing import PARAMETERS, read_page, take_page
+from tern_proxy.core.parameters import BASIC, answer_kind
+from tern_proxy.core.topic import Topic
+from tern_proxy.core.topic_documents import topic_change, topic_description, topic_document, topic_route, topic_row
+from tern_proxy.proxy import Proxy
+from tern_proxy.routes.documents import ask_all, read_document, read_parameters, refuse_query, respond
+from tern_wire.errors import ConfirmationNeeded, InvalidField, NoNameServer, TopicNotFound, WarmingUp
+from tern_wire.messages import TopicSettings
+from tern_wire.names import check_topic
+from tern_wire.paths import TOPICS_PATH
+from tern_wire.requests import RequestCode, body_parts
+from tern_wire.topic_settings import ALTER, CREATE, DECLARE, read_topic_change
+
+_LOSS = "its messages"
+_SORTS: Mapping[str, Callable[[Topic], Any]] = {
+    "name": lambda topic: topic.name,
+    "queues": lambda topic: sum(part.queues for part in topic.route.values()),
+    "type": lambda topic: topic.kind,
+}
+
+
+def topics_router(proxy: Proxy) -> APIRouter:
+    """The routes of *proxy*."""
+    topics = _Topics(proxy)
+    router = APIRouter(default_response_class=Response)
+    for method, path, handler in (
+        ("GET", TOPICS_PATH, topics.list_topics),
+        ("GET", "/v1/topics/{topic}", topics.get_topic),
+        ("PUT", "/v1/topics/{topic}", topics.put_topic),
+        ("PATCH", "/v1/topics/{topic}", topics.patch_topic),
+        ("DELETE", "/v1/topics/{topic}", topics.delete_topic),
+    ):
+        router.add_api_route(path, handler, methods=[method], tags=["topics"])
+    return router
+
+
+class _Topics:
+    """The handlers. Stateless but for the proxy."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+
+    async def put_topic(self, request: Request, topic: str) -> Response:
+        """Declare a topic: afterwards it is there, with the settings that were named. 201 when it is new.
+
+        `queues` is per broker group: 8 in a new topic; it may grow, never shrink (409). `type` is MIXED in a new topic. With
+        `If-None-Match: *` a topic that exists is left alone (412).
+        """
+        return await self._change(request, topic, mode_of_put(request))
+
+    async def patch_topic(self, request: Request, topic: str) -> Response:
+        """Change the settings that are named of a topic that exists."""
+        return await self._change(request, topic, ALTER)
+
+    async def _change(self, request: Request, topic: str, mode: str) -> Response:
+        check_topic(topic)
+        settings = await read_document(request, TopicSettings)
+        change = read_topic_change(topic_change(topic, mode, settings)).packed()
+        absent = TopicNotFound if mode == ALTER else None
+        answers = await ask_all(
+            self._proxy, RequestCode.CREATE_TOPIC, change, is_repeatable=mode != CREATE, absent=absent
+        )
+        for name, head in answers:
+            self._proxy.cache.insert(topic, name, topic_route(head))
+        created = any(head["created"] for _, head in answers)
+        return respond(request, {**topic_document(topic, answers), "created": created}, 201 if created else 200)
+
+    async def get_topic(self, request: Request, topic: str) -> Response:
+        """Settings, offsets of every queue, and the groups that have begun to read it (at most 1,000)."""
+        refuse_query(request)
+        asked = {"topic": check_topic(topic)}
+        answers = await ask_all(self._proxy, RequestCode.DESCRIBE_TOPIC, asked, absent=TopicNotFound)
+        return respond(request, topic_description(topic, answers))
+
+    async def list_topics(self, request: Request) -> Response:
+        """Topics in order, page by page: `next_cursor` is empty on the last one. `q` finds a part of the name, in any case."""
+        query = read_parameters(request, PARAMETERS)
+        page = read_page(query, {"name": str, "queues": int, "type": str})
+        cache = self._proxy.cache
+        if cache.routes is None:
+            await cache.refresh()
+        if cache.routes is None:
+            raise NoNameServer(endpoints=cache.endpoints)
+        if not cache.routes.warm and not cache.topics:
+            raise WarmingUp()
+        found = (topic for name, topic in cache.topics.items() if page.pattern in name.lower() and "%" not in name)
+        names, cursor = take_page(((_SORTS[page.sort](topic), topic.name) for topic in found), page)
+        rows = [topic_row(name, cache.topics[name].route) for name in names]
+        return respond(request, {"topics": rows, "next_cursor": cursor})
+
+    async def delete_topic(self, request: Request, topic: str) -> Response:
+        """Delete a topic with its messages; every group's place in it is forgotten. The name is free again."""
+        confirm(request, "topic", check_topic(topic), _LOSS)
+        answers = await ask_all(self._proxy, RequestCode.DESCRIBE_TOPIC, {"topic": topic}, absent=TopicNotFound)
+        for name, head in answers:
+            # By its id: a repeat must not delete a topic that was created under the name since.
+            asked = body_parts({"topic": topic, "topic_id": head["topic_id"]})
+            await self._proxy.group(name).link.request(RequestCode.DELETE_TOPIC, asked, is_repeatable=True)
+            self._proxy.cache.drop(topic, name, head["topic_id"])
+        return respond(request, {"topic": topic, "deleted": True})
+
+
+def mode_of_put(request: Request) -> str:
+    """Declare, or with `If-None-Match: *` create only; InvalidField for another value of that header."""
+    condition = request.headers.get("if-none-match")
+    if condition is not None and condition.strip() != "*":
+        raise InvalidField(reason="The only value of If-None-Match is *", pointer="header/If-None-Match")
+    return DECLARE if condition is None else CREATE
+
+
+def confirm(request: Request, what: str, name: str, loss: str) -> None:
+    """ConfirmationNeeded unless the query repeats the name of what is to be deleted."""
+    query = read_parameters(request, ("confirm",))
+    answer_kind(request.headers.get("accept", ""), BASIC)
+    if query.get("confirm") != name:
+        raise ConfirmationNeeded(what=what, name=name, loss=loss)

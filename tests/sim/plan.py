@@ -1,0 +1,137 @@
+"""What each seed chooses for its clients: who they are, how they share the operations, and what the topics and groups are like. Pure.
+
+Each way of delivering has a topic, and each that may deliver a message twice has a group of its own: elsewhere nothing may excuse that.
+
+     orders   billing, audit             nothing but leases
+     trips    billing, audit             offsets are committed and sought
+     rides    dispatch, rewind           messages have an order (FIFO); dispatch as workers, rewind seeks; in some seeds it grows
+     jobs     workers                    nacks, few attempts, dead letters; in some seeds one group's are redriven
+     alarms   clock                      messages have a delivery time; some are recalled
+"""
+
+from dataclasses import dataclass
+from random import Random
+
+from tern_wire.limits import ATTEMPTS_DEFAULT
+from tests.sim.history import Create
+
+TOPICS = ("orders", "trips")
+# Offsets of a group are only set in this topic, and in the other one by the group below: elsewhere, nothing may excuse a redelivery.
+SOUGHT_TOPIC = "trips"
+FIFO_TOPIC, RETRY_TOPIC, DELAY_TOPIC = "rides", "jobs", "alarms"
+SOUGHT_GROUP = "rewind"
+# Groups that have dead letters.
+RETRY_GROUP, FIFO_GROUP = "workers", "dispatch"
+QUEUES = {"orders": 4, "trips": 4, FIFO_TOPIC: 2, RETRY_TOPIC: 2, DELAY_TOPIC: 2}
+GROWN_QUEUES = 3
+MESSAGE_GROUPS = tuple(f"g{number}" for number in range(6))
+KINDS = {FIFO_TOPIC: "FIFO", DELAY_TOPIC: "DELAY"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """A consumer group: what it reads and how its consumers settle. Shares are of the messages that one of them holds."""
+
+    name: str
+    topics: tuple[str, ...]
+    invisible_ms: int
+    max_attempts: int = ATTEMPTS_DEFAULT
+    # None: the product's table, whose delays are longer than a run.
+    delays_ms: tuple[int, ...] | None = None
+    is_fifo: bool = False
+    nack_share: float = 0.0
+    reject_share: float = 0.0
+
+    def create(self) -> Create:
+        """The request that declares it."""
+        settings: list[tuple[str, object]] = [("max_attempts", self.max_attempts), ("fifo", self.is_fifo)]
+        if self.delays_ms is not None:
+            settings.append(("retry", {"policy": "custom", "delays_ms": list(self.delays_ms)}))
+        return Create("group", self.name, self.invisible_ms, tuple(settings))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One seed's mix. Shares are of 1; times of consumers are virtual seconds, invisible times the group's milliseconds."""
+
+    producers: int
+    consumers: int  # a group
+    readers: int
+    burst_max: int
+    messages_max: int
+    keyed_share: float
+    repeat_share: float
+    large_share: float
+    groups: tuple[GroupPlan, ...]
+    extend_share: float
+    release_share: float
+    abandon_share: float
+    hold_max_s: float
+    delay_max_ms: int
+    recall_share: float
+    # Whose dead letters are redriven; empty: nobody's.
+    redriven: str
+    # When the ordered topic grows (virtual s from the beginning; 0: never).
+    grows_at_s: float
+    operations: int
+    pace_s: float
+
+    def creates(self) -> list[Create]:
+        """The requests that declare all topics and groups."""
+        topics = [
+            Create("topic", topic, queues, (("type", KINDS.get(topic, "NORMAL")),)) for topic, queues in QUEUES.items()
+        ]
+        return [*topics, *(group.create() for group in self.groups)]
+
+
+def draw_plan(rng: Random, operations: int, pace_s: float) -> Plan:
+    """A plan for about *operations* operations in *pace_s* undisturbed seconds."""
+    return Plan(
+        producers=rng.randint(3, 6),
+        consumers=rng.randint(1, 3),
+        readers=rng.randint(1, 2),
+        burst_max=rng.choice((2, 6, 12)),
+        messages_max=rng.choice((1, 3, 5)),
+        keyed_share=rng.choice((0.2, 0.5, 0.8)),
+        repeat_share=0.06,
+        large_share=rng.choice((0.0, 0.01, 0.03)),
+        groups=_draw_groups(rng),
+        extend_share=rng.choice((0.05, 0.2)),
+        release_share=0.05,
+        abandon_share=rng.choice((0.05, 0.2)),
+        hold_max_s=rng.choice((0.05, 0.4, 1.2)),
+        delay_max_ms=rng.choice((600, 3_000)),
+        recall_share=0.25,
+        redriven=rng.choice(("", "", RETRY_GROUP, FIFO_GROUP)),
+        grows_at_s=rng.uniform(0.2, 0.8) * pace_s if rng.random() < 0.4 else 0.0,
+        operations=operations,
+        pace_s=pace_s,
+    )
+
+
+def _draw_groups(rng: Random) -> tuple[GroupPlan, ...]:
+    return (
+        GroupPlan(name="billing", topics=TOPICS, invisible_ms=2_500),
+        GroupPlan(name="audit", topics=TOPICS, invisible_ms=rng.choice((250, 500, 1_000))),
+        GroupPlan(
+            name=FIFO_GROUP,
+            topics=(FIFO_TOPIC,),
+            invisible_ms=rng.choice((400, 1_500)),
+            max_attempts=rng.randint(2, 4),
+            delays_ms=rng.choice(((200,), (100, 500))),
+            is_fifo=True,
+            nack_share=0.1,
+            reject_share=0.02,
+        ),
+        GroupPlan(name=SOUGHT_GROUP, topics=(FIFO_TOPIC,), invisible_ms=rng.choice((300, 800))),
+        GroupPlan(
+            name=RETRY_GROUP,
+            topics=(RETRY_TOPIC,),
+            invisible_ms=rng.choice((300, 1_000)),
+            max_attempts=rng.randint(2, 4),
+            delays_ms=rng.choice(((300,), (100, 400, 900), (0, 600))),
+            nack_share=rng.choice((0.2, 0.5)),
+            reject_share=rng.choice((0.03, 0.1)),
+        ),
+        GroupPlan(name="clock", topics=(DELAY_TOPIC,), invisible_ms=1_000),
+    )

@@ -1,0 +1,151 @@
+"""What a scripted broker says of topics and groups: settings as a broker keeps them, in dictionaries."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tern_wire.errors import AlreadyExists, GroupNotFound, OffsetMoved, TopicNotFound
+from tern_wire.group_settings import read_group_change
+from tern_wire.limits import QUEUES_PER_TOPIC_DEFAULT
+from tern_wire.requests import RequestCode
+from tern_wire.retry_policy import RetryPolicy
+from tern_wire.topic_settings import ALTER, CREATE, read_topic_change
+
+Answer = tuple[dict[str, Any], bytes]
+
+
+class ScriptedAdmin:
+    """Topics (name to id and one list of records a queue) and groups (name to id) of a scripted broker, with their settings."""
+
+    def __init__(
+        self,
+        topics: dict[str, tuple[int, list[list[bytes]]]],
+        groups: dict[str, int],
+        committed: dict[tuple[str, str], dict[str, int]],
+    ) -> None:
+        self.topics, self.groups, self.committed = topics, groups, committed
+        self.topic_settings: dict[str, dict[str, Any]] = {}
+        self.group_settings: dict[str, dict[str, Any]] = {}
+        # Ids are never used again.
+        self._next_id = 1_000
+
+    def handlers(self) -> dict[RequestCode, Callable[[dict[str, Any], memoryview], Answer]]:
+        """What it answers."""
+        return {
+            RequestCode.CREATE_TOPIC: self.create_topic,
+            RequestCode.DELETE_TOPIC: self.delete_topic,
+            RequestCode.DESCRIBE_TOPIC: self.describe_topic,
+            RequestCode.CREATE_GROUP: self.create_group,
+            RequestCode.DELETE_GROUP: self.delete_group,
+            RequestCode.DESCRIBE_GROUP: self.describe_group,
+            RequestCode.LIST_GROUPS: self.list_groups,
+            RequestCode.GROUP_OFFSETS: self.group_offsets,
+            RequestCode.COMMIT_OFFSETS: self.commit_offsets,
+        }
+
+    def create_topic(self, head: dict[str, Any], _: memoryview) -> Answer:
+        """CREATE_TOPIC."""
+        change = read_topic_change(head)
+        created = change.topic not in self.topics
+        if created and change.mode == ALTER:
+            raise TopicNotFound(topic=change.topic)
+        if not created and change.mode == CREATE:
+            raise AlreadyExists(what="topic", name=change.topic)
+        if created:
+            self._next_id += 1
+            self.topics[change.topic] = (self._next_id, [])
+        logs = self.topics[change.topic][1]
+        logs.extend([] for _ in range((change.queues or len(logs) or QUEUES_PER_TOPIC_DEFAULT) - len(logs)))
+        settings = self.topic_settings.setdefault(change.topic, {"type": "MIXED", "perm": 6, "attributes": {}})
+        settings["type"] = change.kind or settings["type"]
+        settings["perm"] = settings["perm"] if change.perm is None else change.perm
+        return {"created": created, **self._topic(change.topic)}, b""
+
+    def _topic(self, name: str) -> dict[str, Any]:
+        if name not in self.topics:
+            raise TopicNotFound(topic=name)
+        topic_id, logs = self.topics[name]
+        settings = self.topic_settings.get(name, {"type": "MIXED", "perm": 6, "attributes": {}})
+        return {"topic_id": topic_id, "queues": len(logs), "created_ms": 1, **settings}
+
+    def describe_topic(self, head: dict[str, Any], _: memoryview) -> Answer:
+        """DESCRIBE_TOPIC."""
+        found = self._topic(head["topic"])
+        bounds = [[queue, 0, len(log)] for queue, log in enumerate(self.topics[head["topic"]][1])]
+        return {**found, "bounds": bounds, "groups": sorted(self.groups)}, b""
+
+    def delete_topic(self, head: dict[str, Any], _: memoryview) -> Answer:
+        """DELETE_TOPIC."""
+        deleted = self.topics.pop(head["topic"], None) is not None
+        return {"deleted": deleted, "topic_id": 0}, b""
+
+    def create_group(self, head: dict[str, Any], _: memoryview) -> Answer:
+        """CREATE_GROUP."""
+        change = read_group_change(head)
+        created = change.group not in self.groups
+        if created and change.mode == ALTER:
+            raise GroupNotFound(group=change.group)
+        if not created and change.mode == CREATE:
+            raise AlreadyExists(what="group", name=change.group)
+        self.groups.setdefault(change.group, len(self.groups) + 1)
+        self.group_settings.setdefault(change.group, {}).update(change.packed())
+        return {"created": created, **self._group(change.group)}, b""
+
+    def _group(self, name: str) -> dict[str, Any]:
+        if name not in self.groups:
+            raise GroupNotFound(group=name)
+        defaults = {
+            "group_id": self.groups[name],
+            "group": name,
+            "invisible_ms": 60_000,
+            "start": "earliest",
+            "start_ms": 0,
+            "max_attempts": 16,
+            "retry": {"policy": "table"},
+            "retry_delays_ms": list(RetryPolicy().table(16)),
+            "fifo": False,
+            "consume": True,
+            "broadcast": False,
+            "attributes": {},
+        }
+        return {**defaults, **self.group_settings.get(name, {})}
+
+    def describe_group(self, head: dict[str, Any], _: memoryview) -> Answer:
+        """DESCRIBE_GROUP."""
+        found = self._group(head["group"])
+        rows = [
+            {"topic": topic, "lag": 0, "leased": 0, "available": 0, "committed": {"0": 0}}
+            for topic in sorted(self.topics)
+            if head["topic"] in {"", topic}
+        ]
+        return {**found, "topics": rows, "more": False}, b""
+
+    def delete_group(self, head: dict[str, Any], _: memoryview) -> Answer:
+        """DELETE_GROUP."""
+        deleted = self.groups.pop(head["group"], None) is not None
+        return {"deleted": deleted, "group_id": 0}, b""
+
+    def list_groups(self, head: dict[str, Any], _: memoryview) -> Answer:
+        """LIST_GROUPS."""
+        names = sorted((name for name in self.groups if head["q"] in name.lower()), reverse=head["descending"])
+        if head["after"]:
+            names = [name for name in names if (name < head["after"]) == head["descending"] and name != head["after"]]
+        shown = names[: head["limit"]]
+        return {"groups": [self._group(name) for name in shown], "more": len(names) > len(shown)}, b""
+
+    def group_offsets(self, head: dict[str, Any], _: memoryview) -> Answer:
+        """GROUP_OFFSETS."""
+        self._topic(head["topic"])
+        self._group(head["group"])
+        return {"offsets": self.committed.get((head["group"], head["topic"]), {})}, b""
+
+    def commit_offsets(self, head: dict[str, Any], _: memoryview) -> Answer:
+        """COMMIT_OFFSETS."""
+        self._topic(head["topic"])
+        self._group(head["group"])
+        committed = self.committed.setdefault((head["group"], head["topic"]), {})
+        for queue, expected in head["expected"].items():
+            actual = committed.get(queue, 0)
+            if actual != expected:
+                raise OffsetMoved(queue=queue, actual=actual, expected=expected)
+        committed.update(head["offsets"])
+        return {"offsets": head["offsets"]}, b""
