@@ -11,7 +11,7 @@ from tern_store.files import Files, read_whole
 from tern_store.finding import FindingKind, Findings
 from tern_store.genesis import Genesis
 from tern_store.vote_file import FILE_NAME as VOTES
-from tern_store.vote_file import SLOT_SIZE_BYTES, VoteFile
+from tern_store.vote_file import SLOT_SIZE_BYTES, require_votes
 
 TOPICS = "topics.json"
 _CHECKPOINT_NUMBER_BYTES = 8
@@ -50,7 +50,7 @@ class SmallFilesCheck:
                 self._add(FindingKind.VOTE, VOTES, number * SLOT_SIZE_BYTES, reason)
         if genesis is not None and all(good):
             try:
-                VoteFile.open(self._directory, bootstrap=False, group=genesis, files=self._files).close()
+                require_votes(self._directory, genesis, self._files)
             except StoreError as error:
                 self._add(FindingKind.VOTE, VOTES, 0, str(error))
 

@@ -107,12 +107,8 @@ class VoteFile:
             incarnation=incarnation,
         )
         reason, is_there = "", FILE_NAME in files.listdir(directory)
-        for slot in _slots(path, files) if is_there else ():
-            if slot is not None and (slot.group_id, slot.members) != (group.group_id, _members_hash(group)):
-                raise WrongGroup(
-                    f"{path} is of group {slot.group_id.hex()}; this node is configured for group {group.group_id.hex()} of "
-                    f"{', '.join(names)}. Correct the group id or the members, or use another directory."
-                )
+        if is_there:
+            _require_group(path, group, files)
         if not is_there:
             has_log = bool(segment_bases(directory / "commitlog", files))
             if bootstrap and not has_log:
@@ -135,6 +131,7 @@ class VoteFile:
             fresh = found
         file = cls(files.open(path), fresh, names, files)
         file.replaced = reason
+        file._rewrite()
         return file
 
     @property
@@ -206,11 +203,35 @@ class VoteFile:
         """Close the file."""
         self._files.close(self._fd)
 
+    def _rewrite(self) -> None:
+        """Write both slots once more, as they are: like `Segments.rewrite`, for a vote whose sync failed unnoted."""
+        self._files.pwrite(self._fd, self._files.pread(self._fd, 2 * SLOT_SIZE_BYTES, 0), 0)
+        self._files.fdatasync(self._fd)
+
     def _write(self, vote: _Vote) -> None:
         vote = replace(vote, sequence=self._vote.sequence + 1)
         self._files.pwrite(self._fd, _encode(vote), vote.sequence % 2 * SLOT_SIZE_BYTES)
         self._files.fdatasync(self._fd)
         self._vote = vote
+
+
+def require_votes(directory: Path, group: Genesis, files: Files) -> None:
+    """Check without a write that a node of *group* would find its votes; WrongGroup or VoteCorrupt otherwise."""
+    path = directory / FILE_NAME
+    _require_group(path, group, files)
+    if _newest(path, files) is None:
+        raise VoteCorrupt(
+            f"{path}: a slot is damaged or went back to an older content: it may have held the newest vote"
+        )
+
+
+def _require_group(path: Path, group: Genesis, files: Files) -> None:
+    for slot in _slots(path, files):
+        if slot is not None and (slot.group_id, slot.members) != (group.group_id, _members_hash(group)):
+            raise WrongGroup(
+                f"{path} is of group {slot.group_id.hex()}; this node is configured for group {group.group_id.hex()} of "
+                f"{', '.join(sorted(group.members))}. Correct the group id or the members, or use another directory."
+            )
 
 
 def _no_votes(directory: Path, *, has_log: bool) -> str:

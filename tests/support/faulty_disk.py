@@ -90,6 +90,19 @@ class Everything:
         return len(versions)
 
 
+class Nothing:
+    """What was not synced is gone."""
+
+    def steps(self, directory: Path, count: int) -> int:
+        return 0
+
+    def size(self, file: FaultyFile) -> int:
+        return len(file.durable)
+
+    def version(self, file: FaultyFile, sector: int, versions: list[Version]) -> int:
+        return 0
+
+
 class RandomArrivals:
     """Everything, nothing, or anything between, by chance."""
 

@@ -1,6 +1,7 @@
 """Power cuts at every operation of a scripted run: what was synced survives, what was cut never comes back."""
 
 import contextlib
+import errno
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tern_store import CommitLog, EntryKind, Genesis
+from tests.support.faulty_disk import Nothing
 from tests.support.faulty_files import FaultyFiles, PowerCut
 
 GROUP = Genesis(b"g" * 16, ("a", "b", "c"), 4096)
@@ -188,3 +190,18 @@ def test_rows_of_cut_entries_do_not_come_back_with_the_power() -> None:
         files.crash(random.Random(seed))
         again = CommitLog.open(DIRECTORY, group=GROUP, files=files, start=new[-1].mark)
         assert [again.entry(entry.index) for entry in new] == new
+
+
+def test_an_entry_whose_sync_failed_in_a_process_that_died_unnoted_is_written_again_when_it_is_promised() -> None:
+    """Fail a sync, kill the process before it can note that, open twice, lose power: what the second one promised is there."""
+    files = FaultyFiles()
+    log = filled(files, 8, 1000)
+    job = log.take_sync()
+    assert job is not None
+    files.fail_next("fdatasync", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        job.run()
+    files.end_process()
+    promised = CommitLog.open(DIRECTORY, group=GROUP, files=files).synced_index
+    assert promised > 8
+    assert CommitLog.open(DIRECTORY, group=GROUP, files=files.after_crash(Nothing())).end_index == promised

@@ -1,6 +1,7 @@
 """What a node must not forget: its vote, its saved state, and that the directory is its own."""
 
 import contextlib
+import errno
 import hashlib
 import os
 import random
@@ -26,6 +27,7 @@ from tern_store import (
     load_states,
 )
 from tern_store.vote_file import Standing
+from tests.support.faulty_disk import Nothing
 from tests.support.faulty_files import FaultyFiles, PowerCut
 
 GROUP = Genesis(b"g" * 16, ("a", "b", "c"), 65536)
@@ -46,6 +48,20 @@ def test_a_vote_is_read_again_and_a_group_is_born_once() -> None:
         file.save(term, name)
         assert (votes(files).term, votes(files).voted_for) == (term, name)
     assert votes(files, bootstrap=True).term == 4
+
+
+def test_a_vote_whose_sync_failed_in_a_process_that_died_unnoted_is_written_again_when_it_is_read() -> None:
+    """Fail the sync of a vote, kill the process before it can note that, open, lose power: the vote that was read is there."""
+    files = FaultyFiles()
+    file = votes(files, bootstrap=True)
+    file.save(1, "a")
+    files.fail_next("fdatasync", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        file.save(2, "b")
+    files.end_process()
+    assert votes(files).voted_for == "b"
+    after = votes(files.after_crash(Nothing()))
+    assert (after.term, after.voted_for) == (2, "b")
 
 
 def test_an_empty_directory_never_becomes_a_member_by_itself() -> None:
