@@ -7,7 +7,7 @@ import ast
 import asyncio
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -133,6 +133,25 @@ def names_everything(kind: ast.expr | None) -> bool:
     return kind is None or bool(set(re.findall(r"\w+", ast.unparse(kind))) & {"Exception", "BaseException"})
 
 
+def of_each(paths: Iterable[Path]) -> Callable[[Callable[[Path], None]], Callable[[], None]]:
+    """One test of every path, which names all that fail: as thousands of tests they would cost more than what they look at."""
+
+    def decorate(check: Callable[[Path], None]) -> Callable[[], None]:
+        def test() -> None:
+            found = []
+            for path in paths:
+                try:
+                    check(path)
+                except AssertionError as error:
+                    found.append(str(error).splitlines()[0])
+            assert not found, "\n".join(found)
+
+        test.__name__, test.__doc__ = check.__name__, check.__doc__
+        return test
+
+    return decorate
+
+
 def test_every_package_has_a_rule() -> None:
     """A new package must say in RULES what it may import before it can be green."""
     assert packages().keys() == RULES.keys()
@@ -157,7 +176,7 @@ def test_imports_point_down(package: str) -> None:
         assert not roots & banned, f"{name_of(path)}: may not import {sorted(roots & banned)}"
 
 
-@pytest.mark.parametrize("path", [path for path in sources() if "core" in path.parent.parts], ids=name_of)
+@of_each([path for path in sources() if "core" in path.parent.parts])
 def test_a_core_is_pure(path: Path) -> None:
     """A core imports tern_wire and itself: nothing that waits, reads a clock, draws a number or touches a file."""
     service = path.relative_to(ROOT).parts[2]
@@ -178,7 +197,7 @@ def test_only_tern_raft_knows_pysyncobj() -> None:
             assert "pysyncobj" not in {module.split(".")[0] for module in imports(path)}, name_of(path)
 
 
-@pytest.mark.parametrize("path", sources(), ids=name_of)
+@of_each(sources())
 def test_nothing_executes_data(path: Path) -> None:
     """No pickle, no eval, no shell: what a port or a file holds is data. Tests may pickle, as Spark does and attackers do."""
     if not path.is_relative_to(ROOT / "tests"):
@@ -198,7 +217,7 @@ def test_nothing_executes_data(path: Path) -> None:
             assert not any(word.arg == "shell" and ast.unparse(word.value) != "False" for word in node.keywords), where
 
 
-@pytest.mark.parametrize("path", sources(), ids=name_of)
+@of_each(sources())
 def test_every_file_says_what_it_owns_and_stays_readable(path: Path) -> None:
     """A docstring first; 400 lines, or up to 600 where the docstring says why the file is one thing."""
     docstring = ast.get_docstring(tree(path)) or ""
@@ -208,7 +227,7 @@ def test_every_file_says_what_it_owns_and_stays_readable(path: Path) -> None:
     assert size_lines <= limit, f"{name_of(path)}: {size_lines} lines; look for the seam"
 
 
-@pytest.mark.parametrize("path", sources(), ids=name_of)
+@of_each(sources())
 def test_names_mean_something(path: Path) -> None:
     """No file and no class is called after a drawer that holds anything."""
     parts = {part for piece in path.relative_to(ROOT).with_suffix("").parts for part in piece.split("_")}
@@ -219,7 +238,7 @@ def test_names_mean_something(path: Path) -> None:
             assert not words & VAGUE, f"{name_of(path)}:{node.lineno}: class {node.name}"
 
 
-@pytest.mark.parametrize("path", [path for path in everything() if path.name != "LICENSE"], ids=name_of)
+@of_each([path for path in everything() if path.name != "LICENSE"])
 def test_no_file_holds_what_does_not_belong_in_a_repository(path: Path) -> None:
     """Unfinished thoughts, addresses of registries, paths of one machine, placeholders."""
     if path.stat().st_size == 0:
@@ -241,7 +260,7 @@ def test_no_folder_is_an_empty_promise() -> None:
             assert any(folder.iterdir()), f"{name_of(folder)}: an empty folder"
 
 
-@pytest.mark.parametrize("path", sources("libs"), ids=name_of)
+@of_each(sources("libs"))
 def test_public_names_of_the_libraries_are_explained(path: Path) -> None:
     """Every public function, class and method has a docstring, but for what is described elsewhere: errors by their title and
     fix, callbacks of asyncio, overrides that call what they override, lines of a Protocol."""
@@ -257,7 +276,7 @@ def test_public_names_of_the_libraries_are_explained(path: Path) -> None:
         assert ast.get_docstring(node) or is_override, f"{name_of(path)}:{node.lineno}: {node.name}"
 
 
-@pytest.mark.parametrize("path", sources(), ids=name_of)
+@of_each(sources())
 def test_no_error_is_swallowed_into_a_log(path: Path) -> None:
     """`except Exception` that only logs or passes hides our own bugs: handle it, or say why in a comment there."""
     for node in ast.walk(tree(path)):
@@ -275,7 +294,7 @@ def test_no_error_is_swallowed_into_a_log(path: Path) -> None:
             assert not all(idle) or has_reason, f"{name_of(path)}:{node.lineno}: an error ends here unseen"
 
 
-@pytest.mark.parametrize("path", sources("tests"), ids=name_of)
+@of_each(sources("tests"))
 def test_every_test_says_its_goal_and_none_sleeps(path: Path) -> None:
     """A docstring for each test; waiting is a poll (a `while` under a deadline), never a guess how long things take."""
     polls = {id(step) for loop in ast.walk(tree(path)) if isinstance(loop, ast.While) for step in ast.walk(loop)}

@@ -155,7 +155,7 @@ def test_an_ack_succeeds_at_another_proxy_after_the_first_one_died(tmp_path: Pat
         mesh.create("proxies", "readers", invisible="1s")
         mesh.call("POST", "/v1/topics/proxies/messages", content=b"once")
         got = mesh.call(
-            "POST", "/v1/topics/proxies/groups/readers/receive", json={"wait": "5s", "invisible": "5s"}
+            "POST", "/v1/topics/proxies/groups/readers/receive", json={"wait": "5s", "invisible": "3s"}
         ).json()
         handle = got["messages"][0]["receipt_handle"]
         mesh.kill("proxy-0")
@@ -163,7 +163,7 @@ def test_an_ack_succeeds_at_another_proxy_after_the_first_one_died(tmp_path: Pat
             "POST", "/v1/topics/proxies/groups/readers/ack", json={"receipt_handles": [handle]}, proxy=1
         )
         assert (acked.status_code, acked.json()["failed"]) == (200, 0)
-        again = mesh.call("POST", "/v1/topics/proxies/groups/readers/receive", json={"wait": "7s"}, proxy=1).json()
+        again = mesh.call("POST", "/v1/topics/proxies/groups/readers/receive", json={"wait": "4s"}, proxy=1).json()
         assert again["messages"] == []
 
 

@@ -19,13 +19,20 @@ from tern_cli.process_table import port_is_free
 
 # A range of ports that `ternmq up --port-base` uses.
 PORTS = 100
+# Of the processes among which pytest-xdist shares out tests, each takes ports that no other one does.
+WORKER, WORKERS = (
+    int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]),
+    int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
+)
 SEGMENT_SIZE_BYTES = 16 << 20
 
 
 def free_port_base(rng: random.Random) -> int:
     """The first port of a range in which the ones that a mesh needs are free now."""
     for _ in range(200):
-        base = rng.randrange(20_000, 32_000, PORTS)  # below the ports that the kernel gives to clients
+        base = rng.randrange(
+            20_000 + WORKER * PORTS, 32_000, WORKERS * PORTS
+        )  # below the ports that the kernel gives to clients
         if all(port_is_free("127.0.0.1", base + offset) for offset in (0, 1, 2, 10, 11, *range(20, 63))):
             return base
     raise AssertionError("no free range of ports on this machine")

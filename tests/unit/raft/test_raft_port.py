@@ -304,12 +304,12 @@ async def test_a_peer_that_talks_nonsense_loses_its_link(data: bytes, tmp_path: 
         assert await port.serves()
 
 
-def test_20_000_hostile_frames_change_nothing() -> None:
+def test_5_000_hostile_frames_change_nothing() -> None:
     """A million with `python -m tests.fuzz.raft_port --frames 1000000`: no exception, and the node works in between."""
-    report = run(20_000, seed=20261121)
+    report = run(5_000, seed=20261121)
     print(report)
-    assert report.worked >= 20
-    assert report.led > 500
+    assert report.worked >= 5
+    assert report.led > 100
     assert (
         min(report.refusals[reason] for reason in ("garbage", "oversized", "key", "group", "stranger", "malformed")) > 0
     )

@@ -170,14 +170,14 @@ def test_every_truncation_is_refused_with_its_place() -> None:
                 assert f"At byte {len(raw)}" in refusal(raw + raw[:cut])
 
 
-def test_ten_thousand_corruptions_are_refused_or_decoded_and_nothing_else() -> None:
+def test_three_thousand_corruptions_are_refused_or_decoded_and_nothing_else() -> None:
     """Seeded: bits, bytes, sizes set to extremes, in records of all parts; both readers agree, and nothing large is made."""
     seed = 20_261_121
     chance = random.Random(seed)
     pool = [raw for name in PARTS for raw in golden_part(name).raw if len(raw) < 2_000]
     refused = 0
     tracemalloc.start()
-    for number in range(10_000):
+    for number in range(3_000):
         data = bytearray(chance.choice(pool))
         # Sizes and flags lie in the header and right behind the body: most hits go there.
         at = chance.randrange(min(100, len(data))) if number % 2 else chance.randrange(len(data))
@@ -197,7 +197,7 @@ def test_ten_thousand_corruptions_are_refused_or_decoded_and_nothing_else() -> N
             raise AssertionError(f"seed {seed}, number {number}: {data.hex()}") from error
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert refused > 1_000, "the corruptions hit nothing"
+    assert refused > 300, "the corruptions hit nothing"
     # The inputs are below 2 KB, bodies unpack to 64 KiB at most; a size that is believed would cost 2 GiB.
     assert peak_bytes < 8 << 20, seed
 
