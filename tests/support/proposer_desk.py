@@ -1,9 +1,10 @@
 """A proposer over an in-memory log: entries are applied when the test says so, and time is the test's."""
 
+from collections.abc import Callable
 from typing import Any
 
 from tern_broker.core.applied import Applied
-from tern_broker.core.picking import ReceiveRequest
+from tern_broker.core.picking import Look, ReceiveRequest
 from tern_broker.proposer import Proposal, Proposer
 from tern_wire.commands import CommandKind
 from tests.support.entries import Log, send_payload
@@ -55,7 +56,7 @@ class Desk:
     def commit(self) -> Applied:
         """Apply the last entry."""
         index, term, body = self.proposed[-1]
-        applied = self.log.state.apply(memoryview(body), self.log.position)
+        applied = self.log.state.apply(memoryview(body), self.log.position, 1)
         for append in (append for appends in applied.appends for append in appends):
             self.log.queues.setdefault((append.topic_id, append.queue), []).extend(append.entries.tolist())
         self.proposer.applied(index, term, applied)
@@ -70,8 +71,8 @@ class Desk:
             )
         )
 
-    def receive(self, messages_max: int = 10) -> None:
-        """Submit one receive."""
+    def receive(self, messages_max: int = 10, look: Callable[[], Look] | None = None) -> None:
+        """Submit one receive; *look* begins looking with its filter."""
         request = ReceiveRequest(
             group=self.log.state.names.groups["g"],
             topic=self.log.state.names.topics["t"],
@@ -79,6 +80,7 @@ class Desk:
             size_max_bytes=1 << 20,
             invisible_ms=1000,
             first_queue=0,
+            look=look,
         )
         self.proposer.submit(
             Proposal(CommandKind.LEASE, 64, lambda _, picks: self.answers.append(picks), receive=request)

@@ -8,6 +8,9 @@ has waited for more than 200 ms and more waits than the next entry clears. Both,
 for one slow fdatasync, behind which everything that waits goes as one entry; an amount alone refuses a burst that is gone in some ms. Together
 they say that the disk or the followers are slower than the senders. Only newcomers are refused: what waits is stored, so that the work of a busy
 broker is not thrown away. Receives, settles and administration are not refused by age: they are what makes room.
+
+Receives that have to look at messages before they know what they get (a filter, an order) wait in a queue of their own, of which an entry takes
+a few: sends wait for some ms of looking, not for all of it, and no send is refused because receives are slow.
 """
 
 import errno
@@ -69,6 +72,33 @@ class Flight:
     waiting: list[tuple[Proposal, list[Pick]]] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Entry:
+    """What goes into the entry that is being built. Owner: the proposer."""
+
+    now_ms: int
+    commands: list[tuple[CommandKind, Parts]] = field(default_factory=list)
+    waiting: list[tuple[Proposal, list[Pick]]] = field(default_factory=list)
+    size: int = 0
+
+    def has_room(self, proposal: Proposal) -> bool:
+        """Whether *proposal* may go along with what is there."""
+        kind = proposal.kind
+        if self.size and self.size + proposal.size_bytes > GROUP_COMMIT_SIZE_MAX_BYTES:
+            return False
+        if self.commands and ALONE & {kind, self.commands[-1][0]}:
+            return False
+        return kind not in TIMING or not any(
+            other in TIMING and CommandKind.FIRE in {kind, other} for other, _ in self.commands
+        )
+
+    def add(self, proposal: Proposal, payload: Parts, picks: list[Pick]) -> None:
+        """It goes along."""
+        self.commands.append((proposal.kind, payload))
+        self.waiting.append((proposal, picks))
+        self.size += max(proposal.size_bytes, sum(map(len, payload)))
+
+
 class Proposer:
     """Turns requests into entries on the leader."""
 
@@ -101,6 +131,9 @@ class Proposer:
         self._read_message_groups = read_message_groups
         self._is_held = False
         self._pending: deque[Proposal] = deque()
+        # Receives that look at messages first.
+        self._looking: deque[Proposal] = deque()
+        # Of both.
         self._pending_size = 0
         self._flight: Flight | None = None
         self._clock: LogicalClock | None = None
@@ -112,7 +145,7 @@ class Proposer:
     @property
     def waiting(self) -> int:
         """Proposals that have no entry yet."""
-        return len(self._pending)
+        return len(self._pending) + len(self._looking)
 
     def submit(self, proposal: Proposal) -> None:
         """Queue *proposal*; it is answered at once when this node does not lead or has too much waiting."""
@@ -126,13 +159,13 @@ class Proposer:
             self.refused[what] += 1
             proposal.done(Overloaded(what=what), [])
         else:
-            self._pending.append(proposal)
+            (self._looking if _looks(proposal) else self._pending).append(proposal)
             self._pending_size += proposal.size_bytes
             self._soon()
 
     def _used_up(self, proposal: Proposal) -> str:
         """The budget that has no room for *proposal*, "" if all have."""
-        if len(self._pending) >= PROPOSALS_MAX:
+        if self.waiting >= PROPOSALS_MAX:
             return "requests that wait in"
         if self._pending_size > PROPOSALS_SIZE_MAX_BYTES:
             return "bytes of requests that wait in"
@@ -143,7 +176,7 @@ class Proposer:
     def _is_behind(self, mono_ms: int) -> bool:
         """Whether more waits than the next entry clears, the oldest of it for too long."""
         is_much = len(self._pending) > SEND_QUEUE_REQUESTS_FREE or self._pending_size > SEND_QUEUE_SIZE_FREE_BYTES
-        return is_much and mono_ms - self._pending[0].since_ms > SEND_QUEUE_AGE_MAX_MS
+        return is_much and bool(self._pending) and mono_ms - self._pending[0].since_ms > SEND_QUEUE_AGE_MAX_MS
 
     def resume(self) -> None:
         """Something has moved on: perhaps what waits for the followers may go."""
@@ -153,7 +186,7 @@ class Proposer:
 
     def tick(self) -> None:
         """Called every few ms: when a lease is over and nothing else moves time on, propose an entry that only does that."""
-        if self._flight is None and not self._pending and self._is_serving():
+        if self._flight is None and not self.waiting and self._is_serving():
             state = self._state()
             if state.is_due(self.now_ms()):
                 self._launch([], [])
@@ -170,7 +203,7 @@ class Proposer:
         else:
             for proposal, _ in flight.waiting:  # another leader's entry took the place: ours is gone for good
                 proposal.done(self._not_leader(), [])
-        if self._pending:
+        if self.waiting:
             self._soon()
 
     def role_changed(self) -> None:
@@ -179,7 +212,8 @@ class Proposer:
         if self._is_serving():
             return
         flight, self._flight = self._flight, None
-        pending, self._pending, self._pending_size = self._pending, deque(), 0
+        pending = [*self._pending, *self._looking]
+        self._pending, self._looking, self._pending_size = deque(), deque(), 0
         for proposal, _ in flight.waiting if flight is not None else ():
             proposal.done(OutcomeUnknown(broker_group=self._broker_group), [])
         for proposal in pending:
@@ -192,7 +226,7 @@ class Proposer:
 
     def _build_entry(self) -> None:
         self._due = False
-        if self._flight is not None or not self._pending:
+        if self._flight is not None or not self.waiting:
             return
         if not self._is_serving():
             self.role_changed()
@@ -200,51 +234,53 @@ class Proposer:
         if not self._may_propose():
             self._is_held = True
             return
-        now_ms = self.now_ms()
+        entry = _Entry(self.now_ms())
         picker = WantedPicker(self._state(), self._read_queue)
         fifo_picker = FifoPicker(self._state(), self._read_queue, self._read_message_groups)
-        commands: list[tuple[CommandKind, Parts]] = []
-        waiting: list[tuple[Proposal, list[Pick]]] = []
-        size, looks_left = 0, LOOKS_PER_ENTRY_MAX
-        while self._pending and (not size or size + self._pending[0].size_bytes <= GROUP_COMMIT_SIZE_MAX_BYTES):
-            kind = self._pending[0].kind
-            if commands and ALONE & {kind, commands[-1][0]}:
-                break
-            if kind in TIMING and any(other in TIMING and CommandKind.FIRE in {kind, other} for other, _ in commands):
-                break
-            receive = self._pending[0].receive
+        while self._pending and entry.has_room(self._pending[0]):
+            self._gather(self._take(self._pending), entry, picker, fifo_picker)
+        looks_left = LOOKS_PER_ENTRY_MAX
+        while self._looking and entry.has_room(self._looking[0]):
+            receive = self._looking[0].receive
             if receive is not None and receive.look is not None:
                 if not looks_left:
                     break
                 looks_left -= 1
-            proposal = self._pending.popleft()
-            self._pending_size -= proposal.size_bytes
-            picks: list[Pick] = []
-            payload: Parts
-            if proposal.receive is not None:
-                try:
-                    found = self._pick(proposal, picker, fifo_picker)
-                except TernError as error:
-                    proposal.done(error, [])
-                    continue
-                if found is None:
-                    self._pending.appendleft(proposal)  # this entry has looked at enough
-                    self._pending_size += proposal.size_bytes
-                    break
-                picks, payload = found
-                if not picks:
-                    proposal.done(None, [])
-                    continue
-            else:
-                assert proposal.build is not None
-                payload = proposal.build(now_ms)
-            commands.append((proposal.kind, payload))
-            waiting.append((proposal, picks))
-            size += max(proposal.size_bytes, sum(map(len, payload)))
-        if commands:
-            self._launch(commands, waiting, now_ms)
-        elif self._pending:
+            proposal = self._take(self._looking)
+            if not self._gather(proposal, entry, picker, fifo_picker):
+                self._looking.appendleft(proposal)  # this entry has looked at enough
+                self._pending_size += proposal.size_bytes
+                break
+        if entry.commands:
+            self._launch(entry.commands, entry.waiting, entry.now_ms)
+        elif self.waiting:
             self._soon()
+
+    def _gather(self, proposal: Proposal, entry: _Entry, picker: Picker, fifo_picker: FifoPicker) -> bool:
+        """Put *proposal* into *entry*, or answer it; False when the next entry must look."""
+        picks: list[Pick] = []
+        if proposal.receive is None:
+            assert proposal.build is not None
+            entry.add(proposal, proposal.build(entry.now_ms), picks)
+            return True
+        try:
+            found = self._pick(proposal, picker, fifo_picker)
+        except TernError as error:
+            proposal.done(error, [])
+            return True
+        if found is None:
+            return False
+        picks, payload = found
+        if picks:
+            entry.add(proposal, payload, picks)
+        else:
+            proposal.done(None, [])
+        return True
+
+    def _take(self, queue: deque[Proposal]) -> Proposal:
+        proposal = queue.popleft()
+        self._pending_size -= proposal.size_bytes
+        return proposal
 
     def _pick(self, proposal: Proposal, picker: Picker, fifo_picker: FifoPicker) -> tuple[list[Pick], Parts] | None:
         """What a receive gets, and its payload; None when the next entry must look."""
@@ -297,3 +333,10 @@ class Proposer:
 
     def _not_leader(self) -> TernError:
         return NotLeader(node=self._node, leader=self._leader() or "", broker_group=self._broker_group)
+
+
+def _looks(proposal: Proposal) -> bool:
+    """Whether it looks at messages before it knows what it gets."""
+    return proposal.receive is not None and (
+        proposal.kind == CommandKind.LEASE_FIFO or proposal.receive.look is not None
+    )

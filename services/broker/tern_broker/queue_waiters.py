@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tern_broker.core.applied import Applied
+from tern_broker.deadlines import Deadlines
 from tern_wire.errors import Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX
 
@@ -11,10 +12,11 @@ from tern_wire.limits import PARKED_POLLS_MAX
 Wake = Callable[[bool | TernError], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class QueueWaiter:
-    """One parked pull; its deadline is in seconds, monotonic."""
+    """One parked pull of a queue (topic id << 32 | queue); its deadline is in seconds, monotonic."""
 
+    code: int
     deadline_s: float
     wake: Wake
 
@@ -23,7 +25,8 @@ class QueueWaiters:
     """By topic id << 32 | queue. Owner: the core loop; swept every few ms, only while something is parked."""
 
     def __init__(self) -> None:
-        self._parked: dict[int, list[QueueWaiter]] = {}
+        self._parked: dict[int, dict[QueueWaiter, None]] = {}
+        self._deadlines = Deadlines[QueueWaiter]()
         self._count = 0
 
     def __len__(self) -> int:
@@ -34,7 +37,9 @@ class QueueWaiters:
         if self._count >= PARKED_POLLS_MAX:
             wake(Overloaded(what="parked pulls"))
             return
-        self._parked.setdefault(topic_id << 32 | queue, []).append(QueueWaiter(deadline_s, wake))
+        waiter = QueueWaiter(topic_id << 32 | queue, deadline_s, wake)
+        self._parked.setdefault(waiter.code, {})[waiter] = None
+        self._deadlines.add(waiter)
         self._count += 1
 
     def applied(self, applied: Applied) -> None:
@@ -47,17 +52,16 @@ class QueueWaiters:
 
     def sweep(self, now_s: float) -> None:
         """Answer those whose deadline has come."""
-        for code, waiters in list(self._parked.items()):
-            over = [waiter for waiter in waiters if waiter.deadline_s <= now_s]
-            if over:
-                left = [waiter for waiter in waiters if waiter.deadline_s > now_s]
-                self._count -= len(over)
-                if left:
-                    self._parked[code] = left
-                else:
-                    del self._parked[code]
-                for waiter in over:
-                    waiter.wake(False)
+        over = self._deadlines.over(now_s)
+        for waiter in over:
+            self._deadlines.remove(waiter)
+            waiters = self._parked[waiter.code]
+            del waiters[waiter]
+            if not waiters:
+                del self._parked[waiter.code]
+        self._count -= len(over)
+        for waiter in over:
+            waiter.wake(False)
 
     def refuse_all(self, error: TernError) -> None:
         """Not the leader any more: proxies go on at the new one."""
@@ -72,5 +76,7 @@ class QueueWaiters:
     def _wake_all(self, code: int, answer: bool | TernError) -> None:
         waiters = self._parked.pop(code)
         self._count -= len(waiters)
+        for waiter in waiters:
+            self._deadlines.remove(waiter)
         for waiter in waiters:
             waiter.wake(answer)

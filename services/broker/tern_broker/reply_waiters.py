@@ -8,12 +8,12 @@ Law: a wait stays until it is removed; whoever is told to look and finds somethi
 for other replies nothing: hashes are compared as sets, however many wait.
 """
 
-from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
 
 from tern_broker.core.applied import Applied
+from tern_broker.deadlines import Deadlines
 from tern_wire.errors import Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX
 
@@ -47,9 +47,9 @@ class ReplyWaiters:
     """Owner: the core loop; swept every few ms, only while something is parked."""
 
     def __init__(self) -> None:
-        # Topic id -> hash -> waits, dictionaries for their order; and by tenth of a second of the deadline.
+        # Topic id -> hash -> waits, dictionaries for their order.
         self._by_topic: dict[int, dict[int, dict[ReplyWait, None]]] = {}
-        self._by_tenth: dict[int, dict[ReplyWait, None]] = {}
+        self._deadlines = Deadlines[ReplyWait]()
         self._count = 0
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class ReplyWaiters:
         if self._count >= PARKED_POLLS_MAX:
             raise Overloaded(what="parked requests")
         self._by_topic.setdefault(wait.topic_id, {}).setdefault(wait.tag, {})[wait] = None
-        self._by_tenth.setdefault(_tenth(wait.deadline_s), {})[wait] = None
+        self._deadlines.add(wait)
         self._count += 1
 
     def remove(self, wait: ReplyWait) -> None:
@@ -74,10 +74,7 @@ class ReplyWaiters:
             del by_tag[wait.tag]
         if not by_tag:
             del self._by_topic[wait.topic_id]
-        tenth = _tenth(wait.deadline_s)
-        del self._by_tenth[tenth][wait]
-        if not self._by_tenth[tenth]:
-            del self._by_tenth[tenth]
+        self._deadlines.remove(wait)
         self._count -= 1
 
     def applied(self, applied: Applied) -> None:
@@ -97,15 +94,12 @@ class ReplyWaiters:
 
     def sweep(self, now_s: float) -> None:
         """Tell those whose deadline has come."""
-        now = _tenth(now_s)
-        for tenth in sorted(tenth for tenth in self._by_tenth if tenth <= now):
-            for wait in list(self._by_tenth[tenth]):
-                if wait.deadline_s <= now_s:
-                    wait.late()
+        for wait in self._deadlines.over(now_s):
+            wait.late()
 
     def refuse_all(self, error: TernError) -> None:
         """Not the leader any more: proxies go on at the new one."""
-        for wait in list(self._all()):
+        for wait in list(self._deadlines):
             wait.refuse(error)
 
     def look_of(self, topic_id: int) -> None:
@@ -113,11 +107,3 @@ class ReplyWaiters:
         for waits in list(self._by_topic.get(topic_id, {}).values()):
             for wait in list(waits):
                 wait.look()
-
-    def _all(self) -> Iterator[ReplyWait]:
-        for waits in self._by_tenth.values():
-            yield from waits
-
-
-def _tenth(time_s: float) -> int:
-    return int(time_s * 10)

@@ -1,6 +1,9 @@
 """Group commit: what is gathered, who is answered with what, also when leadership goes."""
 
+import numpy as np
+
 from tern_broker.core.applied import Applied
+from tern_broker.core.picking import Look
 from tern_broker.proposer import Proposal
 from tern_wire.commands import CommandKind, read_entry
 from tern_wire.errors import DiskFull, NotLeader, OutcomeUnknown, Overloaded
@@ -174,3 +177,55 @@ def test_a_fire_shares_its_entry_with_no_recall_and_recalls_share_one() -> None:
         entries.append([command.kind for command in commands])
         desk.commit()
     assert entries == [kinds[:2], kinds[2:4], kinds[4:]]
+
+
+def wants_everything() -> Look:
+    """A filter that lets everything through."""
+    return lambda entries: np.ones(len(entries), bool)
+
+
+def kinds(body: bytes) -> list[int]:
+    """What an entry asks for."""
+    return [command.kind for command in read_entry(memoryview(body))[1]]
+
+
+def test_sends_do_not_wait_for_receives_that_look() -> None:
+    """Five receives with a filter, then a send: it goes with the first entry, which looks for two of them; the others follow in their order."""
+    desk = Desk()
+    for _ in range(10):
+        desk.send()
+    desk.turn()
+    desk.commit()
+    desk.answers.clear()
+    for _ in range(5):
+        desk.receive(1, wants_everything)
+    desk.send()
+    entries = []
+    for _ in range(3):
+        desk.turn()
+        desk.commit()
+        entries.append(kinds(desk.proposed[-1][2]))
+    lease, send = CommandKind.LEASE, CommandKind.SEND
+    assert entries == [[send, lease, lease], [lease, lease], [lease]]
+    got = [int(offset) for picks in desk.answers[1:] for pick in picks for offset in pick.offsets]
+    assert got == [0, 1, 2, 3, 4]
+    assert desk.proposer.waiting == 0
+
+
+def test_receives_that_look_make_no_send_late() -> None:
+    """Very many of them wait for very long: a send is taken, and what waits in all is bounded still."""
+    desk = Desk()
+    desk.send()
+    desk.turn()
+    desk.commit()
+    desk.answers.clear()
+    for _ in range(PROPOSALS_MAX - 1):
+        desk.receive(1, wants_everything)
+    desk.mono_ms += 60_000
+    desk.send()
+    assert not desk.answers, "nothing was refused"
+    desk.send()
+    assert [type(answer) for answer in desk.answers] == [Overloaded]
+    desk.turn()
+    desk.commit()
+    assert kinds(desk.proposed[-1][2])[0] == CommandKind.SEND

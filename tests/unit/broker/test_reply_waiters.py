@@ -87,7 +87,7 @@ def test_they_do_what_a_plain_list_would(seed: int) -> None:
     assert all(wait.told == [*told, "no-leader"] for wait, told in model)
     assert len(waiters) == 0
     assert not waiters._by_topic
-    assert not waiters._by_tenth
+    assert not list(waiters._deadlines)
 
 
 def test_an_entry_with_several_topics_wakes_each_by_its_own_hashes() -> None:

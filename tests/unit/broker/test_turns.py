@@ -1,9 +1,12 @@
 """Long reads in slices, and parked pulls: others come in between, each is told once, errors stay with their read."""
 
+import random
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
+import pytest
 
 from tern_broker.core.applied import Applied
 from tern_broker.queue_waiters import QueueWaiters
@@ -102,6 +105,33 @@ def test_a_parked_pull_is_woken_by_its_own_queue_alone() -> None:
     waiters.applied(appended(7, 0, 1, 2))
     assert woken == [("one", False), ("two", True)]
     assert len(waiters) == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_parked_pulls_do_what_a_plain_list_would(seed: int) -> None:
+    """Parking, waking by appends and by deadlines, by chance: each is answered once, with the right answer, and nothing is left."""
+    rng, now_s = random.Random(seed), 0.0
+    waiters, model, told = QueueWaiters(), dict[int, tuple[int, float]](), dict[int, bool | TernError]()
+    for number in range(400):
+        queue, deadline_s = rng.randrange(5), now_s + rng.choice([0.01, 0.1, 1.0, 20.0])
+        model[number] = (queue, deadline_s)
+        waiters.park(7, queue, deadline_s, partial(told.__setitem__, number))
+        now_s += rng.random() / 10
+        if rng.random() < 0.2:
+            added = rng.randrange(5)
+            waiters.applied(appended(7, added))
+            woken = {number: True for number, (queue, _) in model.items() if queue == added}
+        else:
+            waiters.sweep(now_s)
+            woken = {number: False for number, (_, deadline_s) in model.items() if deadline_s <= now_s}
+        assert told == woken
+        for number in woken:
+            del model[number]
+        told.clear()
+        assert len(waiters) == len(model)
+    waiters.sweep(now_s + 30)
+    assert len(told) == len(model)
+    assert (len(waiters), list(waiters._deadlines)) == (0, [])
 
 
 def test_parked_pulls_are_bounded_and_refused_by_who_does_not_lead() -> None:
