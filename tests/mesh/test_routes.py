@@ -66,6 +66,7 @@ def test_a_group_without_write_permission_takes_no_sends_and_goes_on_reading(mes
         got = patient(mesh, "POST", path, json={"wait": "10s", "attempt_id": "withdrawn"}).json()["messages"]
         assert got[0]["body"] == "before"
         assert [data["perm"] for data in route(mesh, "withdrawn")["queue_data"]] == [4]
+        assert mesh.settled("GET", "/v1/cluster").json()["broker_groups"]["broker-a"]["writable"] is False
     finally:
         mesh.run("namesrv", "restore-write", "broker-a")
     for proxy in (0, 1):

@@ -104,6 +104,7 @@ _CLUSTER = {
             "leader": "broker-a-0",
             "term": 3,
             "group_size": 1,
+            "writable": True,
             "nodes": {"broker-a-0": {"link": "127.0.0.1:10911", "connected": True, "raft": _RAFT}},
         }
     },

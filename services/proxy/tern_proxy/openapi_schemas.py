@@ -203,6 +203,7 @@ class BrokerGroupState(Struct, kw_only=True):
     leader: Annotated[str, Meta(description="Empty while none is known.")]
     term: Count
     group_size: Count
+    writable: Annotated[bool, Meta(description="Whether an operator lets new messages go there.")]
     nodes: dict[str, BrokerNode]
 
 

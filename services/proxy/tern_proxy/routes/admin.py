@@ -48,6 +48,7 @@ class _Admin:
                 "leader": group.link.leader,
                 "term": group.link.term,
                 "group_size": routes.broker_groups[name].group_size if name in routes.broker_groups else 0,
+                "writable": name not in routes.broker_groups or routes.broker_groups[name].writable,
                 "nodes": {
                     node: {**place, "raft": facts.get(name, {}).get(node)} for node, place in group.link.nodes().items()
                 },
