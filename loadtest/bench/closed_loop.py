@@ -1,7 +1,7 @@
 """N connections that each send the next request when the last was answered, for a time; rate, latencies and CPU of a window.
 
 A warm-up goes before the window: connections, routes and lanes come up in it. What is counted in total includes it, so that
-the totals can be compared with what the mesh stored.
+the totals can be compared with what the mesh stored. Work that has an end, such as a backlog, runs to it instead (`run_to_end`).
 """
 
 import asyncio
@@ -54,6 +54,19 @@ class Run:
         return {"p50_ms": round(self.p50_ms, 3), "p99_ms": round(self.p99_ms, 3)}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """What work with an end did: messages in all, and how long it took."""
+
+    total: int
+    seconds: float
+
+    @property
+    def per_s(self) -> float:
+        """Messages a second."""
+        return self.total / self.seconds
+
+
 @dataclass(slots=True)
 class _Tally:
     """Owned by one loop; its workers add to it."""
@@ -63,13 +76,15 @@ class _Tally:
     ended: bool = False
 
 
-async def run_closed_loop(port: int, connections: int, step: Step, *, seconds: float, pids: Pids) -> Run:
+async def run_closed_loop(
+    port: int, connections: int, step: Step, *, seconds: float, pids: Pids, warm_up_s: float = WARM_UP_S
+) -> Run:
     """Run *step* over and over on each connection to *port*. Ends early when the steps have no more to do."""
     tally = _Tally()
     opened = [await HttpConnection.open("127.0.0.1", port) for _ in range(connections)]
     workers = [asyncio.create_task(_work(connection, step, tally)) for connection in opened]
     try:
-        await _until(workers, WARM_UP_S)
+        await _until(workers, warm_up_s)
         latencies_s: list[float] = []
         tally.latencies_s = latencies_s
         moved, cpu, began_s = tally.moved, cpu_seconds(pids), time.perf_counter()
@@ -92,6 +107,22 @@ async def run_closed_loop(port: int, connections: int, step: Step, *, seconds: f
         p99_ms=percentiles[98] * 1_000,
         cpu_us=cpu_us_each(cpu, cpu_after, moved),
     )
+
+
+async def run_to_end(port: int, connections: int, step: Step) -> Finished:
+    """Run *step* on each connection to *port* until it has no more to do on any of them."""
+    tally = _Tally()
+    opened = [await HttpConnection.open("127.0.0.1", port) for _ in range(connections)]
+    began_s = time.perf_counter()
+    workers = [asyncio.create_task(_work(connection, step, tally)) for connection in opened]
+    try:
+        await asyncio.gather(*workers)
+        return Finished(total=tally.moved, seconds=time.perf_counter() - began_s)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        for connection in opened:
+            connection.close()
 
 
 async def _until(workers: list[asyncio.Task[None]], seconds: float) -> None:

@@ -93,6 +93,8 @@ class HttpConnection(asyncio.Protocol):
     """One keep-alive connection. Owner: one task, which awaits each reply before it asks again."""
 
     def __init__(self, authority: str) -> None:
+        # Of the reply that came last; for the few who want a header.
+        self.reply_head = b""
         self._authority = authority
         self._transport: asyncio.Transport | None = None
         self._reader = MessageReader()
@@ -152,6 +154,7 @@ class HttpConnection(asyncio.Protocol):
             for head, body in self._reader.feed(data):
                 if self._reply is None or self._reply.done():
                     raise HttpError("a reply to no request")
+                self.reply_head = head
                 self._reply.set_result((int(head[9:12]), body))
         except (HttpError, ValueError) as error:
             self._fail(HttpError(f"not an HTTP reply of ours: {error}"))

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,11 @@ class OwnMesh:
         document: dict[str, Any] = json.loads(text or b"{}")
         return document
 
+    def brokers(self) -> list[str]:
+        """Addresses of the brokers' HTTP ports."""
+        running = json.loads((self.data_dir / "mesh.json").read_bytes())
+        return [f"{HOST}:{row['ports']['http']}" for row in running["processes"] if row["role"] == "broker"]
+
     def stored(self, topic: str) -> int:
         """How many messages the topic holds, from the offsets of its queues."""
         queues = self.ask("GET", f"/v1/topics/{topic}/offsets")["queues"]
@@ -69,6 +74,29 @@ def own_mesh(folder: Path) -> Iterator[OwnMesh]:
     finally:
         _ternmq("down", data_dir=data_dir)
         shutil.rmtree(data_dir)
+
+
+def restart(mesh: OwnMesh) -> OwnMesh:
+    """The same mesh after `ternmq down` and `ternmq up`; `startup_s`: from the start of `ternmq up` until every broker is ready."""
+    _ternmq("down", data_dir=mesh.data_dir)
+    began_s = time.monotonic()
+    _ternmq("up", data_dir=mesh.data_dir)
+    while not all(map(_is_ready, mesh.brokers())):
+        if time.monotonic() > began_s + _UP_TIMEOUT_S:
+            raise RuntimeError(f"not every broker is ready {_UP_TIMEOUT_S:.0f} s after `ternmq up`")
+        time.sleep(0.02)
+    return replace(mesh, pids=_pids(mesh.data_dir), startup_s=time.monotonic() - began_s)
+
+
+def _is_ready(address: str) -> bool:
+    connection = HTTPConnection(address, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
 
 
 def _ternmq(command: str, *options: str, data_dir: Path) -> None:

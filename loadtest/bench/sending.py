@@ -2,11 +2,12 @@
 
 import itertools
 import random
+from collections.abc import Iterator
 
 import msgspec
 
 from loadtest.bench.ceilings import echo_ceiling, synced_mb_per_s
-from loadtest.bench.closed_loop import BenchFailed, Prepared, Run, Step, prepare, run_closed_loop
+from loadtest.bench.closed_loop import BenchFailed, Prepared, Step, prepare, run_closed_loop
 from loadtest.bench.figures import Figure
 from loadtest.bench.http_load import HttpConnection
 from loadtest.bench.own_mesh import OwnMesh
@@ -46,12 +47,14 @@ def batch_requests(topic: str, rng: random.Random) -> list[Prepared]:
     return [prepare("POST", paths.batch_path(topic), body, headers) for body in batches]
 
 
-def send_singles(requests: list[Prepared]) -> Step:
-    """A step that sends the next single; BenchFailed unless it is stored."""
-    turns = itertools.cycle(requests)
+def send_singles(requests: Iterator[Prepared]) -> Step:
+    """A step that sends the next single, until there is none; BenchFailed unless it is stored."""
 
-    async def step(connection: HttpConnection) -> int:
-        status, body = await connection.request(*next(turns))
+    async def step(connection: HttpConnection) -> int | None:
+        request = next(requests, None)
+        if request is None:
+            return None
+        status, body = await connection.request(*request)
         if status != 201:
             raise BenchFailed(f"a send got {status}: {body[:300]!r}")
         return 1
@@ -59,18 +62,20 @@ def send_singles(requests: list[Prepared]) -> Step:
     return step
 
 
-def send_batches(requests: list[Prepared]) -> Step:
-    """A step that sends the next batch; BenchFailed unless every message is stored."""
-    turns = itertools.cycle(requests)
+def send_batches(requests: Iterator[Prepared], messages: int = BATCH_MESSAGES) -> Step:
+    """A step that sends the next batch of *messages*, until there is none; BenchFailed unless every message is stored."""
 
-    async def step(connection: HttpConnection) -> int:
-        status, body = await connection.request(*next(turns))
+    async def step(connection: HttpConnection) -> int | None:
+        request = next(requests, None)
+        if request is None:
+            return None
+        status, body = await connection.request(*request)
         if status != 200:
             raise BenchFailed(f"a batch got {status}: {body[:300]!r}")
         reply = _decode_batch_reply(body)
-        if reply.failed or len(reply.results) != BATCH_MESSAGES:
-            raise BenchFailed(f"a batch of {BATCH_MESSAGES} got {len(reply.results)} results, {reply.failed} failed")
-        return BATCH_MESSAGES
+        if reply.failed or len(reply.results) != messages:
+            raise BenchFailed(f"a batch of {messages} got {len(reply.results)} results, {reply.failed} failed")
+        return messages
 
     return step
 
@@ -80,8 +85,9 @@ async def bench_singles(mesh: OwnMesh, connections: int, rng: random.Random, *, 
     topic = f"single-{connections}"
     mesh.ask("PUT", paths.topic_path(topic), {"queues": _QUEUES})
     requests = single_requests(topic, rng)
-    run = await run_closed_loop(mesh.port, connections, send_singles(requests), seconds=seconds, pids=mesh.pids)
-    check_stored(mesh, topic, run)
+    step = send_singles(itertools.cycle(requests))
+    run = await run_closed_loop(mesh.port, connections, step, seconds=seconds, pids=mesh.pids)
+    check_stored(mesh, topic, run.total)
     return Figure(
         bench="mesh",
         figure=f"send_single_{connections}",
@@ -97,9 +103,9 @@ async def bench_batches(mesh: OwnMesh, topic: str, rng: random.Random, *, second
     """send_batch. Ceiling: as many bodies as three files take, written and fdatasynced 512 KiB at a time."""
     mesh.ask("PUT", paths.topic_path(topic), {"queues": _QUEUES})
     requests = batch_requests(topic, rng)
-    step = send_batches(requests)
+    step = send_batches(itertools.cycle(requests))
     run = await run_closed_loop(mesh.port, BATCH_CONNECTIONS, step, seconds=seconds, pids=mesh.pids)
-    check_stored(mesh, topic, run)
+    check_stored(mesh, topic, run.total)
     disk = synced_mb_per_s(mesh.data_dir)
     echo = BATCH_MESSAGES * await echo_ceiling(requests, BATCH_CONNECTIONS)
     return Figure(
@@ -118,8 +124,8 @@ async def bench_batches(mesh: OwnMesh, topic: str, rng: random.Random, *, second
     )
 
 
-def check_stored(mesh: OwnMesh, topic: str, run: Run) -> None:
+def check_stored(mesh: OwnMesh, topic: str, acknowledged: int) -> None:
     """BenchFailed unless the topic holds exactly what was acknowledged."""
     stored = mesh.stored(topic)
-    if stored != run.total:
-        raise BenchFailed(f"{topic}: {run.total} sends were acknowledged, {stored} messages are stored")
+    if stored != acknowledged:
+        raise BenchFailed(f"{topic}: {acknowledged} sends were acknowledged, {stored} messages are stored")

@@ -1,0 +1,74 @@
+"""How large each bench of delivery is: a full run, a part of it, and a quick one that shows that everything works."""
+
+from dataclasses import dataclass, replace
+
+from loadtest.bench.timers import BATCH_MESSAGES as DELAYED_BATCH_MESSAGES
+
+# The blocked message group is sent in such batches.
+STUCK_BATCH_MESSAGES = 200
+# Batches on a fast machine, messages a second.
+_SEND_RATE = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Counts of messages unless a name says otherwise; a turn is what one of two loads does before it is the other's."""
+
+    scale: float = 1.0
+    # A closed loop's window, and what goes before it.
+    seconds: float = 8.0
+    warm_up_s: float = 1.0
+    # One turn of two loads that are compared, and how many turns each has.
+    turn_s: float = 2.0
+    turn_warm_up_s: float = 0.5
+    rounds: int = 5
+    # More than is received in a window at 50,000/s.
+    receive_messages: int = 500_000
+    fifo_messages: int = 100_000
+    message_groups: int = 1_000
+    delayed_messages: int = 60_000
+    delayed_ahead_ms: int = 30_000
+    tag_messages: int = 1_000_000
+    sql_messages: int = 200_000
+    topics: int = 10_000
+    backlog_messages: int = 1_000_000
+    # What waits behind the blocked message, a multiple of STUCK_BATCH_MESSAGES, and what each turn receives of the others.
+    blocked_messages: int = 100_000
+    others_messages: int = 20_000
+
+    @property
+    def disk_size_bytes(self) -> int:
+        """What the largest figure's mesh needs, with room to spare: three copies, and two segments of 1 GiB ahead at each node."""
+        sent = round(2 * (self.rounds + 1) * (self.turn_s + self.turn_warm_up_s) * _SEND_RATE)
+        return 3 * (max(sent, self.backlog_messages, self.receive_messages) * 1_400 + (2 << 30))
+
+    def scaled(self, scale: float) -> "Sizes":
+        """A part of this, 0 < *scale* <= 1, but of everything enough that each figure comes out."""
+
+        def part(count: int, least: int, multiple: int = 1) -> int:
+            return max(least, round(count * scale / multiple) * multiple)
+
+        return replace(
+            self,
+            scale=scale,
+            seconds=max(0.5, self.seconds * scale),
+            warm_up_s=max(0.2, self.warm_up_s * scale),
+            turn_s=max(0.3, self.turn_s * scale),
+            turn_warm_up_s=max(0.1, self.turn_warm_up_s * scale),
+            rounds=max(1, round(self.rounds * scale)),
+            receive_messages=part(self.receive_messages, 20_000),
+            message_groups=part(self.message_groups, 250),
+            fifo_messages=part(self.fifo_messages, 2_000),
+            delayed_messages=part(self.delayed_messages, DELAYED_BATCH_MESSAGES, DELAYED_BATCH_MESSAGES),
+            delayed_ahead_ms=part(self.delayed_ahead_ms, 3_000),
+            tag_messages=part(self.tag_messages, 8_000, 1_000),
+            sql_messages=part(self.sql_messages, 4_000, 1_000),
+            topics=part(self.topics, 100),
+            backlog_messages=part(self.backlog_messages, 10_000),
+            blocked_messages=part(self.blocked_messages, 5 * STUCK_BATCH_MESSAGES, STUCK_BATCH_MESSAGES),
+            others_messages=part(self.others_messages, 1_000),
+        )
+
+
+FULL = Sizes()
+QUICK = FULL.scaled(0.01)
