@@ -46,6 +46,7 @@ class HttpLoop:
         self._core = asyncio.get_running_loop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._is_stopping = False
         self._changed: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._work, name="http", daemon=True)
 
@@ -55,6 +56,8 @@ class HttpLoop:
 
     def stop(self) -> None:
         """Unregister, stop serving; returns when the thread has ended or after 5 s."""
+        # A thread that is still importing sees this when its loop begins.
+        self._is_stopping = True
         if self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(timeout=5)
@@ -70,7 +73,10 @@ class HttpLoop:
         from tern_service import serve  # noqa: PLC0415
 
         async def main() -> None:
-            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            self._stop, self._loop = asyncio.Event(), asyncio.get_running_loop()
+            if self._is_stopping:
+                self._sock.close()
+                return
             transfer = self._transfer
             app = create_app(
                 self._config,

@@ -1,6 +1,7 @@
 """The broker's HTTP door over a scripted core: Raft's fields in the metrics, and the handover of leadership."""
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from tern_broker.app import create_app
 from tern_broker.config import BrokerConfig
+from tern_broker.http_loop import HttpLoop
 
 pytestmark = pytest.mark.anyio
 STATUS: dict[str, Any] = {
@@ -39,6 +41,17 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+def a_config() -> BrokerConfig:
+    """Of a node that nobody starts."""
+    return BrokerConfig(
+        raft_port=1,
+        peers=("broker-a-0=127.0.0.1:1", "broker-a-1=127.0.0.1:2", "broker-a-2=127.0.0.1:3"),
+        data_dir=Path("unused"),
+        cluster_key_file=Path("unused"),
+        group_id="ab" * 16,
+    )
+
+
 def door(status: dict[str, Any], transfers: list[str] | None = None) -> httpx.AsyncClient:
     """A client of the application over a core that answers *status*, and notes *transfers* if it has a group."""
 
@@ -53,13 +66,7 @@ def door(status: dict[str, Any], transfers: list[str] | None = None) -> httpx.As
         reason = "" if status["role"] == "leader" else "this node does not lead"
         return answered({"asked": not reason, "to": to, "leader": status["leader"], "reason": reason})
 
-    config = BrokerConfig(
-        raft_port=1,
-        peers=("broker-a-0=127.0.0.1:1", "broker-a-1=127.0.0.1:2", "broker-a-2=127.0.0.1:3"),
-        data_dir=Path("unused"),
-        cluster_key_file=Path("unused"),
-        group_id="ab" * 16,
-    )
+    config = a_config()
     app = create_app(
         config,
         ask_status=lambda: answered(status),
@@ -123,3 +130,12 @@ async def test_a_node_without_a_group_has_nothing_to_hand_over() -> None:
     """A quarantined node does not know the route."""
     async with door(STATUS) as client:
         assert (await client.post("/v1/broker/transfer", json={})).status_code == 404
+
+
+async def test_a_stop_that_comes_before_the_loop_is_there_is_not_lost() -> None:
+    """Start and stop in one turn, as a standby does that copies faster than FastAPI is imported: the thread ends, and serves nobody."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        http = HttpLoop(a_config(), listener.dup(), status=dict, trim=dict, registration=None)
+        http.start()
+        http.stop()
+        assert not http._thread.is_alive()
