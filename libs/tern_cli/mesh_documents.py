@@ -91,6 +91,8 @@ def _shape_problem(shape: Mapping[str, Any]) -> str:
             return f"'shape.{name}' is no port"
         if name in {"proxies", "namesrvs"} and value < 1:
             return f"'shape.{name}' is less than 1"
+        if name == "checkers" and value < 0:
+            return "'shape.checkers' is less than 0"
         if name == "brokers" and value not in {1, 3, 5}:
             return "'shape.brokers' is not 1, 3 or 5"
     return ""

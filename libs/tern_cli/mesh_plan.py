@@ -19,6 +19,10 @@ HEARTBEAT = ("--heartbeat-interval-ms", "1000")
 # A laptop's mesh takes whatever is sent to it; elsewhere somebody decides what there is.
 AUTO_CREATE = ("--auto-create-topics", "--auto-create-groups")
 ROUTES_PACE = ("--route-interval-ms", "1000")
+# A checker that was killed is missed for as long as its claims last. No callback takes longer than that, whatever a producer group says.
+CLAIM_PACE = ("--claim-ms", "10000")
+# Callbacks stay on the machine, as everything does.
+CHECK_HOSTS = "127.0.0.1,localhost,[::1]"
 BOOTSTRAP = "--bootstrap"
 # A mesh beside other things on a disk: at most this, and at most half of what is free.
 BUDGET_MAX_BYTES = 20 << 30
@@ -35,9 +39,14 @@ class MeshShape:
     brokers: int = 3
     proxies: int = 1
     namesrvs: int = 1
+    checkers: int = 1
     proxy_port: int = 8080
     namesrv_port: int = 9876
     broker_port: int = 10911
+    # Behind nine proxies, the most that there can be.
+    checker_port: int = 8090
+    # Whom checkers may call, as tern_wire.check_urls has it.
+    check_hosts: str = CHECK_HOSTS
     # 0: the broker's default. A new mesh gets what suits its budget.
     segment_size_bytes: int = 0
     # What the brokers' files may hold together. 0: the marks of 75, 85 and 90 % are those of the disk. -1: not decided yet.
@@ -73,8 +82,14 @@ class MeshPlan:
 
 
 def shape_from_base(shape: dict[str, Any], port_base: int) -> dict[str, Any]:
-    """*shape* with all ports in one range of 100: proxies at +0, name servers at +10, brokers at +20, +30, +40 ..."""
-    return {**shape, "proxy_port": port_base, "namesrv_port": port_base + 10, "broker_port": port_base + 20}
+    """*shape* with all ports in one range of 100: proxies at +0, name servers at +10, brokers at +20, +30 ... +60, checkers at +70."""
+    return {
+        **shape,
+        "proxy_port": port_base,
+        "namesrv_port": port_base + 10,
+        "broker_port": port_base + 20,
+        "checker_port": port_base + 70,
+    }
 
 
 def plan_mesh(shape: MeshShape, *, data_dir: str, group_id: str, python: str) -> MeshPlan:
@@ -87,6 +102,7 @@ def plan_mesh(shape: MeshShape, *, data_dir: str, group_id: str, python: str) ->
             *(_namesrv(shape, number, python, data_dir) for number in range(shape.namesrvs)),
             *(_broker(shape, number, python, data_dir, group_id) for number in range(shape.brokers)),
             *(_proxy(shape, number, python, data_dir) for number in range(shape.proxies)),
+            *(_checker(shape, number, python, data_dir) for number in range(shape.checkers)),
         ),
     )
 
@@ -163,7 +179,16 @@ def _proxy(shape: MeshShape, number: int, python: str, data_dir: str) -> Process
         shape.cluster,
     )
     argv += ("--namesrv", _namesrvs(shape), "--cluster-key-file", f"{data_dir}/cluster.key", *ROUTES_PACE, *AUTO_CREATE)
+    argv += ("--check-hosts", shape.check_hosts)
     return ProcessPlan(name=f"proxy-{number}", role="proxy", argv=argv, ports={"http": port})
+
+
+def _checker(shape: MeshShape, number: int, python: str, data_dir: str) -> ProcessPlan:
+    name, port = f"txn-checker-{number}", shape.checker_port + number
+    argv = [python, "-P", "-m", "tern_txn_checker", "--listen", HOST, "--port", str(port), "--cluster", shape.cluster]
+    argv += ["--namesrv", _namesrvs(shape), "--cluster-key-file", f"{data_dir}/cluster.key", "--name", name]
+    argv += ["--check-hosts", shape.check_hosts, *ROUTES_PACE, *CLAIM_PACE]
+    return ProcessPlan(name=name, role="txn-checker", argv=tuple(argv), ports={"http": port})
 
 
 def plan_to_document(plan: MeshPlan) -> dict[str, Any]:

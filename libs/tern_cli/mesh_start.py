@@ -24,13 +24,18 @@ from tern_cli.mesh_plan import (
     plan_to_document,
     with_budget,
 )
-from tern_cli.mesh_view import answers, notes, process_rows
+from tern_cli.mesh_view import TELLING, answers, notes, process_rows
 from tern_cli.process_table import boot_id, is_same, port_is_free, send_signal
 
 LOOK_INTERVAL_S = 0.05
 # The supervisor kills what is left after 8 s; two more for its own end.
 DOWN_DEADLINE_S = 10.0
-_PORT_OPTIONS = {"proxy": "--proxy-port", "namesrv": "--namesrv-port", "broker": "--broker-port"}
+_PORT_OPTIONS = {
+    "proxy": "--proxy-port",
+    "namesrv": "--namesrv-port",
+    "broker": "--broker-port",
+    "txn-checker": "--checker-port",
+}
 
 # A mesh may accept messages before its last node has said how it is: worth waiting for, but not for long.
 NODES_ANSWER_WITHIN_S = 2.0
@@ -117,12 +122,12 @@ def start_mesh(
 
 
 def start_notes(files: MeshFiles) -> list[str]:
-    """What somebody should look at in the mesh that has just become ready: asked once every broker has answered or failed."""
+    """What somebody should look at in the mesh that has just become ready: asked once every broker and checker has answered or failed."""
     deadline_s = time.monotonic() + NODES_ANSWER_WITHIN_S
     while True:
         mesh = files.read_mesh()
-        brokers = [row for row in mesh["processes"] if row["role"] == "broker" and row["state"] != "failed"]
-        silent = [row["name"] for row in brokers if answers(row["ports"].get("http", 0)) is None]
+        asked = [row for row in mesh["processes"] if row["role"] in TELLING and row["state"] != "failed"]
+        silent = [row["name"] for row in asked if answers(row) is None]
         if not silent or time.monotonic() >= deadline_s:
             waited = f"{', '.join(silent)}: no answer yet; see `{with_data_dir('ternmq status', files.root)}`."
             return [*notes(files, process_rows(files, mesh, set())), *([waited] if silent else [])]

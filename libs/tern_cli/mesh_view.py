@@ -1,5 +1,5 @@
 """What `ternmq status` shows: the supervisor's rows with memory from the kernel, leaders from a name server, and what each broker
-says of itself; and in words what somebody should look at."""
+and each transaction checker says of itself; and in words what somebody should look at."""
 
 import http.client
 import json
@@ -10,10 +10,13 @@ from urllib.parse import urlsplit
 from tern_cli.mesh_files import MeshFiles
 from tern_cli.process_table import is_same, rss_bytes
 from tern_cli.supervision import EXIT_REFUSED
-from tern_wire.paths import ROUTES_PATH
+from tern_wire.paths import BROKER_PATH, CHECKER_PATH, ROUTES_PATH
 
 _TIMEOUT_S = 1.0
-_BROKER_PATH = "/v1/broker"
+# Who says something of itself, and where.
+TELLING = {"broker": BROKER_PATH, "txn-checker": CHECKER_PATH}
+# Hosts named in one note.
+_HOSTS_SHOWN_MAX = 3
 _LINE_SHOWN_MAX = 300
 
 
@@ -32,8 +35,8 @@ def _row(files: MeshFiles, row: dict[str, Any], leading: set[str]) -> dict[str, 
         state, last_line = f"failed: {row['reason']}", _last_line(files, row)
     elif state == "running" and not alive:
         state = "dead"
-    elif row["role"] == "broker" and alive:
-        said = node_status(row["ports"].get("http", 0))
+    elif row["role"] in TELLING and alive:
+        said = answers(row) or {}
         state = "quarantined" if said.get("role") == "quarantined" else state
     found = said.get("quarantined")
     return {
@@ -48,6 +51,7 @@ def _row(files: MeshFiles, row: dict[str, Any], leading: set[str]) -> dict[str, 
         "quarantined": found if isinstance(found, dict) else None,
         "rebuilding": str(said.get("rebuilding") or ""),
         "refuses_sends": bool(said.get("refuses_sends")),
+        "silent_hosts": _silent_hosts(said),
         "last_line": last_line,
     }
 
@@ -72,14 +76,28 @@ def notes(files: MeshFiles, rows: list[dict[str, Any]]) -> list[str]:
             found.append(f"{name} is rebuilding what it derives from its log: {row['rebuilding']}.")
         if row["refuses_sends"]:
             found.append(f"{name} refuses sends, because its disk or its budget is full; receiving and acking go on.")
+        if row["silent_hosts"]:
+            more = len(row["silent_hosts"]) - _HOSTS_SHOWN_MAX
+            hosts = ", ".join(row["silent_hosts"][:_HOSTS_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+            found.append(f"{name} asks about open transactions and gets no answer from {hosts}; it goes on trying.")
     return found
 
 
-def answers(port: int) -> dict[str, Any] | None:
-    """What a broker's HTTP door says of the node: {} when that is no status, None when nobody answers."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)
+def _silent_hosts(said: dict[str, Any]) -> list[str]:
+    """Of a checker's status: hosts whose circuits are not closed, each with what came of the last call."""
+    hosts = said.get("hosts")
+    return [
+        f"{host.get('host')}:{host.get('port')} ({host.get('last')})"
+        for host in (hosts if isinstance(hosts, list) else [])
+        if isinstance(host, dict) and host.get("circuit") != "closed"
+    ]
+
+
+def answers(row: dict[str, Any]) -> dict[str, Any] | None:
+    """What a broker or a checker says of itself: {} when that is no status, None when nobody answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", row["ports"].get("http", 0), timeout=_TIMEOUT_S)
     try:
-        connection.request("GET", _BROKER_PATH)
+        connection.request("GET", TELLING[row["role"]])
         answer = connection.getresponse()
         body = answer.read()
     except (OSError, http.client.HTTPException):
@@ -94,8 +112,8 @@ def answers(port: int) -> dict[str, Any] | None:
 
 
 def node_status(port: int) -> dict[str, Any]:
-    """What a broker says of itself; {} when it does not answer."""
-    return answers(port) or {}
+    """What the broker whose HTTP door is *port* says of itself; {} when it does not answer."""
+    return answers({"role": "broker", "ports": {"http": port}}) or {}
 
 
 def _last_line(files: MeshFiles, row: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -44,6 +45,13 @@ def show_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], output: Fo
         table.add_row(*(str(row[column]) for column in columns))
     # In a pipe there is no width to fit into: lines must not be folded.
     Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def shown_time(time_ms: int) -> str:
+    """A time for people, UTC; "" for none (0)."""
+    if not time_ms:
+        return ""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def show_failure(title: str, detail: str, lines: Sequence[str] = (), *, code: str = "", as_json: bool = False) -> None:

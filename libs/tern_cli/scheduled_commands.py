@@ -1,6 +1,5 @@
 """`ternmq scheduled ls` and `cancel`: messages that wait for their delivery time."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -8,7 +7,7 @@ import typer
 from tern_cli.admin_commands import Topic
 from tern_cli.endpoint import Endpoint, administration
 from tern_cli.failures import CommandFailed
-from tern_cli.output import Format, Output, show_json, show_rows
+from tern_cli.output import Format, Output, show_json, show_rows, shown_time
 from tern_wire.limits import SCHEDULED_LISTED_MAX
 from tern_wire.times import parse_time_ms
 
@@ -47,7 +46,7 @@ def list_scheduled(
             cursor, is_more = page.next_cursor, bool(page.next_cursor)
     rows: list[dict[str, Any]] = [
         {
-            "deliver_at": message.deliver_at if output is Format.JSON else _shown(message.deliver_at),
+            "deliver_at": message.deliver_at if output is Format.JSON else shown_time(message.deliver_at),
             "message_id": message.message_id,
             "queue": message.queue,
             "tag": message.tag,
@@ -90,8 +89,3 @@ def time_ms_of(text: str, option: str) -> int | None:
         return parse_time_ms(text)
     except ValueError as error:
         raise CommandFailed("Not a time", f"{option}: {error}.", exit_code=2) from error
-
-
-def _shown(time_ms: int) -> str:
-    """A time for people, UTC."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

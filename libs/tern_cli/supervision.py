@@ -13,10 +13,11 @@ RESTART_MAX_S = 5.0
 # costs a start every 3 s, not much more than those that fall sooner.
 STABLE_S = 3.0
 
-# Proxies first, so that clients see a closed door and not errors; name servers last, so that brokers can unregister.
-STOP_ORDER = ("proxy", "broker", "namesrv")
+# Proxies first, so that clients see a closed door and not errors, and with them the checkers, whose last answers brokers take; name servers
+# last, so that brokers can unregister.
+STOP_ORDER = ("proxy", "txn-checker", "broker", "namesrv")
 # When each role is told to stop at the latest, even if an earlier one still lives; then everything is killed.
-STOP_LATEST_S = {"proxy": 0.0, "broker": 2.5, "namesrv": 6.5}
+STOP_LATEST_S = {"proxy": 0.0, "txn-checker": 0.0, "broker": 2.5, "namesrv": 6.5}
 KILL_AFTER_S = 8.0
 
 

@@ -44,7 +44,7 @@ Kind = Annotated[
     typer.Option(
         "--type",
         case_sensitive=False,
-        help="FIFO: every message has a message group. DELAY: every message has a delivery time. NORMAL: none has either. MIXED: any message.",
+        help="FIFO: every message has a message group. DELAY: every message has a delivery time. TRANSACTION: every message is of a transaction. NORMAL: none of these. MIXED: any message.",
     ),
 ]
 Allowed = Annotated[Permission | None, typer.Option("--permission", help="Read and write, one of them, or none.")]

@@ -1,4 +1,4 @@
-"""The async Admin: topics, groups, offsets, and what the cluster looks like."""
+"""The async Admin: topics, groups, producer groups, offsets, and what the cluster looks like."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,10 +18,11 @@ from tern_client.models import QueueOffsets
 from tern_client.queries import QueryCalls
 from tern_client.scheduled import ScheduledPage, read_scheduled, recall_request, scheduled_request
 from tern_client.topics import TopicCalls
+from tern_client.transaction_calls import ProducerGroupCalls
 from tern_wire.paths import CLUSTER_PATH
 
 
-class Admin(TopicCalls, DeadLetterCalls, QueryCalls):
+class Admin(TopicCalls, DeadLetterCalls, QueryCalls, ProducerGroupCalls):
     """Declares and inspects. Owns its connections."""
 
     __slots__ = ()
@@ -35,10 +36,16 @@ class Admin(TopicCalls, DeadLetterCalls, QueryCalls):
         return read_group_offsets(await self._call(group_offsets_request(group, topic)))
 
     async def commit_offsets(
-        self, group: str, topic: str, offsets: Mapping[str, int], expected: Mapping[str, int] | None = None
+        self,
+        group: str,
+        topic: str,
+        offsets: Mapping[str, int],
+        expected: Mapping[str, int] | None = None,
+        epochs: Mapping[str, int] | None = None,
     ) -> None:
-        """Commit *offsets*; with *expected* only if those are committed now, else OffsetMoved."""
-        await self._call(commit_request(group, topic, offsets, expected or {}))
+        """Commit *offsets*; with *expected* only if those are committed now, else OffsetMoved; with the *epochs* of the queues' locks only if
+        nobody else has locked them since, else QueueLockLost."""
+        await self._call(commit_request(group, topic, offsets, expected, epochs))
 
     async def members(self, group: str, role: str = "consumer") -> dict[str, Any]:
         """Who is in *group*, what each said last, and where their subscriptions differ."""

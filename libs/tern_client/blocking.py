@@ -28,6 +28,7 @@ from tern_client.scheduled import ScheduledPage, read_scheduled, recall_request,
 from tern_client.sending import send_many, send_one, unique_keys, with_key
 from tern_client.subscription import Subscription
 from tern_client.topics import BlockingTopicCalls
+from tern_client.transaction_calls import BlockingProducerGroupCalls
 from tern_client.transport import now_ms
 from tern_wire.errors import TernError
 from tern_wire.limits import (
@@ -179,7 +180,7 @@ class BlockingConsumer(BlockingReplyCalls):
             self._caller.drive(self._subscription.settle(self._course, pending.take(), now_ms()))
 
 
-class BlockingAdmin(BlockingTopicCalls, BlockingDeadLetterCalls, BlockingQueryCalls):
+class BlockingAdmin(BlockingTopicCalls, BlockingDeadLetterCalls, BlockingQueryCalls, BlockingProducerGroupCalls):
     """Declares and inspects, as the async Admin; and reads queues by offset. May be shared between threads."""
 
     def offsets(self, topic: str) -> list[QueueOffsets]:
@@ -191,10 +192,16 @@ class BlockingAdmin(BlockingTopicCalls, BlockingDeadLetterCalls, BlockingQueryCa
         return read_group_offsets(self._call(group_offsets_request(group, topic)))
 
     def commit_offsets(
-        self, group: str, topic: str, offsets: Mapping[str, int], expected: Mapping[str, int] | None = None
+        self,
+        group: str,
+        topic: str,
+        offsets: Mapping[str, int],
+        expected: Mapping[str, int] | None = None,
+        epochs: Mapping[str, int] | None = None,
     ) -> None:
-        """Commit *offsets*; with *expected* only if those are committed now, else OffsetMoved."""
-        self._call(commit_request(group, topic, offsets, expected or {}))
+        """Commit *offsets*; with *expected* only if those are committed now, else OffsetMoved; with the *epochs* of the queues' locks only if
+        nobody else has locked them since, else QueueLockLost."""
+        self._call(commit_request(group, topic, offsets, expected, epochs))
 
     def members(self, group: str, role: str = "consumer") -> dict[str, Any]:
         """Who is in *group*, what each said last, and where their subscriptions differ."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from tern_client.exchange import Request, Response, problem_error
+from tern_client.exchange import Headers, Request, Response, problem_error
 from tern_client.models import OutgoingMessage, QueueOffsets, ReceivedMessage, RecordPage, SendReceipt
 from tern_wire import paths
 from tern_wire.codec import decode_msgpack, encode_msgpack
@@ -49,6 +49,15 @@ class Settle:
 
 def send_request(topic: str, message: OutgoingMessage) -> Request:
     """One message as a request of its own; what headers cannot carry goes as a batch of one."""
+    headers = message_headers(message)
+    if headers is None:
+        return batch_request(topic, [message])
+    path = paths.messages_path(check_topic(topic))
+    return Request("POST", path, headers, message.body, repeatable=bool(message.idempotency_key))
+
+
+def message_headers(message: OutgoingMessage, extra: Sequence[tuple[str, str]] = ()) -> Headers | None:
+    """All of *message* but its body, and *extra*; None when headers cannot carry it."""
     headers = [("Content-Type", message.content_type)] if message.content_type else []
     if message.tag:
         headers.append((paths.HEADER_TAG, message.tag))
@@ -60,10 +69,8 @@ def send_request(topic: str, message: OutgoingMessage) -> Request:
     if message.idempotency_key:
         headers.append((paths.HEADER_IDEMPOTENCY_KEY, message.idempotency_key))
     headers += [(_TIMING_HEADERS[field], str(value)) for field, value in message.timing().items()]
-    if not _fit(headers):
-        return batch_request(topic, [message])
-    path = paths.messages_path(check_topic(topic))
-    return Request("POST", path, tuple(headers), message.body, repeatable=bool(message.idempotency_key))
+    headers += extra
+    return tuple(headers) if _fit(headers) else None
 
 
 def _fit(headers: Sequence[tuple[str, str]]) -> bool:
@@ -76,12 +83,13 @@ def _fit(headers: Sequence[tuple[str, str]]) -> bool:
 
 def batch_request(topic: str, messages: Sequence[OutgoingMessage]) -> Request:
     """Many messages in MessagePack; repeatable when each has an idempotency key."""
-    body = encode_msgpack({"messages": [_packed(message) for message in messages]})
+    body = encode_msgpack({"messages": [packed_message(message) for message in messages]})
     repeatable = all(message.idempotency_key for message in messages)
     return Request("POST", paths.batch_path(check_topic(topic)), _PACKED, body, repeatable=repeatable)
 
 
-def _packed(message: OutgoingMessage) -> dict[str, Any]:
+def packed_message(message: OutgoingMessage) -> dict[str, Any]:
+    """As batches take it."""
     packed: dict[str, Any] = {"body": message.body}
     if message.tag:
         packed["tag"] = message.tag
@@ -202,11 +210,19 @@ def _errors(results: Sequence[Mapping[str, Any]]) -> dict[int, TernError]:
     }
 
 
-def commit_request(group: str, topic: str, offsets: Mapping[str, int], expected: Mapping[str, int]) -> Request:
-    """Commit offsets; with *expected* only if they are what is committed now."""
+def commit_request(
+    group: str,
+    topic: str,
+    offsets: Mapping[str, int],
+    expected: Mapping[str, int] | None = None,
+    epochs: Mapping[str, int] | None = None,
+) -> Request:
+    """Commit offsets; with *expected* only if they are what is committed now, with *epochs* only if nobody else has locked the queues since."""
     document: dict[str, Any] = {"topic": check_topic(topic), "offsets": dict(offsets)}
     if expected:
         document["expected"] = dict(expected)
+    if epochs:
+        document["epochs"] = dict(epochs)
     return _put(paths.group_offsets_path(check_group(group)), document)
 
 

@@ -121,7 +121,7 @@ class PullConsumer(AsyncClient):
         if not isinstance(self._offsets, GroupOffsets):
             self._offsets.save(handed)
         elif handed:
-            await self._call(commit_request(self._offsets.group, self._settings.topic, handed, {}))
+            await self._call(commit_request(self._offsets.group, self._settings.topic, handed))
 
     async def _finish(self) -> None:
         pullers = list(self._pullers.values())
@@ -233,7 +233,7 @@ class BlockingPullConsumer(BlockingClient):
         if not isinstance(self._offsets, GroupOffsets):
             self._offsets.save(handed)
         elif handed:
-            self._call(commit_request(self._offsets.group, self._settings.topic, handed, {}))
+            self._call(commit_request(self._offsets.group, self._settings.topic, handed))
 
     def _look_for_queues(self) -> None:
         if now_ms() < self._queues_due_ms:

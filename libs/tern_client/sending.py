@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from itertools import count
+from typing import TypeVar
 
 from tern_client.batching import split
 from tern_client.calling import Course, Outcome, Pause, Step, call
@@ -13,6 +14,7 @@ from tern_wire.errors import BatchEmpty, MessageTooLarge, OutcomeUnknown, TernEr
 from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES
 
 KeySource = Callable[[], str]
+Message = TypeVar("Message", bound=OutgoingMessage)
 
 
 def unique_keys(prefix: str) -> KeySource:
@@ -21,14 +23,14 @@ def unique_keys(prefix: str) -> KeySource:
     return lambda: f"{prefix}-{next(numbers)}"
 
 
-def with_key(message: OutgoingMessage, key_source: KeySource | None) -> OutgoingMessage:
+def with_key(message: Message, key_source: KeySource | None) -> Message:
     """*message* with an idempotency key, so that repeating it is harmless; as it is when it has one or nobody makes any."""
     if message.idempotency_key or key_source is None:
         return message
     return replace(message, idempotency_key=key_source())
 
 
-def _too_large(message: OutgoingMessage) -> MessageTooLarge | None:
+def too_large(message: OutgoingMessage) -> MessageTooLarge | None:
     """The proxy's own error for a body over the limit."""
     if len(message.body) <= MESSAGE_BODY_SIZE_MAX_BYTES:
         return None
@@ -44,7 +46,7 @@ def send_one(
     course: Course, topic: str, message: OutgoingMessage, began_ms: float
 ) -> Generator[Step, Outcome, SendReceipt]:
     """Steps of a single send; raises the TernError when the message is not stored, or may not be. None for what is too large."""
-    if error := _too_large(message):
+    if error := too_large(message):
         raise error
     response = yield from call(course, send_request(topic, message), began_ms)
     result = read_results(response)[0]
@@ -64,7 +66,7 @@ def send_many(
     if not messages:
         raise BatchEmpty()
     receipts: list[SendReceipt | None] = [None] * len(messages)
-    errors: dict[int, TernError] = {at: error for at, each in enumerate(messages) if (error := _too_large(each))}
+    errors: dict[int, TernError] = {at: error for at, each in enumerate(messages) if (error := too_large(each))}
     for chunk in split(messages):
         pending = [at for at in chunk if at not in errors]
         attempt, now_ms = 0, began_ms

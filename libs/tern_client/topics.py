@@ -7,9 +7,11 @@ import json
 from collections.abc import Generator, Mapping
 from typing import Any, TypedDict, Unpack
 
+from tern_client.calling import Course, Outcome, Pause, Step, call
 from tern_client.client import AsyncClient, BlockingClient
 from tern_client.documents import get_request, read_document
-from tern_client.exchange import Request, Response
+from tern_client.exchange import Request
+from tern_client.transport import now_ms
 from tern_wire import paths
 from tern_wire.errors import GroupNotFound, TopicNotFound
 from tern_wire.names import check_group, check_topic
@@ -69,18 +71,22 @@ def delete_request(path: str, name: str) -> Request:
     return Request("DELETE", f"{path}?confirm={name}")
 
 
-def _pages(path: str, field: str, q: str, sort: str) -> Generator[Request, Response, list[Document]]:
-    """Requests of a whole list, page by page; sent the answer of each, it ends with all rows."""
+def all_rows(
+    course: Course, path: str, field: str, query: Mapping[str, str | int], began_ms: float
+) -> Generator[Step, Outcome, list[Document]]:
+    """Steps of a whole list, page by page: the rows that stand under *field*. Every page has the patience of a call of its own."""
     rows: list[Document] = []
-    cursor = ""
+    cursor, at_ms = "", began_ms
     while True:
-        query: dict[str, str | int] = {"limit": PAGE_ROWS, "q": q, "sort": sort, "cursor": cursor}
-        response = yield get_request(path, **{name: value for name, value in query.items() if value})
-        page = read_document(response)
+        wanted = {"limit": PAGE_ROWS, **query, "cursor": cursor}
+        request = get_request(path, **{name: value for name, value in wanted.items() if value})
+        page = read_document((yield from call(course, request, at_ms)))
         rows += page[field]
-        cursor = page["next_cursor"]
+        cursor = page.get("next_cursor", "")
         if not cursor:
             return rows
+        # The clock is only known after a step, so ask for the shortest pause there is.
+        at_ms = (yield Pause(0)).now_ms
 
 
 # Calls ------------------------------------------------------------------------------------------------------------
@@ -117,7 +123,8 @@ class TopicCalls(AsyncClient):
 
     async def topics(self, q: str = "", *, sort: str = "name") -> list[Document]:
         """All topics, or those with *q* in their names; *sort*: name, queues, type, with `-` in front turned round."""
-        return await self._all(paths.TOPICS_PATH, "topics", q, sort)
+        steps = all_rows(self._course, paths.TOPICS_PATH, "topics", {"q": q, "sort": sort}, now_ms())
+        return await self._drive(steps)
 
     async def create_group(self, group: str, *, only_new: bool = False, **options: Unpack[GroupOptions]) -> Document:
         """Create *group*, or give it what is named."""
@@ -145,17 +152,8 @@ class TopicCalls(AsyncClient):
 
     async def groups(self, q: str = "", *, sort: str = "name") -> list[Document]:
         """All consumer groups, or those with *q* in their names."""
-        return await self._all(paths.GROUPS_PATH, "groups", q, sort)
-
-    async def _all(self, path: str, field: str, q: str, sort: str) -> list[Document]:
-        pages = _pages(path, field, q, sort)
-        request = next(pages)
-        while True:
-            try:
-                request = pages.send(await self._call(request))
-            except StopIteration as end:
-                rows: list[Document] = end.value
-                return rows
+        steps = all_rows(self._course, paths.GROUPS_PATH, "groups", {"q": q, "sort": sort}, now_ms())
+        return await self._drive(steps)
 
 
 class BlockingTopicCalls(BlockingClient):
@@ -189,7 +187,8 @@ class BlockingTopicCalls(BlockingClient):
 
     def topics(self, q: str = "", *, sort: str = "name") -> list[Document]:
         """All topics, or those with *q* in their names; *sort*: name, queues, type, with `-` in front turned round."""
-        return self._all(paths.TOPICS_PATH, "topics", q, sort)
+        steps = all_rows(self._course, paths.TOPICS_PATH, "topics", {"q": q, "sort": sort}, now_ms())
+        return self._drive(steps)
 
     def create_group(self, group: str, *, only_new: bool = False, **options: Unpack[GroupOptions]) -> Document:
         """Create *group*, or give it what is named."""
@@ -217,17 +216,8 @@ class BlockingTopicCalls(BlockingClient):
 
     def groups(self, q: str = "", *, sort: str = "name") -> list[Document]:
         """All consumer groups, or those with *q* in their names."""
-        return self._all(paths.GROUPS_PATH, "groups", q, sort)
-
-    def _all(self, path: str, field: str, q: str, sort: str) -> list[Document]:
-        pages = _pages(path, field, q, sort)
-        request = next(pages)
-        while True:
-            try:
-                request = pages.send(self._call(request))
-            except StopIteration as end:
-                rows: list[Document] = end.value
-                return rows
+        steps = all_rows(self._course, paths.GROUPS_PATH, "groups", {"q": q, "sort": sort}, now_ms())
+        return self._drive(steps)
 
 
 class _TopicRest(TypedDict, total=False):

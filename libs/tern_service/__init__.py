@@ -1,4 +1,4 @@
-"""What every service's shell needs: settings, logs, clock, problems, health, metrics and a guarded HTTP server.
+"""What every service's shell needs: settings, logs, clock, problems, health, metrics, a guarded HTTP server, and an application without FastAPI.
 
 The door is lazy: `from tern_service import load_settings` (or `import tern_service.logs`) must not pay for FastAPI's
 import, because the command line and `--help` come through here as well.
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from tern_service.logs import setup_logs
     from tern_service.memory import release_free_memory
     from tern_service.metrics import add_metrics
-    from tern_service.problems import (
-        install_problems,
-        new_request_id,
-        problem_reply,
-        request_id_of,
-    )
+    from tern_service.plain import PlainApp, health_routes, metrics_routes
+    from tern_service.problem_handlers import install_problems
+    from tern_service.problems import new_request_id, problem_reply, request_id_of
     from tern_service.server import open_socket, run_service, serve
     from tern_service.settings import SettingsError, load_settings, refuse, setting
 
 _HOMES = {
     "Clock": "clock",
+    "PlainApp": "plain",
     "SettingsError": "settings",
     "SystemClock": "clock",
     "add_health": "health",
     "add_metrics": "metrics",
-    "install_problems": "problems",
+    "health_routes": "plain",
+    "install_problems": "problem_handlers",
     "load_settings": "settings",
+    "metrics_routes": "plain",
     "new_request_id": "problems",
     "open_socket": "server",
     "problem_reply": "problems",
@@ -47,12 +47,15 @@ _HOMES = {
 
 __all__ = [
     "Clock",
+    "PlainApp",
     "SettingsError",
     "SystemClock",
     "add_health",
     "add_metrics",
+    "health_routes",
     "install_problems",
     "load_settings",
+    "metrics_routes",
     "new_request_id",
     "open_socket",
     "problem_reply",

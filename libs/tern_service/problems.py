@@ -1,39 +1,18 @@
-"""Errors as HTTP: every refusal is an RFC 9457 problem with a stable code, and every answer has MQ-Request-Id.
+"""Errors as HTTP: a refusal is an RFC 9457 problem with a stable code, and every answer has MQ-Request-Id. Without a framework.
 
-Law: a client never sees a traceback; an unexpected error is logged once, with the request id that the client got.
-Reference: RFC 9457 (problems), RFC 6901 (pointers), RFC 9110 10.2.3 (Retry-After).
+Reference: RFC 9457 (problems), RFC 9110 10.2.3 (Retry-After).
 """
 
-import logging
 import os
 import re
 from itertools import count
-from typing import Any
 from zlib import crc32
 
 import orjson
-from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
-from tern_wire.errors import (
-    InvalidField,
-    MalformedBody,
-    MessageTooLarge,
-    MethodNotAllowed,
-    RequestMalformed,
-    RouteNotFound,
-    TernError,
-    UnknownField,
-    UnknownParameter,
-)
-from tern_wire.limits import BATCH_SIZE_MAX_BYTES
+from tern_wire.errors import MethodNotAllowed, TernError
 from tern_wire.paths import HEADER_REQUEST_ID, PROBLEM
-
-logger = logging.getLogger(__name__)
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -42,11 +21,10 @@ RETRY_AFTER_DEFAULT_MS = 500
 # Clients that were refused together should not come back together.
 RETRY_AFTER_SPREAD_MS = 250
 _RETRY_STATUSES = frozenset({408, 429, 503, 504})
-_HEADER_ID = HEADER_REQUEST_ID.lower().encode()
+REQUEST_ID = HEADER_REQUEST_ID.lower().encode()
 _PROBLEM = PROBLEM.encode()
 _SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _SCOPE_ID = "tern.request_id"
-_SCOPE_LIMIT = "tern.body_size_max_bytes"
 # A request id is unique, not secret: random per process, counted within it.
 _process = os.urandom(5).hex()
 _numbers = count(1)
@@ -62,7 +40,7 @@ def request_id_of(scope: Scope) -> str:
     known = scope.get(_SCOPE_ID)
     if known is None:
         for name, value in scope["headers"]:
-            if name == _HEADER_ID and _SANE_ID.fullmatch(value):
+            if name == REQUEST_ID and _SANE_ID.fullmatch(value):
                 known = value.decode()
                 break
         else:
@@ -79,7 +57,7 @@ def problem_reply(error: TernError, *, instance: str = "", request_id: str = "")
     document = error.problem(instance, request_id)
     headers: RawHeaders = [(b"content-type", _PROBLEM), (b"cache-control", b"no-store")]
     if request_id:
-        headers.append((_HEADER_ID, request_id.encode("latin-1", "replace")))
+        headers.append((REQUEST_ID, request_id.encode("latin-1", "replace")))
     if error.status in _RETRY_STATUSES:
         spread_ms = crc32(request_id.encode("utf-8", "replace")) % RETRY_AFTER_SPREAD_MS
         pause_ms = int(document.setdefault("retry_after_ms", RETRY_AFTER_DEFAULT_MS + spread_ms))
@@ -89,122 +67,3 @@ def problem_reply(error: TernError, *, instance: str = "", request_id: str = "")
     body = orjson.dumps(document, default=str)
     headers.append((b"content-length", b"%d" % len(body)))
     return error.status, headers, body
-
-
-def install_problems(app: FastAPI, *, body_size_max_bytes: int = BATCH_SIZE_MAX_BYTES) -> None:
-    """Answer every error of *app* as a problem, and give every answer MQ-Request-Id. Call once, before it serves.
-
-    Bodies longer than *body_size_max_bytes* are a 413 as soon as that is known; FastAPI itself would gather them whole.
-    """
-    app.add_exception_handler(TernError, _on_tern_error)
-    app.add_exception_handler(RequestValidationError, _on_validation)
-    app.add_exception_handler(HTTPException, _on_http)
-    app.add_middleware(_Answers, body_size_max_bytes=body_size_max_bytes)
-
-
-class _Answers:
-    """Adds MQ-Request-Id, bounds the body, and turns what nobody caught into a 500 problem and one log line."""
-
-    def __init__(self, app: ASGIApp, body_size_max_bytes: int) -> None:
-        self._app = app
-        self._body_size_max_bytes = body_size_max_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        request_id = request_id_of(scope)
-        scope[_SCOPE_LIMIT] = self._body_size_max_bytes
-        started = False
-        received_bytes = 0
-
-        async def receive_bounded() -> Message:
-            nonlocal received_bytes
-            message = await receive()
-            received_bytes += len(message.get("body", b""))
-            if received_bytes > self._body_size_max_bytes:
-                # Not a TernError: FastAPI would make a 400 of what it does not know while it reads a body.
-                raise HTTPException(413)
-            return message
-
-        async def send_with_id(message: Message) -> None:
-            nonlocal started
-            if message["type"] == "http.response.start":
-                started = True
-                headers = message.setdefault("headers", [])
-                if not any(name.lower() == _HEADER_ID for name, _ in headers):
-                    message["headers"] = [*headers, (_HEADER_ID, request_id.encode())]
-            await send(message)
-
-        try:
-            await self._app(scope, receive_bounded, send_with_id)
-        except TernError as error:  # raised by a middleware, outside of the router's handlers
-            if started:
-                raise
-            await _send_problem(error, scope, send)
-        except ClientDisconnect:
-            return  # the client left while its body was read: nobody waits for an answer, and nothing is broken
-        except Exception:
-            # Logged here and not raised: the server would log it again, without the id. A broken-off answer ends
-            # as a closed connection, which the server does when we return without completing it.
-            fields = {"request_id": request_id, "method": scope["method"], "path": scope["path"]}
-            logger.exception("a request failed unexpectedly", extra=fields)
-            if not started:
-                await _send_problem(TernError(), scope, send)
-
-
-async def _send_problem(error: TernError, scope: Scope, send: Send) -> None:
-    status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _respond(error: TernError, request: Request) -> Response:
-    status, headers, body = problem_reply(error, instance=request.url.path, request_id=request_id_of(request.scope))
-    response = Response(body, status_code=status)
-    response.raw_headers = headers
-    return response
-
-
-async def _on_tern_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, TernError)
-    return _respond(error, request)
-
-
-async def _on_validation(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return _respond(_explain(error), request)
-
-
-async def _on_http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return _respond(_translate(error, request), request)
-
-
-def _explain(error: RequestValidationError) -> TernError:
-    """The first of pydantic's complaints as ours: location ("body", "a", 0) is pointer /a/0, others keep their place."""
-    first: dict[str, Any] = error.errors()[0]
-    place = [str(step) for step in first["loc"]]
-    steps = place[1:] if place[:1] == ["body"] else place
-    pointer = "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
-    if first["type"] == "json_invalid":
-        return MalformedBody(reason=str(first.get("ctx", {}).get("error", first["msg"])), pointer="/")
-    if first["type"] == "extra_forbidden":
-        if place[:1] == ["query"]:
-            return UnknownParameter(parameter=place[-1], allowed="see /openapi.json")
-        return UnknownField(field=place[-1], pointer=pointer)
-    return InvalidField(reason=first["msg"], pointer=pointer or "/")
-
-
-def _translate(error: HTTPException, request: Request) -> TernError:
-    """The framework's own refusals as ours."""
-    if error.status_code == 404:
-        return RouteNotFound(method=request.method, path=request.url.path)
-    if error.status_code == 405:
-        return MethodNotAllowed(path=request.url.path, allowed=(error.headers or {}).get("Allow", "other methods"))
-    if error.status_code == 413:
-        actual = request.headers.get("content-length", "too many")
-        return MessageTooLarge(actual=actual, limit=request.scope.get(_SCOPE_LIMIT, "lower"))
-    if error.status_code >= 500:
-        return TernError()
-    return RequestMalformed(reason=str(error.detail).rstrip("."))

@@ -64,6 +64,12 @@ class MovedEntries:
             for position in entries["position"].tolist()
         }
 
+    def offset_of(self, topic_id: int, queue: int, position: int) -> int:
+        """Which message of the queue the copy at *position* is; -1 if it is none."""
+        offsets, entries = self._queues.get((topic_id, queue), (np.empty(0, np.int64), np.empty(0, QUEUE_ENTRIES)))
+        hits = np.flatnonzero(entries["position"] == position)
+        return int(offsets[hits[0]]) if len(hits) else -1
+
     def drop_before(self, position: int) -> None:
         """Forget copies that lie before *position*: who still needs them has copied them again."""
         for key, (offsets, entries) in list(self._queues.items()):

@@ -1,7 +1,7 @@
 """What retention must copy forward before segments go: records that lie in them and are still needed.
 
-Age counts from visibility. A record is needed while a timer waits to deliver it, a lease or a retry holds it, or its queue entry is not
-below the queue's new min although the record is older (it was delivered by reference: delayed, retried, dead-lettered). So no entry
+Age counts from visibility. A record is needed while a timer waits to deliver it, its transaction has not ended, a lease or a retry holds it, or its queue entry is not
+below the queue's new min although the record is older (it was delivered by reference: delayed, committed, retried, dead-lettered). So no entry
 that a reader may reach points at what is gone.
 """
 
@@ -42,11 +42,13 @@ def find_needed(
     *,
     ends: dict[tuple[int, int], int],
     held: Iterable[tuple[int, int, Numbers]],
+    halves: tuple[npt.NDArray[Any], Numbers] | None = None,
 ) -> Needed:
     """What lies below *position* of the log and is needed.
 
     *ends*: (topic id, queue) to the queue's end when the log reached *position*: below that offset everything may go by age.
-    *held*: (topic id, queue, offsets) of leases and retries.
+    *held*: (topic id, queue, offsets) of leases and retries. *halves*: half messages whose transactions have not ended, as a COPY says it
+    (MOVE_ROWS), and where they lie; the owner knows, since no file of the store does.
     DerivedDamage if a file that follows from the log cannot be read.
     """
     found = [
@@ -54,6 +56,8 @@ def find_needed(
         *_held(store, position, held),
         *_timers(store, position),
     ]
+    if halves is not None and len(halves[0]):
+        found.append(halves)
     if not found:
         return Needed(np.empty(0, MOVE_ROWS), np.empty(0, np.int64))
     rows, positions = (np.concatenate(parts) for parts in zip(*found, strict=True))

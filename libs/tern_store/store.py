@@ -40,7 +40,7 @@ from tern_store.state_file import (
 from tern_store.sync_job import SyncJob
 from tern_store.timers import Timers
 from tern_wire.limits import IDEMPOTENCY_TABLE_KEYS_MAX
-from tern_wire.rows import MOVED_MESSAGE, QueueAppends
+from tern_wire.rows import MOVED_HALF, MOVED_MESSAGE, MOVED_TIMER, QueueAppends
 
 Entries = npt.NDArray[Any]
 Positions = npt.NDArray[np.int64]
@@ -132,7 +132,7 @@ class Store:
         positions = appends.entries["position"].astype(np.int64)
         is_old, end = np.zeros(0, bool), entry.position + len(entry.raw)
         if len(positions) and not entry.position <= positions.min() <= positions.max() < end:
-            # Some are delivered by reference: those are in the index since they were stored.
+            # Some are delivered by reference: those are in the index since they were stored, or committed (`halves.py`).
             is_old = (positions < entry.position) | (positions >= end)
             self._refer(appends, is_old)
         wanted = appends.topic_ids()
@@ -159,15 +159,20 @@ class Store:
     def move(
         self, entry: StoredEntry, rows: Entries, positions: Positions, topics: dict[int, bytes], now_ms: int
     ) -> None:
-        """Records of *entry* at *positions* replace older ones, as *rows* (MOVE_ROWS) say; see `needed.py`."""
+        """Records of *entry* at *positions* replace older ones, as *rows* (MOVE_ROWS) say; see `needed.py`.
+
+        Where half messages lie the owner keeps, and nobody may find them by key.
+        """
         is_message = rows["kind"] == MOVED_MESSAGE
         for row, position in zip(rows[is_message].tolist(), positions[is_message].tolist(), strict=True):
             _, topic_id, queue, size, number, _, tag = row
             self.moved.put(topic_id, queue, number, (position, size, tag))
-        move_timers(self.timers, rows[~is_message], positions[~is_message], is_partial=self.timers_are_partial)
-        for topic_id in {int(topic_id) for topic_id in rows["topic"]}:
+        is_timer = rows["kind"] == MOVED_TIMER
+        move_timers(self.timers, rows[is_timer], positions[is_timer], is_partial=self.timers_are_partial)
+        is_found = rows["kind"] != MOVED_HALF
+        for topic_id in {int(topic_id) for topic_id in rows["topic"][is_found]}:
             # Under their keys they would be gone with the old segment.
-            copies = positions[rows["topic"] == topic_id]
+            copies = positions[is_found & (rows["topic"] == topic_id)]
             if topic_id in topics:
                 self.keys.add(entry.raw, copies - entry.position, copies, now_ms, topic=topics[topic_id])
 

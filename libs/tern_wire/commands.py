@@ -15,6 +15,7 @@ LEASE_FIFO payload: one or more of | group 4 | topic 4 | queue 4 | rows 4 | vers
 COPY    payload: | rows 4 | rsvd 4 | move rows (40 each) | records ... |
 BURY    payload: | rows 4 | rsvd 4 | bury rows (48 each) | notes: records, one a row |
 FIRE    payload: timer rows (48 each) whose time has come
+END_TRANSACTIONS payload: end rows (32 each, `transactions.py`)
 DIGEST  payload: | digest 8 |: of everything that apply had decided before this entry
 others  payload: a MessagePack map
 
@@ -59,6 +60,12 @@ class CommandKind(IntEnum):
     FIRE = 19
     CANCEL_TIMER = 20
     DEAD_LETTER = 24
+    END_TRANSACTIONS = 22
+    CLAIM_CHECKS = 23
+    REPORT_CHECKS = 25
+    RESOLVE_TRANSACTION = 26
+    ALTER_PRODUCER_GROUP = 27
+    DELETE_PRODUCER_GROUP = 28
 
 
 # What stores messages.

@@ -173,6 +173,16 @@ class ReceiptInvalid(TernError):
     fix = "Use the receipt_handle exactly as 'receive' returned it, with the same topic and group in the path."
 
 
+class TransactionIdInvalid(TernError):
+    code, status, title = "transaction-id-invalid", 400, "The transaction id was not made by this cluster"
+    fix = "Use the transaction_id exactly as the begin, the check or the list of transactions returned it."
+
+
+class CheckUrlForbidden(TernError):
+    code, status, title = "check-url-forbidden", 400, "The check URL is not allowed"
+    fix = "{reason}. Give a URL that --check-hosts of the proxies allows, or none: then checks are received by pull."
+
+
 class RequestMalformed(TernError):
     code, status, title = "request-malformed", 400, "The request cannot be read"
     fix = "{reason}. Send a well-formed HTTP/1.1 request."
@@ -271,6 +281,19 @@ class TaskNotFound(TernError):
     )
 
 
+class TransactionUnknown(TernError):
+    code, status, title = "transaction-unknown", 404, "The transaction is not known"
+    fix = (
+        "Its broker group does not know this transaction: it ended so long ago that its outcome is not remembered any more (the 262,144 that "
+        "ended last are). Look for its messages by their keys."
+    )
+
+
+class ProducerGroupNotFound(TernError):
+    code, status, title = "producer-group-not-found", 404, "The producer group does not exist"
+    fix = "Producer group '{producer_group}' does not exist. Create it: PUT /v1/producer-groups/{producer_group}."
+
+
 class RebuildFileUnknown(TernError):
     code, status, title = "rebuild-file-unknown", 404, "No such file, or no such place in it"
     fix = "{reason}. Ask for what the manifest names, as it names it."
@@ -315,6 +338,11 @@ class OffsetMoved(TernError):
     fix = "Queue {queue} is at offset {actual}, expected {expected}. Read the offsets again and decide."
 
 
+class QueueLockLost(TernError):
+    code, status, title = "queue-lock-lost", 409, "The queue is not locked with this epoch any more"
+    fix = "Queue {queue} was given up or has another holder since epoch {epoch}. Drop what was read of it; lock it again and go on from its committed offset."
+
+
 class TopicConflict(TernError):
     code, status, title = "topic-conflict", 409, "The topic exists with other settings"
     fix = "Topic '{topic}' has {actual} queues, {wanted} were asked for. Queue counts only grow; use at least {actual}."
@@ -340,6 +368,27 @@ class AlreadyExists(TernError):
     fix = "There is a {what} '{name}', and If-None-Match asks for a new one. Choose another name, or leave the header out."
 
 
+class TransactionResolved(TernError):
+    code, status, title = "transaction-resolved", 409, "The transaction has ended the other way"
+    fix = "It is {state}, and stays so. Read it with GET /v1/transactions/ and its id, and correct what was decided from the other outcome."
+
+
+class TopicsApart(TernError):
+    code, status, title = "topics-apart", 409, "No broker group has all topics of the transaction"
+    fix = (
+        "A transaction lives in one broker group, and none has all of these as the messages ask: {topics}. Declare the topics again "
+        "(PUT /v1/topics/ and the name), so that every broker group has them, and pin queues of one broker group only."
+    )
+
+
+class ProducerGroupBusy(TernError):
+    code, status, title = "producer-group-busy", 409, "The producer group has transactions that have not ended"
+    fix = (
+        "Producer group '{producer_group}' has {open} open and {expired} expired transactions. List them: "
+        "GET /v1/transactions?producer_group={producer_group}. End them, then delete it."
+    )
+
+
 class RebuildNotHere(TernError):
     code, status, title = "rebuild-not-here", 409, "Nodes are rebuilt from the leader"
     fix = "Node '{node}' does not serve as leader; leader: '{leader}'. Ask that one."
@@ -348,6 +397,14 @@ class RebuildNotHere(TernError):
 class ReceiptExpired(TernError):
     code, status, title = "receipt-expired", 410, "The lease is over"
     fix = "The message became visible again before it was settled; receive it again. Ask for a longer 'invisible', or extend in time."
+
+
+class TransactionExpired(TernError):
+    code, status, title = "transaction-expired", 410, "Nobody has answered for the transaction in time"
+    fix = (
+        "Its producer group was asked as often as its settings say. Only a person ends it now: POST /v1/transactions/ its id /resolve with "
+        "an outcome and a reason, or `ternmq tx commit ID --reason ...`."
+    )
 
 
 class RebuildFileGone(TernError):
@@ -389,11 +446,7 @@ class PropertiesTooLarge(TernError):
 
 
 class UnsupportedBatchFormat(TernError):
-    code, status, title = (
-        "unsupported-batch-format",
-        415,
-        "The batch's content type is not supported",
-    )
+    code, status, title = "unsupported-batch-format", 415, "The batch's content type is not supported"
     fix = "'{content_type}' is not a batch format. Use {supported}."
 
 
@@ -403,11 +456,7 @@ class UnsupportedEncoding(TernError):
 
 
 class IdempotencyKeyReused(TernError):
-    code, status, title = (
-        "idempotency-key-reused",
-        422,
-        "The idempotency key belongs to another message",
-    )
+    code, status, title = "idempotency-key-reused", 422, "The idempotency key belongs to another message"
     fix = "This key was used for a message with another body. Use a new key for a new message."
 
 
@@ -415,6 +464,20 @@ class IdempotencyKeyReused(TernError):
 class LimitReached(TernError):
     code, status, title = "limit-reached", 429, "A limit of the cluster is reached"
     fix = "{what}: {actual} of {limit}. Remove some, or settle what was received."
+
+
+class TooManyOpenTransactions(TernError):
+    code, status, retryable, title = (
+        "too-many-open-transactions",
+        429,
+        True,
+        "The producer group has too many transactions that have not ended",
+    )
+    fix = (
+        "Producer group '{producer_group}' has as many open or expired transactions as it may (1,000 and 10,000), or its broker group has "
+        "(200,000). Nothing was stored. "
+        "Commit or roll back what is open, resolve what has expired, and repeat."
+    )
 
 
 class NoLeader(TernError):
@@ -491,12 +554,7 @@ class ShuttingDown(TernError):
 
 
 class OutcomeUnknown(TernError):
-    code, status, retryable, title = (
-        "outcome-unknown",
-        504,
-        True,
-        "Whether it was stored is not known",
-    )
+    code, status, retryable, title = "outcome-unknown", 504, True, "Whether it was stored is not known"
     fix = "The broker group did not answer in time. Repeat with the same Idempotency-Key: it is stored once."
 
 
@@ -509,12 +567,7 @@ class ReplyTimeout(TernError):
 
 
 class RequestTimeout(TernError):
-    code, status, retryable, title = (
-        "request-timeout",
-        408,
-        True,
-        "The request did not arrive in time",
-    )
+    code, status, retryable, title = "request-timeout", 408, True, "The request did not arrive in time"
     fix = "Send the whole request within {limit_s} s."
 
 

@@ -5,7 +5,8 @@
 
 The halves are those of the key's hash (`rows.key_hash`); a first half of 0 counts as 1, so that 0 can mark an empty place. *crc* is
 that of the body. With SCHEDULED_QUEUE in *queue*, the message waits or waited for its delivery time: *offset* is its timer's id (a
-position in the log).
+position in the log). With PREPARED_QUEUE but not that, it is a half message: its transaction's number has 62 bits, the upper 14 of them below
+the flag in *queue*, the others in *offset*.
 
 A receipt, as a leader that has found a key on its disk carries it in a SEND command, 24 bytes, little-endian:
 
@@ -29,7 +30,7 @@ RECEIPT_ROW_SIZE_BYTES = RECEIPT_ROWS.itemsize
 assert RECEIPT_ROW_SIZE_BYTES == 24
 QUEUE_SHIFT, OFFSET_MASK = 48, (1 << 48) - 1
 # Far above the queues of a topic (QUEUES_PER_TOPIC_MAX).
-SCHEDULED_QUEUE = 1 << 15
+SCHEDULED_QUEUE, PREPARED_QUEUE = 1 << 15, 1 << 14
 
 # Queue, offset and body CRC of the first send with a key.
 Receipt = tuple[int, int, int]
@@ -40,3 +41,19 @@ def split_keys(keys: bytes) -> tuple[Halves, Halves]:
     """First and second halves of concatenated 16-byte hashes, each of shape (n,)."""
     halves = np.frombuffer(keys, "<u8").reshape(-1, 2)
     return np.maximum(halves[:, 0], np.uint64(1)), halves[:, 1].copy()
+
+
+def is_prepared(queue: int) -> bool:
+    """Whether a receipt's *queue* says that it is a half message's."""
+    return queue & (SCHEDULED_QUEUE | PREPARED_QUEUE) == PREPARED_QUEUE
+
+
+def prepared_number(queue: int, offset: int) -> int:
+    """The transaction's number in a half message's receipt."""
+    return (queue & (PREPARED_QUEUE - 1)) << QUEUE_SHIFT | offset
+
+
+def prepared_receipts(numbers: npt.NDArray[np.int64]) -> tuple[Halves, Halves]:
+    """Queues and offsets of the receipts of transactions, shapes (n,)."""
+    whole = numbers.astype(np.uint64)
+    return whole >> np.uint64(QUEUE_SHIFT) | np.uint64(PREPARED_QUEUE), whole & np.uint64(OFFSET_MASK)

@@ -135,6 +135,38 @@ CORRELATION_ID_LENGTH_MAX, CLIENT_ID_LENGTH_MAX = 64, 64
 # Clocks of one cluster differ less than this: a reply is looked for from so long before its request was born.
 REPLY_CLOCKS_SLACK_MS = 60_000
 
+# Transactions -----------------------------------------------------------------------------------------------------
+# RocketMQ's transactionTimeOut, transactionCheckMax and transactionCheckInterval: 6 s, 15 times, every 30 s.
+CHECK_AFTER_DEFAULT_MS, CHECKS_DEFAULT, CHECK_INTERVAL_DEFAULT_MS = 6_000, 15, 30_000
+# A check sooner than this asks a client that has not had time to commit; later than an hour nobody waits, and the log keeps the record.
+CHECK_AFTER_MIN_MS, CHECK_AFTER_MAX_MS = 100, 3_600_000
+CHECKS_MAX = 100
+# How long a callback may take: a checker holds a connection for it.
+CHECK_TIMEOUT_DEFAULT_MS, CHECK_TIMEOUT_MIN_MS, CHECK_TIMEOUT_MAX_MS = 3_000, 100, 30_000
+# As browsers and proxies on the way take; and 64 random bytes in base64 with their prefix.
+CHECK_URL_SIZE_MAX_BYTES, CHECK_SECRET_SIZE_MAX_BYTES = 2_048, 128
+# Messages of one transaction: an order and what follows from it; all are one entry of the log.
+TRANSACTION_MESSAGES_MAX = 256
+# Records of several messages together: they and their rows are one entry, which one largest message alone fills as far.
+TRANSACTION_SIZE_MAX_BYTES = MESSAGE_BODY_SIZE_MAX_BYTES + PROPERTIES_SIZE_MAX_BYTES + 64 * KIB
+# Open transactions of one producer group: a client that leaves more than this behind leaks them. Those that nobody answered for ...
+OPEN_PER_PRODUCER_GROUP_MAX, PARKED_PER_PRODUCER_GROUP_MAX = 1_000, 10_000
+# ... and open and parked ones of a broker group, with their messages: at most some 150 MiB of state, and 60 MiB in every saved one.
+TRANSACTIONS_MAX, HALF_MESSAGES_MAX = 200_000, 1_000_000
+# Each costs about 1 KiB, and its URL; every broker group has them all.
+PRODUCER_GROUPS_MAX = 10_000
+# Ended transactions that a broker group remembers, 54 bytes each in memory and in every saved state: at 1,000 a second four minutes.
+OUTCOMES_KEPT_MAX = 262_144
+# Checks of one transaction that are told one by one, the newest; 24 bytes each. The default of max_checks, and one more.
+CHECKS_KEPT_MAX = 16
+# Checkers, answers and reasons that were heard last: more checkers than run at a time, with all their answers.
+CHECK_TEXTS_MAX = 4_096
+CHECKER_NAME_LENGTH_MAX, CHECK_ANSWER_LENGTH_MAX, RESOLVE_REASON_LENGTH_MAX = 64, 32, 256
+# Checks in one claim, as messages in one receive; and how long at most they are one checker's.
+CHECKS_CLAIMED_MAX, CLAIM_MAX_MS = RECEIVE_MESSAGES_MAX, 120_000
+# Ends, or reports, in one request: a lane of them is far below an entry's size.
+ENDS_PER_REQUEST_MAX = 16_384
+
 # Replicated state -------------------------------------------------------------------------------------------------
 # With eight queues each costs some 550 bytes at a broker and 750 at a proxy, so all of them 15 MiB. Twice what large installations have.
 TOPICS_MAX = 20_000
@@ -222,3 +254,7 @@ assert TOPICS_MAX * QUEUES_PER_TOPIC_DEFAULT <= QUEUES_MAX
 assert (TOPICS_MAX + GROUPS_MAX) * ATTRIBUTES_SIZE_MAX_BYTES <= 40 * MIB
 assert 4 * HEARTBEAT_INTERVAL_MS <= MEMBER_EXPIRY_MS
 assert QUEUE_LOCK_MS < MEMBER_EXPIRY_MS
+assert CHECK_TIMEOUT_MAX_MS < CLAIM_MAX_MS
+assert TRANSACTION_MESSAGES_MAX <= BATCH_MESSAGES_MAX
+assert TRANSACTION_SIZE_MAX_BYTES + TRANSACTION_MESSAGES_MAX * 64 + 64 * KIB < ENTRY_SIZE_MAX_BYTES
+assert OPEN_PER_PRODUCER_GROUP_MAX < PARKED_PER_PRODUCER_GROUP_MAX < TRANSACTIONS_MAX < OUTCOMES_KEPT_MAX

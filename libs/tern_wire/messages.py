@@ -55,6 +55,68 @@ class PackedBatch(Struct, forbid_unknown_fields=True):
     messages: list[PackedMessage]
 
 
+class JsonTopicMessage(JsonMessage, forbid_unknown_fields=True, gc=False, kw_only=True):
+    """One message of a transaction over several topics, in JSON."""
+
+    topic: str
+
+
+class PackedTopicMessage(PackedMessage, forbid_unknown_fields=True, gc=False, kw_only=True):
+    """One message of a transaction over several topics, in MessagePack."""
+
+    topic: str
+
+
+class JsonTransaction(Struct, forbid_unknown_fields=True):
+    """The body of POST /v1/transactions in JSON. All messages become visible together, or none; only the first one may have an
+    `idempotency_key`, which stands for all."""
+
+    producer_group: str
+    messages: list[JsonTopicMessage]
+    check_after: str | int | None = None
+
+
+class PackedTransaction(Struct, forbid_unknown_fields=True):
+    """The body of POST /v1/transactions in MessagePack."""
+
+    producer_group: str
+    messages: list[PackedTopicMessage]
+    check_after: str | int | None = None
+
+
+class TransactionEnd(Struct, forbid_unknown_fields=True):
+    """The body of commit and rollback, which may be missing. `reason` goes to the proxy's log."""
+
+    reason: str = ""
+
+
+class TransactionResolution(Struct, forbid_unknown_fields=True):
+    """The body of POST /v1/transactions/{transaction_id}/resolve: `outcome` commit or rollback, and the `reason`, which is kept."""
+
+    outcome: str
+    reason: str
+
+
+class ProducerGroupSettings(Struct, forbid_unknown_fields=True):
+    """The body of PUT /v1/producer-groups/{producer_group}. What is left out stays, or gets its default in a new producer group. An empty
+    `check_url` means that checks are received by pull."""
+
+    check_url: str | UnsetType = UNSET
+    check_secret: str | UnsetType = UNSET
+    timeout: str | int | UnsetType = UNSET
+    max_checks: int | UnsetType = UNSET
+    check_after: str | int | UnsetType = UNSET
+    check_interval: str | int | UnsetType = UNSET
+    include_body: bool | UnsetType = UNSET
+
+
+class ChecksRequest(Struct, forbid_unknown_fields=True):
+    """The body of POST /v1/producer-groups/{producer_group}/checks/receive; every field has a default."""
+
+    max_messages: int = 16
+    wait: str | int = 0
+
+
 class SettleEntry(Struct, forbid_unknown_fields=True):
     """One settle: `ack`; `extend` with a new `invisible` time counted from now; `nack`, which makes the message visible again after
     `delay`, or after as long as its group's retry policy says; or `dead_letter` with a `reason`."""
@@ -157,6 +219,7 @@ class OffsetsCommit(Struct, forbid_unknown_fields=True):
     topic: str
     offsets: dict[str, int]
     expected: dict[str, int] = {}
+    epochs: dict[str, int] = {}
 
 
 class SeekPlace(Struct, forbid_unknown_fields=True):

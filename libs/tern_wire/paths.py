@@ -5,6 +5,7 @@ PORT_BROKER_LINK = 10911
 PORT_BROKER_RAFT = 10912
 PORT_BROKER_HTTP = 10913
 PORT_PROXY = 8080
+PORT_TXN_CHECKER = 8090
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -25,6 +26,8 @@ HEADER_DELAY_LEVEL = "MQ-Delay-Level"
 HEADER_PROPERTIES = "MQ-Properties"
 HEADER_PROPERTY_PREFIX = "MQ-Property-"
 HEADER_IDEMPOTENCY_KEY = "Idempotency-Key"
+HEADER_PRODUCER_GROUP = "MQ-Producer-Group"
+HEADER_CHECK_AFTER = "MQ-Check-After"
 HEADER_TIMEOUT = "MQ-Timeout"
 HEADER_CORRELATION_ID = "MQ-Correlation-Id"
 HEADER_CLIENT = "MQ-Client"
@@ -68,6 +71,26 @@ def requests_path(topic: str, correlation_id: str = "") -> str:
 def replies_path(topic: str) -> str:
     """POST the reply to a request that was received from the topic."""
     return f"/v1/topics/{topic}/replies"
+
+
+def begin_path(topic: str) -> str:
+    """POST one message of a transaction: the body is the message, invisible until the commit."""
+    return f"/v1/topics/{topic}/transactions"
+
+
+def transaction_path(transaction_id: str, verb: str = "") -> str:
+    """GET a transaction; with `commit`, `rollback` or `resolve` POST its end."""
+    return f"{TRANSACTIONS_PATH}/{transaction_id}/{verb}" if verb else f"{TRANSACTIONS_PATH}/{transaction_id}"
+
+
+def producer_group_path(producer_group: str) -> str:
+    """PUT to declare the producer group."""
+    return f"{PRODUCER_GROUPS_PATH}/{producer_group}"
+
+
+def checks_path(producer_group: str) -> str:
+    """POST to receive questions about open transactions."""
+    return f"{PRODUCER_GROUPS_PATH}/{producer_group}/checks/receive"
 
 
 def receive_path(topic: str, group: str) -> str:
@@ -172,6 +195,9 @@ def task_path(task: str) -> str:
 
 CLUSTER_PATH = "/v1/cluster"
 TOPICS_PATH, GROUPS_PATH = "/v1/topics", "/v1/groups"
+TRANSACTIONS_PATH, PRODUCER_GROUPS_PATH = "/v1/transactions", "/v1/producer-groups"
+# Transaction checker.
+CHECKER_PATH = "/v1/checker"
 # Broker.
 BROKER_PATH = "/v1/broker"
 REBUILD_MANIFEST_PATH = "/v1/broker/rebuild/manifest"

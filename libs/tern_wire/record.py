@@ -45,11 +45,24 @@ CORRELATION_ID = "CORRELATION_ID"
 REPLY_TO = "REPLY_TO_CLIENT"
 REPLY_WAIT_MS = "TTL"
 MESSAGE_TYPE = "MSG_TYPE"
+# Of a message that a transaction has stored: "true"; its producer group; and after how many seconds, at least, it was first to be asked about.
+TRANSACTIONAL = "TRAN_MSG"
+PRODUCER_GROUP = "PGROUP"
+CHECK_AFTER_S = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 # Names that RocketMQ or TernMQ give a meaning; users may not set them as properties.
 RESERVED_PROPERTIES = frozenset(
     {
-        *(KEYS, TAGS, MESSAGE_ID, CONTENT_TYPE, DELAY_LEVEL, "WAIT", "REAL_TOPIC", "REAL_QID", "TRAN_MSG"),
-        *("PGROUP", "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG"),
+        *(KEYS, TAGS, MESSAGE_ID, CONTENT_TYPE, DELAY_LEVEL, "WAIT", "REAL_TOPIC", "REAL_QID", TRANSACTIONAL),
+        *(
+            PRODUCER_GROUP,
+            CHECK_AFTER_S,
+            "MIN_OFFSET",
+            "MAX_OFFSET",
+            "BUYER_ID",
+            "ORIGIN_MESSAGE_ID",
+            "TRANSFER_FLAG",
+            "CORRECTION_FLAG",
+        ),
         *("RECONSUME_TIME", "MSG_REGION", "TRACE_ON", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "POP_CK", "CLUSTER"),
         *(DELIVER_MS, "TIMER_DELAY_SEC", "TIMER_DELAY_MS", MESSAGE_GROUP, "INSTANCE_ID", CORRELATION_ID),
         *(REPLY_TO, REPLY_WAIT_MS, MESSAGE_TYPE, "ARRIVE_TIME", "PUSH_REPLY_TIME"),

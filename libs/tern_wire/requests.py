@@ -4,7 +4,7 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 
 | request   | head                                             | raw                          | reply head; raw                    |
 |-----------|--------------------------------------------------|------------------------------|------------------------------------|
-| SEND      | topics [name], rows                              | send rows, then records      | rows, replays; send verdicts       |
+| SEND      | topics [name], rows, producer_groups [name]      | send rows, then records      | rows, replays; send verdicts       |
 | RECEIVE   | topic, group, max_messages, max_bytes,           |                              | topic_id, group_id, runs           |
 |           | invisible_ms (0: the group's), attempt_id (16    |                              | [[queue, lease, attempt,           |
 |           | bytes or none), again_only (what it got before)  |                              | deadline_ms, count]...]; records   |
@@ -24,7 +24,7 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 | DESCRIBE_GROUP | group, topic ("": all)                      |                              | settings, topics                   |
 | LIST_GROUPS | q, after, limit, descending                    |                              | groups [settings...], more         |
 | GROUP_OFFSETS | group, topic                                 |                              | offsets {queue: offset}            |
-| COMMIT_OFFSETS | group, topic, offsets, expected             |                              | offsets {queue: offset}            |
+| COMMIT_OFFSETS | group, topic, offsets, expected, epochs     |                              | offsets {queue: offset}            |
 | SEEK      | group, topic, to (`core/seeking.py` of the       |                              | queues [[queue, before (-1: not    |
 |           | broker), queues (none: all), dry_run             |                              | begun), after]...]                 |
 | QUERY     | topic, key, begin_ms, end_ms, count,             |                              | places [place...], next (place or  |
@@ -56,10 +56,32 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 | REDRIVE   | op: start or cancel, and what they need; or get  |                              | the task (`core/redriving.py`)     |
 | AWAIT_REPLY | topic, correlation_id, reply_to, from_ms,      |                              | found; the reply's record, the     |
 |           | wait_ms                                          |                              | oldest one stored since from_ms    |
+| END_TRANSACTIONS | rows                                      | end rows (`transactions.py`) | ; end verdicts                     |
+| CLAIM_CHECKS | checker, producer_group ("": all that have    |                              | checks [[number, claim, attempt,   |
+|           | a check URL), max, claim_ms, wait_ms (0: do not  |                              | producer group, its id, begun_ms,  |
+|           | wait), max_bytes                                 |                              | claimed_until_ms, [[topic, queue,  |
+|           |                                                  |                              | size]...]]...]; their records      |
+| REPORT_CHECKS | reports [[number, claim, answer,             |                              | ; one status byte a row            |
+|           | latency_ms]...]                                  |                              |                                    |
+| DESCRIBE_TRANSACTION | number, producer_group_id             |                              | transaction {...}                  |
+| LIST_TRANSACTIONS | producer_group ("": all), state (open,   |                              | transactions [{...}...], more      |
+|           | expired, "": both), older_than_ms (age), after   |                              |                                    |
+|           | (number), limit                                  |                              |                                    |
+| RESOLVE_TRANSACTION | number, producer_group_id, outcome,    |                              | status, outcome, queue, messages,  |
+|           | reason                                           |                              | topic_id, by, offset               |
+| ALTER_PRODUCER_GROUP | a change as in `producer_settings.py` |                              | created, and its settings          |
+| DELETE_PRODUCER_GROUP | producer_group                       |                              | deleted                            |
+| DESCRIBE_PRODUCER_GROUP | producer_group ("": list), after,  |                              | groups [{producer_group,           |
+|           | limit                                            |                              | producer_group_id, stats, and its  |
+|           |                                                  |                              | settings}...], more                |
 | STATUS    |                                                  |                              | node, role, term, leader, ...      |
 
 A place names one entry of the key index, [file, number]; where the record has no offset now (it is not visible yet, or not in its queue any more)
-the records of QUERY and TRACE carry -1. SEND's replays are [[row, message_id, born_ms, deliver_ms]...] of rows that an earlier send had stored (deliver_ms 0: at once). An error reply has code 1 and the
+the records of QUERY and TRACE carry -1. A transaction is a map: number, producer_group, producer_group_id, state, begun_ms, check_at_ms (of the
+next check, 0 for none), attempts, ended_ms, by, reason, message_count, messages [[topic, queue, size, offset or -1]...] (of an ended one only
+the first one's), checks [[attempt, at_ms, checker, answer, latency_ms]...] (the newest ones). SEND's replays are [[row, message_id, born_ms, deliver_ms]...] of rows that an earlier send had stored (deliver_ms 0: at once). Where
+the request names producer groups, the reply's head has their producer_groups [[id, check_after_ms, check_interval_ms, max_checks]...], zeros of one that is not there; replays
+of half messages have in deliver_ms after how long the first one's check was due, in whole seconds (0: as its producer group said). An error reply has code 1 and the
 head {code, fields} of a TernError.
 
 A notice is a one-way frame from a broker to every proxy that is linked to it. LEADERSHIP: node, term, serving; sent when a link opens
@@ -118,6 +140,15 @@ class RequestCode(IntEnum):
     TRACE = 300
     TOPIC_STATS = 202
     GROUP_STATS = 208
+    END_TRANSACTIONS = 37
+    CLAIM_CHECKS = 39
+    REPORT_CHECKS = 40
+    DESCRIBE_TRANSACTION = 323
+    LIST_TRANSACTIONS = 324
+    RESOLVE_TRANSACTION = 325
+    ALTER_PRODUCER_GROUP = 404
+    DELETE_PRODUCER_GROUP = 405
+    DESCRIBE_PRODUCER_GROUP = 406
 
 
 class NoticeCode(IntEnum):

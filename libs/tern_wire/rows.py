@@ -3,11 +3,17 @@
 A send row, one per record, 64 bytes, little-endian, made by whoever encoded the records:
 
      0        4         8         12        16            24        28        32             48             56
-     | size 4 | topic 4 | queue 4 | flags 4 | tag hash 8  | crc 4   | rsvd 4  | key hash 16 | deliver_ms 8 | message group hash 8 |
+     | size 4 | topic 4 | queue 4 | flags 4 | tag hash 8  | crc 4   | p.grp 4 | key hash 16 | deliver_ms 8 | message group hash 8 |
 
 In a link request *topic* is the number of the name in the request's head; in the log it is the topic's id. *crc* is the
 body's, *key hash* that of topic and idempotency key (zeros without FLAG_KEYED). *deliver_ms*: not visible before that time (ms since
 1970; 0: at once). *message group hash*: of the ordering key, `message_group_hash` (0: none).
+
+A row with FLAG_HALF is a half message: stored, and invisible until its transaction is committed. *p.grp* is its producer group: the number
+of the name in the request's head (`producer_groups`), in the log the id; 0 in other rows. Its *deliver_ms* is a duration: how long after its
+begin the transaction is first asked about (0: as the producer group says); it has no message group. FLAG_SAME_TRANSACTION: it belongs to the
+transaction of the row before it, a half row of the same producer group; only a transaction's first row may have a key, which then stands for
+the whole transaction.
 """
 
 import struct
@@ -19,7 +25,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-FLAG_KEYED = 1
+FLAG_KEYED, FLAG_HALF, FLAG_SAME_TRANSACTION = 1, 2, 4
+FLAGS = FLAG_KEYED | FLAG_HALF | FLAG_SAME_TRANSACTION
 
 SEND_ROW = struct.Struct("<IIIIqII16sqQ")
 SEND_ROWS = np.dtype(
@@ -30,7 +37,7 @@ SEND_ROWS = np.dtype(
         ("flags", "<u4"),
         ("tag", "<i8"),
         ("crc", "<u4"),
-        ("reserved", "<u4"),
+        ("producer_group", "<u4"),
         ("key", "V16"),
         ("deliver_ms", "<i8"),
         ("message_group", "<u8"),
@@ -43,8 +50,9 @@ NO_KEY = bytes(16)
 QUEUE_ENTRIES = np.dtype([("position", ">i8"), ("size", ">i4"), ("tag", ">i8")])
 
 # One per record that retention copies forward, 40 bytes, in front of the records as with sends. `number` is the offset of a message in
-# its queue (MOVED_MESSAGE), or a timer's id (MOVED_TIMER, with the time at which it is due).
-MOVED_MESSAGE, MOVED_TIMER = 1, 2
+# its queue (MOVED_MESSAGE), a timer's id (MOVED_TIMER, with the time at which it is due), or a transaction's number (MOVED_HALF, with the
+# number of the message in it, from 0, in place of the time).
+MOVED_MESSAGE, MOVED_TIMER, MOVED_HALF = 1, 2, 3
 MOVE_ROWS = np.dtype(
     [
         ("kind", "<u4"),
@@ -64,6 +72,10 @@ SENT, REPLAYED, KEY_REUSED, NO_TOPIC, NO_QUEUE, KEYS_FULL, MALFORMED = range(7)
 SCHEDULED, SCHEDULED_BEFORE = 7, 8
 # The topic's permission does not let it be written.
 NOT_WRITABLE = 9
+# Of half messages: `offset` is the transaction's number, of PREPARED_BEFORE that of the first one with this key. TOO_MANY_OPEN: the producer
+# group, or all of them, have as many transactions as they may. A transaction is prepared whole or not at all: the rows of one that is
+# refused all have the status of the first row that was.
+PREPARED, PREPARED_BEFORE, TOO_MANY_OPEN, NO_PRODUCER_GROUP = 10, 11, 12, 13
 SEND_VERDICTS = np.dtype([("status", "<u4"), ("queue", "<u4"), ("offset", "<i8")])
 
 # One per run of offsets that a receive leases, 48 bytes. `run` is 0 for messages never leased, else the redelivery run. `invisible_ms` is

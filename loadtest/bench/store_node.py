@@ -54,7 +54,7 @@ class BenchNode:
         """Positions, offsets, consume queues, key index of one entry; its verdicts."""
         if entry.kind != EntryKind.COMMANDS:
             return []
-        applied = self.state.apply(entry.body, entry.position + HEADER_SIZE_BYTES)
+        applied = self.state.apply(entry.body, entry.position + HEADER_SIZE_BYTES, entry.index)
         if applied.metadata_changed:
             self._name_topics()
         for appends in applied.appends:

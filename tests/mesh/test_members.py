@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from tern_cli.app import app
 from tern_client import BlockingAdmin, BlockingMembership
-from tern_wire.errors import MemberNotFound
+from tern_wire.errors import MemberNotFound, QueueLockLost
 from tern_wire.membership import Strategy
 from tests.support.mesh import Mesh, eventually
 
@@ -116,6 +116,11 @@ def test_a_queue_has_one_holder_and_its_epoch_grows_when_the_next_one_takes_it(m
         )  # [] when the answer to the first try was lost
         theirs = second.lock("locked", ["broker-a:0"])["locked"]
         assert theirs["broker-a:0"] > mine["broker-a:0"]
+        with BlockingAdmin(mesh.endpoint) as admin:
+            with pytest.raises(QueueLockLost, match="broker-a:0"):
+                admin.commit_offsets("locked", "locked", {"broker-a:0": 0}, epochs=mine)
+            admin.commit_offsets("locked", "locked", {"broker-a:0": 0}, epochs=theirs)
+            assert admin.group_offsets("locked", "locked")["broker-a:0"] == 0
         first.close()
         assert second.lock("locked", ["broker-a:1"])["locked"]["broker-a:1"] > mine["broker-a:1"]
         with BlockingAdmin(mesh.endpoint) as admin:

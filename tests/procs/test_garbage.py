@@ -74,7 +74,7 @@ def test_random_bytes_at_every_port_leave_the_mesh_serving(tmp_path: Path) -> No
         assert works(mesh, "before")
         processes = {process["name"]: process for process in mesh.processes()}
         ports = [port for process in processes.values() for port in process.get("ports", {}).values()]
-        assert len(ports) == 3 * 3 + 2
+        assert len(ports) == 3 * 3 + 3
         began_s = time.monotonic()
         connected = throw(ports, random.Random(seed))
         print(f"{connected} connections to {len(ports)} ports in {time.monotonic() - began_s:.1f} s")

@@ -23,7 +23,7 @@ def runnable_blocks() -> list[str]:
 
 
 def test_the_commands_of_the_readme_work_as_they_stand(tmp_path: Path) -> None:
-    """Send, receive and ack by curl and by the command line; only the endpoint is another one."""
+    """Send, receive and ack, and a transaction, by curl and by the command line; only the endpoint is another one."""
     blocks = runnable_blocks()
     assert len(blocks) >= 4
     with running_mesh(tmp_path / "mesh") as mesh:
@@ -42,3 +42,5 @@ def test_the_commands_of_the_readme_work_as_they_stand(tmp_path: Path) -> None:
     assert '"json":{"total": 12}' in done.stdout
     assert "1000 messages sent to numbers." in done.stdout
     assert re.search(r"^broker-a:\d 0: \d+$", done.stdout, re.MULTILINE)
+    assert '"state":"committed"' in done.stdout
+    assert re.search(r"^order 4713 is paid$", done.stdout, re.MULTILINE)

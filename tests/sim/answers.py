@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tests.sim.transaction_values import Check, Described, Ended, TransactionEnd
+
 
 class Sent(NamedTuple):
     """The verdict over one message (statuses of tern_wire.rows); *first_id*: of a replay, the message id of the first send. Of one that
@@ -95,13 +97,26 @@ class Task(NamedTuple):
     failed: int
 
 
-# One a message, leased message, queue; the status bytes of a settle.
+class Stored(NamedTuple):
+    """One message of a queue as a node reads it (bodies.read_records makes these of a pull's bytes)."""
+
+    offset: int
+    body_name: str
+    message_id: str
+    stored_ms: int
+
+
+# One a message, leased message, queue; the status bytes of a settle or report.
 Answered = (
     tuple[Sent, ...]
     | tuple[Held, ...]
     | tuple[QueueEnds, ...]
     | tuple[Committed, ...]
     | tuple[Sought, ...]
+    | tuple[Ended, ...]
+    | tuple[Check, ...]
+    | tuple[Described, ...]
+    | tuple[Stored, ...]
     | Pulled
     | Browsed
     | Task
@@ -121,15 +136,6 @@ class LogRow:
     position: int
 
 
-class Stored(NamedTuple):
-    """One message of a queue as a node reads it (bodies.read_records makes these of a pull's bytes)."""
-
-    offset: int
-    body_name: str
-    message_id: str
-    stored_ms: int
-
-
 class GraveEnd(NamedTuple):
     """What a group's dead letters are on a node: the oldest offset kept, and all that were neither redriven nor dropped."""
 
@@ -146,7 +152,9 @@ class QueueEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEnd:
-    """One node when everything had come to rest. *queues* by (topic, queue), *graves* by group; *digest*: hex, of its encoded state machine."""
+    """One node when everything had come to rest. *queues* by (topic, queue), *graves* by group, *transactions* by number; *digest*: hex, of its
+    encoded state machine.
+    """
 
     node: str
     applied: int
@@ -156,6 +164,7 @@ class NodeEnd:
     digest: str
     queues: dict[tuple[str, int], QueueEnd]
     graves: dict[str, GraveEnd] = field(default_factory=dict)
+    transactions: dict[int, TransactionEnd] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from typing import Any
 from tern_wire.errors import NoLeader, NotLeader, OutcomeUnknown, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, LEADER_WAIT_MS
 from tern_wire.requests import ERROR, Parts, RequestCode, body_parts, read_body, read_error
-from tests.sim.exchange import Request
 from tests.sim.history import Outcome
+from tests.sim.send_encoding import Request
 
 
 @dataclass(frozen=True, slots=True)

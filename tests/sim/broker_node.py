@@ -42,10 +42,10 @@ class NodeConfig(BrokerConfig):
 class Reply:
     """What LinkDoor takes for the link of a proxy: one request's way back."""
 
-    __slots__ = ("_send",)
+    __slots__ = ("_send", "closed")
 
     def __init__(self, send: Callable[[int, bytes], None]) -> None:
-        self._send = send
+        self._send, self.closed = send, False
 
     def reply(self, _opaque: int, code: int, parts: Parts) -> bool:
         """Answer."""

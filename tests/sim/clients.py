@@ -9,11 +9,12 @@ from functools import partial
 from random import Random
 
 from tests.sim.asking import Answer, Ask, Asking, CallLater, Router, Told
+from tests.sim.client_mix import make_clients
 from tests.sim.drain import Drain
 from tests.sim.exchange import Exchange
 from tests.sim.history import Asked, Create, History, Offsets, Operation, Outcome, Receive, Send
 from tests.sim.plan import draw_plan
-from tests.sim.special_clients import make_clients
+from tests.sim.transaction_clients import Books
 from tests.sim.workload import READERS
 
 __all__ = ["Answer", "Ask", "Clients", "Told"]
@@ -47,6 +48,7 @@ class Clients:
         """
         self.rng, self.history = rng, history
         self.plan = draw_plan(rng, operations, pace_s)
+        self.books = Books()
         self._now_s, self._call_later, self._is_at_rest = now_s, call_later, is_at_rest
         self._exchange = Exchange()
         self._make_router: Callable[[], Router] = partial(Router, ask, brokers, now_s, call_later)
@@ -82,7 +84,7 @@ class Clients:
     def drain(self) -> None:
         """After `stop`: read every queue to its end, receive and ack until all groups have everything, browse their dead letters."""
         self._is_stopped = True
-        drain = self._drain = Drain(self, self.plan.groups, self._is_at_rest)
+        drain = self._drain = Drain(self, self.plan.groups, self._is_at_rest, self.books.last_word)
         self._create(drain.start)
 
     def is_drained(self) -> bool:

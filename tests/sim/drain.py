@@ -1,6 +1,8 @@
 """The last clients of a run: they read every queue to its end, receive and ack until each group has settled everything, and then look at
 its dead letters.
 
+Before that a person ends the transactions that nobody has ended, but for some that stay as they are.
+
 A group has settled everything only when nothing of it is leased, rests, or is about to be buried. What waits for its time is in no queue
 yet, so this begins when there is no such message any more.
 
@@ -14,6 +16,7 @@ from tern_wire.errors import OffsetExpired
 from tern_wire.rows import ACK
 from tests.sim.history import Asked, Browse, GroupOffsets, Offsets, Operation, Pull, Receive, Settle, Settling
 from tests.sim.plan import QUEUES, GroupPlan
+from tests.sim.transaction_values import ListTransactions, Resolve
 
 RECEIVE_MESSAGES = 64
 # While leases of others run, nothing can be received: look again after this long, and a little later every time.
@@ -35,9 +38,18 @@ class Desk(Protocol):
 class Drain:
     """One reader a topic's queue, one consumer a group and topic, all at once. Owner: the clients."""
 
-    def __init__(self, desk: Desk, groups: tuple[GroupPlan, ...], is_at_rest: Callable[[], bool]) -> None:
-        """*is_at_rest*: whether nothing happens any more by itself: no message waits for its time, no redrive is running."""
-        self._desk, self._groups, self._is_at_rest = desk, groups, is_at_rest
+    def __init__(
+        self,
+        desk: Desk,
+        groups: tuple[GroupPlan, ...],
+        is_at_rest: Callable[[], bool],
+        last_word: Callable[[int], int],
+    ) -> None:
+        """*is_at_rest*: whether nothing happens any more by itself: no message waits for its time, no redrive is running.
+
+        *last_word*: of a transaction's number, how it is to be ended; 0: not at all.
+        """
+        self._desk, self._groups, self._is_at_rest, self._last_word = desk, groups, is_at_rest, last_word
         self._left = 0
         self._pauses: dict[tuple[str, str], float] = {}
 
@@ -49,7 +61,28 @@ class Drain:
     def start(self) -> None:
         """Begin; call once."""
         self._left = 1
-        self._wait_for_rest()
+        self._end_transactions()
+
+    def _end_transactions(self) -> None:
+        """Again and again, until only those are left that are to stay."""
+
+        def listed(operation: Operation) -> None:
+            if not operation.is_ok:
+                self._desk.later(PAUSE_S, self._end_transactions)
+                return
+            wanted = [
+                Resolve(described.number, described.producer_group, outcome)
+                for described in operation.described
+                if (outcome := self._last_word(described.number))
+            ]
+            for asked in wanted:
+                self._desk.issue("drain", asked, lambda _operation: None)
+            if wanted:
+                self._desk.later(PAUSE_S, self._end_transactions)
+            else:
+                self._wait_for_rest()
+
+        self._desk.issue("drain", ListTransactions(""), listed)
 
     def _wait_for_rest(self) -> None:
         """What is read to its end must not grow any more."""

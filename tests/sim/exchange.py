@@ -1,14 +1,11 @@
 """What a simulated client asks as bytes of the link protocol, and replies as values of the history. As a proxy does it."""
 
-import struct
 from dataclasses import dataclass, field
 from typing import Any
-from zlib import crc32
 
-from tern_wire.record import DELIVER_MS, MESSAGE_GROUP, MESSAGE_ID, encode_properties, encode_record
-from tern_wire.requests import Parts, RequestCode, body_parts
-from tern_wire.rows import FLAG_KEYED, NO_KEY, SEND_ROW, SETTLE_ROW, key_hash, message_group_hash
-from tests.sim.bodies import body_of, message_id, read_records
+from tern_wire.requests import RequestCode, body_parts
+from tern_wire.rows import SETTLE_ROW
+from tests.sim.bodies import read_records
 from tests.sim.history import (
     REJECT,
     Answered,
@@ -31,11 +28,13 @@ from tests.sim.history import (
     Redrive,
     Seek,
     Send,
-    Sent,
     Settle,
     Sought,
     Task,
 )
+from tests.sim.send_encoding import Request, encode_begin, encode_send, read_verdicts
+from tests.sim.transaction_exchange import decode_transaction, encode_transaction
+from tests.sim.transaction_values import Begin
 
 RECEIVE_SIZE_BYTES = 256 * 1024
 PULL_MESSAGES, PULL_SIZE_BYTES = 48, 64 * 1024
@@ -43,21 +42,11 @@ BROWSE_MESSAGES = 20
 # What a consumer says of a message that it rejects.
 REASON = "unreadable"
 _ALL_LETTERS = {"topic": "", "tag": "", "reason": "", "from_ms": 0, "to_ms": 0}
-_VERDICT = struct.Struct("<IIq")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request of the link, ready to be sent; *is_repeatable*: doing it twice is doing it once, or asked for again on purpose."""
-
-    code: int
-    parts: Parts
-    is_repeatable: bool
 
 
 @dataclass(slots=True)
 class Exchange:
-    """Translates. Owner: the clients; *ids* of topics and groups come from the replies that created them."""
+    """Translates. Owner: the clients; *ids* of topics, groups and producer groups come from the replies that created them."""
 
     ids: dict[str, int] = field(default_factory=dict)
 
@@ -65,7 +54,9 @@ class Exchange:
         """The request for *asked*; *operation* is its number in the history."""
         match asked:
             case Send():
-                return _send(asked, operation, int(now_s * 1000))
+                return encode_send(asked, operation, int(now_s * 1000))
+            case Begin():
+                return encode_begin(asked, operation, int(now_s * 1000))
             case Receive(group, topic, messages_max, invisible_ms):
                 head = {"topic": topic, "group": group, "max_messages": messages_max, "max_bytes": RECEIVE_SIZE_BYTES}
                 return Request(RequestCode.RECEIVE, body_parts(head | {"invisible_ms": invisible_ms}), False)
@@ -118,17 +109,20 @@ class Exchange:
             case Create("topic", name, number, settings):
                 head = {"topic": name, "queues": number, **dict(settings)}
                 return Request(RequestCode.CREATE_TOPIC, body_parts(head), True)
-            case Create(_, name, number, settings):
+            case Create("group", name, number, settings):
                 head = {"group": name, "invisible_ms": number, "start": "earliest", **dict(settings)}
                 return Request(RequestCode.CREATE_GROUP, body_parts(head), True)
+            case Create(_, name, number, settings):
+                head = {"producer_group": name, "create": True, "max_checks": number, **dict(settings)}
+                return Request(RequestCode.ALTER_PRODUCER_GROUP, body_parts(head), True)
+            case _:
+                return encode_transaction(asked, self.ids)
 
     def decode(self, asked: Asked, head: dict[str, Any], raw: memoryview) -> Answered:
         """What the reply to *asked* says."""
         match asked:
-            case Send():
-                firsts = {row: first_id for row, first_id, *_ in head["replays"]}
-                verdicts = enumerate(_VERDICT.iter_unpack(raw))
-                return tuple([Sent(status, queue, at, firsts.get(row, "")) for row, (status, queue, at) in verdicts])
+            case Send() | Begin():
+                return read_verdicts(head, raw)
             case Receive():
                 records = read_records(raw)
                 return tuple(
@@ -165,26 +159,5 @@ class Exchange:
             case Create(what, name, _):
                 self.ids[name] = head[f"{what}_id"]
                 return None
-
-
-def _send(asked: Send, operation: int, born_ms: int) -> Request:
-    topic = asked.topic.encode()
-    rows, records, is_keyed = [], [], True
-    for row, (queue, name, key, size_bytes, message_group, deliver_ms) in enumerate(asked.messages):
-        body = body_of(name, size_bytes)
-        crc = crc32(body) & 0x7FFFFFFF
-        pairs = [(MESSAGE_ID, message_id(operation, row))]
-        hashed_group = 0
-        if message_group:
-            pairs.append((MESSAGE_GROUP, message_group))
-            hashed_group = message_group_hash(message_group.encode())
-        if deliver_ms:
-            pairs.append((DELIVER_MS, str(deliver_ms)))
-        properties = encode_properties(pairs)
-        record = encode_record(topic, queue, body, properties, born_ms=born_ms, body_crc=crc)
-        hashed, flags = (key_hash(topic, key.encode()), FLAG_KEYED) if key else (NO_KEY, 0)
-        is_keyed = is_keyed and bool(key)
-        rows.append(SEND_ROW.pack(len(record), 0, queue, flags, 0, crc, 0, hashed, deliver_ms, hashed_group))
-        records.append(record)
-    parts = body_parts({"topics": [asked.topic], "rows": len(rows)}, [b"".join(rows + records)])
-    return Request(RequestCode.SEND, parts, is_keyed)
+            case _:
+                return decode_transaction(asked, head, raw, self.ids)

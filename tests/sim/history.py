@@ -49,6 +49,7 @@ from tests.sim.questions import (
     Settle,
     Settling,
 )
+from tests.sim.transaction_values import Check, Described, Ended
 
 __all__ = [
     "LATER",
@@ -142,7 +143,7 @@ class Operation:
     # The answer as what the question wants; only of an operation that is ok.
     @property
     def sent(self) -> tuple[Sent, ...]:
-        """Of a Send, one a message."""
+        """Of a Send or Begin, one a message."""
         return cast(tuple[Sent, ...], self.answer)
 
     @property
@@ -152,7 +153,7 @@ class Operation:
 
     @property
     def statuses(self) -> bytes:
-        """Of a Settle, one a row."""
+        """Of a Settle or Report, one a row."""
         return cast(bytes, self.answer)
 
     @property
@@ -179,6 +180,26 @@ class Operation:
     def browsed(self) -> Browsed:
         """Of a Browse."""
         return cast(Browsed, self.answer)
+
+    @property
+    def closed(self) -> tuple[Ended, ...]:
+        """Of an End or Resolve, one a transaction."""
+        return cast(tuple[Ended, ...], self.answer)
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Of a Claim."""
+        return cast(tuple[Check, ...], self.answer)
+
+    @property
+    def described(self) -> tuple[Described, ...]:
+        """Of a Describe (one), or a ListTransactions."""
+        return cast(tuple[Described, ...], self.answer)
+
+    @property
+    def found(self) -> tuple[Stored, ...]:
+        """Of a Search."""
+        return cast(tuple[Stored, ...], self.answer)
 
     @property
     def task(self) -> Task:

@@ -2,11 +2,14 @@
 
 Each way of delivering has a topic, and each that may deliver a message twice has a group of its own: elsewhere nothing may excuse that.
 
-     orders   billing, audit             nothing but leases
+     orders   billing, audit             nothing but leases; some messages come with transactions
      trips    billing, audit             offsets are committed and sought
      rides    dispatch, rewind           messages have an order (FIFO); dispatch as workers, rewind seeks; in some seeds it grows
      jobs     workers                    nacks, few attempts, dead letters; in some seeds one group's are redriven
      alarms   clock                      messages have a delivery time; some are recalled
+     ledger   billing                    nothing but messages of transactions
+
+Transactions are of two producer groups: one that checkers ask for by name, one with a check URL, of which they ask as of all that have one.
 """
 
 from dataclasses import dataclass
@@ -18,14 +21,18 @@ from tests.sim.history import Create
 TOPICS = ("orders", "trips")
 # Offsets of a group are only set in this topic, and in the other one by the group below: elsewhere, nothing may excuse a redelivery.
 SOUGHT_TOPIC = "trips"
-FIFO_TOPIC, RETRY_TOPIC, DELAY_TOPIC = "rides", "jobs", "alarms"
+FIFO_TOPIC, RETRY_TOPIC, DELAY_TOPIC, LEDGER_TOPIC = "rides", "jobs", "alarms", "ledger"
+# Where messages of transactions may lie.
+TRANSACTION_TOPICS = (LEDGER_TOPIC, "orders")
 SOUGHT_GROUP = "rewind"
 # Groups that have dead letters.
 RETRY_GROUP, FIFO_GROUP = "workers", "dispatch"
-QUEUES = {"orders": 4, "trips": 4, FIFO_TOPIC: 2, RETRY_TOPIC: 2, DELAY_TOPIC: 2}
+QUEUES = {"orders": 4, "trips": 4, FIFO_TOPIC: 2, RETRY_TOPIC: 2, DELAY_TOPIC: 2, LEDGER_TOPIC: 2}
 GROWN_QUEUES = 3
 MESSAGE_GROUPS = tuple(f"g{number}" for number in range(6))
-KINDS = {FIFO_TOPIC: "FIFO", DELAY_TOPIC: "DELAY"}
+KINDS = {FIFO_TOPIC: "FIFO", DELAY_TOPIC: "DELAY", LEDGER_TOPIC: "TRANSACTION", "orders": "MIXED"}
+PULLED, CALLED = "bank", "shop"
+CHECK_URL = "http://127.0.0.1:9/checks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +58,22 @@ class GroupPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerGroupPlan:
+    """A producer group: when and how often its open transactions are asked about, ms of the group's time."""
+
+    name: str
+    max_checks: int
+    check_after_ms: int
+    check_interval_ms: int
+
+    def create(self) -> Create:
+        """The request that declares it."""
+        settings = [("check_after_ms", self.check_after_ms), ("check_interval_ms", self.check_interval_ms)]
+        url = [("check_url", CHECK_URL)] if self.name == CALLED else []
+        return Create("producer_group", self.name, self.max_checks, (*settings, *url))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """One seed's mix. Shares are of 1; times of consumers are virtual seconds, invisible times the group's milliseconds."""
 
@@ -63,6 +86,10 @@ class Plan:
     repeat_share: float
     large_share: float
     groups: tuple[GroupPlan, ...]
+    producer_groups: tuple[ProducerGroupPlan, ...]
+    # How long checkers claim, and the longest time that a transaction itself says it wants before its first check.
+    claim_ms: int
+    check_after_max_ms: int
     extend_share: float
     release_share: float
     abandon_share: float
@@ -81,7 +108,8 @@ class Plan:
         topics = [
             Create("topic", topic, queues, (("type", KINDS.get(topic, "NORMAL")),)) for topic, queues in QUEUES.items()
         ]
-        return [*topics, *(group.create() for group in self.groups)]
+        groups = [group.create() for group in self.groups]
+        return [*topics, *groups, *(group.create() for group in self.producer_groups)]
 
 
 def draw_plan(rng: Random, operations: int, pace_s: float) -> Plan:
@@ -96,6 +124,17 @@ def draw_plan(rng: Random, operations: int, pace_s: float) -> Plan:
         repeat_share=0.06,
         large_share=rng.choice((0.0, 0.01, 0.03)),
         groups=_draw_groups(rng),
+        producer_groups=tuple(
+            ProducerGroupPlan(
+                name=name,
+                max_checks=rng.randint(1, 3),
+                check_after_ms=rng.choice((100, 300, 900)),
+                check_interval_ms=rng.choice((100, 400)),
+            )
+            for name in (PULLED, CALLED)
+        ),
+        claim_ms=rng.choice((150, 400, 1_000)),
+        check_after_max_ms=rng.choice((400, 1_500)),
         extend_share=rng.choice((0.05, 0.2)),
         release_share=0.05,
         abandon_share=rng.choice((0.05, 0.2)),
@@ -111,7 +150,7 @@ def draw_plan(rng: Random, operations: int, pace_s: float) -> Plan:
 
 def _draw_groups(rng: Random) -> tuple[GroupPlan, ...]:
     return (
-        GroupPlan(name="billing", topics=TOPICS, invisible_ms=2_500),
+        GroupPlan(name="billing", topics=(*TOPICS, LEDGER_TOPIC), invisible_ms=2_500),
         GroupPlan(name="audit", topics=TOPICS, invisible_ms=rng.choice((250, 500, 1_000))),
         GroupPlan(
             name=FIFO_GROUP,

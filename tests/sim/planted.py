@@ -18,10 +18,11 @@ from tests.sim.planted_broker import BROKER
 from tests.sim.planted_delivery import DELIVERY
 from tests.sim.planted_raft import CONSENSUS, RULES
 from tests.sim.planted_storage import STORAGE
+from tests.sim.planted_transactions import TRANSACTIONS
 from tests.sim.planting import changed, quiet
 from tests.sim.seed_run import run_seed
 
-BUGS = (*RULES, *CONSENSUS, *STORAGE, *BROKER, *DELIVERY)
+BUGS = (*RULES, *CONSENSUS, *STORAGE, *BROKER, *DELIVERY, *TRANSACTIONS)
 SEEDS = 400
 
 

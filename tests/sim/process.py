@@ -131,7 +131,8 @@ class Process:
             machine.unhandled(self, error)
         syncs = machine.files.take_syncs()
         if syncs:
-            self.busy_s = max(self.busy_s, now_s) + syncs * machine.disk_latency_s()
+            # Each of them takes its own time: one that is rarely slow does not make all of a start's syncs slow.
+            self.busy_s = max(self.busy_s, now_s) + sum(machine.disk_latency_s() for _ in range(syncs))
         if self.after_event is not None and not self.has_ended:
             self.after_event()
 

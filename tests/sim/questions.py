@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from tests.sim.transaction_values import TransactionAsked
+
 # As the actions of tern_wire.rows; on the link it is a request of its own.
 REJECT = 100
 
@@ -120,7 +122,9 @@ class Redrive(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Declare a topic with queues, or a group with its invisible time; *settings*: pairs of what else the request says."""
+    """Declare a topic with queues, a group with its invisible time, or a producer_group with how often it is asked; *settings*: pairs of
+    what else the request says.
+    """
 
     what: str
     name: str
@@ -129,5 +133,17 @@ class Create(NamedTuple):
 
 
 Asked = (
-    Send | Receive | Settle | Pull | Offsets | GroupOffsets | CommitOffsets | Seek | Recall | Browse | Redrive | Create
+    Send
+    | Receive
+    | Settle
+    | Pull
+    | Offsets
+    | GroupOffsets
+    | CommitOffsets
+    | Seek
+    | Recall
+    | Browse
+    | Redrive
+    | Create
+    | TransactionAsked
 )

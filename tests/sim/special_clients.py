@@ -1,4 +1,4 @@
-"""Clients for what only some topics have: message groups, delivery times, redriven dead letters; and all clients of a plan together.
+"""Clients for what only some topics have: message groups, delivery times, redriven dead letters. Those for transactions: transaction_clients.py.
 
 ordered    sends bursts of messages of one or two message groups, names no queue
 alarm      sends messages for a while from now, and recalls some of them, some of these too late
@@ -10,32 +10,15 @@ from functools import partial
 from tern_wire.dead_letters import RUNNING
 from tern_wire.rows import SCHEDULED
 from tests.sim.history import Create, Operation, Recall, Redrive, Send, Sending
-from tests.sim.plan import (
-    DELAY_TOPIC,
-    FIFO_GROUP,
-    FIFO_TOPIC,
-    GROWN_QUEUES,
-    KINDS,
-    MESSAGE_GROUPS,
-    QUEUES,
-    RETRY_GROUP,
-    RETRY_TOPIC,
-    SOUGHT_GROUP,
-    GroupPlan,
-    Plan,
-)
-from tests.sim.workload import READERS, REPEATABLE_MAX, Consumer, Desk, Producer, Reader
+from tests.sim.plan import DELAY_TOPIC, FIFO_TOPIC, GROWN_QUEUES, KINDS, MESSAGE_GROUPS, QUEUES
+from tests.sim.workload import REPEATABLE_MAX, Desk
 
-# What the kinds of clients issue of all operations, about.
-_PRODUCERS, _CONSUMERS, _READERS = 0.36, 0.20, 0.12
-_ORDERED, _ALARMS, _JOBS = 0.07, 0.04, 0.03
-_DISPATCHERS, _WORKERS, _CLOCKS = 0.06, 0.07, 0.03
 REDRIVE_PERIOD_S = 3.0
 # Delivery times that have passed already are as good as none.
 PAST_MAX_MS = 100
 
 
-class _Sender:
+class Sender:
     """Sends to one topic, pipelined, and repeats some of what has keys. Subclasses say what a burst is."""
 
     def __init__(self, desk: Desk, name: str, mean_s: float) -> None:
@@ -71,7 +54,7 @@ class _Sender:
             self._repeatable.append(asked)
 
 
-class OrderedProducer(_Sender):
+class OrderedProducer(Sender):
     """Sends messages of message groups."""
 
     def _next_send(self) -> Send:
@@ -81,7 +64,7 @@ class OrderedProducer(_Sender):
         return Send(FIFO_TOPIC, tuple(self._next_message(0, rng.choice(message_groups)) for _ in range(count)))
 
 
-class AlarmProducer(_Sender):
+class AlarmProducer(Sender):
     """Sends messages that wait, and recalls some."""
 
     def _next_send(self) -> Send:
@@ -149,38 +132,3 @@ class Grower:
         if self._desk.is_open():
             asked = Create("topic", FIFO_TOPIC, GROWN_QUEUES, (("type", KINDS[FIFO_TOPIC]),))
             self._desk.issue(self._name, asked, lambda _operation: None)
-
-
-Client = Producer | Consumer | Reader | _Sender | Sexton | Grower
-
-
-def make_clients(desk: Desk) -> list[Client]:
-    """The clients of the desk's plan, in a fixed order, paced so that all operations take about `pace_s`."""
-    plan = desk.plan
-    rate = plan.operations / plan.pace_s
-    names = {group.name: group for group in plan.groups}
-    producer_s = plan.producers / (_PRODUCERS * rate)
-    clients: list[Client] = [Producer(desk, f"p{number}", producer_s) for number in range(plan.producers)]
-    clients += _consumers(desk, plan, [names["billing"], names["audit"]], _CONSUMERS * rate)
-    clients += _consumers(desk, plan, [names[FIFO_GROUP]], _DISPATCHERS * rate)
-    clients += _consumers(desk, plan, [names[SOUGHT_GROUP]], _DISPATCHERS * rate)
-    clients += _consumers(desk, plan, [names[RETRY_GROUP]], _WORKERS * rate)
-    clients += _consumers(desk, plan, [names["clock"]], _CLOCKS * rate)
-    reader_s = plan.readers / (_READERS * rate)
-    clients += [Reader(desk, f"{READERS}{number}", reader_s) for number in range(plan.readers)]
-    clients += [OrderedProducer(desk, f"o{number}", 2 / (_ORDERED * rate)) for number in range(2)]
-    clients.append(AlarmProducer(desk, "a0", 1 / (_ALARMS * rate)))
-    clients.append(Producer(desk, "j0", 1 / (_JOBS * rate), RETRY_TOPIC))
-    if plan.redriven:
-        clients.append(Sexton(desk, "sexton", plan.redriven))
-    if plan.grows_at_s:
-        clients.append(Grower(desk, "grower"))
-    return clients
-
-
-def _consumers(desk: Desk, plan: Plan, groups: list[GroupPlan], rate: float) -> list[Consumer]:
-    # A receive is settled every other time.
-    mean_s = 1.5 * plan.consumers * len(groups) / rate
-    return [
-        Consumer(desk, f"c{number}-{group.name}", group, mean_s) for group in groups for number in range(plan.consumers)
-    ]

@@ -80,7 +80,7 @@ def choose(seed: int) -> Swarm:
     """The choices of *seed*."""
     rng, scripting = random.Random(f"swarm {seed}"), random.Random(f"scripts of {seed}")
     kinds = tuple(kind for kind in KINDS if rng.random() < KIND_CHANCE) or ("crash", "partition")
-    segment = rng.choice((128, 256, 512)) << 10
+    segment = rng.choice((128, 128, 256)) << 10
     election = rng.choice((700, 1000))
     return Swarm(
         seed=seed,
@@ -90,7 +90,7 @@ def choose(seed: int) -> Swarm:
         scripts=tuple(script for script in SCRIPTS if scripting.random() < SCRIPT_CHANCE),
         faults=rng.randint(FAULTS_MIN, FAULTS_MAX),
         chaos_s=rng.uniform(16.0, 24.0),
-        operations=rng.randint(825, 925),
+        operations=rng.randint(835, 935),
         segment_size_bytes=segment,
         limits=StoreLimits(
             entry_size_max_bytes=120 << 10,
@@ -102,7 +102,7 @@ def choose(seed: int) -> Swarm:
         ),
         election_min_ms=election,
         election_max_ms=2 * election,
-        retention_bytes=rng.choice((0, 0, 2 * segment, 3 * segment)),
+        retention_bytes=rng.choice((0, 0, segment, 2 * segment)),
         save_after_s=rng.choice((0.7, 1.5, 4.0, 12.0)),
         scrub_pass_s=rng.choice((4.0, 3600.0)),
         trim_check_s=rng.choice((1.0, 3.0)),

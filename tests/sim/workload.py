@@ -1,6 +1,7 @@
 """What simulated clients do: producers send in bursts, consumers receive and settle, readers look, commit offsets and seek.
 
-Each seed draws its own plan (plan.py). Those who send messages with an order or a delivery time are in special_clients.py. Owner of every client: `Clients`, which also counts what may still be issued. A client never waits:
+Each seed draws its own plan (plan.py). Those who send messages with an order or a delivery time are in special_clients.py, those with transactions
+in transaction_clients.py. Owner of every client: `Clients`, which also counts what may still be issued. A client never waits:
 it asks, and goes on in the callback of the answer or of a timer.
 
      producer   burst of sends (pipelined) ... think ... burst ...        one in twenty repeats an earlier keyed send
@@ -30,11 +31,21 @@ from tests.sim.history import (
     Settle,
     Settling,
 )
-from tests.sim.plan import DELAY_TOPIC, FIFO_TOPIC, QUEUES, SOUGHT_GROUP, SOUGHT_TOPIC, TOPICS, GroupPlan, Plan
+from tests.sim.plan import (
+    DELAY_TOPIC,
+    FIFO_TOPIC,
+    LEDGER_TOPIC,
+    QUEUES,
+    SOUGHT_GROUP,
+    SOUGHT_TOPIC,
+    TOPICS,
+    GroupPlan,
+    Plan,
+)
 
 BILLING, AUDIT = "billing", "audit"
 # What readers read; the topics whose groups' offsets are set are the larger part.
-READ_TOPICS = (*TOPICS, *TOPICS, FIFO_TOPIC, DELAY_TOPIC)
+READ_TOPICS = (*TOPICS, *TOPICS, FIFO_TOPIC, DELAY_TOPIC, LEDGER_TOPIC, LEDGER_TOPIC)
 NACK_DELAY_MAX_MS = 1_500
 # How names of readers begin.
 READERS = "r"

@@ -15,10 +15,12 @@ from tern_proxy.routes.dead_letters import dead_letters_router
 from tern_proxy.routes.groups import groups_router
 from tern_proxy.routes.members import members_router
 from tern_proxy.routes.offsets import offsets_router
+from tern_proxy.routes.producer_groups import producer_groups_router
 from tern_proxy.routes.queries import queries_router
 from tern_proxy.routes.scheduled import scheduled_router
 from tern_proxy.routes.statistics import statistics_router
 from tern_proxy.routes.topics import topics_router
+from tern_proxy.routes.transaction_states import transactions_router
 from tern_service import add_health, add_metrics
 from tern_wire.paths import PROBLEM
 from tests.support.proxy_mesh import KEY, FixedClock, ScriptedNameServer
@@ -40,6 +42,8 @@ def application() -> FastAPI:
     app.include_router(statistics_router(PROXY))
     app.include_router(topics_router(PROXY))
     app.include_router(groups_router(PROXY))
+    app.include_router(transactions_router(PROXY))
+    app.include_router(producer_groups_router(PROXY))
     add_health(app, ready=PROXY.readiness, info={})
     add_metrics(app, CollectorRegistry(), service="proxy")
     install_openapi(app)

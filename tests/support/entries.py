@@ -27,7 +27,7 @@ class Log:
         """One entry of *commands*."""
         body = b"".join(entry_parts(now_ms, [(kind, [payload]) for kind, payload in commands]))
         self.bodies.append(body)
-        applied = self.state.apply(memoryview(body), self.position)
+        applied = self.state.apply(memoryview(body), self.position, len(self.bodies))
         self.position += len(body)
         for append in (append for appends in applied.appends for append in appends):
             queue = self.queues.setdefault((append.topic_id, append.queue), [])

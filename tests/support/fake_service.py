@@ -1,6 +1,6 @@
 """A stand-in for one process of a mesh: answers 201 to any HTTP request on its port, and misbehaves as it is told.
 
-Copied as tern_namesrv.py, tern_broker.py and tern_proxy.py by the tests of `ternmq up`, or run as it is. What it must do wrong stands in
+Copied as tern_namesrv.py and tern_proxy.py by the tests of `ternmq up`, or run as it is. What it must do wrong stands in
 $FAKE_ORDERS/NAME: `exit CODE` (at once), `deaf` (ignores SIGTERM). Every start appends its arguments to $FAKE_ORDERS/starts.
 """
 

@@ -51,7 +51,7 @@ class FifoLog(Log):
         position = self.position
         applied = super().apply(now_ms, *commands)
         if self.twin is not None:
-            self.twin.apply(memoryview(self.bodies[-1]), position)
+            self.twin.apply(memoryview(self.bodies[-1]), position, len(self.bodies))
         self._bytes += self.bodies.pop()
         self.heard(applied)
         return applied

@@ -1,6 +1,6 @@
-"""A stand-in for a broker that also says something of itself: `say JSON` in $FAKE_ORDERS/NODE is its answer to any request.
+"""A stand-in for a broker or a checker that also says something of itself: `say JSON` in $FAKE_ORDERS/NAME is its answer to any request.
 
-Copied as tern_broker.py beside a copy of fake_service.py, which does everything else.
+Copied as tern_broker.py and tern_txn_checker.py beside a copy of fake_service.py, which does everything else.
 """
 
 import os
@@ -12,7 +12,9 @@ import fake_service  # type: ignore[import-not-found]  # the copy beside this on
 
 def main(argv: list[str]) -> None:
     """As fake_service, with the answer that was ordered."""
-    path = Path(os.environ["FAKE_ORDERS"]) / fake_service.option(argv, "--node")
+    path = Path(os.environ["FAKE_ORDERS"]) / (
+        fake_service.option(argv, "--node") or fake_service.option(argv, "--name")
+    )
     order = path.read_text() if path.exists() else ""
     if order.startswith("say "):
         body = order.removeprefix("say ").encode()

@@ -24,12 +24,14 @@ from tern_wire.requests import ERROR, Leadership, NoticeCode, RequestCode, body_
 from tern_wire.rows import (
     ACK,
     EXTEND,
+    FLAG_HALF,
     FLAG_KEYED,
     KEY_REUSED,
     LEASE_OVER,
     NACK,
     NO_QUEUE,
     NO_TOPIC,
+    PREPARED_BEFORE,
     RELEASE,
     REPLAYED,
     SCHEDULED,
@@ -46,6 +48,7 @@ from tests.support.scripted_queries import ScriptedQueries
 from tests.support.scripted_reads import ScriptedReads
 from tests.support.scripted_replies import ScriptedReplies
 from tests.support.scripted_scheduled import ScriptedScheduled
+from tests.support.scripted_transactions import ScriptedTransactions
 
 _VERDICT = struct.Struct("<IIq")
 # What a scripted reply is: an error, None for silence, or a function that does what it likes with the link.
@@ -73,6 +76,7 @@ class ScriptedBroker:
         self.admin = ScriptedAdmin(self.topics, self.groups, self.committed)
         self.dead_letters = ScriptedDeadLetters(self.groups)
         self.scheduled = ScriptedScheduled(self.topics)
+        self.transactions = ScriptedTransactions(self.topics)
         self._queries = ScriptedQueries(self.topics, self.groups, self.committed)
         self.held: deque[Callable[[], None]] = deque()
         self.is_holding = False
@@ -111,7 +115,7 @@ class ScriptedBroker:
         self._bends.setdefault(code, deque()).extend(bends)
 
     def hold(self) -> None:
-        """Keep all SEND and SETTLE requests waiting until `let_go`."""
+        """Keep all SEND, SETTLE and END_TRANSACTIONS requests waiting until `let_go`."""
         self.is_holding = True
 
     def let_go(self, count: int = 1_000_000) -> None:
@@ -174,7 +178,7 @@ class ScriptedBroker:
             elif bend is not None:
                 bend(link, frame)
             return
-        if self.is_holding and code in {RequestCode.SEND, RequestCode.SETTLE}:
+        if self.is_holding and code in {RequestCode.SEND, RequestCode.SETTLE, RequestCode.END_TRANSACTIONS}:
             self.held.append(lambda: self._answer(link, frame, code))
             return
         self._answer(link, frame, code)
@@ -190,6 +194,9 @@ class ScriptedBroker:
                 return
             if code == RequestCode.AWAIT_REPLY:
                 self.replies.wait(link, frame.opaque, head)
+                return
+            if code == RequestCode.CLAIM_CHECKS:
+                self.transactions.claim(link, frame.opaque, head)
                 return
             reply, data = self._handlers()[code](head, raw)
         except TernError as error:
@@ -210,6 +217,7 @@ class ScriptedBroker:
             **self.members.handlers(),
             **self._queries.handlers(),
             **self.scheduled.handlers(),
+            **self.transactions.handlers(),
             **self.dead_letters.handlers(),
         }
 
@@ -219,7 +227,8 @@ class ScriptedBroker:
         self.flights.append(len(rows))
         verdicts: list[bytes] = []
         replays: list[list[Any]] = []
-        for number, (size, topic_number, queue, flags, _, crc, _, key, deliver_ms, _) in enumerate(rows):
+        for number, row in enumerate(rows):
+            size, topic_number, queue, flags, _, crc, _, key, deliver_ms, _ = row
             record = bytes(raw[at : at + size])
             at += size
             decoded = decode_record(record)
@@ -231,6 +240,12 @@ class ScriptedBroker:
             log = self.topics[name][1]
             if queue >= len(log):
                 verdicts.append(_VERDICT.pack(NO_QUEUE, queue, 0))
+                continue
+            if flags & FLAG_HALF:
+                status, offset, check_after_ms = self.transactions.prepare(row, head, record)
+                if status == PREPARED_BEFORE and flags & FLAG_KEYED:
+                    replays.append(self.transactions.replay(number, offset, check_after_ms))
+                verdicts.append(_VERDICT.pack(status, queue, offset))
                 continue
             known = self._keys.get(bytes(key)) if flags & FLAG_KEYED else None
             if known is not None:
@@ -255,7 +270,8 @@ class ScriptedBroker:
                 self._keys[bytes(key)] = (queue, offset, crc, decoded.born_ms)
             verdicts.append(_VERDICT.pack(SCHEDULED if deliver_ms else SENT, queue, offset))
         assert at == len(raw)
-        return {"rows": len(rows), "replays": replays}, b"".join(verdicts)
+        facts = {"producer_groups": self.transactions.facts(head.get("producer_groups", []))}
+        return {"rows": len(rows), "replays": replays, **facts}, b"".join(verdicts)
 
     def _available(self, topic: str, group: str) -> int:
         fresh = sum(
@@ -357,6 +373,7 @@ class ScriptedBroker:
 
     def _wake(self) -> None:
         self.replies.wake()
+        self.transactions.wake()
         for entry in list(self._notified):
             link, opaque, topic, group, timer = entry
             available = self._available(topic, group)
@@ -373,6 +390,7 @@ class ScriptedBroker:
             link.reply(opaque, ERROR, error_parts(NotLeader(node=self.node, leader=self.leader_hint)))
         self._notified.clear()
         self.replies.refuse(NotLeader(node=self.node, leader=self.leader_hint))
+        self.transactions.refuse(NotLeader(node=self.node, leader=self.leader_hint))
 
     def _status(self, head: dict[str, Any], _: memoryview) -> tuple[dict[str, Any], bytes]:
         role = "leader" if self.leads else "follower"

@@ -16,6 +16,7 @@ from tern_broker.proposer import Proposal, Proposer
 from tern_broker.topic_files import drop_topics
 from tern_broker.trimmer import Trimmer
 from tern_store import EntryKind, Files, Genesis, LogMark, Store, StoreLimits
+from tern_store.halves import index_committed
 from tern_store.retention import RetentionRules
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import SEND_HEAD, CommandKind
@@ -274,11 +275,13 @@ class SingleBroker:
             ).run()
         applied = Applied()
         if entry.kind == EntryKind.COMMANDS:
-            applied = self.state.apply(entry.body, entry.position + 48)
+            applied = self.state.apply(entry.body, entry.position + 48, entry.index)
             names = {topic_id: topic.name.encode() for topic_id, topic in self.state.names.topics_by_id.items()}
             for appends in applied.appends:
                 self.store.dispatch(entry, appends, names, self.state.now_ms)
             apply_timers(self.store, entry, applied, self.state.names)
+            for records in applied.committed:
+                index_committed(self.store, records, names, self.state.now_ms)
             drop_topics(self.store, applied.dropped_topics)
             for moves in applied.moves:
                 self.store.move(entry, moves.rows, moves.positions, names, self.state.now_ms)

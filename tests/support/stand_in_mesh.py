@@ -79,11 +79,12 @@ def stand_in_home(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     fakes.mkdir()
     for name in ("tern_namesrv", "tern_proxy", "fake_service"):
         copyfile(str(fake_service.__file__), fakes / f"{name}.py")
-    copyfile(Path(str(fake_service.__file__)).with_name("saying_broker.py"), fakes / "tern_broker.py")
+    for name in ("tern_broker", "tern_txn_checker"):
+        copyfile(Path(str(fake_service.__file__)).with_name("saying_broker.py"), fakes / f"{name}.py")
     libs = Path(__file__).parents[2] / "libs"
     monkeypatch.setenv("PYTHONPATH", f"{fakes}:{libs}")
     monkeypatch.setenv("FAKE_ORDERS", str(directory))
-    for name in ("TERNMQ_DATA_DIR", "TERNMQ_ENDPOINT", "TERNMQ_NAMESRV"):
+    for name in ("TERNMQ_DATA_DIR", "TERNMQ_ENDPOINT", "TERNMQ_NAMESRV", "TERNMQ_CHECK_HOSTS"):
         monkeypatch.delenv(name, raising=False)
     made = Home(MeshFiles(directory / "mesh"), directory, free_port_base(random.Random(seed)))
     try:

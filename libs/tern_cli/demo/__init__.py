@@ -1,5 +1,4 @@
-"""`ternmq demo`: a real data set through the whole mesh, checked at the end."""
+"""`ternmq demo`: real work through the whole mesh, checked at the end.
 
-from tern_cli.demo.commands import demo_app
-
-__all__ = ["demo_app"]
+Kept empty of imports: processes of the demos live below it, and start again and again.
+"""

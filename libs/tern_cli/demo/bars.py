@@ -25,7 +25,7 @@ _UPDATE_INTERVAL_S = 0.1
 
 
 class _RateColumn(ProgressColumn):
-    """Messages per second since the task began."""
+    """Per second since the task began."""
 
     def render(self, task: Task) -> Text:
         elapsed_s = task.finished_time or task.elapsed or 0.0
@@ -33,20 +33,24 @@ class _RateColumn(ProgressColumn):
         return Text(f"{rate:>8,.0f}/s" if rate else "", style="cyan")
 
 
+def progress_bars(*, shown: bool) -> Progress:
+    """Empty bars with rates, on stderr; nothing is printed unless *shown*."""
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description:<18}"),
+        BarColumn(bar_width=32),
+        MofNCompleteColumn(),
+        _RateColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True, quiet=not shown, highlight=False),
+    )
+
+
 class RunBars:
     """The bars of one run. Owned by it; nothing is printed unless *shown*."""
 
     def __init__(self, *, shown: bool) -> None:
-        console = Console(stderr=True, quiet=not shown, highlight=False)
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description:<18}"),
-            BarColumn(bar_width=32),
-            MofNCompleteColumn(),
-            _RateColumn(),
-            TimeElapsedColumn(),
-            console=console,
-        )
+        self._progress = progress_bars(shown=shown)
         self._tasks: dict[str, TaskID] = {}
 
     @contextmanager

@@ -10,12 +10,12 @@ from tern_cli.endpoint import DATA_DIR, DATA_DIR_VARIABLE, Endpoint, endpoints
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output
 
-demo_app = typer.Typer(no_args_is_help=True, help="A real data set through the whole mesh, checked at the end.")
+demo_app = typer.Typer(no_args_is_help=True, help="Real work through the whole mesh, checked at the end.")
 
 
 @demo_app.callback()
 def demo() -> None:
-    """A real data set through the whole mesh, checked at the end."""
+    """Real work through the whole mesh, checked at the end."""
 
 
 @demo_app.command()

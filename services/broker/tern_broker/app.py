@@ -25,6 +25,8 @@ _GAUGES = {
     "groups": "Consumer groups",
     "idempotency_keys": "Idempotency keys remembered",
     "delayed": "Messages that wait for their delivery time",
+    "transactions_open": "Transactions that have not ended",
+    "transactions_expired": "Transactions that nobody has answered for, to be resolved by hand",
     "waiting_proposals": "Requests waiting for an entry",
 }
 _COUNTERS = {
@@ -37,6 +39,11 @@ _COUNTERS = {
     "nacked": "Messages that a consumer gave back",
     "dead_lettered": "Messages that failed for the last time",
     "redriven": "Dead letters that were delivered again",
+    "prepared": "Transactions begun",
+    "committed": "Transactions committed",
+    "rolled_back": "Transactions rolled back",
+    "checks": "Checks of transactions handed to checkers",
+    "checks_given_up": "Transactions that were asked about as often as their producer group says",
     "entries_proposed": "Entries proposed as leader",
     "rebuild_requests_refused": "Requests for a copy of the log without a good proof of the cluster key",
     "rebuild_sent_bytes": "Bytes of the log copied to nodes that are rebuilt",

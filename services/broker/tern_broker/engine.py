@@ -39,6 +39,7 @@ from tern_store import (
     StoreError,
 )
 from tern_store.files import REAL_FILES, has_room_for
+from tern_store.halves import index_committed
 from tern_store.retention import DiskUse
 from tern_store.small_files import ABORT, read_text, remove_abort, write_abort
 from tern_store.vote_file import Standing
@@ -233,7 +234,7 @@ class Engine:
         self._saver.before_apply(entry)
         applied = Applied()
         if entry.kind == EntryKind.COMMANDS:
-            applied = self.state.apply(entry.body, entry.position + HEADER_SIZE_BYTES)
+            applied = self.state.apply(entry.body, entry.position + HEADER_SIZE_BYTES, entry.index)
             if entry.index > self._end_at_start:
                 self._time_seen = (self.state.now_ms, int(self._runtime.monotonic() * 1000))
             if applied.appends:
@@ -241,6 +242,8 @@ class Engine:
                 for appends in applied.appends:
                     self.store.dispatch(entry, appends, names, self.state.now_ms)
             apply_timers(self.store, entry, applied, self.state.names)
+            for records in applied.committed:
+                index_committed(self.store, records, self._topic_names(applied), self.state.now_ms)
             self._key_tables.applied(entry.index, applied)
             if applied.moves or applied.trim is not None:
                 self._apply_retention(entry, applied)

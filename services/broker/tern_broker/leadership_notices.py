@@ -1,9 +1,9 @@
-"""Tells every proxy that is linked to this node whether it leads and serves, so that no proxy has to ask after an election.
+"""Tells every proxy and checker that is linked to this node whether it leads and serves, so that none has to ask after an election.
 
     link opens ............ LEADERSHIP(node, term, serving)
     serving begins, ends .. the same, to all
 
-A notice that a full link does not take is not repeated: that proxy finds the leader by asking, as it does when a link is down.
+A notice that a full link does not take is not repeated: that one finds the leader by asking, as it does when a link is down.
 """
 
 from collections.abc import Callable
@@ -17,25 +17,25 @@ class LeadershipNotices:
 
     def __init__(self, node: str, role: Callable[[], tuple[int, bool]]) -> None:
         self._node, self._role = node, role
-        self._proxies: dict[Link, None] = {}
+        self._links: dict[Link, None] = {}
         self._was_serving = False
 
     def opened(self, link: Link) -> None:
         """A link passed its handshake."""
-        if link.peer.role == "proxy":
-            self._proxies[link] = None
+        if link.peer.role in {"proxy", "checker"}:
+            self._links[link] = None
             self._tell(link)
 
     def lost(self, link: Link, _: Exception | None = None) -> None:
         """A link is gone."""
-        self._proxies.pop(link, None)
+        self._links.pop(link, None)
 
     def role_changed(self) -> None:
-        """Something about this node's role may have changed; told is only what concerns proxies."""
+        """Something about this node's role may have changed; told is only what concerns those that ask."""
         _, is_serving = self._role()
         if is_serving or self._was_serving:
             self._was_serving = is_serving
-            for link in self._proxies:
+            for link in self._links:
                 self._tell(link)
 
     def _tell(self, link: Link) -> None:

@@ -53,11 +53,15 @@ class AdminRequests(Requests):
         self.propose_map(link, opaque, CommandKind.DELETE_GROUP, request)
 
     def _commit_offsets(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        # A proxy of an earlier release names no epochs.
+        numbers = {name: head.get(name, {}) for name in ("offsets", "expected", "epochs")}
         request = {
             "group": str(head["group"]),
             "topic": str(head["topic"]),
-            "offsets": {str(int(queue)): int(offset) for queue, offset in head["offsets"].items()},
-            "expected": {str(int(queue)): int(offset) for queue, offset in head["expected"].items()},
+            **{
+                name: {str(int(queue)): int(number) for queue, number in found.items()}
+                for name, found in numbers.items()
+            },
         }
         self.propose_map(link, opaque, CommandKind.COMMIT_OFFSETS, request)
 

@@ -1,7 +1,8 @@
-"""The door for link requests of proxies: finds who handles a request. Runs in the core loop; nothing here waits.
+"""The door for link requests of proxies and checkers: finds who handles a request. Runs in the core loop; nothing here waits.
 
 Every request gets exactly one reply, unless its link is gone by then. The subjects have a file each: `link_sends.py`, `link_receives.py`,
-`link_reads.py`, `link_admin.py`, `link_members.py`, `link_offsets.py`, `link_queries.py`, `link_replies.py`; what they share is in `link_requests.py`.
+`link_reads.py`, `link_admin.py`, `link_members.py`, `link_offsets.py`, `link_queries.py`, `link_replies.py`, `link_transactions.py`,
+`link_producers.py`; what they share is in `link_requests.py`.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from tern_broker.link_admin import AdminRequests
 from tern_broker.link_dead_letters import DeadLetterRequests
 from tern_broker.link_members import MemberRequests
 from tern_broker.link_offsets import OffsetRequests
+from tern_broker.link_producers import ProducerRequests
 from tern_broker.link_queries import QueryRequests
 from tern_broker.link_reads import ReadRequests
 from tern_broker.link_receives import ReceiveRequests
@@ -22,11 +24,20 @@ from tern_broker.link_requests import RequestHandler, Requests
 from tern_broker.link_sends import SendRequests
 from tern_broker.link_statistics import StatisticsRequests
 from tern_broker.link_timers import TimerRequests
+from tern_broker.link_transactions import TransactionRequests
 from tern_broker.waiters import Waiters
 from tern_remoting import Frame, Link
 from tern_store import StoreError
 from tern_wire.errors import LinkBodyMalformed, Overloaded, TernError
-from tern_wire.requests import ERROR, error_parts, read_body
+from tern_wire.requests import ERROR, RequestCode, error_parts, read_body
+
+# What a checker may ask; proxies may ask everything.
+CHECKER_REQUESTS = frozenset(
+    {
+        *(RequestCode.CLAIM_CHECKS, RequestCode.REPORT_CHECKS, RequestCode.END_TRANSACTIONS),
+        *(RequestCode.DESCRIBE_PRODUCER_GROUP, RequestCode.STATUS),
+    }
+)
 
 
 class LinkDoor:
@@ -43,6 +54,8 @@ class LinkDoor:
         subjects += [OffsetRequests(config, engine), QueryRequests(config, engine), StatisticsRequests(config, engine)]
         subjects.append(TimerRequests(config, engine))
         subjects.append(ReplyRequests(config, engine, monotonic=monotonic))
+        subjects.append(TransactionRequests(config, engine, monotonic=monotonic))
+        subjects.append(ProducerRequests(config, engine))
         self._handlers: dict[int, RequestHandler] = {}
         for subject in subjects:
             self._handlers.update(subject.handlers())

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from tern_broker.config import BrokerConfig
+from tern_broker.core.open_transactions import read_messages
 from tern_broker.core.picking import Pick
 from tern_broker.engine import Engine
 from tern_broker.link_requests import RequestHandler, Requests
@@ -15,9 +16,9 @@ from tern_remoting import Link
 from tern_store import StoreError
 from tern_wire.commands import CommandKind
 from tern_wire.errors import DiskFull, OffsetExpired, OutcomeUnknown, TernError
-from tern_wire.record import DELIVER_MS, MESSAGE_ID, Record, host_bytes
+from tern_wire.record import CHECK_AFTER_S, DELIVER_MS, MESSAGE_ID, Record, host_bytes
 from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts
-from tern_wire.rows import REPLAYED, SCHEDULED_BEFORE
+from tern_wire.rows import FLAG_SAME_TRANSACTION, PREPARED_BEFORE, REPLAYED, SCHEDULED_BEFORE
 
 
 class SendRequests(Requests):
@@ -44,14 +45,19 @@ class SendRequests(Requests):
             if isinstance(verdicts, TernError):
                 link.reply(opaque, ERROR, error_parts(verdicts))
                 return
-            repeated = np.flatnonzero(np.isin(verdicts["status"], (REPLAYED, SCHEDULED_BEFORE))).tolist()
+            repeated = np.flatnonzero(
+                np.isin(verdicts["status"], (REPLAYED, SCHEDULED_BEFORE, PREPARED_BEFORE))
+            ).tolist()
             try:
                 replays = [self._replay(send.rows, verdicts, row) for row in repeated]
             except (OSError, StoreError) as error:
                 # Everything is stored, but what was stored before under a key cannot be said.
                 self.unreadable(link, opaque, error, OutcomeUnknown(broker_group=self._config.broker_group))
                 return
-            link.reply(opaque, 0, body_parts({"rows": len(verdicts), "replays": replays}, [verdicts.tobytes()]))
+            told = {"rows": len(verdicts), "replays": replays}
+            if send.producer_groups:
+                told["producer_groups"] = self._producer_groups(send.producer_groups)
+            link.reply(opaque, 0, body_parts(told, [verdicts.tobytes()]))
 
         self._engine.proposer.submit(
             Proposal(
@@ -67,16 +73,55 @@ class SendRequests(Requests):
         first = self._first(rows, verdicts, row)
         if first is None:
             return [row, "", 0, 0]
-        deliver_ms = int(first.properties.get(DELIVER_MS, 0)) if verdicts["status"][row] == SCHEDULED_BEFORE else 0
-        return [row, first.properties.get(MESSAGE_ID, ""), first.born_ms, deliver_ms]
+        time_ms = 0
+        if verdicts["status"][row] == SCHEDULED_BEFORE:
+            time_ms = int(first.properties.get(DELIVER_MS, 0))
+        elif verdicts["status"][row] == PREPARED_BEFORE:
+            check_after_s = first.properties.get(CHECK_AFTER_S, "")
+            time_ms = int(check_after_s) * 1_000 if check_after_s.isdecimal() else 0
+        return [row, first.properties.get(MESSAGE_ID, ""), first.born_ms, time_ms]
+
+    def _producer_groups(self, names: list[str]) -> list[list[int]]:
+        """Id and times of each, zeros for one that is not there: what a proxy tells of a transaction that it has begun."""
+        found = (self._engine.state.producers.by_name.get(name) for name in names)
+        return [
+            [
+                *(group.producer_group_id, group.settings.check_after_ms),
+                *(group.settings.check_interval_ms, group.settings.max_checks),
+            ]
+            if group is not None
+            else [0, 0, 0, 0]
+            for group in found
+        ]
 
     def _first(self, rows: Any, verdicts: Any, row: int) -> Record | None:
         """The record of the first send; None if retention has dropped it: that it was stored is still known."""
         offset = int(verdicts["offset"][row])
         if verdicts["status"][row] == SCHEDULED_BEFORE:
             return self._engine.reader.record_at(offset)
+        if verdicts["status"][row] == PREPARED_BEFORE:
+            return self._first_prepared(rows, row, offset)
         topic = self._engine.state.names.topics_by_id[int(rows["topic"][row])]
         try:
             return self._engine.reader.pull_records(topic, int(verdicts["queue"][row]), offset, 1)[0]
+        except (OffsetExpired, IndexError):
+            return None
+
+    def _first_prepared(self, rows: Any, row: int, transaction: int) -> Record | None:
+        """As `_first`, of a half message. Of a transaction that has ended only its first message is known, if it became visible."""
+        state, reader = self._engine.state, self._engine.reader
+        ordinal = 0
+        while rows["flags"][row - ordinal] & FLAG_SAME_TRANSACTION:
+            ordinal += 1
+        slot = state.transactions.table.slots.get(transaction)
+        if slot is not None:
+            messages = read_messages(state.transactions.table.messages[slot])
+            return reader.record_at(int(messages["position"][ordinal])) if ordinal < len(messages) else None
+        ended = state.transactions.outcomes.find(transaction)
+        topic = state.names.topics_by_id.get(ended["topic"]) if ended is not None else None
+        if ended is None or topic is None or ended["offset"] < 0 or ordinal:
+            return None
+        try:
+            return reader.pull_records(topic, ended["queue"], ended["offset"], 1)[0]
         except (OffsetExpired, IndexError):
             return None

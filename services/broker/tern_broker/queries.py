@@ -2,7 +2,7 @@
 
 In the log a record has no offset: which offset it got, its queue says. An entry's time is in its records (stored time) and in the
 queue's times (visible time), so a record that became visible when it was stored is looked for among the offsets of that millisecond;
-one that was delayed, from its delivery time on.
+one that was delayed, from its delivery time on; one of a transaction, in the second in which its commit put it into the index.
 """
 
 from collections.abc import Generator, Iterator
@@ -14,7 +14,7 @@ from tern_broker.core.topics import Topic
 from tern_store import Store
 from tern_store.key_index import Place
 from tern_wire.limits import QUERY_STEPS_MAX
-from tern_wire.record import DELIVER_MS, KEYS, MESSAGE_ID, SIZE, Record, decode_record, fill_in
+from tern_wire.record import DELIVER_MS, KEYS, MESSAGE_ID, SIZE, TRANSACTIONAL, Record, decode_record, fill_in
 
 # A fired timer makes its messages visible within the second that follows, mostly: so many offsets are looked at.
 LATE_ENTRIES_MAX = 8_192
@@ -70,7 +70,7 @@ class KeyQuery:
             # Retention may have dropped what the walk has still found.
             if position >= self.store.log.start.position and not is_late:
                 steps += _STEPS_PER_RECORD
-                record_size = self._look(place, position, seen)
+                record_size = self._look(place, position, time_ms, seen)
                 size += record_size
             if len(self.found) >= self.count or size >= self.size_max_bytes or steps >= QUERY_STEPS_MAX:
                 self.next, self.is_truncated = place, steps >= QUERY_STEPS_MAX
@@ -78,7 +78,7 @@ class KeyQuery:
             if steps % _STEPS_PER_TURN < _STEPS_PER_RECORD:
                 yield
 
-    def _look(self, place: Place, position: int, seen: set[str]) -> int:
+    def _look(self, place: Place, position: int, indexed_ms: int, seen: set[str]) -> int:
         """Keep the record at *position* if it is wanted; its size, or 0."""
         log = self.store.log
         where = np.array([position])
@@ -92,7 +92,7 @@ class KeyQuery:
         if not is_wanted or not self.begin_ms <= record.stored_ms <= self.end_ms or (message_id and message_id in seen):
             return 0
         seen.add(message_id)
-        offset = offset_of(self.store, self.topic, record, position)
+        offset = offset_of(self.store, self.topic, record, position, indexed_ms)
         self.found.append(FoundRecord(place=place, position=position, data=data, record=record, offset=offset))
         return len(data)
 
@@ -104,8 +104,11 @@ def filled_in(found: FoundRecord) -> bytearray:
     return data
 
 
-def offset_of(store: Store, topic: Topic, record: Record, position: int) -> int:
-    """The offset of the record at *position* in its queue; -1 when it is not visible (yet), or its queue entry is gone."""
+def offset_of(store: Store, topic: Topic, record: Record, position: int, indexed_ms: int) -> int:
+    """The offset of the record at *position* in its queue; -1 when it is not visible (yet), or its queue entry is gone.
+
+    *indexed_ms*: when it came into the index, down to the second.
+    """
     queue = record.queue
     if not 0 <= queue < topic.queues or topic.ends[queue] == topic.mins[queue]:
         return -1
@@ -117,7 +120,11 @@ def offset_of(store: Store, topic: Topic, record: Record, position: int) -> int:
     if offset < 0 and deliver_at.isdecimal() and len(deliver_at) < 16:
         first = store.queues.offset_at(topic.topic_id, queue, int(deliver_at))
         offset = _find(store, topic, queue, first, min(first + LATE_ENTRIES_MAX, topic.ends[queue]), position)
-    return offset
+    if offset < 0 and TRANSACTIONAL in record.properties:
+        first = store.queues.offset_at(topic.topic_id, queue, indexed_ms)
+        end = store.queues.offset_at(topic.topic_id, queue, indexed_ms + 1_000)
+        offset = _find(store, topic, queue, first, end, position)
+    return offset if offset >= 0 else store.moved.offset_of(topic.topic_id, queue, position)
 
 
 def find_position(store: Store, topic: Topic, queue: int, position: int) -> Generator[None, None, int]:

@@ -15,7 +15,7 @@ from tern_broker.engine import Engine
 from tern_broker.heartbeat import Described
 from tern_broker.http_loop import HttpLoop
 from tern_broker.leadership_notices import LeadershipNotices
-from tern_broker.link_door import LinkDoor
+from tern_broker.link_door import CHECKER_REQUESTS, LinkDoor
 from tern_broker.rebuild_offer import rebuild_offer
 from tern_broker.standby import stand_by
 from tern_broker.status import engine_status
@@ -174,10 +174,11 @@ def peer_links(config: BrokerConfig, key: bytes) -> PeerLinks:
 
 def _link_server(config: BrokerConfig, key: bytes, door: LinkDoor, notices: LeadershipNotices) -> LinkServer:
     def on_frame(link: Link, frame: Frame) -> None:
-        if link.peer.role != "proxy":
-            link.refuse(Refusal.STRANGER, "only proxies speak here")
-        else:
+        role = link.peer.role
+        if role == "proxy" or (role == "checker" and frame.code in CHECKER_REQUESTS):
             door.on_frame(link, frame)
+        else:
+            link.refuse(Refusal.STRANGER, "proxies speak here, and checkers of their checks")
 
     return LinkServer(
         config.listen,

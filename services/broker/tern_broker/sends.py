@@ -13,12 +13,14 @@ from tern_broker.core.sending import keys_of
 from tern_wire.commands import SEND_HEAD
 from tern_wire.errors import LinkBodyMalformed, Overloaded, PropertyConflictsWithType
 from tern_wire.key_rows import RECEIPT_ROW_SIZE_BYTES, RECEIPT_ROWS, Receipt
-from tern_wire.limits import ENTRY_SIZE_MAX_BYTES, IDEMPOTENCY_TABLES_WAITING_MAX
+from tern_wire.limits import CHECK_AFTER_MAX_MS, ENTRY_SIZE_MAX_BYTES, IDEMPOTENCY_TABLES_WAITING_MAX
 from tern_wire.record import (
     DELIVER_MS,
     MESSAGE_GROUP,
     OVERHEAD_SIZE_BYTES,
+    PRODUCER_GROUP,
     TAGS,
+    TRANSACTIONAL,
     decode_record,
     fill_queues,
     has_magic,
@@ -26,10 +28,19 @@ from tern_wire.record import (
     tag_hash,
 )
 from tern_wire.requests import Parts
-from tern_wire.rows import FLAG_KEYED, SEND_ROWS, message_group_hash
+from tern_wire.rows import (
+    FLAG_HALF,
+    FLAG_KEYED,
+    FLAG_SAME_TRANSACTION,
+    FLAGS,
+    SEND_ROWS,
+    message_group_hash,
+)
 
 # A topic id that no topic has: apply answers NO_TOPIC.
 UNKNOWN_TOPIC_ID = 0
+# As above: apply answers NO_PRODUCER_GROUP.
+UNKNOWN_PRODUCER_GROUP_ID = 0
 # The receipts of those of concatenated 16-byte key hashes that are known, by their number.
 FindKeys = Callable[[bytes], dict[int, Receipt]]
 # Room for the entry's and the command's heads.
@@ -43,13 +54,19 @@ class CheckedSend:
     rows: npt.NDArray[Any]
     records: bytearray
     starts: npt.NDArray[np.int64]
-    # Which queue a message group has is decided when the entry is built.
+    # Which queue a message group has is decided when the entry is built, and which id a producer group.
     state: StateMachine
+    producer_groups: list[str] = field(default_factory=list)
     # Numbers of the rows with an idempotency key.
     keyed: npt.NDArray[np.intp] = field(init=False)
+    # Numbers of the rows with half messages, and of their producer groups' names.
+    half: npt.NDArray[np.intp] = field(init=False)
+    half_groups: npt.NDArray[np.uint32] = field(init=False)
 
     def __post_init__(self) -> None:
         self.keyed = np.flatnonzero(self.rows["flags"] & FLAG_KEYED)
+        self.half = np.flatnonzero(self.rows["flags"] & FLAG_HALF)
+        self.half_groups = self.rows["producer_group"][self.half]
 
     @property
     def size_bytes(self) -> int:
@@ -69,11 +86,21 @@ class CheckedSend:
         grouped = np.flatnonzero(self.rows["message_group"])
         if len(grouped):
             self._fill_in_queues(grouped)
+        if len(self.half):
+            self._fill_in_producer_groups()
         stamp_stored(self.records, self.starts, now_ms, host)
         known = find_keys(keys_of(self.rows[self.keyed])) if len(self.keyed) else {}
         receipts = [(int(self.keyed[number]), *receipt, 0) for number, receipt in known.items()]
         payload: Parts = [SEND_HEAD.pack(len(self.rows), len(receipts)), self.rows.tobytes(), self.records]
         return [*payload, np.array(receipts, RECEIPT_ROWS).tobytes()] if receipts else payload
+
+    def _fill_in_producer_groups(self) -> None:
+        known = self.state.producers.by_name
+        ids = [
+            known[name].producer_group_id if name in known else UNKNOWN_PRODUCER_GROUP_ID
+            for name in self.producer_groups
+        ]
+        self.rows["producer_group"][self.half] = np.array(ids, "<u4")[self.half_groups]
 
     def _fill_in_queues(self, grouped: npt.NDArray[np.int64]) -> None:
         for topic_id in np.unique(self.rows["topic"][grouped]).tolist():
@@ -88,9 +115,12 @@ class CheckedSend:
 def check_send(head: dict[str, Any], raw: memoryview, state: StateMachine, rng: Random) -> CheckedSend:
     """Check sizes and magics of all records, and everything about one of them; LinkBodyMalformed names what is wrong."""
     topics = head.get("topics")
-    count = head.get("rows")
-    if not (isinstance(topics, list) and all(isinstance(name, str) for name in topics) and isinstance(count, int)):
-        raise LinkBodyMalformed(reason="SEND needs 'topics' and 'rows'")
+    count, producer_groups = head.get("rows"), head.get("producer_groups", [])
+    are_names = all(
+        isinstance(names, list) and all(isinstance(name, str) for name in names) for names in (topics, producer_groups)
+    )
+    if not (isinstance(topics, list) and are_names and isinstance(count, int)):
+        raise LinkBodyMalformed(reason="SEND needs 'topics' and 'rows', and 'producer_groups' are names")
     records_at = count * SEND_ROWS.itemsize
     if not count > 0 or records_at >= len(raw) or len(raw) > SEND_SIZE_MAX_BYTES:
         raise LinkBodyMalformed(reason=f"SEND of {count} rows in {len(raw)} bytes")
@@ -107,7 +137,9 @@ def check_send(head: dict[str, Any], raw: memoryview, state: StateMachine, rng: 
     starts = ends - sizes
     if not has_magic(records, starts):
         raise LinkBodyMalformed(reason="a SEND record without RocketMQ's magic")
-    _check_one(rows, records, starts, topics, rng.randrange(count))
+    if int(rows["flags"].max()) > FLAG_KEYED or rows["producer_group"].any():
+        _check_halves(rows, len(producer_groups))
+    _check_one(rows, records, starts, topics, producer_groups, rng.randrange(count))
     if ((rows["message_group"] != 0) & (rows["queue"] != 0)).any():
         raise PropertyConflictsWithType(
             reason="A message group has its own queue, so no queue can be named", pointer="/queue"
@@ -115,26 +147,55 @@ def check_send(head: dict[str, Any], raw: memoryview, state: StateMachine, rng: 
     known = state.names.topics
     ids = np.array([known[name].topic_id if name in known else UNKNOWN_TOPIC_ID for name in topics], "<u4")
     rows["topic"] = ids[rows["topic"]]
-    send = CheckedSend(rows, records, starts, state)
+    send = CheckedSend(rows, records, starts, state, producer_groups)
     if send.size_bytes > SEND_SIZE_MAX_BYTES:
         raise LinkBodyMalformed(reason=f"SEND of {count} rows in {len(raw)} bytes, with {len(send.keyed)} keys")
     return send
 
 
+def _check_halves(rows: npt.NDArray[Any], producer_groups: int) -> None:
+    """Half messages have no order and no delivery time, and those of one transaction follow each other; LinkBodyMalformed."""
+    flags, groups = rows["flags"], rows["producer_group"]
+    is_half, is_same = (flags & FLAG_HALF) != 0, (flags & FLAG_SAME_TRANSACTION) != 0
+    follows = np.zeros(len(rows), bool)
+    follows[1:] = is_half[1:] & is_half[:-1] & (groups[1:] == groups[:-1])
+    is_wrong = (flags & ~np.uint32(FLAGS)) != 0
+    is_wrong |= is_same & (~follows | ((flags & FLAG_KEYED) != 0))
+    is_wrong |= np.where(is_half, groups >= producer_groups, groups != 0)
+    is_early_or_late = (rows["deliver_ms"] < 0) | (rows["deliver_ms"] > CHECK_AFTER_MAX_MS)
+    is_wrong |= is_half & (is_early_or_late | (rows["message_group"] != 0))
+    if is_wrong.any():
+        raise LinkBodyMalformed(reason=f"SEND row {int(np.argmax(is_wrong))} is no half message that there can be")
+
+
 def _check_one(
-    rows: npt.NDArray[Any], records: bytearray, starts: npt.NDArray[np.int64], topics: list[str], number: int
+    rows: npt.NDArray[Any],
+    records: bytearray,
+    starts: npt.NDArray[np.int64],
+    topics: list[str],
+    producer_groups: list[str],
+    number: int,
 ) -> None:
     """Derive one record's row again: a proxy whose rows disagree with its records is found within a few entries."""
     row, record = rows[number], decode_record(records, int(starts[number]))
     tag = record.properties.get(TAGS, "")
     message_group = record.properties.get(MESSAGE_GROUP, "")
+    deliver_ms = int(record.properties.get(DELIVER_MS, 0))
+    if row["flags"] & FLAG_HALF:
+        is_as_said = (
+            not deliver_ms
+            and record.properties.get(TRANSACTIONAL) == "true"
+            and record.properties.get(PRODUCER_GROUP) == producer_groups[row["producer_group"]]
+        )
+    else:
+        is_as_said = deliver_ms == row["deliver_ms"]
     is_true = (
         record.size_bytes == row["size"]
         and record.topic == topics[row["topic"]]
         and record.queue == row["queue"]
         and record.body_crc == row["crc"]
         and (tag_hash(tag) if tag else 0) == row["tag"]
-        and int(record.properties.get(DELIVER_MS, 0)) == row["deliver_ms"]
+        and is_as_said
         and (message_group_hash(message_group.encode()) if message_group else 0) == row["message_group"]
     )
     if not is_true:

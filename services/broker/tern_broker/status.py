@@ -58,5 +58,12 @@ def engine_status(engine: Engine, config: BrokerConfig) -> dict[str, Any]:
         "nacked": counters.nacked,
         "dead_lettered": counters.dead_lettered,
         "redriven": counters.redriven,
+        "transactions_open": sum(group.open for group in engine.state.producers.by_id.values()),
+        "transactions_expired": sum(group.expired for group in engine.state.producers.by_id.values()),
+        "prepared": counters.prepared,
+        "committed": counters.committed,
+        "rolled_back": counters.rolled_back,
+        "checks": counters.checks,
+        "checks_given_up": counters.checks_given_up,
         "flow": engine.statistics.totals(),
     }

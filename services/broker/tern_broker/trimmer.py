@@ -153,7 +153,8 @@ class Trimmer:
 
     def _needed(self, plan: TrimPlan, ends: list[tuple[int, list[int]]]) -> Needed:
         by_queue = {(topic_id, queue): end for topic_id, row in ends for queue, end in enumerate(row)}
-        return find_needed(self._store, plan.position, ends=by_queue, held=self._held())
+        halves = self._state().transactions.table.records_below(plan.position)
+        return find_needed(self._store, plan.position, ends=by_queue, held=self._held(), halves=halves)
 
     def _held(self) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
         """Offsets that leases, retries and dying messages hold."""

@@ -11,10 +11,11 @@ import httpx
 
 from tern_proxy.app import build_app
 from tern_proxy.auto_create import AutoCreate
-from tern_proxy.config import ProxySettings, read_cluster_key
+from tern_proxy.config import ProxySettings
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes_cache import HttpNameServers
 from tern_service import SystemClock, load_settings, open_socket, refuse, run_service, serve, setup_logs
+from tern_service.cluster_key import read_cluster_key
 from tern_wire.limits import CONNECTIONS_MAX, PARKED_POLLS_MAX
 
 # Sockets to brokers and name servers, and what Python itself holds open.
@@ -58,6 +59,7 @@ def main() -> None:
                 route_interval_ms=settings.route_interval_ms,
                 polls_max=polls_max_of(connections_max),
                 auto_create=AutoCreate(topics=settings.auto_create_topics, groups=settings.auto_create_groups),
+                check_hosts=settings.parse_check_hosts(),
             )
             watcher = asyncio.create_task(_answer_parked(proxy, stop))
             await serve(build_app(proxy, now=time.monotonic), sock, stop=stop, connections_max=connections_max)

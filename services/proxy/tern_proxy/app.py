@@ -16,10 +16,12 @@ from tern_proxy.routes.dead_letters import dead_letters_router
 from tern_proxy.routes.groups import groups_router
 from tern_proxy.routes.members import members_router
 from tern_proxy.routes.offsets import offsets_router
+from tern_proxy.routes.producer_groups import producer_groups_router
 from tern_proxy.routes.queries import queries_router
 from tern_proxy.routes.scheduled import scheduled_router
 from tern_proxy.routes.statistics import statistics_router
 from tern_proxy.routes.topics import topics_router
+from tern_proxy.routes.transaction_states import transactions_router
 from tern_service import add_health, add_metrics, install_problems
 
 
@@ -52,6 +54,8 @@ def build_app(proxy: Proxy, *, now: Callable[[], float] | None = None) -> HotRou
     app.include_router(queries_router(proxy))
     app.include_router(scheduled_router(proxy))
     app.include_router(statistics_router(proxy))
+    app.include_router(transactions_router(proxy))
+    app.include_router(producer_groups_router(proxy))
     add_health(app, ready=proxy.readiness, info={"service": "proxy", "proxy": proxy.name})
     registry = CollectorRegistry()
     registry.register(proxy.counters)

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tern_service.settings import setting
+from tern_wire.check_urls import CheckHosts
 from tern_wire.paths import PORT_PROXY
-
-CLUSTER_KEY_SIZE_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +22,13 @@ class ProxySettings:
         30_000, help="how often complete routes are asked for (ms)", minimum=100, maximum=300_000
     )
     auto_create_topics: bool = setting(False, help="create a topic at the first send to it")
-    auto_create_groups: bool = setting(False, help="create a consumer group at its first receive")
+    auto_create_groups: bool = setting(
+        False, help="create a consumer group at its first receive, and a producer group at its first transaction"
+    )
+    check_hosts: tuple[str, ...] = setting(
+        (),
+        help="where check URLs of producer groups may lead: host, host:port, host:*, *.example.com, or a network; none: nowhere",
+    )
     log_level: str = setting("INFO", help="DEBUG, INFO, WARNING or ERROR")
 
     def __post_init__(self) -> None:
@@ -32,21 +37,10 @@ class ProxySettings:
         for url in self.namesrv:
             if not url.startswith(("http://", "https://")):
                 raise ValueError(f"'{url}' (--namesrv) is not a URL; write it like http://127.0.0.1:9876.")
+        self.parse_check_hosts()
         if self.log_level.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
             raise ValueError(f"'{self.log_level}' (--log-level) is no level; use DEBUG, INFO, WARNING or ERROR.")
 
-
-def read_cluster_key(path: Path) -> bytes:
-    """The cluster key; ValueError with the fix when the file is not there, readable by others, or of another size."""
-    try:
-        mode = path.stat().st_mode
-        key = path.read_bytes()
-    except OSError as error:
-        raise ValueError(
-            f"The cluster key {path} cannot be read ({error.strerror}); see --cluster-key-file."
-        ) from error
-    if mode & 0o077:
-        raise ValueError(f"The cluster key {path} can be read by others; run: chmod 600 {path}")
-    if len(key) != CLUSTER_KEY_SIZE_BYTES:
-        raise ValueError(f"The cluster key {path} has {len(key)} bytes; it must have {CLUSTER_KEY_SIZE_BYTES}.")
-    return key
+    def parse_check_hosts(self) -> CheckHosts:
+        """`check_hosts`, read; ValueError names the entry that cannot be one."""
+        return CheckHosts.parse(",".join(self.check_hosts))

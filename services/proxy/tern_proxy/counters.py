@@ -71,7 +71,11 @@ class Counters(Collector):
             latency.add_metric([route], buckets=_cumulative(one.counts), sum_value=one.total_s)
         yield latency
         for name, help_text, counts in (
-            ("messages", "Messages stored, replayed, delivered, pulled, settled.", self.messages),
+            (
+                "messages",
+                "Messages stored, replayed, delivered, pulled, settled, prepared, committed, rolled back.",
+                self.messages,
+            ),
             ("bytes", "Bytes of request bodies (in) and of answers (out) on hot routes.", self.bytes),
             ("refused", "What was refused with `overloaded`, by the budget that was used up.", self.refused),
         ):

@@ -12,11 +12,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tern_proxy.exchange import ClientGone, HotRequest, Reply
 from tern_proxy.proxy import Proxy
+from tern_proxy.routes.checks import post_receive_checks
 from tern_proxy.routes.produce import post_batch, post_message
 from tern_proxy.routes.pull import get_messages
 from tern_proxy.routes.receive import post_receive
 from tern_proxy.routes.request_reply import get_reply, post_reply, post_request
 from tern_proxy.routes.settle import post_ack, post_settle
+from tern_proxy.routes.transactions import post_begin, post_begin_several, post_commit, post_rollback
 from tern_service.problems import problem_reply, request_id_of
 from tern_wire.errors import MethodNotAllowed, TernError
 from tern_wire.paths import HEADER_REQUEST_ID
@@ -26,14 +28,23 @@ logger = logging.getLogger(__name__)
 _ID = HEADER_REQUEST_ID.lower().encode()
 Handler: TypeAlias = Callable[..., Awaitable[Reply]]
 
-# By number of path segments behind /v1/topics/{topic}, then by the fixed ones.
+# By number of path segments behind /v1/topics/{topic} and /v1/transactions, then by the fixed ones.
 _MESSAGES: tuple[str, str, Handler] = ("produce", "POST", post_message)
 _BATCH: tuple[str, str, Handler] = ("produce_batch", "POST", post_batch)
 _PULL: tuple[str, str, Handler] = ("pull", "GET", get_messages)
 _REQUEST: tuple[str, str, Handler] = ("request", "POST", post_request)
 _REPLY: tuple[str, str, Handler] = ("reply", "POST", post_reply)
 _FIND_REPLY: tuple[str, str, Handler] = ("find_reply", "GET", get_reply)
-_OF_TOPIC = {"messages": _MESSAGES, "requests": _REQUEST, "replies": _REPLY}
+_BEGIN: tuple[str, str, Handler] = ("begin", "POST", post_begin)
+_BEGIN_SEVERAL: tuple[str, str, Handler] = ("begin_several", "POST", post_begin_several)
+_CHECKS: tuple[str, str, Handler] = ("checks", "POST", post_receive_checks)
+_OF_TOPIC = {"messages": _MESSAGES, "requests": _REQUEST, "replies": _REPLY, "transactions": _BEGIN}
+_OF_TRANSACTION: dict[str, tuple[str, str, Handler]] = {
+    "commit": ("commit", "POST", post_commit),
+    "rollback": ("rollback", "POST", post_rollback),
+}
+# Paths of which GET is no hot path: messages by key, and transactions that have not ended.
+_ALSO_READ = (_MESSAGES, _BEGIN_SEVERAL)
 _OF_GROUP: dict[str, tuple[str, str, Handler]] = {
     "receive": ("receive", "POST", post_receive),
     "ack": ("ack", "POST", post_ack),
@@ -45,12 +56,15 @@ def match(path: str) -> tuple[tuple[str, str, Handler], tuple[str, ...]] | None:
     """Route (name, method, handler) and names of a hot path; None for all others.
 
     /v1/topics/{t}/messages[/batch], /v1/topics/{t}/groups/{g}/receive|ack|settle, /v1/topics/{t}/queues/{q}/messages,
-    /v1/topics/{t}/requests[/{correlation id}], /v1/topics/{t}/replies
+    /v1/topics/{t}/requests[/{correlation id}], /v1/topics/{t}/replies, /v1/topics/{t}/transactions,
+    /v1/transactions[/{id}/commit|rollback], /v1/producer-groups/{pg}/checks/receive
     """
     parts = path.split("/")
     count = len(parts)
-    if count < 5 or count > 7 or parts[1] != "v1" or parts[2] != "topics" or parts[0]:
+    if count < 3 or count > 7 or parts[1] != "v1" or parts[0]:
         return None
+    if parts[2] != "topics":
+        return _match_elsewhere(parts)
     if count == 5:
         route = _OF_TOPIC.get(parts[4])
         return None if route is None else (route, (parts[3],))
@@ -58,11 +72,24 @@ def match(path: str) -> tuple[tuple[str, str, Handler], tuple[str, ...]] | None:
         if parts[4] == "requests":
             return _FIND_REPLY, (parts[3], parts[5])
         return (_BATCH, (parts[3],)) if parts[4] == "messages" and parts[5] == "batch" else None
+    if count < 7:
+        return None
     if parts[4] == "groups":
         route = _OF_GROUP.get(parts[6])
         return None if route is None else (route, (parts[3], parts[5]))
     if parts[4] == "queues" and parts[6] == "messages":
         return _PULL, (parts[3], parts[5])
+    return None
+
+
+def _match_elsewhere(parts: list[str]) -> tuple[tuple[str, str, Handler], tuple[str, ...]] | None:
+    if parts[2] == "transactions":
+        if len(parts) == 3:
+            return _BEGIN_SEVERAL, ()
+        route = _OF_TRANSACTION.get(parts[4]) if len(parts) == 5 else None
+        return None if route is None else (route, (parts[3],))
+    if parts[2] == "producer-groups" and parts[4:] == ["checks", "receive"]:
+        return _CHECKS, (parts[3],)
     return None
 
 
@@ -79,8 +106,7 @@ class HotRoutes:
             await self._app(scope, receive, send)
             return
         found = match(scope["path"])
-        if found is None or (found[0] is _MESSAGES and scope["method"] == "GET"):
-            # Reading messages by key is no hot path: the same path with another method.
+        if found is None or (scope["method"] == "GET" and found[0] in _ALSO_READ):
             await self._pass_on(scope, receive, send)
             return
         began = self._now()

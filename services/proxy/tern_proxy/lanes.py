@@ -10,14 +10,15 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from tern_proxy.core.encoding import Parcel
 from tern_proxy.core.results import Outcome, failed
 from tern_proxy.core.settling import SettleParcel
-from tern_proxy.group_link import GroupLink
+from tern_proxy.core.transaction_ends import Ended, EndParcel, read_ended
+from tern_routing import GroupLink
 from tern_wire.errors import LinkBodyMalformed, OutcomeUnknown, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, LANE_SIZE_MAX_BYTES
 from tern_wire.requests import Parts, RequestCode, body_parts
@@ -131,42 +132,66 @@ class SendLane(Lane[Parcel, Outcome]):
             head, raw = await self.link.request(
                 RequestCode.SEND, send_parts(cargo), is_repeatable=is_repeatable, deadline_ms=left_ms
             )
-            return read_outcomes(cargo, head.get("replays", ()), raw)
+            return read_outcomes(cargo, head, raw)
         except TernError as error:
             return [failed(error)] * len(cargo)
 
 
 def send_parts(cargo: list[Parcel]) -> Parts:
-    """The body of one SEND request: rows of all parcels, then their records; topics by their place in the head."""
+    """The body of one SEND request: rows of all parcels, then their records; topics and producer groups by their places in the head."""
     topics: dict[str, int] = {}
+    producer_groups: dict[str, int] = {}
     rows: list[bytes | bytearray | memoryview] = []
     records: list[bytes | bytearray | memoryview] = []
     for parcel in cargo:
-        number = topics.setdefault(parcel.topic, len(topics))
-        if number:
-            renamed = bytearray(b"".join(parcel.rows))
-            np.frombuffer(renamed, SEND_ROWS)["topic"] = number
-            rows.append(renamed)
+        numbers = [topics.setdefault(topic, len(topics)) for topic in parcel.topics]
+        producer_group = _number_of(parcel, producer_groups)
+        if producer_group or numbers[0] or len(numbers) > 1:
+            rows.append(_renumbered(parcel.rows, numbers, producer_group))
         else:
             rows += parcel.rows
         records += parcel.parts
-    count = sum(len(parcel.rows) for parcel in cargo)
-    return body_parts({"topics": list(topics), "rows": count}, [b"".join(rows), *records])
+    head: dict[str, Any] = {"topics": list(topics), "rows": sum(len(parcel.rows) for parcel in cargo)}
+    if producer_groups:
+        head["producer_groups"] = list(producer_groups)
+    return body_parts(head, [b"".join(rows), *records])
 
 
-def read_outcomes(cargo: list[Parcel], replays: list[tuple[int, str, int, int]], raw: memoryview) -> list[Outcome]:
+def _number_of(parcel: Parcel, known: dict[str, int]) -> int:
+    """The place of the parcel's producer group among those that are *known*; it is now."""
+    return known.setdefault(parcel.producer_group, len(known)) if parcel.producer_group else 0
+
+
+def _renumbered(rows: list[bytes], topics: list[int], producer_group: int) -> bytearray:
+    """*rows* with the numbers that a request gives to the parcel's topics and producer group."""
+    renumbered = bytearray(b"".join(rows))
+    columns = np.frombuffer(renumbered, SEND_ROWS)
+    columns["topic"] = np.array(topics, np.uint32)[columns["topic"]]
+    columns["producer_group"] = producer_group
+    return renumbered
+
+
+def read_outcomes(cargo: list[Parcel], head: dict[str, Any], raw: memoryview) -> list[Outcome]:
     """The reply to one SEND request, cut up by parcel; LinkBodyMalformed when it has another number of rows."""
     rows = sum(len(parcel.rows) for parcel in cargo)
     if len(raw) != rows * _VERDICT.size:
         raise LinkBodyMalformed(reason=f"{len(raw)} bytes of verdicts for {rows} rows")
     verdicts = list(_VERDICT.iter_unpack(raw))
-    firsts = {row: (message_id, born_ms, deliver_ms) for row, message_id, born_ms, deliver_ms in replays}
+    firsts = {row: (message_id, born_ms, time_ms) for row, message_id, born_ms, time_ms in head.get("replays", ())}
+    numbers: dict[str, int] = {}
+    facts = head.get("producer_groups", ())
     outcomes: list[Outcome] = []
     at = 0
     for parcel in cargo:
         end = at + len(parcel.rows)
         own = {row - at: firsts[row] for row in range(at, end) if row in firsts} if firsts else {}
-        outcomes.append(Outcome(verdicts=verdicts[at:end], replays=own))
+        number = _number_of(parcel, numbers)
+        if parcel.producer_group and number >= len(facts):
+            # Of this parcel alone nobody can say what became of it.
+            outcomes.append(failed(LinkBodyMalformed(reason=f"a reply that does not know producer group {number}")))
+        else:
+            of_group = tuple(facts[number]) if parcel.producer_group else ()
+            outcomes.append(Outcome(verdicts=verdicts[at:end], replays=own, producer_group=of_group))
         at = end
     return outcomes
 
@@ -194,3 +219,19 @@ class SettleLane(Lane[SettleParcel, bytes | TernError]):
             results.append(statuses[at : at + len(parcel.rows)])
             at += len(parcel.rows)
         return results
+
+
+class EndLane(Lane[EndParcel, Ended | TernError]):
+    """Commits and rollbacks in one broker group. The same end twice is one end, so a flight is repeated until its deadline."""
+
+    async def _carry(
+        self, cargo: list[EndParcel], _early: Callable[[int, Ended | TernError], None]
+    ) -> list[Ended | TernError]:
+        rows = b"".join(parcel.row for parcel in cargo)
+        try:
+            _, raw = await self.link.request(
+                RequestCode.END_TRANSACTIONS, body_parts({"rows": len(cargo)}, [rows]), is_repeatable=True
+            )
+            return [*read_ended(raw, len(cargo))]
+        except TernError as error:
+            return [error] * len(cargo)

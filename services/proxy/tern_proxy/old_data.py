@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tern_proxy.core.topic import Queue
-from tern_proxy.group_link import GroupLink
 from tern_remoting import LinkError
+from tern_routing import GroupLink
 from tern_wire.errors import TernError
 from tern_wire.requests import RequestCode, body_parts
 

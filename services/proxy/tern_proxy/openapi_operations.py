@@ -164,6 +164,7 @@ ADMIN: tuple[Operation, ...] = (
         answers={200: gives(schemas.GroupOffsets, "What is committed now.", _GROUP_OFFSETS)},
         errors=(
             *(*ASKED, *READ, *TOPIC, *BROKER, "illegal-group", "group-not-found", "queue-not-found", "offset-moved"),
+            "queue-lock-lost",
             *("message-too-large", "disk-full"),
         ),
         bodies=((JSON, '{"topic": "orders", "offsets": {"broker-a:3": 0}}'),),

@@ -258,15 +258,16 @@ def build_schemas(
     """All schemas by name, in order of their names; *more* are those of subjects that have a file of their own."""
     _, found = msgspec.json.schema_components((*ANSWERS, *REQUESTS, *more), ref_template=REF)
     found["Problem"]["properties"]["code"]["enum"] = sorted(ERRORS)
-    for name, fields in (*_keywords().items(), *(keywords_of_more or {}).items()):
-        for field, keywords in fields.items():
+    for name, fields in (*keywords().items(), *(keywords_of_more or {}).items()):
+        for field, said in fields.items():
             known = found[name]["properties"][field]
             # msgspec offers null wherever the default is None; leaving the field out says the same.
             plain = next((each for each in known.get("anyOf", ()) if each != {"type": "null"}), known)
             default = {"default": known["default"]} if known.get("default") is not None else {}
-            is_whole = not keywords.keys().isdisjoint({"$ref", "contentMediaType", "anyOf"})
-            found[name]["properties"][field] = (default if is_whole else plain) | keywords
-    found["JsonMessage"]["oneOf"] = [{"required": [name]} for name in ("body", "json", "body_base64")]
+            is_whole = not said.keys().isdisjoint({"$ref", "contentMediaType", "anyOf"})
+            found[name]["properties"][field] = (default if is_whole else plain) | said
+    for name in found.keys() & {"JsonMessage", "JsonTopicMessage"}:
+        found[name]["oneOf"] = [{"required": [field]} for field in ("body", "json", "body_base64")]
     found["Wait"] = _duration("How long to wait for a first message.", 0, limits.WAIT_MAX_MS)
     found["InvisibleTime"] = _duration(
         "How long a received message stays hidden from the others.", limits.INVISIBLE_MIN_MS, limits.INVISIBLE_MAX_MS
@@ -284,7 +285,7 @@ def _duration(purpose: str, least_ms: int, most_ms: int) -> Schema:
     }
 
 
-def _keywords() -> Mapping[str, Mapping[str, Schema]]:
+def keywords() -> Mapping[str, Mapping[str, Schema]]:
     """What tern_wire.messages leaves to the code behind it, by struct and field. Lengths are bytes of UTF-8 there, so that
     a `maxLength` of as many characters is necessary, not sufficient."""
     metadata: dict[str, Schema] = {
@@ -342,5 +343,9 @@ def _keywords() -> Mapping[str, Mapping[str, Schema]]:
             "topic": {"pattern": TOPIC_PATTERN},
             "offsets": {"minProperties": 1, **offsets},
             "expected": offsets,
+            "epochs": {
+                **offsets,
+                "description": "Of the queues' locks: refused once another member has had one of them.",
+            },
         },
     }

@@ -11,7 +11,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 
-from tern_proxy.group_link import GroupLink
+from tern_routing import GroupLink
 from tern_wire.errors import TernError
 from tern_wire.limits import PARKED_POLLS_MAX
 from tern_wire.requests import RequestCode, body_parts

@@ -4,19 +4,23 @@ import random
 import secrets
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from tern_proxy.auto_create import AutoCreate
+from tern_proxy.check_bays import CheckDesk
 from tern_proxy.core.message_ids import PREFIX_LENGTH, MessageIds
 from tern_proxy.core.topic import Topic
 from tern_proxy.counters import Counters
 from tern_proxy.exchange import FlightBudget
-from tern_proxy.group_link import Dial, GroupLink, OnDown, OnNotice, OnUp
-from tern_proxy.lanes import SendLane, SettleLane
+from tern_proxy.lanes import EndLane, Lane, SendLane, SettleLane
 from tern_proxy.old_data import OldData
 from tern_proxy.parking import ParkingLot
 from tern_proxy.routes_cache import NameServers, RoutesCache
+from tern_proxy.topic_names import TopicNames
 from tern_remoting import Redialer
+from tern_routing import Dial, GroupLink, OnDown, OnNotice, OnUp
 from tern_service.clock import Clock
+from tern_wire.check_urls import CheckHosts
 from tern_wire.errors import NoLeader
 from tern_wire.handles import HandleMaker
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES, LEADER_WAIT_MS, PARKED_POLLS_MAX
@@ -24,6 +28,7 @@ from tern_wire.names import check_group, check_topic
 from tern_wire.recall_handles import RecallMaker
 from tern_wire.replies import reply_topic_of
 from tern_wire.route import Routes
+from tern_wire.transactions import TransactionIds
 
 # Makers are two small objects a pair of topic and group; there are seldom more pairs than groups.
 HANDLE_MAKERS_KEPT_MAX = 4_096
@@ -39,6 +44,12 @@ class BrokerGroup:
     link: GroupLink
     sends: SendLane
     settles: SettleLane
+    ends: EndLane
+
+    @property
+    def lanes(self) -> dict[str, Lane[Any, Any]]:
+        """By what they carry."""
+        return {"send": self.sends, "settle": self.settles, "end": self.ends}
 
 
 class Proxy:
@@ -58,18 +69,23 @@ class Proxy:
         dial: Dial | None = None,
         id_prefix: str = "",
         auto_create: AutoCreate | None = None,
+        check_hosts: CheckHosts | None = None,
     ) -> None:
         self.clock = clock
+        self.check_hosts = check_hosts or CheckHosts.parse("")
         self.auto_create = auto_create or AutoCreate()
         self.reply_topic = reply_topic_of(cluster)
         self.ids = MessageIds(id_prefix or secrets.token_hex(PREFIX_LENGTH // 2).upper())
         self.name = f"proxy-{secrets.token_hex(4)}"
         self.budget = budget or FlightBudget()
         self.parking = ParkingLot(polls_max)
+        self.checks = CheckDesk(self.parking, self.name, clock.now_ms)
+        self.transaction_ids = TransactionIds(cluster_key)
         self.counters = Counters()
         self.old_data = OldData(time.monotonic)
         self.groups: dict[str, BrokerGroup] = {}
         self.cache = RoutesCache(name_servers, interval_ms=route_interval_ms, on_routes=self._follow)
+        self.topic_names = TopicNames(self.cache)
         self.is_stopping = False
         self._cluster_key, self._cluster = cluster_key, cluster
         self._leader_wait_ms = leader_wait_ms
@@ -88,6 +104,7 @@ class Proxy:
         """SIGTERM: not ready any more, parked polls are answered."""
         self.is_stopping = True
         self.parking.close()
+        self.checks.close()
 
     async def stop(self) -> None:
         """Close everything."""
@@ -107,7 +124,7 @@ class Proxy:
                     leader_wait_ms=self._leader_wait_ms,
                     on_routing_error=self.cache.refresh_soon,
                 )
-                group = self.groups[name] = BrokerGroup(link, SendLane(link), SettleLane(link))
+                group = self.groups[name] = BrokerGroup(link, SendLane(link), SettleLane(link), EndLane(link))
             # The nodes of a group that is gone are looked for where they were: it comes back there, mostly.
             group.link.update(route, is_whole=routes.warm and bool(route.nodes))
 
@@ -136,7 +153,10 @@ class Proxy:
 
     def usable(self, topic: Topic) -> tuple[str, ...]:
         """The topic's broker groups that may be written and have a leader now; all of them when none has (one may be elected in time)."""
-        names = tuple(topic.broker_groups)
+        return self.usable_of(tuple(topic.broker_groups))
+
+    def usable_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """As usable, of these broker groups."""
         if len(names) == 1:
             return names
         if wiped := self.cache.wiped:
@@ -150,11 +170,16 @@ class Proxy:
         NoLeader when no route names any of them.
         """
         names = list(topic.broker_groups)
+        found = self.in_turn(names)
+        if not found:
+            raise NoLeader(broker_group=names[0])
+        return found
+
+    def in_turn(self, names: list[str]) -> list[BrokerGroup]:
+        """As rotated, of the broker groups *names*; those that no route names are left out."""
         self._turn += 1
         first = self._turn % len(names)
         found = [self.groups[name] for name in names[first:] + names[:first] if name in self.groups]
-        if not found:
-            raise NoLeader(broker_group=names[0])
         # One that is gone costs a whole wait for a leader, which what the others have must not wait for.
         return sorted(found, key=lambda group: not group.link.has_leader)
 
@@ -205,15 +230,15 @@ class Proxy:
         gauges["lane_waiting", "Requests that wait for a flight, by lane."] = lambda: {
             f"{name}/{kind}": float(lane.waiting)
             for name, group in self.groups.items()
-            for kind, lane in (("send", group.sends), ("settle", group.settles))
+            for kind, lane in group.lanes.items()
         }
         gauges["lane_flights_total", "Flights so far, by lane."] = lambda: {
             f"{name}/{kind}": float(lane.flights)
             for name, group in self.groups.items()
-            for kind, lane in (("send", group.sends), ("settle", group.settles))
+            for kind, lane in group.lanes.items()
         }
         gauges["lane_carried_total", "Requests that flights have carried, by lane."] = lambda: {
             f"{name}/{kind}": float(lane.carried)
             for name, group in self.groups.items()
-            for kind, lane in (("send", group.sends), ("settle", group.settles))
+            for kind, lane in group.lanes.items()
         }

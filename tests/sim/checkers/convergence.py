@@ -1,8 +1,9 @@
 """Convergence: when faults are over, all nodes become equal, and clients get everything.
 
 Exactly: at the end every node has the same last entry, has applied all of its log and knows it to be committed, and reads the same
-messages from every queue and every group's dead letters; every operation has ended; the drain came to its end; and at least one send was acknowledged, since a run
-in which nothing happens shows nothing. The caller waits for this, within its bound, before it takes the end state.
+messages from every queue, every group's dead letters and every transaction that is open; every operation has ended; the drain came to its end;
+and at least one send was acknowledged, since a run in which nothing happens shows nothing. The caller waits for this, within its bound,
+before it takes the end state.
 """
 
 from tests.sim.history import EndState, History, Outcome, Send, Violation
@@ -28,6 +29,9 @@ def check(history: History, end: EndState) -> list[Violation]:
         for group in sorted(first.graves.keys() | node.graves.keys()):
             if node.graves.get(group) != first.graves.get(group):
                 found.append(f"{node.node} and {first.node} hold other dead letters of {group}")
+        for number in sorted(first.transactions.keys() | node.transactions.keys()):
+            if node.transactions.get(number) != first.transactions.get(number):
+                found.append(f"{node.node} and {first.node} know other things of transaction {number}")
     unanswered = [operation for operation in history.operations if operation.outcome is Outcome.OPEN]
     if unanswered:
         found.append(f"{len(unanswered)} operations never ended: {', '.join(map(str, unanswered[:NAMED_MAX]))}")

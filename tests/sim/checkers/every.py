@@ -2,6 +2,7 @@
 
 from tests.sim.checkers import (
     attempts,
+    checks,
     convergence,
     dead_letters,
     delays,
@@ -17,6 +18,7 @@ from tests.sim.checkers import (
     send_order,
     stale_reads,
     state_digest,
+    transactions,
     unexpected,
 )
 from tests.sim.history import EndState, History, Violation
@@ -24,6 +26,7 @@ from tests.sim.history import EndState, History, Violation
 CHECKERS = (
     *(lost, unexpected, duplicates, send_order, reads, stale_reads, offsets, leases, redelivery),
     *(attempts, group_order, dead_letters, delays, seeks),
+    *(transactions, checks),
     *(log_agreement, state_digest, convergence),
 )
 

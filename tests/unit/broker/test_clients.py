@@ -28,7 +28,7 @@ class Clerk:
     def apply(self, kind: CommandKind, request: Any) -> Any:
         """The verdict of one command."""
         body = b"".join(entry_parts(self.now_ms, [(kind, [encode_msgpack(request)])]))
-        (verdict,) = self.state.apply(memoryview(body), 0).verdicts
+        (verdict,) = self.state.apply(memoryview(body), 0, 1).verdicts
         return verdict
 
     def say(self, request: Any) -> Any:
@@ -43,6 +43,26 @@ class Clerk:
 def code(verdict: Any) -> str:
     """The code of an error; "" of a verdict that is none."""
     return verdict.code if isinstance(verdict, TernError) else ""
+
+
+def test_a_commit_with_an_epoch_is_refused_once_another_member_has_had_the_queue() -> None:
+    """Good while the lock is held, and after its time as long as nobody took the queue; all queues of the commit move, or none."""
+    clerk = Clerk()
+    clerk.say(HEARTBEAT)
+    clerk.say({**HEARTBEAT, "member": "b"})
+
+    def commit(epoch: int) -> Any:
+        request = {"group": "g", "topic": "t", "offsets": {"0": 0, "1": 0}, "expected": {}, "epochs": {"0": epoch}}
+        return clerk.apply(CommandKind.COMMIT_OFFSETS, request)
+
+    mine = clerk.say(LOCK)["locked"]["0"]
+    assert commit(mine) == {"offsets": {"0": 0, "1": 0}}
+    assert code(commit(mine + 1)) == "queue-lock-lost"
+    clerk.now_ms += QUEUE_LOCK_MS + 1
+    assert commit(mine) == {"offsets": {"0": 0, "1": 0}}, "nobody took it"
+    theirs = clerk.say({**LOCK, "member": "b"})["locked"]["0"]
+    assert code(commit(mine)) == "queue-lock-lost"
+    assert commit(theirs) == {"offsets": {"0": 0, "1": 0}}
 
 
 def test_a_member_locks_queues_until_it_goes() -> None:

@@ -63,7 +63,7 @@ class Leader:
         while self.soon:
             self.soon.pop(0)()
         body = self.entries[-1]
-        applied = self.log.state.apply(memoryview(body), 0)
+        applied = self.log.state.apply(memoryview(body), 0, 1)
         self.proposer.applied(len(self.entries), 1, applied)
 
 

@@ -114,7 +114,7 @@ class Replica:
 
     def apply(self, entry: bytes) -> Applied:
         """As the engine."""
-        applied = self.state.apply(memoryview(entry), 1_000)
+        applied = self.state.apply(memoryview(entry), 1_000, 1)
         for number in applied.dropped_tables:
             self.sent_keys.drop(number)
         if (sealed := applied.sealed_table) is not None:

@@ -94,20 +94,23 @@ async def test_a_proxy_is_told_when_it_links_and_whenever_serving_changes() -> N
         await node.server.stop()
 
 
-async def test_only_proxies_are_told_and_nobody_who_is_gone() -> None:
+async def test_only_proxies_and_checkers_are_told_and_nobody_who_is_gone() -> None:
     """Another broker on the port hears nothing; a closed link is forgotten."""
-    node, broker, proxy = Node(), Listener(), Listener()
+    node, broker, checker, proxy = Node(), Listener(), Listener(), Listener()
     await node.server.start()
     try:
         await broker.dial(node, "broker")
         link = await proxy.dial(node, "proxy")
         await proxy.next()
+        asks = await checker.dial(node, "checker")
+        assert await checker.next() == Leadership("broker-a-0", 3, False)
+        asks.abort("gone")
         link.abort("gone")
         deadline = asyncio.get_running_loop().time() + 10
-        while not node.lost and asyncio.get_running_loop().time() < deadline:
+        while len(node.lost) < 2 and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.002)
-        assert node.lost
-        assert not node.notices._proxies
+        assert len(node.lost) == 2
+        assert not node.notices._links
         node.set_role(5, True)
         await Listener().dial(node, "proxy")
         assert broker.frames.empty()

@@ -116,7 +116,7 @@ def test_a_lease_proposed_against_an_old_state_is_refused_not_granted_twice() ->
     log, _, _ = filled(4)
     granted = log.receive(10)
     body = log.bodies[-1]
-    verdict = log.state.apply(memoryview(body), 0).verdicts[0]
+    verdict = log.state.apply(memoryview(body), 0, 99).verdicts[0]
     assert granted
     assert verdict["lease"].tolist() == [0]  # type: ignore[index,call-overload]
 

@@ -33,12 +33,12 @@ def test_leases_that_end_together_come_back_in_one_order_on_every_node() -> None
     assert facts(loaded) == facts(broker.state)
     entry = memoryview(b"".join(entry_parts(broker.state.now_ms + 10_000_000, [])))
     for state in (broker.state, loaded):
-        state.apply(entry, 0)
+        state.apply(entry, 0, 98)
     assert facts(loaded) == facts(broker.state)
     row = leases[0][0][0]
     settle = SETTLE_ROW.pack(*row[:3], ACK, *row[4:])
     entry = memoryview(b"".join(entry_parts(broker.state.now_ms, [(CommandKind.SETTLE, [settle])])))
-    assert loaded.apply(entry, 0).verdicts == broker.state.apply(entry, 0).verdicts
+    assert loaded.apply(entry, 0, 99).verdicts == broker.state.apply(entry, 0, 99).verdicts
 
 
 def test_a_group_at_rest_writes_nothing_for_leases_that_are_settled() -> None:

@@ -98,7 +98,7 @@ def test_a_key_remembers_that_its_message_waits() -> None:
     assert send(log, 6_000, again) == ([SCHEDULED_BEFORE], ids[:1])
     state = saving.load(b"".join(saving.encode(saving.take(log.state))))
     verdicts = state.apply(
-        memoryview(b"".join(entry_parts(7_000, [(CommandKind.SEND, [payload(again)])]))), log.position
+        memoryview(b"".join(entry_parts(7_000, [(CommandKind.SEND, [payload(again)])]))), log.position, 99
     ).verdicts[0]
     assert isinstance(verdicts, np.ndarray)
     assert (verdicts["status"].tolist(), verdicts["queue"].tolist()) == ([SCHEDULED_BEFORE], [1])

@@ -54,6 +54,9 @@ COMMANDS += ["raft", "raft status", "raft transfer-leader", "send", "recv", "req
 COMMANDS += ["group members", "group assignments", "group locks", "group describe", "group alter"]
 COMMANDS += ["namesrv", *(f"namesrv {name}" for name in ("status", "route", "wipe-write", "restore-write", "kv"))]
 COMMANDS += ["dlq", *(f"dlq {name}" for name in ("ls", "show", "redrive", "task", "cancel", "purge"))]
+COMMANDS += ["tx", *(f"tx {name}" for name in ("ls", "show", "commit", "rollback", "stats"))]
+COMMANDS += ["producer-group", *(f"producer-group {name}" for name in ("create", "ls", "describe", "rm"))]
+COMMANDS += ["demo", "demo flights", "demo transfer"]
 COMMANDS += [f"namesrv kv {name}" for name in ("get", "put", "rm", "ls")]
 
 
@@ -207,6 +210,12 @@ def test_nothing_to_receive_exits_with_1() -> None:
         "group describe g",
         "group alter g",
         "group rm g --yes",
+        "tx ls",
+        "tx show x",
+        "tx commit x --reason y",
+        "tx stats",
+        "producer-group create g",
+        "producer-group ls",
         "store import store",
     ],
 )

@@ -36,7 +36,7 @@ def test_a_mesh_goes_up_once_and_down_within_its_deadline(home: Home) -> None:
     assert first.exit_code == 0, first.output
     assert "The mesh is up" in first.output
     mesh = home.files.read_mesh()
-    assert len(living(mesh)) == 5
+    assert len(living(mesh)) == 6
     assert rss_bytes(mesh["supervisor"]["pid"]) < RSS_MAX_BYTES
     assert "malloc arenas 2" in home.files.log("broker-a-1").read_text()
     assert home.files.key.stat().st_mode & 0o777 == 0o600
@@ -158,7 +158,7 @@ def test_children_die_with_a_killed_supervisor_and_the_next_up_works(home: Home)
     eventually(lambda: not living(mesh), "the end of the children")
     assert home.run("status").exit_code == 1
     assert home.run("up").exit_code == 0
-    assert len(living(home.files.read_mesh())) == 3
+    assert len(living(home.files.read_mesh())) == 4
 
 
 def test_a_stray_of_a_dead_supervisor_is_ended_by_down(home: Home) -> None:
@@ -174,7 +174,9 @@ def test_a_stray_of_a_dead_supervisor_is_ended_by_down(home: Home) -> None:
     assert not home.files.mesh.exists()
 
 
-@pytest.mark.parametrize(("offset", "option"), [(0, "--proxy-port"), (10, "--namesrv-port"), (31, "--broker-port")])
+@pytest.mark.parametrize(
+    ("offset", "option"), [(0, "--proxy-port"), (10, "--namesrv-port"), (31, "--broker-port"), (70, "--checker-port")]
+)
 def test_a_port_in_use_is_named_with_its_option_before_anything_starts(home: Home, offset: int, option: str) -> None:
     """Exit code 2: it was asked wrongly."""
     with socket.socket() as taken:
@@ -196,7 +198,7 @@ def test_two_meshes_run_side_by_side(home: Home) -> None:
         assert home.up("--brokers", "1").exit_code == 0
         assert other.up("--brokers", "1").exit_code == 0
         assert home.run("down").exit_code == 0
-        assert len(living(other.files.read_mesh())) == 3
+        assert len(living(other.files.read_mesh())) == 4
         assert home.files.read_cluster()["group_id"] != other.files.read_cluster()["group_id"]
     finally:
         stop_mesh(other.files)

@@ -36,8 +36,9 @@ def test_options_that_a_running_mesh_does_not_have_are_named(home: Home) -> None
     again = home.up(*same)
     assert (again.exit_code, "already running" in again.output) == (0, True)
     other = free_port_base(random.Random(home.port_base))
-    asked = {"--brokers": 3, "--proxies": 2, "--namesrvs": 2, "--disk-budget": 0, "--cluster": "other"}
-    asked |= {"--port-base": other, "--segment-size-bytes": 65_536}
+    asked: dict[str, object] = {"--brokers": 3, "--proxies": 2, "--namesrvs": 2, "--disk-budget": 0}
+    asked |= {"--port-base": other, "--segment-size-bytes": 65_536, "--cluster": "other"}
+    asked |= {"--checkers": 0, "--check-hosts": "*.example.com"}
     failed = home.run(
         "up", "--proxy-port", str(home.port_base), *(str(word) for pair in asked.items() for word in pair)
     )
@@ -47,7 +48,7 @@ def test_options_that_a_running_mesh_does_not_have_are_named(home: Home) -> None
     assert "--proxy-port" not in failed.stderr
     assert "Nothing was changed" in failed.stderr
     assert "ternmq down --data-dir" in failed.stderr
-    for option, value in {"--proxy-port": other, "--namesrv-port": 1, "--broker-port": 1}.items():
+    for option, value in {"--proxy-port": other, "--namesrv-port": 1, "--broker-port": 1, "--checker-port": 1}.items():
         assert f"{option} {value} (" in home.run("up", option, str(value)).stderr
     assert home.run("up", "--foreground").exit_code == 2
     assert (home.files.read_mesh(), home.files.read_cluster()) == (mesh, cluster)
@@ -103,6 +104,51 @@ def test_a_node_that_makes_files_again_or_refuses_sends_is_shown(home: Home) -> 
     assert rows["broker-a-0"]["refuses_sends"] is True
     assert rows["broker-a-1"]["rebuilding"] == "the index was damaged"
     assert (rows["broker-a-2"]["refuses_sends"], rows["broker-a-2"]["rebuilding"]) == (False, "")
+
+
+def test_checkers_are_as_many_as_asked_and_may_be_none(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory remembers it. Each has its own name and port; whom they may call, the variable says, too, for proxies and checkers alike."""
+    monkeypatch.setenv("TERNMQ_CHECK_HOSTS", "hooks.example.com,10.1.0.0/16")
+    assert home.up("--brokers", "1", "--checkers", "2").exit_code == 0
+    rows = [row for row in home.files.read_mesh()["processes"] if row["role"] == "txn-checker"]
+    ports = [row["ports"]["http"] for row in rows]
+    assert ([row["name"] for row in rows], ports) == (
+        ["txn-checker-0", "txn-checker-1"],
+        [home.port_base + 70, home.port_base + 71],
+    )
+    for name in ("txn-checker-0", "txn-checker-1", "proxy-0"):
+        assert "--check-hosts hooks.example.com,10.1.0.0/16" in home.starts(name)[0]
+    home.run("down")
+    assert home.run("up").exit_code == 0
+    assert home.row("txn-checker-1")["state"] == "running"
+    home.run("down")
+    assert home.run("up", "--checkers", "0").exit_code == 0
+    assert not [row for row in home.files.read_mesh()["processes"] if row["role"] == "txn-checker"]
+
+
+def test_a_list_of_hosts_that_cannot_be_one_is_refused_before_anything_starts(home: Home) -> None:
+    """With the entry, exit code 2."""
+    refused = home.up("--check-hosts", "hooks.example.com,169.254.169.254")
+    assert (refused.exit_code, "169.254.169.254" in refused.stderr) == (2, True)
+    assert not (home.orders / "starts").exists()
+
+
+def test_hosts_that_do_not_answer_checks_are_shown(home: Home) -> None:
+    """By `status` and `up`, with what came of the last call; hosts that answer are not."""
+    silent = [{"host": f"h{at}.example.com", "port": 443, "circuit": "open", "last": "timeout"} for at in range(5)]
+    well = {"host": "well.example.com", "port": 443, "circuit": "closed", "last": "commit"}
+    home.order("txn-checker-0", f"say {json.dumps({'hosts': [*silent, well]})}")
+    home.up("--brokers", "1")
+    status = home.run("status")
+    assert status.exit_code == 0, status.output
+    note = "txn-checker-0 asks about open transactions and gets no answer from h0.example.com:443 (timeout), "
+    shown = " ".join(status.stdout.split())
+    assert note in shown
+    assert "and 2 more" in shown
+    assert "well.example.com" not in shown
+    rows = {row["name"]: row for row in json.loads(home.run("status", "-o", "json").stdout)["processes"]}
+    assert len(rows["txn-checker-0"]["silent_hosts"]) == 5
+    assert rows["broker-a-0"]["silent_hosts"] == []
 
 
 def test_a_node_that_cannot_start_sends_the_reader_to_its_log(home: Home) -> None:

@@ -44,18 +44,20 @@ def test_a_crash_loop_backs_off_and_a_child_that_was_killed_starts_at_once(
 @pytest.mark.parametrize(
     ("elapsed_s", "alive", "told"),
     [
-        (0.0, {"proxy", "broker", "namesrv"}, ["proxy"]),
-        (0.0, {"broker", "namesrv"}, ["proxy", "broker"]),
-        (0.0, {"namesrv"}, ["proxy", "broker", "namesrv"]),
-        (2.4, {"proxy", "broker", "namesrv"}, ["proxy"]),
-        (2.5, {"proxy", "broker", "namesrv"}, ["proxy", "broker"]),
-        (6.5, {"proxy", "broker", "namesrv"}, ["proxy", "broker", "namesrv"]),
+        (0.0, {"proxy", "txn-checker", "broker", "namesrv"}, ["proxy", "txn-checker"]),
+        (0.1, {"txn-checker", "broker", "namesrv"}, ["proxy", "txn-checker"]),
+        (0.1, {"proxy", "broker", "namesrv"}, ["proxy", "txn-checker"]),
+        (0.0, {"broker", "namesrv"}, ["proxy", "txn-checker", "broker"]),
+        (0.0, {"namesrv"}, ["proxy", "txn-checker", "broker", "namesrv"]),
+        (2.4, {"proxy", "broker", "namesrv"}, ["proxy", "txn-checker"]),
+        (2.5, {"proxy", "txn-checker", "broker", "namesrv"}, ["proxy", "txn-checker", "broker"]),
+        (6.5, {"proxy", "broker", "namesrv"}, ["proxy", "txn-checker", "broker", "namesrv"]),
     ],
 )
 def test_roles_are_stopped_one_after_the_other_but_none_waits_for_ever(
     elapsed_s: float, alive: set[str], told: list[str]
 ) -> None:
-    """Proxies, brokers, name servers; a deaf one holds the next up for seconds only."""
+    """Proxies and checkers together, brokers, name servers; a deaf one holds the next up for seconds only."""
     assert roles_to_stop(elapsed_s, alive) == told
 
 
@@ -65,9 +67,10 @@ def test_a_plan_has_every_process_with_the_ports_that_the_options_say() -> None:
     plan = plan_mesh(shape, data_dir="/d", group_id="ab", python="py")
     assert [process.name for process in plan.processes] == [
         *("namesrv-0", "namesrv-1", "broker-a-0", "broker-a-1", "broker-a-2", "proxy-0", "proxy-1"),
+        "txn-checker-0",
     ]
     ports = [port for port, _, _ in plan.ports()]
-    assert ports == [9876, 9877, 10911, 10912, 10913, 10921, 10922, 10923, 10931, 10932, 10933, 8080, 8081]
+    assert ports == [9876, 9877, 10911, 10912, 10913, 10921, 10922, 10923, 10931, 10932, 10933, 8080, 8081, 8090]
     broker = list(plan.processes[3].argv)
     assert broker[broker.index("--peers") + 1] == (
         "broker-a-0=127.0.0.1:10912,broker-a-1=127.0.0.1:10922,broker-a-2=127.0.0.1:10932"
@@ -76,15 +79,21 @@ def test_a_plan_has_every_process_with_the_ports_that_the_options_say() -> None:
     assert broker[broker.index("--data-dir") + 1] == "/d/data/broker-a-1"
     assert broker[broker.index("--segment-size-bytes") + 1] == "65536"
     assert BOOTSTRAP in broker
+    checker = list(plan.processes[-1].argv)
+    assert checker[:4] == ["py", "-P", "-m", "tern_txn_checker"]
+    assert checker[checker.index("--namesrv") + 1] == "http://127.0.0.1:9876,http://127.0.0.1:9877"
+    assert checker[checker.index("--name") + 1] == "txn-checker-0"
+    for caller in (checker, list(plan.processes[-2].argv)):
+        assert caller[caller.index("--check-hosts") + 1] == "127.0.0.1,localhost,[::1]"
     assert plan.endpoints("proxy") == ["http://127.0.0.1:8080", "http://127.0.0.1:8081"]
     assert plan_from_document(plan_to_document(plan)) == plan
 
 
 def test_a_port_base_moves_every_port_into_one_range() -> None:
     """Two meshes side by side need two bases that are a hundred apart."""
-    shape = MeshShape(**shape_from_base({"brokers": 5, "proxies": 9, "namesrvs": 9}, 18_000))
+    shape = MeshShape(**shape_from_base({"brokers": 5, "proxies": 9, "namesrvs": 9, "checkers": 9}, 18_000))
     ports = [port for port, _, _ in plan_mesh(shape, data_dir="/d", group_id="ab", python="py").ports()]
-    assert len(set(ports)) == len(ports) == 9 + 9 + 15
+    assert len(set(ports)) == len(ports) == 9 + 9 + 9 + 15
     assert min(ports) == 18_000
     assert max(ports) < 18_100
 

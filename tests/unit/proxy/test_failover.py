@@ -112,7 +112,7 @@ async def test_a_slow_leader_keeps_its_requests() -> None:
 
 async def test_a_deposed_leader_that_lives_may_answer_what_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the grace after its successor's notice: the send was stored, and its client hears that."""
-    monkeypatch.setattr("tern_proxy.attempts.GRACE_S", 60.0)
+    monkeypatch.setattr("tern_routing.attempts.GRACE_S", 60.0)
     async with three_nodes() as (mesh, old, new, _):
         link = mesh.proxy.groups["broker-a"].link
         old.hold()
@@ -163,7 +163,7 @@ async def test_polls_settles_and_receives_follow_too() -> None:
 
 async def test_a_parked_poll_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits for long at a leader that is well: nobody is asked about that."""
-    monkeypatch.setattr("tern_proxy.attempts.SILENCE_S", 0.01)
+    monkeypatch.setattr("tern_routing.attempts.SILENCE_S", 0.01)
     async with three_nodes() as (mesh, _, other, __):
         assert (await mesh.receive(wait="200ms")).json()["messages"] == []
         assert other.asked[RequestCode.STATUS] == 0

@@ -11,6 +11,7 @@ from tests.support.proxy_mesh import proxy_mesh
 
 pytestmark = pytest.mark.anyio
 SEND, GROUP, PULL = "/v1/topics/orders/messages", "/v1/topics/orders/groups/billing", "/v1/topics/orders/queues/broker"
+BEGIN, SHOP = "/v1/topics/orders/transactions", "/v1/producer-groups/shop"
 MOVED = '{"topic": "orders", "offsets": {"broker-a:3": 0}, "expected": {"broker-a:3": 7}}'
 
 
@@ -39,6 +40,21 @@ def test_every_documented_error_exists_under_its_status() -> None:
         ("POST", f"{SEND}?delay=41d", "x", "illegal-delivery-time"),
         ("POST", f"{SEND}?message_group=g&queue=broker-a:1", "x", "property-conflicts-with-type"),
         ("POST", f"{SEND}?message_group={'g' * 64}", "x", "illegal-message-group"),
+        ("POST", BEGIN, "x", "invalid-field"),
+        ("POST", f"{BEGIN}?producer_group=a.b", "x", "illegal-group"),
+        ("POST", f"{BEGIN}?producer_group=shop", "x", "producer-group-not-found"),
+        ("POST", f"{BEGIN}?producer_group=shop&delay=1s", "x", "property-conflicts-with-type"),
+        ("POST", "/v1/transactions", '{"producer_group": "shop", "messages": []}', "batch-empty"),
+        ("POST", "/v1/transactions/AQAB/commit", "", "transaction-id-invalid"),
+        ("POST", "/v1/transactions/AQAB/rollback", "{", "transaction-id-invalid"),
+        ("POST", "/v1/transactions/AQAB/resolve", "{}", "invalid-field"),
+        ("GET", "/v1/transactions/AQAB", "", "transaction-id-invalid"),
+        ("GET", "/v1/transactions?state=committed", "", "invalid-field"),
+        ("PUT", SHOP, '{"check_url": "http://127.0.0.1/"}', "check-url-forbidden"),
+        ("GET", SHOP, "", "producer-group-not-found"),
+        ("DELETE", SHOP, "", "producer-group-not-found"),
+        ("POST", f"{SHOP}/checks/receive", "", "producer-group-not-found"),
+        ("POST", f"{SHOP}/checks/receive?wait=31s", "", "illegal-wait"),
         ("DELETE", "/v1/topics/orders/scheduled/AQAB", "", "recall-handle-invalid"),
         ("POST", "/v1/topics/orders/groups/none/receive", "", "group-not-found"),
         ("POST", f"{GROUP}/receive?wait=31s", "", "illegal-wait"),

@@ -286,6 +286,9 @@ async def test_keyed_sends_are_repeated_even_when_their_flight_had_others() -> N
         keyed = asyncio.create_task(mesh.post(ONE, b"k", idempotency_key="k"))
         plain = asyncio.create_task(mesh.post(ONE, b"p"))
         await eventually(lambda: lane.waiting >= 2, "both to gather")
+        await eventually(
+            lambda: len(mesh.broker.held) == 2, "both flights at the broker, so that only the next one is cut"
+        )
         mesh.broker.script(RequestCode.SEND, cut)
         mesh.broker.let_go()
         assert (await keyed).status_code == 201

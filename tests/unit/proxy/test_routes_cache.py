@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from tern_proxy.app import build_app
-from tern_proxy.config import read_cluster_key
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes_cache import HttpNameServers, RoutesCache
+from tern_service.cluster_key import read_cluster_key
 from tern_wire.errors import NoNameServer, TernError, TopicNotFound
 from tern_wire.limits import GONE_GROUP_KEPT_MS
 from tern_wire.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute

@@ -9,6 +9,7 @@ import pytest
 from tests.sim.checkers import convergence, every, log_agreement, state_digest
 from tests.sim.history import LogRow, Send
 from tests.sim.observers import VIOLATIONS_MAX, Observers
+from tests.sim.transaction_values import Described, TransactionEnd
 from tests.unit.sim.stories import TOPIC, Story, message
 
 LOG = tuple(LogRow(index, 1 + index // 3, index * 7, index * 100) for index in range(1, 6))
@@ -60,6 +61,8 @@ def test_nodes_that_are_not_equal_have_not_converged() -> None:
     other = replace(story.node("n1"), queues={})
     for node in (behind, not_applied, other):
         assert convergence.check(story.history, story.end(whole, node))
+    forgetful = replace(whole, transactions={7: TransactionEnd(Described(7, "bank", "open", 5, 0, "", 1, (), ()), ())})
+    assert convergence.check(story.history, story.end(whole, forgetful))
     story.is_drained = False
     assert convergence.check(story.history, story.end())
     story.is_drained = True
@@ -150,5 +153,5 @@ def test_a_run_that_has_gone_wrong_stays_readable() -> None:
 def test_every_checker_is_asked() -> None:
     """A module in tests/sim/checkers that `check_all` does not know would find nothing, and nobody would see it."""
     folder = Path(every.__file__).parent
-    names = {info.name for info in pkgutil.iter_modules([str(folder)])} - {"every", "grants"}
+    names = {info.name for info in pkgutil.iter_modules([str(folder)])} - {"every", "grants", "transaction_facts"}
     assert names == {checker.__name__.rsplit(".", 1)[1] for checker in every.CHECKERS}

@@ -22,8 +22,9 @@ from tern_wire.rows import QueueAppends
 class Applied:
     """What one entry did: a verdict for each command, queue entries to store, and what others wait for."""
 
-    # The entry's time: the only time that apply knows.
+    # The entry's time: the only time that apply knows; and its number in the log.
     now_ms: int = 0
+    index: int = 0
     verdicts: list[Verdict] = field(default_factory=list)
     appends: list[QueueAppends] = field(default_factory=list)
     # Messages that wait for their delivery time from now on, those whose time has come, and those that were recalled: TIMER_ROWS,
@@ -31,6 +32,11 @@ class Applied:
     timers: list[npt.NDArray[Any]] = field(default_factory=list)
     fired: list[npt.NDArray[Any]] = field(default_factory=list)
     recalled: list[npt.NDArray[Any]] = field(default_factory=list)
+    # Transactions that this entry has begun so far; the half messages of those that it has committed (`open_transactions.MESSAGES`), whose
+    # keys are found from now on; and whether there may be a check to claim that could not be claimed before.
+    begun: int = 0
+    committed: list[npt.NDArray[Any]] = field(default_factory=list)
+    checks_due: bool = False
     # Topics with new messages, or with messages that became visible again.
     woken_topics: set[int] = field(default_factory=set)
     metadata_changed: bool = False
@@ -62,6 +68,11 @@ class Counters:
     nacked: int = 0
     dead_lettered: int = 0
     redriven: int = 0
+    prepared: int = 0
+    committed: int = 0
+    rolled_back: int = 0
+    checks: int = 0
+    checks_given_up: int = 0
 
 
 # Gets the payload, where it lies in the log, and what the entry has done so far; returns the verdict. A TernError is one, too.

@@ -4,7 +4,7 @@ Law: apply never raises on an entry that the log accepted, reads no file, no clo
 entry's `now_ms`, which never goes back. The same entries give the same state on every node.
 
 What commands do is decided by the parts: topics and groups (metadata.py), sends and their keys (sending.py), leases (leasing.py),
-offsets (offsets.py), members and queue locks (clients.py). This file is what holds them together.
+offsets (offsets.py), members and queue locks (clients.py), transactions (transactions.py). This file is what holds them together.
 """
 
 from tern_broker.core.applied import Applied, Counters, Handler, Part, read_map
@@ -12,15 +12,18 @@ from tern_broker.core.clients import Clients
 from tern_broker.core.dead_letters import DeadLetters
 from tern_broker.core.digest import Verdict, advance, is_same
 from tern_broker.core.fifo_leasing import FifoLeasing
+from tern_broker.core.half_messages import Preparing
 from tern_broker.core.idempotency import KeyTable
 from tern_broker.core.leasing import Leasing
 from tern_broker.core.metadata import Metadata
 from tern_broker.core.offsets import Offsets
+from tern_broker.core.producers import Producers
 from tern_broker.core.redriving import Redriving
 from tern_broker.core.sending import SendApplier
 from tern_broker.core.slots import Slots
 from tern_broker.core.timing import Timing
 from tern_broker.core.topics import Names
+from tern_broker.core.transactions import Transactions
 from tern_broker.core.trimming import apply_trim, read_moves
 from tern_wire.commands import CommandKind, read_entry
 from tern_wire.errors import LinkBodyMalformed, TernError
@@ -48,18 +51,22 @@ class StateMachine:
         self.slots = Slots(self.names, self.leasing)
         self.fifo = FifoLeasing(self.names, self.leasing, self.slots)
         self.metadata.on_drop.append(self.slots.drop)
-        self._sending = SendApplier(self.names, self.keys, self.slots)
+        self.producers = Producers()
+        self.transactions = Transactions(self.names, self.producers, self.counters)
+        self._sending = SendApplier(self.names, self.keys, self.slots, Preparing(self.transactions))
         # By the name that a saved state gives them, in the order in which they are loaded and their time comes.
         self.parts: dict[str, Part] = {
             "metadata": self.metadata,
             "leasing": self.leasing,
             "slots": self.slots,
             "fifo": self.fifo,
-            "offsets": Offsets(self.names, self.leasing),
+            "offsets": Offsets(self.names, self.leasing, self.clients.locks),
             "timing": self.timing,
             "clients": self.clients,
             "dead_letters": self.dead_letters,
             "redriving": self.redriving,
+            "producers": self.producers,
+            "transactions": self.transactions,
         }
         self._handlers: dict[int, Handler] = {
             CommandKind.SEND: self._send,
@@ -70,9 +77,9 @@ class StateMachine:
         for part in self.parts.values():
             self._handlers.update(part.commands())
 
-    def apply(self, body: memoryview, position: int) -> Applied:
-        """Apply one entry's body, which begins at *position* in the log."""
-        applied = Applied()
+    def apply(self, body: memoryview, position: int, index: int) -> Applied:
+        """Apply the body of entry *index*, which begins at *position* in the log."""
+        applied = Applied(index=index)
         try:
             now_ms, commands = read_entry(body)
         except LinkBodyMalformed as error:
@@ -108,7 +115,7 @@ class StateMachine:
 
     # Commands of no part ---------------------------------------------------------------------------------------
     def _send(self, payload: memoryview, position: int, applied: Applied) -> Verdict:
-        verdicts, appends, timers = self._sending.apply(payload, position, self.now_ms)
+        verdicts, appends, timers, prepared = self._sending.apply(payload, position, applied)
         if appends is not None:
             applied.appends.append(appends)
             applied.woken_topics |= appends.topic_ids()
@@ -116,10 +123,12 @@ class StateMachine:
         if timers is not None:
             self.timing.schedule(timers, applied)
             self.counters.stored += len(timers)
+        self.counters.stored += prepared
         return verdicts
 
     def _copy(self, payload: memoryview, position: int, applied: Applied) -> Verdict:
         applied.moves.append(moves := read_moves(payload, position))
+        self.transactions.moved(moves.rows, moves.positions)
         return {"moved": len(moves.rows)}
 
     def _trim(self, payload: memoryview, _position: int, applied: Applied) -> Verdict:

@@ -1,7 +1,8 @@
 """Applying offsets: a group's place in a topic, moved by whoever commits or seeks.
 
 Law: a move forgets every lease and every message that waits to come back in its queue: their receipt handles are expired, and the
-group goes on at the new place, forward or backward. All queues of one command move, or none.
+group goes on at the new place, forward or backward. All queues of one command move, or none. A commit that names the epochs of its
+queues' locks is refused once another member has had one of them.
 """
 
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from typing import Any
 
 from tern_broker.core.applied import Applied, Handler, read_map
 from tern_broker.core.leasing import Leasing
+from tern_broker.core.queue_locks import QueueLocks
 from tern_broker.core.seeking import seek_moves
 from tern_broker.core.topics import Group, Names, Topic
 from tern_wire.commands import CommandKind
@@ -18,8 +20,8 @@ from tern_wire.errors import GroupNotFound, InvalidField, OffsetMoved, QueueNotF
 class Offsets:
     """Has no state of its own: a group's place is that of its deliveries. Owner: the state machine."""
 
-    def __init__(self, names: Names, leasing: Leasing) -> None:
-        self._names, self._leasing = names, leasing
+    def __init__(self, names: Names, leasing: Leasing, locks: QueueLocks) -> None:
+        self._names, self._leasing, self._locks = names, leasing, locks
 
     def commands(self) -> Mapping[int, Handler]:
         """As Part."""
@@ -59,6 +61,8 @@ class Offsets:
                 raise InvalidField(
                     reason=f"offset {offset} is not in 0..{topic.ends[queue]}", pointer=f"/offsets/{queue}"
                 )
+        for queue, epoch in request.get("epochs", {}).items():
+            self._locks.require(group.name, topic.name, int(queue), int(epoch))
         for queue, offset in expected.items():
             actual = self._leasing.delivery(group.group_id, topic, queue).committed()
             if actual != offset:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tern_wire.errors import LimitReached
+from tern_wire.errors import LimitReached, QueueLockLost
 from tern_wire.limits import QUEUE_LOCK_MS, QUEUE_LOCKS_MAX
 
 # Consumer group, topic, number of the queue in this broker group.
@@ -71,6 +71,12 @@ class QueueLocks:
         for key in mine:
             self._forget(key)
         return [queue for _, _, queue in mine]
+
+    def require(self, group: str, topic: str, queue: int, epoch: int) -> None:
+        """QueueLockLost unless *epoch* is the newest of *queue*: nobody else has had it since, though its time may be over."""
+        found = self._locks.get((group, topic, queue))
+        if found is None or found.epoch != epoch:
+            raise QueueLockLost(queue=queue, epoch=epoch)
 
     def release(self, group: str, member: str) -> None:
         """*member* is gone: others may have its queues at once."""

@@ -1,6 +1,7 @@
 """Applying a send: rows become positions, offsets and ConsumeQueue bytes with a handful of array operations an entry.
 
-A row whose delivery time is still to come becomes a timer instead; its id is the position of its record, which no other record has.
+A row whose delivery time is still to come becomes a timer instead; its id is the position of its record, which no other record has. Half
+messages become transactions (half_messages.py).
 
 Keys whose first send is in the youngest table are found here; for older ones the leader has put a receipt behind the records, which is
 believed: it has looked into its files when the state was what it is here.
@@ -12,15 +13,27 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_broker.core.appending import append
+from tern_broker.core.applied import Applied
+from tern_broker.core.half_messages import HalfRows, Preparing
 from tern_broker.core.idempotency import KeyTable
 from tern_broker.core.slots import Slots
 from tern_broker.core.topics import Names
 from tern_wire.commands import SEND_HEAD
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.key_rows import RECEIPT_ROW_SIZE_BYTES, RECEIPT_ROWS, SCHEDULED_QUEUE, Receipt, split_keys
+from tern_wire.key_rows import (
+    RECEIPT_ROW_SIZE_BYTES,
+    RECEIPT_ROWS,
+    SCHEDULED_QUEUE,
+    Receipt,
+    is_prepared,
+    prepared_number,
+    prepared_receipts,
+    split_keys,
+)
 from tern_wire.limits import TIMER_DELAY_MAX_MS
 from tern_wire.route import PERM_WRITE
 from tern_wire.rows import (
+    FLAG_HALF,
     FLAG_KEYED,
     KEY_REUSED,
     KEYS_FULL,
@@ -28,6 +41,8 @@ from tern_wire.rows import (
     NO_QUEUE,
     NO_TOPIC,
     NOT_WRITABLE,
+    PREPARED,
+    PREPARED_BEFORE,
     QUEUE_ENTRIES,
     REPLAYED,
     SCHEDULED,
@@ -47,16 +62,22 @@ _CLOCKS_APART_MAX_MS = 24 * 3_600_000
 class SendApplier:
     """Owner: the state machine, whose names and keys it changes."""
 
-    def __init__(self, names: Names, keys: KeyTable, slots: Slots) -> None:
-        self._names, self._keys, self._slots = names, keys, slots
+    def __init__(self, names: Names, keys: KeyTable, slots: Slots, preparing: Preparing) -> None:
+        self._names, self._keys, self._slots, self._preparing = names, keys, slots, preparing
 
-    def apply(self, payload: memoryview, position: int, now_ms: int) -> tuple[Rows, QueueAppends | None, Rows | None]:
-        """Verdicts, one a row, what to append, and what waits (TIMER_ROWS). *position* is where *payload* lies in the log."""
+    def apply(
+        self, payload: memoryview, position: int, applied: Applied
+    ) -> tuple[Rows, QueueAppends | None, Rows | None, int]:
+        """Verdicts, one a row, what to append, what waits (TIMER_ROWS), and how many half messages are stored.
+
+        *position* is where *payload* lies in the log.
+        """
+        now_ms = applied.now_ms
         count, receipts = SEND_HEAD.unpack_from(payload) if len(payload) >= SEND_HEAD.size else (0, 0)
         records_at = SEND_HEAD.size + count * SEND_ROWS.itemsize
         records_end = len(payload) - receipts * RECEIPT_ROW_SIZE_BYTES
         if not count:
-            return np.zeros(0, SEND_VERDICTS), None, None
+            return np.zeros(0, SEND_VERDICTS), None, None, 0
         if records_end < records_at:
             raise LinkBodyMalformed(reason=f"a SEND of {count} rows in {len(payload)} bytes")
         rows = np.frombuffer(payload, SEND_ROWS, count, SEND_HEAD.size)
@@ -67,22 +88,31 @@ class SendApplier:
         carried = _read_receipts(payload, receipts, records_end) if receipts else {}
         if int(ends[-1]) != records_end - records_at or max(carried, default=0) >= count:
             verdicts["status"] = MALFORMED
-            return verdicts, None, None
+            return verdicts, None, None, 0
         positions = ends - sizes + (position + records_at)
         self._refuse_unknown(rows, verdicts)
         is_waiting = rows["deliver_ms"] > now_ms
+        half: HalfRows | None = None
+        if int(rows["flags"].max()) > FLAG_KEYED:
+            half = self._preparing.read(rows, verdicts)
+            is_waiting[half.numbers] = False  # theirs is a duration
         has_waiting = bool(is_waiting.any())
         if has_waiting:
             # No proxy of ours writes these: a message that waits has no order, and there is a longest delay.
             is_far = rows["deliver_ms"] > now_ms + TIMER_DELAY_MAX_MS + _CLOCKS_APART_MAX_MS
             verdicts["status"][is_far | (is_waiting & (rows["message_group"] != 0))] = MALFORMED
+        if half is not None:
+            self._preparing.spread(half, verdicts)
         keyed = np.flatnonzero(rows["flags"] & FLAG_KEYED)
         repeats = self._find_repeats(rows, keyed, verdicts, carried) if len(keyed) else {}
+        prepared = 0
+        if half is not None:
+            prepared = self._preparing.prepare(half, rows, positions, verdicts, repeats, applied)
         timers = self._schedule(rows, positions, verdicts, is_waiting) if has_waiting else None
         appends = self._append(rows, positions, verdicts)
         if len(keyed):
             self._remember(rows, keyed, verdicts, repeats, now_ms)
-        return verdicts, appends, timers
+        return verdicts, appends, timers, prepared
 
     def _refuse_unknown(self, rows: Rows, verdicts: Rows) -> None:
         for topic_id in _distinct(rows["topic"]):
@@ -108,19 +138,27 @@ class SendApplier:
         known, room = self._keys.find(*halves), self._keys.room()
         if not known and not carried and len(keyed) <= room and len(set(halves[0].tolist())) == len(keyed):
             return {}  # by far the most: all keys are new
-        crcs = rows["crc"][keyed].tolist()
+        crcs, are_half = rows["crc"][keyed].tolist(), ((rows["flags"][keyed] & FLAG_HALF) != 0).tolist()
         first_rows: dict[bytes, int] = {}
         repeats: dict[int, int] = {}
         for number, row in enumerate(keyed.tolist()):
             key = keys[number * 16 : number * 16 + 16]
             receipt = carried.get(row) or known.get(number)
             if receipt is not None:
-                queue, offset, crc = receipt
-                status = SCHEDULED_BEFORE if queue & SCHEDULED_QUEUE else REPLAYED
-                verdicts[row] = (status if crc == crcs[number] else KEY_REUSED, queue & ~SCHEDULED_QUEUE, offset)
+                status, queue, offset = _told(receipt)
+                is_same = receipt[2] == crcs[number] and (status == PREPARED_BEFORE) == are_half[number]
+                if is_same and are_half[number]:
+                    # Another producer group could not end it.
+                    is_same = self._preparing.may_be_of(int(rows["producer_group"][row]), offset)
+                verdicts[row] = (status if is_same else KEY_REUSED, queue, offset)
             elif key in first_rows:
                 first = repeats[row] = first_rows[key]
-                statuses[row] = REPLAYED if rows["crc"][first] == crcs[number] else KEY_REUSED
+                is_same = (
+                    rows["crc"][first] == crcs[number]
+                    and rows["producer_group"][first] == rows["producer_group"][row]
+                    and not (rows["flags"][first] ^ rows["flags"][row]) & FLAG_HALF
+                )
+                statuses[row] = REPLAYED if is_same else KEY_REUSED
             elif len(first_rows) >= room:
                 statuses[row] = KEYS_FULL
             else:
@@ -173,9 +211,12 @@ class SendApplier:
             verdicts["offset"][row] = verdicts["offset"][first_row]
             if statuses[first_row] == SCHEDULED and statuses[row] == REPLAYED:
                 statuses[row] = SCHEDULED_BEFORE
-        stored = keyed[(statuses[keyed] == SENT) | (statuses[keyed] == SCHEDULED)]
+        stored = keyed[(statuses[keyed] == SENT) | (statuses[keyed] == SCHEDULED) | (statuses[keyed] == PREPARED)]
         queues, offsets = verdicts["queue"][stored].astype(np.uint64), verdicts["offset"][stored].astype(np.uint64)
         queues |= np.where(statuses[stored] == SCHEDULED, np.uint64(SCHEDULED_QUEUE), np.uint64(0))
+        half = np.flatnonzero(statuses[stored] == PREPARED)
+        if len(half):
+            queues[half], offsets[half] = prepared_receipts(verdicts["offset"][stored[half]])
         self._keys.add(keys_of(rows[stored]), queues, offsets, rows["crc"][stored], now_ms)
 
 
@@ -184,6 +225,14 @@ def keys_of(rows: Rows) -> bytes:
     halves = np.ascontiguousarray(rows["key"]).view("<u8").reshape(-1, 2)
     halves[:, 0] ^= rows["topic"]
     return halves.tobytes()
+
+
+def _told(receipt: Receipt) -> tuple[int, int, int]:
+    """What a repeat is told of the first send: status, queue and offset."""
+    queue, offset, _ = receipt
+    if is_prepared(queue):
+        return PREPARED_BEFORE, 0, prepared_number(queue, offset)
+    return (SCHEDULED_BEFORE if queue & SCHEDULED_QUEUE else REPLAYED), queue & ~SCHEDULED_QUEUE, offset
 
 
 def _read_receipts(payload: memoryview, count: int, at: int) -> dict[int, Receipt]:

@@ -12,6 +12,7 @@ _LINES = frozenset({NDJSON, JSONL, "application/ndjson"})
 # The names in use before IANA registered application/vnd.msgpack.
 PACKED = frozenset({MSGPACK, "application/msgpack", "application/x-msgpack"})
 SUPPORTED = f"{JSON}, {NDJSON}, {JSONL} or {MSGPACK}"
+SUPPORTED_DOCUMENTS = f"{JSON} or {MSGPACK}"
 
 
 def media_type(content_type: str) -> str:

@@ -48,16 +48,18 @@ CONTENT_TYPE_SIZE_MAX_BYTES = 255
 
 
 class Parcel:
-    """Messages of one request for one broker group, at most LANE_SIZE_MAX_BYTES unless one alone is larger.
+    """Messages of one request for one broker group, at most LANE_SIZE_MAX_BYTES unless one alone is larger, or all are one transaction.
 
-    `indexes[i]` is the place in the request of row i. `is_keyed`: every row has an idempotency key.
+    `indexes[i]` is the place in the request of row i. `is_keyed`: every row has an idempotency key, or the transaction has one. A row's topic
+    is the place of its name in `topics`. `producer_group`: of half messages, "" for others.
     """
 
-    __slots__ = ("broker_group", "indexes", "is_keyed", "parts", "rows", "size_bytes", "topic")
+    __slots__ = (*("broker_group", "indexes", "is_keyed", "parts", "producer_group", "rows", "size_bytes", "topics"),)
 
-    def __init__(self, topic: str, broker_group: str) -> None:
-        self.topic = topic
+    def __init__(self, topics: Sequence[str], broker_group: str, producer_group: str = "") -> None:
+        self.topics = topics
         self.broker_group = broker_group
+        self.producer_group = producer_group
         self.rows: list[bytes] = []
         self.parts: list[bytes] = []
         self.indexes: list[int] = []
@@ -90,12 +92,13 @@ def encode_messages(
     wiped: frozenset[str] = frozenset(),
     at: str = "/messages",
     system: str = "",
+    is_transactional: bool = False,
 ) -> Encoded:
     """Records and rows of *messages*. *usable*: broker groups that a message without key or pinned queue may go to.
     *wiped*: groups whose write permission is withdrawn; whatever would go there is refused (BrokerGroupNotWritable).
 
     Pointers of errors begin with *at* and the message's index ("" for a single message: no index). *system*: properties that every message
-    gets and no producer may set, as they stand in a record.
+    gets and no producer may set, as they stand in a record. *is_transactional*: they are half messages, as far as the topic's type goes.
     """
     encoded = Encoded()
     turn = topic.take_turn()
@@ -125,11 +128,11 @@ def encode_messages(
                 message_group, deliver_ms = message_group_hash_of(message), deliver_ms_of(message, born_ms)
                 timing += timing_properties(message, deliver_ms)
             if topic.kind != MIXED:
-                refuse_message(topic.name, topic.kind, message)
+                refuse_message(topic.name, topic.kind, message, is_transactional=is_transactional)
             properties = encode_properties(message, message_id, content_type, timing)
             tag = topic.tag_hash(message.tag) if message.tag else 0
             if message.idempotency_key:
-                key, flags = _key_of(topic, message.idempotency_key), FLAG_KEYED
+                key, flags = idempotency_key_of(topic, message.idempotency_key), FLAG_KEYED
             else:
                 key, flags = NO_KEY, 0
             queue: Queue = sticky
@@ -142,12 +145,12 @@ def encode_messages(
             if wiped and queue.broker_group in wiped:
                 raise BrokerGroupNotWritable(broker_group=queue.broker_group)
         except TernError as error:
-            encoded.errors[index] = _placed(error, f"{at}/{index}") if at else error
+            encoded.errors[index] = placed(error, f"{at}/{index}") if at else error
             continue
         size = fixed_size + len(body) + len(properties)
         parcel = open_parcels.get(queue.broker_group)
         if parcel is None or parcel.size_bytes + size > LANE_SIZE_MAX_BYTES:
-            parcel = open_parcels[queue.broker_group] = Parcel(topic.name, queue.broker_group)
+            parcel = open_parcels[queue.broker_group] = Parcel((topic.name,), queue.broker_group)
             encoded.parcels.append(parcel)
         middle = middles.get(queue.name)
         if middle is None:
@@ -168,7 +171,7 @@ def encode_messages(
     return encoded
 
 
-def _placed(error: TernError, at: str) -> TernError:
+def placed(error: TernError, at: str) -> TernError:
     """*error* with its pointer below *at*: made only now, since no good message should pay for it."""
     if "pointer" not in error.fields:
         return error
@@ -251,7 +254,8 @@ def _user_properties(properties: dict[str, str]) -> str:
     return text
 
 
-def _key_of(topic: Topic, key: str) -> bytes:
+def idempotency_key_of(topic: Topic, key: str) -> bytes:
+    """What a row carries of *key*; IllegalIdempotencyKey."""
     data = key.encode()
     if len(data) > IDEMPOTENCY_KEY_SIZE_MAX_BYTES or not is_printable(key):
         raise IllegalIdempotencyKey(pointer="/idempotency_key")

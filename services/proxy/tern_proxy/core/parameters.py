@@ -1,8 +1,8 @@
 """Headers and query strings of the hot routes: what is known is read, what is not known is refused by name."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from tern_proxy.core.batches import PACKED, media_type
 from tern_wire.codec import read_json
@@ -42,6 +42,8 @@ from tern_wire.times import parse_duration_ms, parse_time_ms
 
 Headers = Iterable[tuple[bytes, bytes]]
 Query = list[tuple[str, str]]
+# A value that a client gave, and its pointer.
+Given = tuple[str, str]
 
 SEND_PARAMETERS = ("tag", "key", "queue", "message_group", "delay", "deliver_at", "delay_level", "idempotency_key")
 _MQ_HEADERS = (
@@ -117,13 +119,13 @@ def read_send(headers: Headers, query_string: bytes, body: bytes) -> PackedMessa
     message = PackedMessage(body)
     for name, value in headers:
         if name == b"content-type":
-            message.content_type = _text(name, value)
+            message.content_type = header_text(name, value)
         elif name.startswith(b"mq-"):
             _read_mq_header(message, name, value)
         elif name == _IDEMPOTENCY_KEY:
             if not value:
                 raise IllegalIdempotencyKey(pointer=f"header/{HEADER_IDEMPOTENCY_KEY}")
-            message.idempotency_key = _text(name, value)
+            message.idempotency_key = header_text(name, value)
     keys: list[str] = []
     for parameter, text in read_query(query_string, SEND_PARAMETERS):
         if parameter == "key":
@@ -144,7 +146,7 @@ def read_send(headers: Headers, query_string: bytes, body: bytes) -> PackedMessa
 
 
 def _read_mq_header(message: PackedMessage, name: bytes, value: bytes) -> None:
-    text = _text(name, value)
+    text = header_text(name, value)
     if name == _TAG:
         message.tag = text
     elif name == _KEY:
@@ -178,12 +180,40 @@ def _read_timing(message: PackedMessage, field: str, text: str, pointer: str) ->
         raise IllegalDeliveryTime(reason=f"The delay level is '{text[:40]}'", pointer=pointer)
 
 
-def _text(name: bytes, value: bytes) -> str:
+def header_text(name: bytes, value: bytes) -> str:
+    """*value* as text; InvalidField unless it is UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError as error:
         shown = name.decode("latin-1")
         raise InvalidField(reason="A header is UTF-8 text", pointer=f"header/{shown}") from error
+
+
+def split_own(
+    headers: Headers, query_string: bytes, own: Mapping[str, str], allowed: tuple[str, ...]
+) -> tuple[dict[str, Given], list[tuple[bytes, bytes]], bytes]:
+    """What is *own* (parameter to header), by parameter; and headers and query without it. UnknownParameter unless *allowed*."""
+    given: dict[str, Given] = {}
+    by_header = {header.lower().encode(): (name, header) for name, header in own.items()}
+    rest: list[tuple[bytes, bytes]] = []
+    for header, value in headers:
+        if header not in by_header:
+            rest.append((header, value))
+            continue
+        name, shown = by_header[header]
+        if name in given:
+            raise InvalidField(reason=f"The header {shown} is given more than once", pointer=f"header/{shown}")
+        given[name] = (value.decode("latin-1"), f"header/{shown}")
+    left: list[tuple[str, str]] = []
+    of_query: dict[str, Given] = {}
+    for name, text in read_query(query_string, allowed):
+        if name not in own:
+            left.append((name, text))
+        elif name in of_query:
+            raise InvalidField(reason=f"The parameter '{name}' is given more than once", pointer=f"query/{name}")
+        else:
+            of_query[name] = (text, f"query/{name}")
+    return given | of_query, rest, urlencode(left).encode()
 
 
 # Durations and numbers --------------------------------------------------------------------------------------------

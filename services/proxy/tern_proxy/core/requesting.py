@@ -4,16 +4,15 @@ A request is a send with `timeout`, `correlation_id` and `client`; a reply is on
 would decide about its queue, tag or time: those are the requester's. Query parameters win over headers, as in a send.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from tern_proxy.core.parameters import (
     SEND_PARAMETERS,
     Headers,
-    read_query,
     read_query_once,
     read_send,
+    split_own,
     wait_of,
 )
 from tern_wire.errors import IllegalTimeout, InvalidField, TernError, TopicNotFound, UnknownField
@@ -51,8 +50,6 @@ _REPLY_HEADERS = (
 )
 _PREFIX = HEADER_PROPERTY_PREFIX.lower().encode()
 _REPLY_HEADERS_TAKEN = frozenset(name.lower().encode() for name in _REPLY_HEADERS)
-# Name and pointer of a value that a client gave.
-Given = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +92,7 @@ class Sought:
 
 def read_request(headers: Headers, query_string: bytes, body: bytes) -> Asked:
     """A request's parts; errors as read_send, and IllegalTimeout, IllegalCorrelationId, InvalidField."""
-    given, rest, query = _split(headers, query_string, _OF_REQUEST, (*SEND_PARAMETERS, *_OF_REQUEST))
+    given, rest, query = split_own(headers, query_string, _OF_REQUEST, (*SEND_PARAMETERS, *_OF_REQUEST))
     try:
         message = read_send(rest, query, body)
     except UnknownField as error:
@@ -112,7 +109,7 @@ def read_request(headers: Headers, query_string: bytes, body: bytes) -> Asked:
 
 def read_reply(headers: Headers, query_string: bytes, body: bytes) -> Answer:
     """A reply's parts; errors as read_send, and IllegalReplyAddress, IllegalCorrelationId, InvalidField when one of them is missing."""
-    given, rest, query = _split(headers, query_string, _OF_REPLY, _REPLY_PARAMETERS)
+    given, rest, query = split_own(headers, query_string, _OF_REPLY, _REPLY_PARAMETERS)
     for name, _ in rest:
         if name.startswith(b"mq-") and name not in _REPLY_HEADERS_TAKEN and not name.startswith(_PREFIX):
             shown = name.decode("latin-1")[:80]
@@ -171,33 +168,6 @@ def _timeout_of(text: str) -> int:
     if not 1 <= timeout_ms <= REPLY_TIMEOUT_MAX_MS:
         raise IllegalTimeout(actual=text[:40])
     return timeout_ms
-
-
-def _split(
-    headers: Headers, query_string: bytes, own: Mapping[str, str], allowed: tuple[str, ...]
-) -> tuple[dict[str, Given], list[tuple[bytes, bytes]], bytes]:
-    """What is *own* (parameter to header), by parameter; and headers and query without it. UnknownParameter unless *allowed*."""
-    given: dict[str, Given] = {}
-    by_header = {header.lower().encode(): (name, header) for name, header in own.items()}
-    rest: list[tuple[bytes, bytes]] = []
-    for header, value in headers:
-        if header not in by_header:
-            rest.append((header, value))
-            continue
-        name, shown = by_header[header]
-        if name in given:
-            raise InvalidField(reason=f"The header {shown} is given more than once", pointer=f"header/{shown}")
-        given[name] = (value.decode("latin-1"), f"header/{shown}")
-    left: list[tuple[str, str]] = []
-    of_query: dict[str, Given] = {}
-    for name, text in read_query(query_string, allowed):
-        if name not in own:
-            left.append((name, text))
-        elif name in of_query:
-            raise InvalidField(reason=f"The parameter '{name}' is given more than once", pointer=f"query/{name}")
-        else:
-            of_query[name] = (text, f"query/{name}")
-    return given | of_query, rest, urlencode(left).encode()
 
 
 def is_open(error: TernError) -> bool:

@@ -30,16 +30,21 @@ from tern_wire.rows import (
 NO_OFFSET = -1
 # (status, queue, offset) of one row.
 Verdict = tuple[int, int, int]
-# What a repeated row is told of the first message: its id, its birth (ms), and when it is to be delivered (ms; 0: at once).
+# What a repeated row is told of the first message: its id, its birth (ms), and when it is to be delivered (ms; 0: at once), or for a half
+# message after how many ms it was first to be asked about (0: its producer group's).
 Replay = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a parcel: verdicts, one a row, and for replayed rows what the first message was; or an error."""
+    """What became of a parcel: verdicts, one a row, and for replayed rows what the first message was; or an error.
+
+    *producer_group*: of half messages, its id and its times, as SEND's reply has them.
+    """
 
     verdicts: list[Verdict]
     replays: dict[int, Replay]
+    producer_group: tuple[int, ...] = ()
     error: TernError | None = None
 
 
@@ -118,7 +123,7 @@ def send_results(
                     "replayed": True,
                 }
             else:
-                errors[index] = _error_of(status, topic, f"{broker_group}:{queue}")
+                errors[index] = refusal_of(status, topic, f"{broker_group}:{queue}")
     for index, error in errors.items():
         entries[index] = {"index": index, "error": error.problem()}
     return SendResults(entries=entries, errors=errors, replayed=frozenset(replayed))
@@ -132,7 +137,8 @@ def _scheduled(queue: str, born_ms: int, recall: Recall, recalls: RecallMaker) -
     return receipt
 
 
-def _error_of(status: int, topic: str, queue: str) -> TernError:
+def refusal_of(status: int, topic: str, queue: str) -> TernError:
+    """What a row with the verdict *status* was refused with."""
     if status == KEY_REUSED:
         return IdempotencyKeyReused()
     if status == NOT_WRITABLE:

@@ -16,16 +16,21 @@ from starlette.responses import Response
 from tern_proxy.core.dead_letters import read_letters, read_place, redrive_selections, selection_of, task_document
 from tern_proxy.core.parameters import number_of, time_of
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.documents import answer_form, ask_all, read_document, read_parameters, refuse_query, respond
+from tern_proxy.routes.documents import (
+    answer_form,
+    ask_all,
+    broker_group_names,
+    read_document,
+    read_parameters,
+    refuse_query,
+    respond,
+)
 from tern_proxy.routes.receive import put_body_of
 from tern_wire.errors import (
     ConfirmationNeeded,
     GroupNotFound,
     InvalidField,
-    NoLeader,
-    NoNameServer,
     TaskNotFound,
-    WarmingUp,
 )
 from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, RECEIVE_SIZE_DEFAULT_BYTES
 from tern_wire.messages import RedriveRequest
@@ -69,7 +74,7 @@ class _DeadLetters:
         put_body = put_body_of(query, answer_form(request))
         limit = number_of(query.get("limit", LIMIT_DEFAULT), "limit", 1, DEAD_LETTERS_PAGE_MAX)
         selection = selection_of(query, time_of).pack()
-        broker_groups = await self._broker_groups()
+        broker_groups = await broker_group_names(self._proxy)
         first, offset = read_place(query["cursor"], "query/cursor") if "cursor" in query else (broker_groups[0], 0)
         left = [name for name in broker_groups if name >= first]
         if not left or left[0] != first:
@@ -121,7 +126,7 @@ class _DeadLetters:
             raise InvalidField(reason="A key has at most 255 characters", pointer=f"header/{HEADER_IDEMPOTENCY_KEY}")
         seed = f"{group}\x00{key}".encode("utf-8", "surrogateescape")
         task = blake2b(seed, digest_size=12).hexdigest() if key else secrets.token_hex(12)
-        selections = redrive_selections(asked, await self._broker_groups(), time_of)
+        selections = redrive_selections(asked, await broker_group_names(self._proxy), time_of)
         start = {"op": "start", "task": task, "group": group, "dry_run": asked.dry_run}
         answers = await asyncio.gather(
             *(
@@ -161,14 +166,3 @@ class _DeadLetters:
             raise TaskNotFound(task=task[:80])
         parts = await ask_all(self._proxy, RequestCode.REDRIVE, {"op": op, "task": task}, absent=TaskNotFound)
         return respond(request, task_document(parts))
-
-    async def _broker_groups(self) -> list[str]:
-        """Names of all of them, ascending; at least one."""
-        proxy = self._proxy
-        if proxy.cache.routes is None or not proxy.groups:
-            await proxy.cache.refresh()
-        if proxy.cache.routes is None:
-            raise NoNameServer(endpoints=proxy.cache.endpoints)
-        if not proxy.groups:
-            raise NoLeader(broker_group="(none is registered)") if proxy.cache.routes.warm else WarmingUp()
-        return sorted(proxy.groups)

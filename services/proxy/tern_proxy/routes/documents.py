@@ -61,6 +61,17 @@ def respond(request: Request, document: dict[str, Any], status: int = 200) -> Re
     return Response(encode(document, kind), status, media_type=kind)
 
 
+async def broker_group_names(proxy: Proxy) -> list[str]:
+    """All that are known, ascending, at least one. NoNameServer, WarmingUp or NoLeader when there is none."""
+    if proxy.cache.routes is None or not proxy.groups:
+        await proxy.cache.refresh()
+    if proxy.cache.routes is None:
+        raise NoNameServer(endpoints=proxy.cache.endpoints)
+    if not proxy.groups:
+        raise NoLeader(broker_group="(none is registered)") if proxy.cache.routes.warm else WarmingUp()
+    return sorted(proxy.groups)
+
+
 async def ask_all(
     proxy: Proxy,
     code: RequestCode,
@@ -74,13 +85,7 @@ async def ask_all(
     *absent*: the error by which a broker group says that it has no such thing; it is left out, unless all of them say so.
     NoNameServer, WarmingUp or NoLeader when no broker group is known.
     """
-    if proxy.cache.routes is None or not proxy.groups:
-        await proxy.cache.refresh()
-    if proxy.cache.routes is None:
-        raise NoNameServer(endpoints=proxy.cache.endpoints)
-    names = sorted(proxy.groups)
-    if not names:
-        raise NoLeader(broker_group="(none is registered)") if proxy.cache.routes.warm else WarmingUp()
+    names = await broker_group_names(proxy)
     parts = body_parts(head)
     links = [proxy.groups[name].link for name in names]
     answers = await asyncio.gather(

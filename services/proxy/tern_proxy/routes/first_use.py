@@ -1,4 +1,5 @@
-"""The first send to a topic, and the first receive of a group, that are not there yet: with the settings' leave they are created.
+"""The first send to a topic, the first receive of a group, the first transaction of a producer group, that are not there yet: with the settings'
+leave they are created.
 
 Law: nothing is created while it may exist. Only a warm name server's word that a topic is unknown, or a leader's that a group is,
 counts; and two proxies that create at once declare the same. It is created where a leader is; other broker groups get it with the next
@@ -12,8 +13,9 @@ from typing import Any
 from tern_proxy.core.topic import Topic
 from tern_proxy.core.topic_documents import topic_route
 from tern_proxy.proxy import Proxy
-from tern_wire.errors import GroupNotFound, NoLeader, TernError, TopicNotFound
+from tern_wire.errors import GroupNotFound, NoLeader, ProducerGroupNotFound, TernError, TopicNotFound
 from tern_wire.names import check_group
+from tern_wire.producer_settings import ProducerChange
 from tern_wire.requests import RequestCode, body_parts
 from tern_wire.topic_settings import DECLARE
 
@@ -51,6 +53,14 @@ async def create_group(proxy: Proxy, name: str, unknown: GroupNotFound) -> None:
     await proxy.auto_create.once(("group", name), lambda: _create_group(proxy, name))
 
 
+async def create_producer_group(proxy: Proxy, name: str, unknown: ProducerGroupNotFound) -> None:
+    """As create_group, for a producer group; the same setting gives leave."""
+    if not proxy.auto_create.groups:
+        raise unknown
+    check_group(name)
+    await proxy.auto_create.once(("producer group", name), lambda: _create_producer_group(proxy, name))
+
+
 async def _create_topic(proxy: Proxy, name: str) -> None:
     logger.info("a topic is created at its first use", extra={"topic": name})
     for broker_group, head in await _declare(proxy, RequestCode.CREATE_TOPIC, {"topic": name, "mode": DECLARE}):
@@ -60,6 +70,12 @@ async def _create_topic(proxy: Proxy, name: str) -> None:
 async def _create_group(proxy: Proxy, name: str) -> None:
     logger.info("a consumer group is created at its first use", extra={"group": name})
     await _declare(proxy, RequestCode.CREATE_GROUP, {"group": name, "mode": DECLARE})
+
+
+async def _create_producer_group(proxy: Proxy, name: str) -> None:
+    logger.info("a producer group is created at its first use", extra={"producer_group": name})
+    change = ProducerChange(producer_group=name, create=True, settings={})
+    await _declare(proxy, RequestCode.ALTER_PRODUCER_GROUP, change.packed())
 
 
 async def _declare(proxy: Proxy, code: RequestCode, head: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

@@ -9,7 +9,7 @@ from tern_proxy.core.parameters import number_of, time_of
 from tern_proxy.core.seeking import plan_seek
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import ask_each, read_document, read_parameters, respond
-from tern_wire.errors import InvalidField, OffsetMoved
+from tern_wire.errors import InvalidField, OffsetMoved, QueueLockLost
 from tern_wire.messages import OffsetsCommit, SeekRequest
 from tern_wire.names import check_group
 from tern_wire.requests import RequestCode, body_parts
@@ -62,7 +62,8 @@ class _Offsets:
         return respond(request, {"group": group, "topic": topic.name, "offsets": offsets})
 
     async def put_group_offsets(self, request: Request, group: str) -> Response:
-        """Commit offsets; with `expected`, only if they are what is committed now (409 offset-moved).
+        """Commit offsets; with `expected`, only if they are what is committed now (409 offset-moved); with `epochs`, only if nobody else has
+        locked those queues since (409 queue-lock-lost).
 
         Queues of one broker group are committed together; several broker groups one after the other.
         """
@@ -71,21 +72,22 @@ class _Offsets:
         if not commit.offsets:
             raise InvalidField(reason="At least one offset is needed", pointer="/offsets")
         topic = await self._proxy.topic(commit.topic)
-        parts: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
-        for which, field in enumerate((commit.offsets, commit.expected)):
-            for name, offset in field.items():
-                number_of(offset, name, 0, OFFSET_MAX, f"/{('offsets', 'expected')[which]}/")
+        fields = {"offsets": commit.offsets, "expected": commit.expected, "epochs": commit.epochs}
+        parts: dict[str, dict[str, dict[str, int]]] = {}
+        for field, numbers in fields.items():
+            for name, number in numbers.items():
+                number_of(number, name, 0, OFFSET_MAX, f"/{field}/")
                 queue = topic.pinned(name)
-                parts.setdefault(queue.broker_group, ({}, {}))[which][str(queue.number)] = offset
+                parts.setdefault(queue.broker_group, {field: {} for field in fields})[field][str(queue.number)] = number
         offsets: dict[str, int] = {}
-        for name, (wanted, expected) in parts.items():
-            asked = {"group": group, "topic": topic.name, "offsets": wanted, "expected": expected}
+        for name, part in parts.items():
+            asked = {"group": group, "topic": topic.name, **part}
             try:
                 head, _ = await self._proxy.group(name).link.request(
-                    RequestCode.COMMIT_OFFSETS, body_parts(asked), is_repeatable=not expected
+                    RequestCode.COMMIT_OFFSETS, body_parts(asked), is_repeatable=not part["expected"]
                 )
-            except OffsetMoved as error:
-                raise OffsetMoved(**{**error.fields, "queue": f"{name}:{error.fields.get('queue')}"}) from error
+            except (OffsetMoved, QueueLockLost) as error:
+                raise type(error)(**{**error.fields, "queue": f"{name}:{error.fields.get('queue')}"}) from error
             offsets |= {f"{name}:{queue}": int(offset) for queue, offset in head["offsets"].items()}
         return respond(request, {"group": group, "topic": topic.name, "offsets": offsets})
 

@@ -18,7 +18,7 @@ from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.paths import HEADER_REPLAYED, pull_path
 from tern_wire.record import host_bytes
 
-_REPLAYED = (HEADER_REPLAYED.lower().encode(), b"true")
+REPLAYED = (HEADER_REPLAYED.lower().encode(), b"true")
 
 
 def message_too_large(size_bytes: int) -> TernError:
@@ -26,7 +26,8 @@ def message_too_large(size_bytes: int) -> TernError:
     return MessageTooLarge(actual=size_bytes, limit=MESSAGE_BODY_SIZE_MAX_BYTES)
 
 
-def _batch_too_large(size_bytes: int) -> TernError:
+def batch_too_large(size_bytes: int) -> TernError:
+    """The same for several messages."""
     return BatchTooLarge(actual=size_bytes, limit=BATCH_SIZE_MAX_BYTES, unit="bytes")
 
 
@@ -47,10 +48,10 @@ async def post_message(proxy: Proxy, request: HotRequest, topic_name: str) -> Re
         if "recall_handle" in receipt:
             headers.append((b"mq-recall-handle", receipt["recall_handle"].encode()))
             headers.append((b"mq-deliver-at", b"%d" % receipt["deliver_at"]))
-        return 204, [*headers, _REPLAYED] if is_replay else headers, b""
+        return 204, [*headers, REPLAYED] if is_replay else headers, b""
     status, headers, answer = reply(200 if is_replay else 201, receipt, kind)
     if is_replay:
-        headers.append(_REPLAYED)
+        headers.append(REPLAYED)
     elif receipt["offset"] >= 0:
         where = f"{pull_path(topic.name, receipt['queue'])}?offset={receipt['offset']}&max_messages=1"
         headers.append((b"location", where.encode()))
@@ -61,7 +62,7 @@ async def post_batch(proxy: Proxy, request: HotRequest, topic_name: str) -> Repl
     """200 when all are stored, 207 when some failed; when all failed for one cause, that problem."""
     kind = answer_kind(request.header(b"accept"), BASIC)
     topic = await topic_to_send(proxy, topic_name)
-    body = await request.read_body(BATCH_SIZE_MAX_BYTES, _batch_too_large)
+    body = await request.read_body(BATCH_SIZE_MAX_BYTES, batch_too_large)
     read_query(request.query_string, ())
     messages = read_batch(body, request.header(b"content-type"))
     results = await _send(proxy, request, topic, messages, at="/messages")

@@ -1,4 +1,4 @@
-"""Who leads one broker group, as far as a proxy has heard. Pure.
+"""Who leads one broker group, as far as a proxy or a checker has heard. Pure.
 
 Law: Raft elects at most one leader a term, so a word from an older term never replaces one from a newer term, whoever says it and
 however late it comes: a leader that slept for ten seconds still believes in itself when it wakes.

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tern_proxy.attempts import ASK_AGAIN_S, GRACE_S, SILENCE_S, Attempt, Attempts
-from tern_proxy.core.leadership import LeaderBelief
+from tern_routing.attempts import ASK_AGAIN_S, GRACE_S, SILENCE_S, Attempt, Attempts
+from tern_routing.leadership import LeaderBelief
 
 
 class Call:

@@ -1,8 +1,8 @@
-"""One broker group seen from a proxy: a link to each of its nodes, who leads it, and requests that follow the leader.
+"""One broker group seen from a proxy or a checker: a link to each of its nodes, who leads it, and requests that follow the leader.
 
 Owner of links and of the belief about the leader: this object, in its event loop. The belief comes, soonest first, from a node's own
 LEADERSHIP notice, from `not-leader` replies, from asking every node for its STATUS (while somebody waits for a leader, or the leader
-is silent), and from routes; `core/leadership.py` says which word counts. A request that certainly did nothing is sent again to the new
+is silent), and from routes; `leadership.py` says which word counts. A request that certainly did nothing is sent again to the new
 leader; one whose outcome is open is sent again only if the caller said that repeating is safe.
 
 How long a fail-over takes here, beyond the election: a dead leader's requests end with its connections, at once; a hanging one's when
@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tern_proxy.attempts import Attempts
-from tern_proxy.core.leadership import LeaderBelief
-from tern_proxy.leader_search import SEARCH_INTERVAL_S, LeaderSearch, is_serving, term_of
 from tern_remoting import Frame, FrameTooLarge, Link, LinkBusy, LinkError
+from tern_routing.attempts import Attempts
+from tern_routing.leader_search import SEARCH_INTERVAL_S, LeaderSearch, is_serving, term_of
+from tern_routing.leadership import LeaderBelief
 from tern_wire.errors import NoLeader, NotLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, LEADER_WAIT_MS
 from tern_wire.requests import (

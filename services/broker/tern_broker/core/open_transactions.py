@@ -1,0 +1,172 @@
+"""The table of transactions that have not ended: open and parked ones, one row each, with their messages.
+
+A row is a slot in some columns; which slot is nobody's business, and may differ between nodes. What is done for all of them at once
+(saving, listing, retention) is a few array operations; what is done for one costs some lookups, however many there are.
+
+     WAITING -- its time --> DUE -- claim --> CLAIMED -- report --> WAITING          any of them -- end --> gone
+        |                     ^                  |
+        |                     +--- its end ------+-- its second end --> WAITING
+        +-- asked often enough --> PARKED
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_wire.rows import MOVE_ROWS, MOVED_HALF
+
+# A half message as the state keeps it, 32 bytes.
+MESSAGES = np.dtype(
+    [("position", "<i8"), ("tag", "<i8"), ("size", "<u4"), ("topic", "<u4"), ("queue", "<u4"), ("reserved", "<u4")]
+)
+MESSAGE = struct.Struct("<qqIIII")
+# A check that is over, 24 bytes: *checker* and *answer* are numbers of texts.
+NOTES = np.dtype(
+    [
+        ("at_ms", "<i8"),
+        ("checker", "<u4"),
+        ("answer", "<u4"),
+        ("latency_ms", "<u4"),
+        ("attempt", "<u2"),
+        ("reserved", "<u2"),
+    ]
+)
+assert (MESSAGES.itemsize, MESSAGE.size, NOTES.itemsize) == (32, 32, 24)
+FREE, WAITING, DUE, CLAIMED, PARKED = range(5)
+# *at_ms*: of WAITING the time of the next check, of DUE and PARKED since when, of CLAIMED until when. *size*: of its records. *passes*: how
+# often the attempt was handed out. *claimed_ms*, *checker*: when and by whom it was claimed last.
+COLUMNS: dict[str, Any] = {
+    "number": np.int64,
+    "begun_ms": np.int64,
+    "at_ms": np.int64,
+    "claim": np.int64,
+    "claimed_ms": np.int64,
+    "group": np.uint32,
+    "checker": np.uint32,
+    "size": np.uint32,
+    "attempts": np.uint16,
+    "phase": np.uint8,
+    "passes": np.uint8,
+}
+_ROOM_MIN = 64
+Numbers = npt.NDArray[Any]
+
+
+class OpenTransactions:
+    """Owner: the state machine. `columns` by name; of a slot that is not in use `phase` is FREE."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, Numbers] = {name: np.zeros(0, kind) for name, kind in COLUMNS.items()}
+        # By slot: MESSAGES and NOTES as bytes.
+        self.messages: list[bytes] = []
+        self.notes: list[bytes] = []
+        self.slots: dict[int, int] = {}
+        self._free: list[int] = []
+        self.message_count = 0
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    # Changing --------------------------------------------------------------------------------------------------
+    def add(self, numbers: Numbers, groups: Numbers, begun_ms: int, at_ms: Numbers, messages: Sequence[bytes]) -> None:
+        """Transactions that begin now and wait for their first check at *at_ms*; shapes (n,), n > 0, *messages* as MESSAGES."""
+        while len(self._free) < len(numbers):
+            self._grow()
+        chosen = [self._free.pop() for _ in range(len(numbers))]
+        values: dict[str, Any] = dict.fromkeys(COLUMNS, 0)
+        starts = np.cumsum([0, *(len(each) // MESSAGES.itemsize for each in messages[:-1])])
+        sizes = np.add.reduceat(read_messages(b"".join(messages))["size"].astype(np.int64), starts)
+        values |= {"number": numbers, "begun_ms": begun_ms, "at_ms": at_ms, "group": groups, "size": sizes}
+        values["phase"] = WAITING
+        for name, value in values.items():
+            self.columns[name][chosen] = value
+        for slot, number, each in zip(chosen, numbers.tolist(), messages, strict=True):
+            self.slots[number], self.messages[slot], self.notes[slot] = slot, each, b""
+            self.message_count += len(each) // MESSAGES.itemsize
+
+    def drop(self, slot: int) -> None:
+        """It has ended."""
+        del self.slots[self.get("number", slot)]
+        self.message_count -= len(self.messages[slot]) // MESSAGES.itemsize
+        self.messages[slot] = self.notes[slot] = b""
+        self.columns["phase"][slot] = FREE
+        self._free.append(slot)
+
+    def get(self, name: str, slot: int) -> int:
+        """One number of a row."""
+        return int(self.columns[name][slot])
+
+    def set(self, slot: int, **values: int) -> None:
+        """Numbers of a row by name."""
+        for name, value in values.items():
+            self.columns[name][slot] = value
+
+    def move(self, number: int, ordinal: int, position: int) -> None:
+        """A record was copied: the transaction's message *ordinal* lies at *position* now. What has ended is passed over."""
+        slot = self.slots.get(number)
+        if slot is not None:
+            messages = read_messages(self.messages[slot]).copy()
+            messages["position"][ordinal : ordinal + 1] = position
+            self.messages[slot] = messages.tobytes()
+
+    # Looking ---------------------------------------------------------------------------------------------------
+    def used(self) -> Numbers:
+        """The slots in use, in the order of their transactions' numbers."""
+        slots = np.flatnonzero(self.columns["phase"])
+        ordered: Numbers = slots[np.argsort(self.columns["number"][slots])]
+        return ordered
+
+    def records_below(self, position: int) -> tuple[Numbers, npt.NDArray[np.int64]]:
+        """What a COPY says of the records that lie below *position* of the log (MOVE_ROWS), and where they are, ascending."""
+        slots = self.used()
+        messages = read_messages(b"".join([self.messages[slot] for slot in slots.tolist()]))
+        counts = np.array([len(self.messages[slot]) // MESSAGES.itemsize for slot in slots.tolist()], np.int64)
+        old = np.flatnonzero(messages["position"] < position)
+        old = old[np.argsort(messages["position"][old], kind="stable")]
+        rows = np.zeros(len(old), MOVE_ROWS)
+        rows["kind"] = MOVED_HALF
+        for name in ("topic", "queue", "size", "tag"):
+            rows[name] = messages[name][old]
+        rows["number"] = np.repeat(self.columns["number"][slots], counts)[old]
+        rows["deliver_ms"] = (np.arange(len(messages)) - np.repeat(np.cumsum(counts) - counts, counts))[old]
+        return rows, messages["position"][old].astype(np.int64)
+
+    # Saving ----------------------------------------------------------------------------------------------------
+    def pack(self) -> Any:
+        """A frozen copy of MessagePack's types."""
+        slots = self.used()
+        chosen = slots.tolist()
+        # Those that were never asked about have none.
+        asked = np.flatnonzero(self.columns["attempts"][slots]).tolist()
+        return {
+            "columns": {name: self.columns[name][slots].tobytes() for name in COLUMNS},
+            "messages": list(map(self.messages.__getitem__, chosen)),
+            "notes": [[number, notes] for number in asked if (notes := self.notes[chosen[number]])],
+        }
+
+    def unpack(self, packed: Any) -> None:
+        """Become what was packed. Called on a new table."""
+        self.columns = {name: np.frombuffer(packed["columns"][name], kind).copy() for name, kind in COLUMNS.items()}
+        self.messages = list(packed["messages"])
+        self.notes = [b""] * len(self.messages)
+        for number, notes in packed["notes"]:
+            self.notes[number] = notes
+        self.slots = {number: slot for slot, number in enumerate(self.columns["number"].tolist())}
+        self.message_count = sum(map(len, self.messages)) // MESSAGES.itemsize
+
+    def _grow(self) -> None:
+        room = len(self.messages)
+        more = max(_ROOM_MIN, room)
+        for name, kind in COLUMNS.items():
+            self.columns[name] = np.concatenate([self.columns[name], np.zeros(more, kind)])
+        self.messages += [b""] * more
+        self.notes += [b""] * more
+        self._free += range(room + more - 1, room - 1, -1)
+
+
+def read_messages(data: bytes) -> Numbers:
+    """MESSAGES of bytes."""
+    return np.frombuffer(data, MESSAGES)

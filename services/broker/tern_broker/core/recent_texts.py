@@ -1,0 +1,46 @@
+"""The texts that were heard last, each once, by number: checkers, answers and reasons, which many rows of the state refer to.
+
+Law: bounded, and the same on every node. A text that CHECK_TEXTS_MAX others have come after is forgotten; its number then stands for "".
+"""
+
+from typing import Any
+
+from tern_wire.limits import CHECK_TEXTS_MAX
+
+
+class RecentTexts:
+    """Owner: the state machine."""
+
+    def __init__(self) -> None:
+        # Oldest first.
+        self._numbers: dict[str, int] = {}
+        self._texts: dict[int, str] = {}
+        self._next = 1
+
+    def number(self, text: str) -> int:
+        """What stands for *text* from now on; 0 for ""."""
+        if not text:
+            return 0
+        number = self._numbers.get(text)
+        if number is None:
+            number, self._next = self._next, self._next + 1
+            self._numbers[text], self._texts[number] = number, text
+            if len(self._texts) > CHECK_TEXTS_MAX:
+                oldest = next(iter(self._texts))
+                del self._numbers[self._texts.pop(oldest)]
+        return number
+
+    def text(self, number: int) -> str:
+        """What *number* stands for; "" if it is forgotten."""
+        return self._texts.get(number, "")
+
+    def pack(self) -> Any:
+        """A frozen copy of MessagePack's types."""
+        return [self._next, list(self._numbers)]
+
+    def unpack(self, packed: Any) -> None:
+        """Become what was packed: numbers are given one by one, so they follow from how many there are."""
+        self._next, texts = packed
+        numbers = range(self._next - len(texts), self._next)
+        self._numbers = dict(zip(texts, numbers, strict=True))
+        self._texts = dict(zip(numbers, texts, strict=True))

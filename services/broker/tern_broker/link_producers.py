@@ -1,0 +1,42 @@
+"""What people say of producer groups, and what they ask about them."""
+
+from typing import Any
+
+from tern_broker.link_requests import RequestHandler, Requests, bounded
+from tern_remoting import Link
+from tern_wire.commands import CommandKind
+from tern_wire.limits import LISTED_MAX
+from tern_wire.names import check_group
+from tern_wire.producer_settings import read_producer_change
+from tern_wire.requests import RequestCode, body_parts
+
+
+class ProducerRequests(Requests):
+    """ALTER_, DELETE_ and DESCRIBE_PRODUCER_GROUP. Owner: the core loop."""
+
+    reads = frozenset({RequestCode.DESCRIBE_PRODUCER_GROUP})
+
+    def handlers(self) -> dict[int, RequestHandler]:
+        """As Requests."""
+        return {
+            RequestCode.ALTER_PRODUCER_GROUP: self._alter,
+            RequestCode.DELETE_PRODUCER_GROUP: self._delete,
+            RequestCode.DESCRIBE_PRODUCER_GROUP: self._describe,
+        }
+
+    # What is not allowed is refused here, too: it would cost an entry to hear the same from apply.
+    def _alter(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        change = read_producer_change(head)
+        self.propose_map(link, opaque, CommandKind.ALTER_PRODUCER_GROUP, change.packed())
+
+    def _delete(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        request = {"producer_group": check_group(str(head["producer_group"]))}
+        self.propose_map(link, opaque, CommandKind.DELETE_PRODUCER_GROUP, request)
+
+    def _describe(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        producers = self._engine.state.producers
+        if head["producer_group"]:
+            found = {"groups": [producers.require(head["producer_group"]).describe()], "more": False}
+        else:
+            found = producers.describe(str(head["after"]), bounded(head["limit"], 1, LISTED_MAX))
+        link.reply(opaque, 0, body_parts(found))

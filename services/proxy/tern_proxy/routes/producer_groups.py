@@ -1,0 +1,140 @@
+"""Producer groups: declared, described, listed, deleted. Ordinary FastAPI routes; a producer group is in every broker group that is known."""
+
+import asyncio
+import secrets
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tern_proxy.core.listing import read_page, take_page, write_cursor
+from tern_proxy.core.producer_groups import (
+    SECRET_SIZE_BYTES,
+    Answers,
+    producer_change,
+    producer_group_document,
+    with_secret,
+    write_secret,
+)
+from tern_proxy.proxy import Proxy
+from tern_proxy.routes.documents import (
+    answer_form,
+    ask_all,
+    broker_group_names,
+    read_document,
+    read_parameters,
+    refuse_query,
+    respond,
+)
+from tern_wire.errors import ProducerGroupBusy, ProducerGroupNotFound
+from tern_wire.messages import ProducerGroupSettings
+from tern_wire.names import check_group
+from tern_wire.paths import PRODUCER_GROUPS_PATH, producer_group_path
+from tern_wire.requests import RequestCode, body_parts
+
+
+def producer_groups_router(proxy: Proxy) -> APIRouter:
+    """The routes of *proxy*."""
+    groups = _ProducerGroups(proxy)
+    router = APIRouter(default_response_class=Response)
+    one = producer_group_path("{producer_group}")
+    for method, path, handler, status in (
+        ("GET", PRODUCER_GROUPS_PATH, groups.list_producer_groups, 200),
+        ("GET", one, groups.get_producer_group, 200),
+        ("PUT", one, groups.put_producer_group, 200),
+        ("DELETE", one, groups.delete_producer_group, 204),
+    ):
+        router.add_api_route(path, handler, methods=[method], status_code=status, tags=["producer groups"])
+    return router
+
+
+class _ProducerGroups:
+    """The handlers. Stateless but for the proxy."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+
+    async def put_producer_group(self, request: Request, producer_group: str) -> Response:
+        """Declare a producer group: afterwards it is there, with the settings that were named. 201 when it is new.
+
+        With a `check_url`, its open transactions are asked about there, signed by Standard Webhooks; without one its producers receive the
+        checks. `check_secret` is made here unless it is given, and is in the answer of the PUT that has set it, and nowhere else.
+        """
+        check_group(producer_group)
+        settings = await read_document(request, ProducerGroupSettings)
+        change = producer_change(producer_group, settings)
+        if url := change.settings.get("check_url"):
+            self._proxy.check_hosts.require_allowed(url)
+        known = ""
+        if url and not change.settings.get("check_secret"):
+            before = await self._describe(producer_group)
+            known = next((head["check_secret"] for _, head in before if head["check_secret"]), "")
+        change, is_secret_new = with_secret(change, known, write_secret(secrets.token_bytes(SECRET_SIZE_BYTES)))
+        answers = await ask_all(self._proxy, RequestCode.ALTER_PRODUCER_GROUP, change.packed())
+        created = any(head["created"] for _, head in answers)
+        document = {**producer_group_document(producer_group, answers), "created": created}
+        if is_secret_new:
+            document["check_secret"] = change.settings["check_secret"]
+        return respond(request, document, 201 if created else 200)
+
+    async def get_producer_group(self, request: Request, producer_group: str) -> Response:
+        """Settings, and how many of its transactions are open, expired, committed and rolled back, and how often it was asked."""
+        refuse_query(request)
+        answer_form(request)
+        return respond(request, producer_group_document(producer_group, await self._found(producer_group)))
+
+    async def list_producer_groups(self, request: Request) -> Response:
+        """Producer groups in order of their names, page by page: `next_cursor` is empty on the last one."""
+        page = read_page(read_parameters(request, ("limit", "cursor")), {"name": str})
+        asked = {"producer_group": "", "after": page.after[1] if page.after is not None else "", "limit": page.limit}
+        answers = await ask_all(self._proxy, RequestCode.DESCRIBE_PRODUCER_GROUP, asked)
+        rows: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        for broker_group, answer in answers:
+            for head in answer["groups"]:
+                rows.setdefault(head["producer_group"], []).append((broker_group, head))
+        names, cursor = take_page(((name, name) for name in rows), page)
+        if not cursor and names and any(answer["more"] for _, answer in answers):
+            cursor = write_cursor((names[-1], names[-1]))
+        found = [producer_group_document(name, rows[name]) for name in names]
+        return respond(request, {"producer_groups": found, "next_cursor": cursor})
+
+    async def delete_producer_group(self, request: Request, producer_group: str) -> Response:
+        """Delete a producer group, which no transaction may need any more (409 producer-group-busy). The name is free again."""
+        refuse_query(request)
+        found = await self._found(producer_group)
+        counts = {name: sum(head["stats"][name] for _, head in found) for name in ("open", "expired")}
+        if any(counts.values()):
+            # Before any broker group has deleted its part.
+            raise ProducerGroupBusy(producer_group=producer_group, **counts)
+        parts = body_parts({"producer_group": producer_group})
+        for name, _ in found:
+            # A repeat finds it gone, which is what was asked for.
+            link = self._proxy.group(name).link
+            await link.request(RequestCode.DELETE_PRODUCER_GROUP, parts, is_repeatable=True)
+        return Response(status_code=204)
+
+    async def _found(self, producer_group: str) -> Answers:
+        """What every broker group that has it says of it; ProducerGroupNotFound when none has."""
+        check_group(producer_group)
+        found = await self._describe(producer_group)
+        if not found:
+            raise ProducerGroupNotFound(producer_group=producer_group)
+        return found
+
+    async def _describe(self, producer_group: str) -> list[tuple[str, dict[str, Any]]]:
+        """As _found; empty when none has it."""
+        names = await broker_group_names(self._proxy)
+        parts = body_parts({"producer_group": producer_group, "after": "", "limit": 1})
+        links = [self._proxy.group(name).link for name in names]
+        answers = await asyncio.gather(
+            *(link.request(RequestCode.DESCRIBE_PRODUCER_GROUP, parts, is_repeatable=True) for link in links),
+            return_exceptions=True,
+        )
+        found: list[tuple[str, dict[str, Any]]] = []
+        for name, answer in zip(names, answers, strict=True):
+            if isinstance(answer, BaseException):
+                if not isinstance(answer, ProducerGroupNotFound):
+                    raise answer
+            else:
+                found += [(name, head) for head in answer[0]["groups"]]
+        return found

@@ -1,0 +1,176 @@
+"""Transactions on the hot path: begun with one message or several, committed, rolled back.
+
+    begin    -> half messages, one parcel, in the ordinary send lane of a broker group that has all topics -> 201 with the transaction's id
+    commit, rollback -> one row in the lane of ends of the broker group that the id names -> 200 with what it has become
+
+A begin without an idempotency key is sent once, as any send; an end may be repeated, so it is, until its deadline.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from tern_proxy.core.begin_requests import read_begin, read_begin_document, read_key
+from tern_proxy.core.parameters import BASIC, answer_kind, is_packed, read_query
+from tern_proxy.core.results import Outcome, find_missing_topic
+from tern_proxy.core.topic_kinds import refuse_unwritable
+from tern_proxy.core.transaction_documents import begun_document
+from tern_proxy.core.transaction_ends import (
+    END_BODY_SIZE_MAX_BYTES,
+    Ended,
+    EndParcel,
+    ended_document,
+    read_reason,
+    refusal_of_end,
+)
+from tern_proxy.core.transactions import (
+    Begin,
+    HalfMessage,
+    broker_group_of_key,
+    broker_group_of_turn,
+    common_broker_groups,
+    encode_begin,
+)
+from tern_proxy.exchange import HotRequest, Reply, reply
+from tern_proxy.proxy import Proxy
+from tern_proxy.routes.first_use import create_producer_group, topic_to_send
+from tern_proxy.routes.produce import REPLAYED, batch_too_large, message_too_large
+from tern_wire.errors import BatchTooLarge, ProducerGroupNotFound, TernError
+from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES
+from tern_wire.messages import JsonTopicMessage, PackedTopicMessage
+from tern_wire.paths import transaction_path
+from tern_wire.record import host_bytes
+from tern_wire.requests import RequestCode, body_parts
+from tern_wire.transactions import COMMIT, ENDED, ROLLBACK, TransactionId
+
+logger = logging.getLogger(__name__)
+
+
+async def post_begin(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
+    """201 with the transaction; 200 with the first one when the idempotency key was seen."""
+    kind = answer_kind(request.header(b"accept"), BASIC)
+    topic = await topic_to_send(proxy, topic_name)
+    body = await request.read_body(MESSAGE_BODY_SIZE_MAX_BYTES, message_too_large)
+    message, producer_group, check_after_ms = read_begin(request.scope["headers"], request.query_string, body)
+    halves = (HalfMessage(topic=topic, message=message, at=""),)
+    begin = Begin(
+        producer_group=producer_group, check_after_ms=check_after_ms, key=message.idempotency_key, halves=halves
+    )
+    return await _begin(proxy, request, begin, kind)
+
+
+async def post_begin_several(proxy: Proxy, request: HotRequest) -> Reply:
+    """As post_begin, of several messages, which may go to several topics: all become visible together, or none."""
+    kind = answer_kind(request.header(b"accept"), BASIC)
+    body = await request.read_body(BATCH_SIZE_MAX_BYTES, batch_too_large)
+    read_query(request.query_string, ())
+    messages, producer_group, check_after_ms = read_begin_document(body, request.header(b"content-type"))
+    key = read_key(request.fields, messages)
+    halves = await _halves(proxy, messages)
+    begin = Begin(producer_group=producer_group, check_after_ms=check_after_ms, key=key, halves=halves)
+    return await _begin(proxy, request, begin, kind)
+
+
+async def _halves(proxy: Proxy, messages: Sequence[PackedTopicMessage | JsonTopicMessage]) -> tuple[HalfMessage, ...]:
+    topics = {name: await topic_to_send(proxy, name) for name in dict.fromkeys(each.topic for each in messages)}
+    return tuple(
+        HalfMessage(topic=topics[message.topic], message=message, at=f"/messages/{number}")
+        for number, message in enumerate(messages)
+    )
+
+
+async def _begin(proxy: Proxy, request: HotRequest, begin: Begin, kind: str) -> Reply:
+    for topic in {half.topic.name: half.topic for half in begin.halves}.values():
+        refuse_unwritable(topic.name, topic.perm)
+    request.charge_messages(len(begin.halves))
+    try:
+        document, is_replay = await _prepare(proxy, request, begin)
+    except ProducerGroupNotFound as unknown:
+        # Nothing was stored, so what is sent again is sent once.
+        await create_producer_group(proxy, begin.producer_group, unknown)
+        document, is_replay = await _prepare(proxy, request, begin)
+    status, headers, body = reply(200 if is_replay else 201, document, kind)
+    headers.append(REPLAYED if is_replay else (b"location", transaction_path(document["transaction_id"]).encode()))
+    return status, headers, body
+
+
+async def _prepare(proxy: Proxy, request: HotRequest, begin: Begin) -> tuple[dict[str, Any], bool]:
+    names = common_broker_groups(begin.halves)
+    if begin.key:
+        broker_group = broker_group_of_key(begin, names)
+    else:
+        broker_group = broker_group_of_turn(begin.halves[0].topic.turn, proxy.usable_of(names))
+    born_ms = proxy.clock.now_ms()
+    client = request.scope.get("client")
+    encoded = encode_begin(
+        begin,
+        broker_group,
+        ids=proxy.ids,
+        born_ms=born_ms,
+        born_host=host_bytes(client[0], client[1]) if client else host_bytes("", 0),
+        wiped=proxy.cache.wiped,
+    )
+    outcome: Outcome = await proxy.group(broker_group).sends.submit(encoded.parcel)
+    if find_missing_topic([encoded.parcel], [outcome]):
+        proxy.cache.refresh_soon()
+    document, is_replay = begun_document(begin, encoded, outcome, born_ms, proxy.transaction_ids)
+    proxy.counters.messages["replayed" if is_replay else "prepared"] += len(begin.halves)
+    return document, is_replay
+
+
+# Ends -------------------------------------------------------------------------------------------------------------
+async def post_commit(proxy: Proxy, request: HotRequest, transaction_id: str) -> Reply:
+    """200 with the transaction, all of whose messages are visible now; the same again is 200."""
+    return await _end(proxy, request, transaction_id, COMMIT)
+
+
+async def post_rollback(proxy: Proxy, request: HotRequest, transaction_id: str) -> Reply:
+    """200 with the transaction, none of whose messages will ever be visible; the same again is 200."""
+    return await _end(proxy, request, transaction_id, ROLLBACK)
+
+
+def _end_too_large(size_bytes: int) -> TernError:
+    return BatchTooLarge(actual=size_bytes, limit=END_BODY_SIZE_MAX_BYTES, unit="bytes")
+
+
+async def _end(proxy: Proxy, request: HotRequest, transaction_id: str, outcome: int) -> Reply:
+    kind = answer_kind(request.header(b"accept"), BASIC)
+    body = await request.read_body(END_BODY_SIZE_MAX_BYTES, _end_too_large)
+    read_query(request.query_string, ())
+    transaction = proxy.transaction_ids.read(transaction_id)
+    reason = read_reason(body, packed=is_packed(request.header(b"content-type")))
+    ended = await proxy.group(transaction.broker_group).ends.submit(EndParcel(transaction, outcome))
+    if isinstance(ended, TernError):
+        raise ended
+    document = await describe_end(proxy, transaction_id, transaction, ended)
+    if reason:
+        number = {"broker_group": transaction.broker_group, "transaction": transaction.number}
+        logger.info("a transaction ended with a reason", extra={**number, "state": document["state"], "reason": reason})
+    return reply(200, document, kind)
+
+
+async def describe_end(proxy: Proxy, transaction_id: str, transaction: TransactionId, ended: Ended) -> dict[str, Any]:
+    """What *ended* is answered with; raises why the transaction did not end as it was asked to."""
+    refusal = refusal_of_end(ended)
+    if refusal is not None:
+        raise refusal
+    status, outcome, _, messages, topic_id, _, offset = ended
+    if status == ENDED:
+        proxy.counters.messages["committed" if outcome == COMMIT else "rolled_back"] += messages
+    name = ""
+    if outcome == COMMIT and offset >= 0:
+        name = proxy.topic_names.find(transaction.broker_group, topic_id) or await _ask_topic(proxy, transaction)
+    return ended_document(transaction_id, transaction.broker_group, ended, name)
+
+
+async def _ask_topic(proxy: Proxy, transaction: TransactionId) -> str:
+    """The topic of a transaction's first message, which the routes do not name (yet); "" when the broker group cannot say either."""
+    asked = body_parts({"number": transaction.number, "producer_group_id": transaction.producer_group_id})
+    link = proxy.group(transaction.broker_group).link
+    try:
+        head, _ = await link.request(RequestCode.DESCRIBE_TRANSACTION, asked, is_repeatable=True)
+    except TernError:
+        # It has ended, whatever cannot be said of it now.
+        return ""
+    messages = head["transaction"]["messages"]
+    return str(messages[0][0]) if messages else ""

@@ -1,0 +1,72 @@
+"""`python -m tern_txn_checker`: one checker until SIGTERM or SIGINT."""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+
+from tern_service import (
+    SystemClock,
+    load_settings,
+    open_socket,
+    refuse,
+    release_free_memory,
+    run_service,
+    serve,
+    setup_logs,
+)
+from tern_service.cluster_key import read_cluster_key
+from tern_txn_checker.app import build_app
+from tern_txn_checker.callback import Callbacks
+from tern_txn_checker.checker import Checker
+from tern_txn_checker.config import PREFIX, CheckerSettings
+from tern_txn_checker.name_servers import NameServers
+from tern_txn_checker.resolver import Resolver
+
+logger = logging.getLogger("tern_txn_checker")
+
+
+def main() -> None:
+    """Read the settings, listen, check. Exit code 78 when the settings cannot be used."""
+    settings = load_settings(CheckerSettings, prefix=PREFIX, environ=os.environ, arguments=sys.argv[1:])
+    setup_logs("txn-checker", level=settings.log_level)
+    try:
+        cluster_key = read_cluster_key(settings.cluster_key_file)
+    except ValueError as error:
+        refuse(str(error))
+    sock = open_socket(settings.listen, settings.port, "--port")
+    run_service(lambda stop: _run(settings, cluster_key, sock, stop))
+
+
+async def _run(settings: CheckerSettings, cluster_key: bytes, sock: socket.socket, stop: asyncio.Event) -> None:
+    clock, hosts = SystemClock(), settings.hosts()
+    ca_file = Path(settings.ca_file) if settings.ca_file else None
+    callbacks = Callbacks(hosts=hosts, resolver=Resolver(), clock=clock, ca_file=ca_file)
+    checker = Checker(
+        routing=NameServers(settings.namesrv),
+        ask=callbacks.ask,
+        cluster=settings.cluster,
+        cluster_key=cluster_key,
+        hosts=hosts,
+        clock=clock,
+        name=settings.name,
+        claim_ms=settings.claim_ms,
+        wait_ms=settings.wait_ms,
+        route_interval_ms=settings.route_interval_ms,
+        calls_max=settings.calls_max,
+        calls_per_host_max=settings.calls_per_host_max,
+        held_max=settings.held_max,
+    )
+    host, port = sock.getsockname()[:2]
+    logger.info("transaction checker listens", extra={"host": host, "port": port, "checker": checker.name})
+    if not hosts.entries:
+        logger.warning("no host may be called: --check-hosts is empty, so checks are received by pull only")
+    release_free_memory()
+    await serve(build_app(checker), sock, stop=stop)
+    callbacks.close()
+
+
+if __name__ == "__main__":
+    main()

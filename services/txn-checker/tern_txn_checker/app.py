@@ -1,0 +1,19 @@
+"""The checker's application: health, readiness, metrics and its status, without FastAPI (DESIGN.md says what that saves)."""
+
+from prometheus_client import CollectorRegistry
+
+from tern_service import PlainApp, health_routes, metrics_routes
+from tern_txn_checker.checker import Checker
+from tern_txn_checker.routes import checker_routes
+
+
+def build_app(checker: Checker) -> PlainApp:
+    """The ASGI application of *checker*, which starts and stops with its lifespan."""
+    registry = CollectorRegistry()
+    registry.register(checker.counters)
+    routes = {
+        **health_routes(ready=checker.readiness, info={"service": "txn-checker", "checker": checker.name}),
+        **metrics_routes(registry, service="txn_checker"),
+        **checker_routes(checker),
+    }
+    return PlainApp(routes, start=checker.start, stop=checker.stop)

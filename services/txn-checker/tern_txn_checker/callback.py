@@ -1,0 +1,257 @@
+"""One callback: a signed question to a producer's URL, at an address that was checked, and what came of it.
+
+    require_allowed (once a URL) -> resolve once -> require_address for every address -> connect to the first that answers -> sign, ask, read
+
+Connections are kept and used again, a few a host; an address is checked when its connection is made, and no connection is older than a minute.
+Owner of the connections: this object. Reference: Standard Webhooks, symmetric signatures; CloudEvents over HTTP, structured mode.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+from standardwebhooks import Webhook
+from standardwebhooks.webhooks import EmptyWebhookSecretError
+
+from tern_service.clock import Clock
+from tern_txn_checker.core.answers import (
+    ANSWER_SIZE_MAX_BYTES,
+    BROKEN,
+    FORBIDDEN,
+    NO_ADDRESS,
+    NO_HTTP,
+    NO_SECRET,
+    REFUSED,
+    TIMEOUT,
+    TLS,
+    TOO_LARGE,
+    UNREACHABLE,
+    Answer,
+    no_answer,
+    read_answer,
+)
+from tern_txn_checker.core.schedule import Check
+from tern_txn_checker.http_connection import AnswerTooLarge, BrokenOff, HttpAnswer, HttpConnection, NoHttp, connect
+from tern_wire.check_urls import CheckHosts, CheckUrl
+from tern_wire.errors import CheckUrlForbidden
+
+logger = logging.getLogger(__name__)
+
+# Servers close idle connections after 5 to 75 s; one that is older than this has its address looked up again.
+CONNECTION_LIFE_S = 60.0
+CONNECTION_IDLE_S = 4.0
+# Idle ones of all hosts: descriptors that nobody uses.
+IDLE_MAX = 256
+# Of one host's addresses so many are tried, each for its share of the time.
+ADDRESSES_TRIED_MAX = 4
+
+Origin = tuple[str, str, int]
+
+
+class Addresses(Protocol):
+    """What resolves names."""
+
+    def addresses(self, name: str) -> Awaitable[list[str]]:
+        """Every address of *name*; OSError when it has none."""
+        ...
+
+
+@dataclass(slots=True)
+class _Idle:
+    """A connection that waits for its next request; times are of the loop."""
+
+    connection: HttpConnection
+    made_s: float
+    since_s: float
+
+
+class Callbacks:
+    """Makes callbacks. *hosts*: whom they may reach; *ca_file*: certificates to trust beside the machine's own, None for none."""
+
+    def __init__(self, *, hosts: CheckHosts, resolver: Addresses, clock: Clock, ca_file: Path | None = None) -> None:
+        self._hosts, self._resolver, self._clock, self._ca_file = hosts, resolver, clock, ca_file
+        self._idle: dict[Origin, deque[_Idle]] = {}
+        self._idle_count = 0
+        self._sweep: asyncio.TimerHandle | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._is_closed = False
+
+    async def ask(self, check: Check, timeout_ms: int) -> Answer:
+        """What the producer of *check* answers within *timeout_ms*, everything included. Never raises but when it is cancelled."""
+        try:
+            signature_headers = self._sign(check)
+        except (ValueError, EmptyWebhookSecretError):
+            return Answer(NO_SECRET)
+        request = _request(check, signature_headers)
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                found = await self._exchange(check.url, request, timeout_ms)
+        except TimeoutError:
+            return no_answer(TIMEOUT)
+        except CheckUrlForbidden as error:
+            logger.warning("a callback is not allowed", extra={"host": check.url.host, "reason": error.detail})
+            return Answer(FORBIDDEN)
+        except ssl.SSLError as error:
+            logger.info("a producer's TLS failed", extra={"host": check.url.host, "reason": str(error)})
+            return no_answer(TLS)
+        except ConnectionRefusedError:
+            return no_answer(REFUSED)
+        except _NoAddress:
+            return no_answer(NO_ADDRESS)
+        except OSError:
+            return no_answer(UNREACHABLE)
+        except BrokenOff:
+            return no_answer(BROKEN)
+        except NoHttp:
+            return no_answer(NO_HTTP)
+        except AnswerTooLarge:
+            return Answer(TOO_LARGE)
+        return read_answer(found.status, found.body)
+
+    def close(self) -> None:
+        """Close all connections; those in use end with their answer."""
+        self._is_closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for waiting in self._idle.values():
+            for idle in waiting:
+                idle.connection.close()
+        self._idle.clear()
+        self._idle_count = 0
+
+    # Signing ----------------------------------------------------------------------------------------------------
+    def _sign(self, check: Check) -> str:
+        now_s = self._clock.now_ms() // 1_000
+        # In UTC, since the library takes the time of day as if it were.
+        signature = _webhook(check.secret).sign(
+            check.transaction_id, datetime.fromtimestamp(now_s, UTC), check.body.decode()
+        )
+        return f"webhook-id: {check.transaction_id}\r\nwebhook-timestamp: {now_s}\r\nwebhook-signature: {signature}\r\n"
+
+    # Connections ------------------------------------------------------------------------------------------------
+    async def _exchange(self, url: CheckUrl, request: bytes, timeout_ms: int) -> HttpAnswer:
+        loop = asyncio.get_running_loop()
+        origin = (url.scheme, url.host, url.port)
+        while (idle := self._take_idle(origin, loop.time())) is not None:
+            try:
+                return await self._ask(origin, idle.connection, idle.made_s, request)
+            except BrokenOff as error:
+                # The producer had closed it, as it may at any time; the question did not reach it, and could be asked twice anyway.
+                if not error.is_stale:
+                    raise
+        return await self._ask(origin, await self._connect(url, timeout_ms), loop.time(), request)
+
+    async def _ask(self, origin: Origin, connection: HttpConnection, made_s: float, request: bytes) -> HttpAnswer:
+        answer = await connection.ask(request)
+        if connection.is_reusable and not self._is_closed and self._idle_count < IDLE_MAX:
+            now_s = asyncio.get_running_loop().time()
+            self._idle.setdefault(origin, deque()).append(_Idle(connection, made_s, now_s))
+            self._idle_count += 1
+            if self._sweep is None:
+                self._sweep = asyncio.get_running_loop().call_later(CONNECTION_IDLE_S, self._close_stale)
+        else:
+            connection.close()
+        return answer
+
+    def _take_idle(self, origin: Origin, now_s: float) -> _Idle | None:
+        """The one used last, if it can be used again; older ones are closed in passing."""
+        waiting = self._idle.get(origin)
+        while waiting:
+            idle = waiting.pop()
+            self._idle_count -= 1
+            if _is_fresh(idle, now_s):
+                return idle
+            idle.connection.close()
+        self._idle.pop(origin, None)
+        return None
+
+    def _close_stale(self) -> None:
+        """Close connections that were idle for too long, every few seconds while there are any."""
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        for origin, waiting in list(self._idle.items()):
+            kept = deque(idle for idle in waiting if _is_fresh(idle, now_s))
+            for idle in waiting:
+                if not _is_fresh(idle, now_s):
+                    idle.connection.close()
+            self._idle_count -= len(waiting) - len(kept)
+            if kept:
+                self._idle[origin] = kept
+            else:
+                del self._idle[origin]
+        self._sweep = loop.call_later(CONNECTION_IDLE_S, self._close_stale) if self._idle else None
+
+    async def _connect(self, url: CheckUrl, timeout_ms: int) -> HttpConnection:
+        addresses = await self._checked_addresses(url)
+        share_s = timeout_ms / 1_000 / len(addresses)
+        failure: OSError = _NoAddress()
+        for address in addresses:
+            try:
+                async with asyncio.timeout(share_s):
+                    return await connect(
+                        address,
+                        url.port,
+                        server_name=url.host,
+                        tls=self._tls_context() if url.scheme == "https" else None,
+                        body_size_max_bytes=ANSWER_SIZE_MAX_BYTES,
+                    )
+            except OSError as error:  # TimeoutError and what TLS refuses are such, too
+                failure = error
+        raise failure
+
+    async def _checked_addresses(self, url: CheckUrl) -> list[str]:
+        """Where to connect, resolved now and once. CheckUrlForbidden when any of them must not be called."""
+        if url.address is not None:
+            found = [url.host]
+        else:
+            try:
+                found = await self._resolver.addresses(url.host)
+            except OSError as error:
+                raise _NoAddress from error
+        for address in found:
+            self._hosts.require_address(url, address)
+        if not found:
+            raise _NoAddress
+        return found[:ADDRESSES_TRIED_MAX]
+
+    def _tls_context(self) -> ssl.SSLContext:
+        """Made at the first https callback: the machine's certificates take some MB."""
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
+            if self._ca_file is not None:
+                self._tls.load_verify_locations(self._ca_file)
+        return self._tls
+
+
+class _NoAddress(OSError):
+    """The host's name has none."""
+
+
+def _is_fresh(idle: _Idle, now_s: float) -> bool:
+    is_young = now_s - idle.made_s < CONNECTION_LIFE_S and now_s - idle.since_s < CONNECTION_IDLE_S
+    return is_young and idle.connection.is_reusable
+
+
+@lru_cache(maxsize=1_024)
+def _webhook(secret: str) -> Webhook:
+    return Webhook(secret)
+
+
+def _request(check: Check, signature_headers: str) -> bytes:
+    url = check.url
+    head = (
+        f"POST {url.path} HTTP/1.1\r\nHost: {url.authority}\r\nUser-Agent: TernMQ\r\nAccept: application/json\r\n"
+        f"Content-Type: application/cloudevents+json\r\nContent-Length: {len(check.body)}\r\n{signature_headers}\r\n"
+    )
+    return head.encode("ascii") + check.body
+
+
+Ask = Callable[[Check, int], Awaitable[Answer]]

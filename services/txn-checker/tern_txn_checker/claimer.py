@@ -1,0 +1,186 @@
+"""Claims the checks of one broker group that are due, by one long poll at a time, and lays them on the desk.
+
+    room at the desk -> CLAIM_CHECKS (parked at the leader until something is due) -> how each producer group is asked -> questions -> desk
+
+Owner of the task that claims: this object. Law: nothing is claimed that there is no room for. A claim whose reply is lost, and one whose
+producer group cannot be looked up, end by themselves: the broker group hands the same attempts out again.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tern_routing import GroupLink
+from tern_service.clock import Clock
+from tern_txn_checker.core.answers import UNREADABLE
+from tern_txn_checker.core.backoff import pause_ms
+from tern_txn_checker.core.schedule import Check, Claim
+from tern_txn_checker.desk import CLAIM_MARGIN_MS, Desk
+from tern_txn_checker.producer_groups import Approach, ProducerGroups
+from tern_wire.errors import LinkBodyMalformed, TernError
+from tern_wire.limits import APPEND_DEADLINE_MS, CHECKS_CLAIMED_MAX
+from tern_wire.requests import RequestCode, body_parts
+
+if TYPE_CHECKING:
+    from tern_txn_checker.core.questions import Claimed, Questions
+
+logger = logging.getLogger(__name__)
+
+PAUSE_FIRST_MS, PAUSE_LONGEST_MS = 100, 5_000
+# Records in one claim: half of a frame, and 256 ordinary messages many times over.
+CLAIM_SIZE_MAX_BYTES = 4 * 1024 * 1024
+# Checks that are read before the loop turns.
+READ_AT_ONCE_MAX = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claiming:
+    """How it claims: under which name, for how long, how long a poll waits (ms), and how many at most at a time."""
+
+    name: str
+    claim_ms: int
+    wait_ms: int
+    share: Callable[[], int]
+
+
+class Claimer:
+    """*groups*: how producer groups are asked. Runs from `start` to `stop`."""
+
+    def __init__(
+        self,
+        link: GroupLink,
+        desk: Desk,
+        groups: ProducerGroups,
+        *,
+        claiming: Claiming,
+        cluster_key: bytes,
+        clock: Clock,
+        rng: random.Random,
+        on_claimed: Callable[[int], None],
+    ) -> None:
+        self._link, self._desk, self._groups, self._claiming = link, desk, groups, claiming
+        self._cluster_key, self._clock, self._rng, self._on_claimed = cluster_key, clock, rng, on_claimed
+        self._questions: Questions | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Claim from now on."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Claim no more; a poll that is parked is given up."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        failures, said = 0, ""
+        while True:
+            await self._desk.room()
+            try:
+                await self._claim()
+                failures, said = 0, ""
+            except TernError as error:
+                failures += 1
+                if error.code != said:
+                    # Once a cause, not once an attempt: a broker group may be away for an hour.
+                    said = error.code
+                    about = {"broker_group": self._link.broker_group, "code": said, "detail": error.detail}
+                    logger.warning("cannot claim checks", extra=about)
+                chance = self._rng.random()
+                wait_ms = pause_ms(failures, first_ms=PAUSE_FIRST_MS, longest_ms=PAUSE_LONGEST_MS, chance=chance)
+                await asyncio.sleep(wait_ms / 1_000)
+
+    async def _claim(self) -> None:
+        claiming = self._claiming
+        head, raw = await self._link.request(
+            RequestCode.CLAIM_CHECKS,
+            body_parts(
+                {
+                    "checker": claiming.name,
+                    "producer_group": "",
+                    "max": max(1, min(CHECKS_CLAIMED_MAX, claiming.share())),
+                    "claim_ms": claiming.claim_ms,
+                    "wait_ms": claiming.wait_ms,
+                    "max_bytes": CLAIM_SIZE_MAX_BYTES,
+                }
+            ),
+            is_repeatable=False,
+            deadline_ms=claiming.wait_ms + APPEND_DEADLINE_MS,
+            is_prompt=False,
+        )
+        claimed_ms = self._clock.mono_ms()
+        if not isinstance(head.get("checks"), list):
+            raise LinkBodyMalformed(reason="a claim without checks")
+        if not head["checks"]:
+            return
+        # At the first check, not before: numpy comes with it, 12 MB that a mesh without open transactions does without.
+        from tern_txn_checker.core.questions import Questions, read_claimed  # noqa: PLC0415
+
+        self._questions = self._questions or Questions(self._cluster_key, self._link.broker_group)
+        claimed = read_claimed(head, raw)
+        self._on_claimed(len(claimed))
+        approaches = await self._approaches({check.producer_group for check in claimed})
+        for at, check in enumerate(claimed):
+            approach = approaches.get(check.producer_group)
+            if approach is not None:
+                self._lay(check, approach, self._questions, claimed_ms)
+            if at % READ_AT_ONCE_MAX == READ_AT_ONCE_MAX - 1:
+                await asyncio.sleep(0)
+
+    async def _approaches(self, names: set[str]) -> dict[str, Approach]:
+        """How each of *names* is asked, those that could not be found out left out."""
+        found = await asyncio.gather(*(self._approach(name) for name in names))
+        return {name: approach for name, approach in zip(names, found, strict=True) if approach is not None}
+
+    async def _approach(self, name: str) -> Approach | None:
+        try:
+            return await self._groups.approach(name)
+        except TernError as error:
+            about = {"broker_group": self._link.broker_group, "producer_group": name, "code": error.code}
+            logger.warning("how to ask a producer group is not known", extra=about)
+            return None
+
+    def _lay(self, claimed: "Claimed", approach: Approach, questions: "Questions", claimed_ms: int) -> None:
+        """One check to the desk. What cannot be read is a bug or damage: nobody is asked, and that is told."""
+        claim = Claim(
+            broker_group=self._link.broker_group,
+            number=claimed.number,
+            claim=claimed.claim,
+            producer_group_id=claimed.producer_group_id,
+            until_ms=claimed_ms + self._claiming.claim_ms,
+        )
+        settings = approach.settings
+        if approach.url is None:
+            self._desk.give_back(claim, approach.why_not)
+            return
+        transaction_id = questions.transaction_id(claimed)
+        time = datetime.fromtimestamp(self._clock.now_ms() / 1_000, UTC).isoformat(timespec="milliseconds")
+        try:
+            body = questions.body(claimed, transaction_id, time=time, include_body=settings.include_body)
+        except LinkBodyMalformed as error:
+            about = {"transaction_id": transaction_id, "detail": error.detail}
+            logger.error("the messages of a check cannot be read", extra=about)
+            self._desk.give_back(claim, UNREADABLE)
+            return
+        self._desk.take(
+            Check(
+                claim=claim,
+                transaction_id=transaction_id,
+                url=approach.url,
+                secret=settings.check_secret,
+                body=body,
+                timeout_ms=settings.timeout_ms,
+                start_by_ms=start_by_ms(claimed_ms, self._claiming.claim_ms, settings.timeout_ms),
+            )
+        )
+
+
+def start_by_ms(claimed_ms: int, claim_ms: int, timeout_ms: int) -> int:
+    """When a call must begin that may take *timeout_ms*. Where the claim is too short for that, a quarter of it may be waited, and the call gets the rest."""
+    in_time_ms = claim_ms - CLAIM_MARGIN_MS - timeout_ms
+    return claimed_ms + max(in_time_ms, claim_ms // 4)

@@ -1,0 +1,125 @@
+"""What a claim brings becomes what producers are asked: CloudEvents in JSON, one for each transaction. numpy comes with this module.
+
+    CLAIM_CHECKS reply: checks [[number, claim, attempt, producer group, its id, begun_ms, claimed_until_ms, [[topic, queue, size]...]]...]; records
+    callback: {specversion, type, source, id, subject, time, datacontenttype, data: {transaction_id, producer_group, attempt, begun_at, messages}}
+
+A message is shown as `receive` shows it, and its body only where the producer group asks for it.
+Reference: CloudEvents 1.0.2, JSON event format in structured mode.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tern_wire.codec import encode_json
+from tern_wire.errors import LinkBodyMalformed
+from tern_wire.paths import JSON, producer_group_path
+from tern_wire.record import CONTENT_TYPE, KEYS, MESSAGE_ID, RESERVED_PROPERTIES, TAGS, Record, decode_record
+from tern_wire.transactions import TransactionId, TransactionIds
+
+EVENT_TYPE = "ternmq.transaction.check.v1"
+CLOUD_EVENT = "application/cloudevents+json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """One check as the broker group has handed it out; *records* are its messages, one behind the other."""
+
+    number: int
+    claim: int
+    attempt: int
+    producer_group: str
+    producer_group_id: int
+    begun_ms: int
+    sizes: tuple[int, ...]
+    records: memoryview
+
+
+def read_claimed(head: Mapping[str, Any], raw: memoryview) -> list[Claimed]:
+    """The checks of a CLAIM_CHECKS reply, in order; LinkBodyMalformed when it is none."""
+    found: list[Claimed] = []
+    at = 0
+    try:
+        for number, claim, attempt, name, group_id, begun_ms, _, messages in head["checks"]:
+            sizes = tuple(int(size) for _, _, size in messages)
+            end = at + sum(sizes)
+            found.append(
+                Claimed(
+                    number=int(number),
+                    claim=int(claim),
+                    attempt=int(attempt),
+                    producer_group=str(name),
+                    producer_group_id=int(group_id),
+                    begun_ms=int(begun_ms),
+                    sizes=sizes,
+                    records=raw[at:end],
+                )
+            )
+            at = end
+    except (LookupError, TypeError, ValueError) as error:
+        raise LinkBodyMalformed(reason="a claim whose checks cannot be read") from error
+    if at != len(raw) or any(size < 0 for claimed in found for size in claimed.sizes):
+        raise LinkBodyMalformed(reason=f"a claim with {len(raw)} bytes of records instead of {at}")
+    return found
+
+
+class Questions:
+    """Makes questions of one broker group's checks. Immutable."""
+
+    __slots__ = ("_broker_group", "_ids")
+
+    def __init__(self, cluster_key: bytes, broker_group: str) -> None:
+        self._ids = TransactionIds(cluster_key)
+        self._broker_group = broker_group
+
+    def transaction_id(self, claimed: Claimed) -> str:
+        """The transaction's id, as its producer knows it."""
+        return self._ids.make(TransactionId(self._broker_group, claimed.number, claimed.producer_group_id))
+
+    def body(self, claimed: Claimed, transaction_id: str, *, time: str, include_body: bool) -> bytes:
+        """The question's body; *time* is now in RFC 3339. LinkBodyMalformed when the records are none."""
+        return encode_json(
+            {
+                "specversion": "1.0",
+                "type": EVENT_TYPE,
+                "source": producer_group_path(claimed.producer_group),
+                "id": transaction_id,
+                "subject": transaction_id,
+                "time": time,
+                "datacontenttype": JSON,
+                "data": {
+                    "transaction_id": transaction_id,
+                    "producer_group": claimed.producer_group,
+                    "attempt": claimed.attempt,
+                    "begun_at": claimed.begun_ms,
+                    "messages": [_message(record, include_body=include_body) for record in _records(claimed)],
+                },
+            }
+        )
+
+
+def _records(claimed: Claimed) -> Iterator[Record]:
+    at = 0
+    for size in claimed.sizes:
+        record = decode_record(claimed.records[at : at + size])
+        if record.size_bytes != size:
+            raise LinkBodyMalformed(reason=f"a record of {record.size_bytes} bytes in place of {size}")
+        yield record
+        at += size
+
+
+def _message(record: Record, *, include_body: bool) -> dict[str, Any]:
+    properties = record.properties
+    message: dict[str, Any] = {
+        "topic": record.topic,
+        "message_id": properties.get(MESSAGE_ID, ""),
+        "keys": properties.get(KEYS, "").split(),
+        "tag": properties.get(TAGS, ""),
+        "properties": {name: value for name, value in properties.items() if name not in RESERVED_PROPERTIES},
+    }
+    if CONTENT_TYPE in properties:
+        message["content_type"] = properties[CONTENT_TYPE]
+    if include_body:
+        message["body"] = b64encode(record.body).decode()
+    return message

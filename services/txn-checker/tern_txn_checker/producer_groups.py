@@ -1,0 +1,69 @@
+"""How the producer groups of one broker group are to be asked: URL, secret, patience. Fetched at a check, and kept for a few seconds.
+
+Owner of what is kept: this object. Law: what somebody has changed counts KEPT_MS later at the latest.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tern_routing import GroupLink
+from tern_txn_checker.core.answers import FORBIDDEN, NO_SECRET, NO_URL
+from tern_wire.check_urls import CheckHosts, CheckUrl
+from tern_wire.errors import CheckUrlForbidden, LinkBodyMalformed, ProducerGroupNotFound, TernError
+from tern_wire.limits import PRODUCER_GROUPS_MAX
+from tern_wire.producer_settings import ProducerSettings, read_producer_settings
+from tern_wire.requests import RequestCode, body_parts
+
+# A check is asked again after 30 s; one small question every 5 s for each producer group that is asked costs nothing.
+KEPT_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approach:
+    """How one producer group is asked. *url* None: not at all, for the reason *why_not* (an answer's text)."""
+
+    settings: ProducerSettings
+    url: CheckUrl | None
+    why_not: str = ""
+
+
+class ProducerGroups:
+    """*hosts*: which URLs are allowed. *mono_ms*: a clock that never goes back."""
+
+    def __init__(self, link: GroupLink, hosts: CheckHosts, mono_ms: Callable[[], int]) -> None:
+        self._link, self._hosts, self._mono_ms = link, hosts, mono_ms
+        self._kept: dict[str, tuple[Approach, int]] = {}
+
+    async def approach(self, name: str) -> Approach:
+        """How *name* is asked now; what the broker group refuses with, ProducerGroupNotFound among it."""
+        found = self._kept.get(name)
+        if found is not None and self._mono_ms() < found[1]:
+            return found[0]
+        head, _ = await self._link.request(
+            RequestCode.DESCRIBE_PRODUCER_GROUP,
+            body_parts({"producer_group": name, "after": "", "limit": 1}),
+            is_repeatable=True,
+        )
+        groups = head.get("groups")
+        if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+            raise LinkBodyMalformed(reason="a description without producer groups")
+        if not groups:
+            raise ProducerGroupNotFound(producer_group=name)
+        try:
+            approach = self._approach(read_producer_settings(groups[0]))
+        except TernError as error:
+            raise LinkBodyMalformed(reason=error.detail) from error
+        if len(self._kept) >= PRODUCER_GROUPS_MAX:
+            self._kept.clear()
+        self._kept[name] = (approach, self._mono_ms() + KEPT_MS)
+        return approach
+
+    def _approach(self, settings: ProducerSettings) -> Approach:
+        if not settings.check_url:
+            return Approach(settings=settings, url=None, why_not=NO_URL)
+        if not settings.check_secret:
+            return Approach(settings=settings, url=None, why_not=NO_SECRET)
+        try:
+            return Approach(settings=settings, url=self._hosts.require_allowed(settings.check_url))
+        except CheckUrlForbidden:
+            return Approach(settings=settings, url=None, why_not=FORBIDDEN)

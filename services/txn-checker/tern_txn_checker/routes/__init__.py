@@ -1,0 +1,10 @@
+"""The checker's own route: what it does now, for people. Health and metrics are tern_service's."""
+
+from tern_service.plain import Route, json_answer
+from tern_txn_checker.checker import Checker
+from tern_wire.paths import CHECKER_PATH
+
+
+def checker_routes(checker: Checker) -> dict[str, Route]:
+    """GET /v1/checker: what is held and under way, what came of checks so far, and how its hosts are."""
+    return {CHECKER_PATH: lambda _: json_answer(200, checker.status())}

@@ -1,0 +1,60 @@
+"""All clients of a plan together, and how they share its operations."""
+
+from typing import Protocol
+
+from tests.sim import transaction_clients, workload
+from tests.sim.plan import CALLED, FIFO_GROUP, PULLED, RETRY_GROUP, RETRY_TOPIC, SOUGHT_GROUP, GroupPlan, Plan
+from tests.sim.special_clients import AlarmProducer, Grower, OrderedProducer, Sender, Sexton
+from tests.sim.transaction_clients import Clerk, Inspector, Teller
+from tests.sim.workload import READERS, Consumer, Producer, Reader
+
+# What the kinds of clients issue of all operations, about.
+_PRODUCERS, _CONSUMERS, _READERS = 0.30, 0.17, 0.11
+_ORDERED, _ALARMS, _JOBS = 0.06, 0.04, 0.03
+_DISPATCHERS, _WORKERS, _CLOCKS = 0.055, 0.06, 0.03
+# Of these, what they begin with: a transaction, a claim, a look at the list. Ends, answers and the rest are as many again.
+_TELLERS, _INSPECTORS, _CLERKS = 0.032, 0.05, 0.006
+
+
+class Desk(workload.Desk, transaction_clients.Desk, Protocol):
+    """What all of them use."""
+
+
+Client = Producer | Consumer | Reader | Sender | Sexton | Grower | Teller | Inspector | Clerk
+
+
+def make_clients(desk: Desk) -> list[Client]:
+    """The clients of the desk's plan, in a fixed order, paced so that all operations take about `pace_s`."""
+    plan = desk.plan
+    rate = plan.operations / plan.pace_s
+    names = {group.name: group for group in plan.groups}
+    producer_s = plan.producers / (_PRODUCERS * rate)
+    clients: list[Client] = [Producer(desk, f"p{number}", producer_s) for number in range(plan.producers)]
+    clients += _consumers(desk, plan, [names["billing"], names["audit"]], _CONSUMERS * rate)
+    clients += _consumers(desk, plan, [names[FIFO_GROUP]], _DISPATCHERS * rate)
+    clients += _consumers(desk, plan, [names[SOUGHT_GROUP]], _DISPATCHERS * rate)
+    clients += _consumers(desk, plan, [names[RETRY_GROUP]], _WORKERS * rate)
+    clients += _consumers(desk, plan, [names["clock"]], _CLOCKS * rate)
+    reader_s = plan.readers / (_READERS * rate)
+    clients += [Reader(desk, f"{READERS}{number}", reader_s) for number in range(plan.readers)]
+    clients += [OrderedProducer(desk, f"o{number}", 2 / (_ORDERED * rate)) for number in range(2)]
+    clients.append(AlarmProducer(desk, "a0", 1 / (_ALARMS * rate)))
+    clients.append(Producer(desk, "j0", 1 / (_JOBS * rate), RETRY_TOPIC))
+    for number, group in enumerate((PULLED, CALLED)):
+        clients.append(Teller(desk, f"t{number}", 2 / (_TELLERS * rate), group))
+    for number, group in enumerate((PULLED, "", PULLED, "")):
+        clients.append(Inspector(desk, f"i{number}", 4 / (_INSPECTORS * rate), group))
+    clients.append(Clerk(desk, "clerk", 1 / (_CLERKS * rate)))
+    if plan.redriven:
+        clients.append(Sexton(desk, "sexton", plan.redriven))
+    if plan.grows_at_s:
+        clients.append(Grower(desk, "grower"))
+    return clients
+
+
+def _consumers(desk: Desk, plan: Plan, groups: list[GroupPlan], rate: float) -> list[Consumer]:
+    # A receive is settled every other time.
+    mean_s = 1.5 * plan.consumers * len(groups) / rate
+    return [
+        Consumer(desk, f"c{number}-{group.name}", group, mean_s) for group in groups for number in range(plan.consumers)
+    ]
