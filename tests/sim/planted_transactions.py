@@ -265,7 +265,7 @@ TRANSACTIONS = (
     PlantedBug(
         "halves_swapped",
         "half messages are moved to each other's place",
-        ("transactions", "checks", "unhandled"),
+        ("transactions", "unhandled", "stuck"),
         _halves_swapped,
     ),
     PlantedBug(

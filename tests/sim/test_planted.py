@@ -14,7 +14,7 @@ QUICK = (
     *("early_expiry", "forget_ack", "own_clock_in_apply"),
     *("early_retry", "buried_twice", "next_while_held"),
     *("early_timer", "late_timer_lost", "seek_forgets_parked"),
-    *("half_published", "commit_in_two_entries", "attempt_forgotten", "outcome_forgotten"),
+    *("half_published", "commit_torn", "attempt_forgotten", "outcome_forgotten"),
 )
 QUICK_SEEDS = 40
 
