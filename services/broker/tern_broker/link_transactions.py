@@ -134,26 +134,28 @@ class TransactionRequests(Requests):
         def done(verdict: Any, _picks: list[Pick]) -> None:
             if isinstance(verdict, TernError):
                 link.reply(opaque, ERROR, error_parts(verdict))
-            elif not verdict["checks"]:
+            elif not self._tell(link, opaque, verdict):
                 self._claim_or_wait(link, opaque, request, deadline_s)
-            else:
-                self._tell(link, opaque, verdict)
 
         self._engine.proposer.submit(
             Proposal(CommandKind.CLAIM_CHECKS, len(payload), done, build=lambda _now: [payload])
         )
 
-    def _tell(self, link: Link, opaque: int, verdict: dict[str, Any]) -> None:
+    def _tell(self, link: Link, opaque: int, verdict: dict[str, Any]) -> bool:
+        """Answer with what was claimed; False, and no answer, if nothing was, or all of it has ended in the same entry."""
         names = self._engine.state.names
         told, messages = claimed_checks(self._transactions, names, verdict["checks"], verdict["until_ms"])
+        if not told:
+            return False
         where, sizes = (messages[name].astype(np.int64) for name in ("position", "size"))
         try:
             records = self._engine.store.log.read_records(where, sizes)
         except (OSError, StoreError) as error:
             # The claims end by themselves, and are passed on.
             self.unreadable(link, opaque, error)
-            return
+            return True
         link.reply(opaque, 0, body_parts({"checks": told}, [records]))
+        return True
 
     def _report(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
         payload = encode_msgpack({"reports": read_reports(head)})

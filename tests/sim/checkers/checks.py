@@ -259,12 +259,20 @@ def _not_offered(facts: TransactionFacts, times: Facts, end: EndState) -> Iterat
         ends, latest = known.setdefault(grant.operation.node, ([], []))
         ends.append(grant.operation.ended)
         latest.append(max(grant.granted_ms, latest[-1] if latest else 0))
+    finals = [
+        (tried.operation.began, tried.operation.ended)
+        for deal in facts.deals.values()
+        for tried in deal.tries
+        if tried.may_have_ended
+    ]
     for operation in facts.claims:
         claim = operation.asked
         assert isinstance(claim, Claim)
         ends, latest = known.get(operation.node, ([], []))
         at = bisect_right(ends, operation.began)
-        if len(operation.checks) == claim.count_max or not at:
+        # What it was given and what had ended by the time of its answer is not told.
+        untold = sum(began <= operation.ended and ended >= operation.began for began, ended in finals)
+        if len(operation.checks) + untold >= claim.count_max or not at:
             continue
         now_ms = latest[at - 1]
         for due_ms, begun, over, group, deal in first_due:

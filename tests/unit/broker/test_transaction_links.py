@@ -183,6 +183,24 @@ def test_a_wait_that_was_woken_for_what_others_took_goes_on_waiting(desk: Transa
     assert desk.numbers(second) == [third]
 
 
+def test_a_claim_of_what_ends_in_the_same_entry_goes_on_waiting(
+    desk: TransactionDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Claim and commit share an entry: there is nothing to ask about any more, and the next check that comes due is the claim's."""
+    group_id = desk.producer_group(check_after_ms=500)
+    _, (number,), _ = desk.begin(b"m")
+    desk.pass_time(500)
+    with monkeypatch.context() as patched:
+        patched.setattr(desk.broker, "run", lambda: None)
+        claim = desk.claim(wait_ms=9_000)
+    assert desk.end(group_id, number) == [ENDED]
+    assert [kind for kind, _ in desk.last_commands()] == [CommandKind.CLAIM_CHECKS, CommandKind.END_TRANSACTIONS]
+    assert desk.numbers(claim) is None
+    _, (other,), _ = desk.begin(b"n")
+    desk.pass_time(500)
+    assert desk.numbers(claim) == [other]
+
+
 def test_nothing_is_claimed_for_a_link_that_is_lost(desk: TransactionDesk) -> None:
     """The check stays due, and whoever asks next gets its first claim."""
     desk.producer_group(check_after_ms=500)
