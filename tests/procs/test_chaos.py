@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 SENDERS = "4"
 
 
@@ -28,11 +26,10 @@ def chaos(tmp_path: Path, *arguments: str) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.parametrize(("scenario", "trials"), [("kill-leader", 1), ("kill-all", 1)])
-def test_killed_brokers_lose_nothing(tmp_path: Path, scenario: str, trials: int) -> None:
+def test_a_killed_leader_loses_nothing(tmp_path: Path) -> None:
     """kill -9 under load: sends go on, everything acknowledged is where its receipt says, the logs are equal byte by byte."""
-    report = chaos(tmp_path, scenario, "--trials", str(trials))
-    assert len(report["trials"]) == trials
+    report = chaos(tmp_path, "kill-leader", "--trials", "1")
+    assert len(report["trials"]) == 1
 
 
 def test_a_woken_leader_acknowledges_nothing_stale(tmp_path: Path) -> None:
