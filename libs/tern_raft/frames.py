@@ -30,6 +30,7 @@ FIELDS: dict[str, dict[str, type]] = {
         "last_log_index": int,
         "last_log_term": int,
         "version": int,
+        "number": int,
     },
     "append_entries": {"term": int, "commit_index": int, "prevLogIdx": int, "prevLogTerm": int, "seq": int},
     "next_node_idx": {

@@ -24,13 +24,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """What a peer said of itself when the link opened, or since: its log ended with entry *end* (term, index)."""
+    """What a peer said of itself when the link opened, or since: its log ended with entry *end* (term, index); its *number*th greeting."""
 
     standing: Standing
     incarnation: bytes
     births: dict[str, bytes]
     end: tuple[int, int]
     version: int
+    number: int
 
 
 class Membership:
@@ -40,6 +41,7 @@ class Membership:
         """*version*: of the state machine that this release knows."""
         self._me, self._others, self._votes, self._version = me, others, votes, version
         self._heard: dict[str, Hello] = {}
+        self._greetings = 0
 
     @property
     def standing(self) -> Standing:
@@ -47,7 +49,8 @@ class Membership:
         return self._votes.standing
 
     def hello(self, end: tuple[int, int]) -> dict[str, Any]:
-        """The greeting of this moment; *end*: term and index of the last entry."""
+        """The greeting of this moment, later than all before; *end*: term and index of the last entry."""
+        self._greetings += 1
         return {
             "type": "hello",
             "standing": int(self._votes.standing),
@@ -56,7 +59,14 @@ class Membership:
             "last_log_term": end[0],
             "last_log_index": end[1],
             "version": self._version,
+            "number": self._greetings,
         }
+
+    def is_news(self, peer: str, message: dict[str, Any]) -> bool:
+        """Whether *peer* has said nothing later on this link. A greeting that comes twice, the second time long after what it says
+        was true, would make a member a node that is being copied, for as long as the link lives."""
+        hello = self._heard.get(peer)
+        return hello is None or message["number"] > hello.number
 
     def heard(self, peer: str, message: dict[str, Any]) -> bool:
         """*peer* has greeted; whether this node's own standing has changed by that."""
@@ -66,6 +76,7 @@ class Membership:
             births=message["births"],
             end=(message["last_log_term"], message["last_log_index"]),
             version=message["version"],
+            number=message["number"],
         )
         return self.standing is Standing.UNBORN and self._try_birth()
 

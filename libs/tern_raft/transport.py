@@ -241,6 +241,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
     def _receive_hello(self, peer: str, message: Message) -> None:
         if not is_hello(message):
             raise LinkBodyMalformed(reason=f"a greeting of {peer} that makes no sense")
+        if not self.membership.is_news(peer, message):
+            return
         if self.membership.heard(peer, message):
             self.greet_all()
         # What it had on another link, or in another directory, it need not have now: its next ack says.

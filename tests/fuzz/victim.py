@@ -274,6 +274,9 @@ class Victim:
         self.behind += 1
 
 
+_GREETINGS = itertools.count(1)
+
+
 def hello(name: str, node: RaftNode, standing: Standing) -> dict[str, Any]:
     """What an honest peer says first."""
     births = {} if standing is Standing.UNBORN else node.transport.membership.hello((0, 0))["births"]
@@ -285,6 +288,7 @@ def hello(name: str, node: RaftNode, standing: Standing) -> dict[str, Any]:
         "last_log_index": node.log.end_index,
         "last_log_term": node.log.end_term,
         "version": 1,
+        "number": next(_GREETINGS),
     }
 
 

@@ -116,7 +116,7 @@ def test_a_large_head_is_refused_before_it_is_read() -> None:
     """A greeting whose fields are right, with more births than any group has; what is no MessagePack at all is not looked at."""
     births = {f"n-{number}": bytes(16) for number in range(300)}
     greeting = {"type": "hello", "standing": 0, "incarnation": bytes(16), "births": {}, "last_log_index": 1}
-    greeting |= {"last_log_term": 0, "version": 1}
+    greeting |= {"last_log_term": 0, "version": 1, "number": 1}
     assert decode_message(b"".join(body_parts(greeting, [])))["births"] == {}
     with pytest.raises(LinkBodyMalformed, match="4 KiB"):
         decode_message(b"".join(body_parts(greeting | {"births": births}, [])))

@@ -7,6 +7,7 @@ import pytest
 
 import tern_raft.consensus
 from tern_raft.consensus import HEARTBEAT_PERIOD_S, IN_FLIGHT_ENTRIES_MAX, IN_FLIGHT_SIZE_MAX_BYTES
+from tern_store.vote_file import Standing
 from tests.support.faulty_files import FaultyFiles
 from tests.support.raft_group import RaftGroup, SimNode, born_group
 
@@ -89,6 +90,24 @@ def test_a_peer_is_sent_what_follows_the_end_that_it_greets_with() -> None:
         group.tape = []
         leader.consensus._SyncObj__sendAppendEntries()
         assert sent_entries(group, leader, follower) == sent
+
+
+def test_a_greeting_that_comes_again_later_changes_nothing() -> None:
+    """Simulator seed 710: the greeting of a node that was being copied, doubled on its way, made it no member again for ever: the leader
+    sent from an entry that retention had dropped, and waited."""
+    group = born_group()
+    leader, (follower, _) = group.elect()
+    greeting = follower.membership.hello((0, 1))
+    leader.hear(follower.name, **greeting)
+    leader.hear(follower.name, **follower.membership.hello((follower.log.end_term, follower.log.end_index)))
+    leader.append(b"x")
+    group.run_until(group.is_converged)
+    node = group_node(leader, follower)
+    known = leader.consensus._SyncObj__raftNextIndex[node], leader.consensus._SyncObj__raftMatchIndex[node]
+    leader.hear(follower.name, **greeting)
+    leader.hear(follower.name, **greeting | {"standing": int(Standing.REBUILDING)})
+    assert (leader.consensus._SyncObj__raftNextIndex[node], leader.consensus._SyncObj__raftMatchIndex[node]) == known
+    assert leader.membership.counts(follower.name)
 
 
 def group_node(of: SimNode, peer: SimNode) -> object:
