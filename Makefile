@@ -27,7 +27,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test test-spark test-failover crash-states sim chaos fuzz check bench bench-store bench-raft bench-delivery load interop clean wipe
+.PHONY: help install run down test test-spark test-failover crash-states sim chaos fuzz check bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -82,6 +82,9 @@ bench-raft: .venv/.test ## Measure a replicated log of three processes beside th
 
 bench-delivery: .venv/.test ## Measure delivery in meshes of its own: order, keys, delay, filters, topics, backlogs (ARGS='--scale 0.1 fifo')
 	$(BIN)/python -m loadtest.bench.delivery $(ARGS)
+
+bench-transactions: .venv/.test ## Measure transactions, and what 100,000 open ones cost: about 5 minutes (ARGS='--scale 0.1 speed')
+	$(BIN)/python -m loadtest.bench.transactions $(ARGS)
 
 load: .venv/.ready ## Load the running mesh with Locust: USERS=50 SECONDS=30 HOST=http://127.0.0.1:8080
 	@mkdir -p .tern/load

@@ -19,6 +19,7 @@ from tern_cli.command_words import asks_for_json, not_text
 from tern_cli.demo.commands import demo_app
 from tern_cli.demo.transfer.command import transfer
 from tern_cli.dlq_commands import dlq_app
+from tern_cli.endpoint import NAMESPACE_VARIABLE, use_namespace
 from tern_cli.failures import CommandFailed
 from tern_cli.group_commands import group_app
 from tern_cli.member_commands import list_assignments, list_locks, list_members
@@ -106,6 +107,19 @@ app = typer.Typer(
     Exit codes: 0 done; 1 it did not work; 2 asked wrongly. With -o json a failure is JSON too: the last line on stderr is
     {"error": {"title": ..., "detail": ..., "code": ...}}, with a code where the mesh has given one.""",
 )
+
+
+@app.callback()
+def common(
+    namespace: Annotated[
+        str,
+        typer.Option(
+            envvar=NAMESPACE_VARIABLE, help="Whose topics and groups the command names; by default those of nobody."
+        ),
+    ] = "",
+) -> None:
+    """What every command takes, before its name."""
+    use_namespace(namespace)
 
 
 class Service(StrEnum):

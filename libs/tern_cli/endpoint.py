@@ -2,6 +2,7 @@
 this order."""
 
 import os
+from contextvars import ContextVar
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -10,14 +11,18 @@ import typer
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh_files import MeshFiles
 from tern_client import BlockingAdmin, RetryPolicy
+from tern_wire.errors import InvalidField
+from tern_wire.names import check_namespace
 from tern_wire.paths import PORT_NAMESRV, PORT_PROXY
 
-ENDPOINT_VARIABLE, DATA_DIR_VARIABLE = "TERNMQ_ENDPOINT", "TERNMQ_DATA_DIR"
+ENDPOINT_VARIABLE, DATA_DIR_VARIABLE, NAMESPACE_VARIABLE = "TERNMQ_ENDPOINT", "TERNMQ_DATA_DIR", "TERNMQ_NAMESPACE"
 DATA_DIR = ".tern"
 ENDPOINT_DEFAULT = f"http://127.0.0.1:{PORT_PROXY}"
 # Longer than an election or the restart of a proxy, shorter than the patience of who looks at a terminal.
 AT_TERMINAL = RetryPolicy(deadline_ms=5_000)
 
+# Set once, before the command runs.
+_namespace: ContextVar[str] = ContextVar("namespace", default="")
 Endpoint = Annotated[
     str,
     typer.Option(
@@ -66,4 +71,19 @@ def _urls(option: str, what: str, example: str) -> list[str]:
 
 def administration(option: str) -> BlockingAdmin:
     """An Admin for the proxies of *option*. CommandFailed as `endpoints`."""
-    return BlockingAdmin(endpoints(option), policy=AT_TERMINAL)
+    return BlockingAdmin(endpoints(option), namespace=namespace(), policy=AT_TERMINAL)
+
+
+def use_namespace(name: str) -> None:
+    """From now on this command's topics and groups are in namespace *name* ("": in none). CommandFailed (exit 2) when it is none."""
+    if name:
+        try:
+            check_namespace(name, "--namespace")
+        except InvalidField as error:
+            raise CommandFailed("Not a namespace", error.detail, exit_code=2) from error
+    _namespace.set(name)
+
+
+def namespace() -> str:
+    """The namespace that this command's topics and groups are in; "" for none."""
+    return _namespace.get()

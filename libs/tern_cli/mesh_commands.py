@@ -85,8 +85,8 @@ def up(
     ternmq up --data-dir .tern-b --port-base 18000     (a second mesh beside the first)
     """
     from tern_cli.mesh_options import AskedOptions  # noqa: PLC0415 - only `up` pays for these
-    from tern_cli.mesh_start import start_mesh, start_notes, stop_mesh  # noqa: PLC0415
-    from tern_cli.readiness import accepts_a_message  # noqa: PLC0415
+    from tern_cli.mesh_start import Probes, start_mesh, start_notes, stop_mesh  # noqa: PLC0415
+    from tern_cli.readiness import accepts_a_message, is_warming_up  # noqa: PLC0415
     from tern_wire.check_urls import CheckHosts  # noqa: PLC0415
 
     if brokers not in {None, 1, 3, 5}:
@@ -121,7 +121,8 @@ def up(
         warnings.append(text)
         show_warning(text)
 
-    started = start_mesh(files, asked, wait_s=wait, probe=accepts_a_message, warn=warn)
+    probes = Probes(accepts=accepts_a_message, warms_up=is_warming_up)
+    started = start_mesh(files, asked, wait_s=wait, probes=probes, warn=warn)
     found = start_notes(files)
     if output is Format.JSON:
         facts: dict[str, Any] = {"already_running": started.already_running, "seconds": round(started.seconds, 3)}

@@ -40,8 +40,20 @@ _PORT_OPTIONS = {
 # A mesh may accept messages before its last node has said how it is: worth waiting for, but not for long.
 NODES_ANSWER_WITHIN_S = 2.0
 
-# Asks an endpoint whether it accepts a message: "" when it does, else why not.
+# Asks an endpoint for something: "" when it is so, else why not.
 Probe = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probes:
+    """What a mesh is asked before it counts as up: a proxy, whether it accepts a message; each name server, whether it still warms up."""
+
+    accepts: Probe
+    warms_up: Probe
+
+    def why_not(self, mesh: dict[str, Any]) -> str:
+        """ "" once *mesh* is up."""
+        return self.accepts(mesh["proxies"][0]) or next(filter(None, map(self.warms_up, mesh["namesrvs"])), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +100,9 @@ def settle_cluster(files: MeshFiles, wanted: dict[str, Any]) -> tuple[MeshShape,
 
 
 def start_mesh(
-    files: MeshFiles, asked: AskedOptions, *, wait_s: float, probe: Probe, warn: Callable[[str], None]
+    files: MeshFiles, asked: AskedOptions, *, wait_s: float, probes: Probes, warn: Callable[[str], None]
 ) -> Started:
-    """Start the mesh of *files*, or find it running, and return when it accepts a message. *warn* is told what somebody should know.
+    """Start the mesh of *files*, or find it running, and return when it accepts a message, to a new topic too. *warn* is told what somebody should know.
 
     CommandFailed when a port is in use or the running mesh has other options (exit 2), or the mesh is not ready in *wait_s*
     seconds; then nothing is left running that was not before.
@@ -99,7 +111,7 @@ def start_mesh(
     files.make_folders()
     lock = files.try_lock()
     if lock < 0:
-        mesh = _wait_until_ready(files, began_s + wait_s, probe, ours=False)
+        mesh = _wait_until_ready(files, began_s + wait_s, probes, ours=False)
         _refuse_other_options(files, asked)
         return Started(mesh=mesh, already_running=True, seconds=time.monotonic() - began_s)
     try:
@@ -113,7 +125,7 @@ def start_mesh(
     finally:
         os.close(lock)
     try:
-        mesh = _wait_until_ready(files, began_s + wait_s, probe, ours=True)
+        mesh = _wait_until_ready(files, began_s + wait_s, probes, ours=True)
     except BaseException:
         stop_mesh(files)
         raise
@@ -241,7 +253,7 @@ def _signal_supervisor(files: MeshFiles, number: int) -> bool:
     return send_signal(mesh["supervisor"]["pid"], mesh["supervisor"]["start_ticks"], number)
 
 
-def _wait_until_ready(files: MeshFiles, deadline_s: float, probe: Probe, *, ours: bool) -> dict[str, Any]:
+def _wait_until_ready(files: MeshFiles, deadline_s: float, probes: Probes, *, ours: bool) -> dict[str, Any]:
     """The mesh once it accepts a message; CommandFailed with the failing process's last lines otherwise."""
     why = "the supervisor has not started"
     while True:
@@ -254,7 +266,7 @@ def _wait_until_ready(files: MeshFiles, deadline_s: float, probe: Probe, *, ours
         if ours and _is_hopeless(mesh.get("processes", [])):
             raise _not_ready(files, mesh, f"{failed[0]['name']}: {failed[0]['reason']}", culprits=[failed[0]["name"]])
         if mesh and not mesh["stopping"]:
-            why = probe(mesh["proxies"][0])
+            why = probes.why_not(mesh)
             if not why:
                 return files.read_mesh()
         if time.monotonic() >= deadline_s:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tern_cli.admin_commands import Group, Topic, duration_ms
-from tern_cli.endpoint import Endpoint, endpoints
+from tern_cli.endpoint import Endpoint, endpoints, namespace
 from tern_cli.failures import CommandFailed
 from tern_cli.message_format import as_document, compile_format
 from tern_cli.output import Format, Output, show_json, show_rows
@@ -79,7 +79,7 @@ def send(
         )
         for body in bodies
     ]
-    with BlockingProducer(endpoints(endpoint)) as producer:
+    with BlockingProducer(endpoints(endpoint), namespace=namespace()) as producer:
         if lines:
             receipts = producer.send_batch(topic, messages).confirmed()
         else:
@@ -149,7 +149,9 @@ def recv(
         raise CommandFailed("Two filters", "Give --tags or --sql; TAGS is a property in SQL.", exit_code=2)
     shown: list[dict[str, Any]] = []
     received = 0
-    with BlockingConsumer(endpoints(endpoint), topic, group, invisible_ms=invisible_ms, tags=tags, sql=sql) as consumer:
+    with BlockingConsumer(
+        endpoints(endpoint), topic, group, invisible_ms=invisible_ms, tags=tags, sql=sql, namespace=namespace()
+    ) as consumer:
         while received < count:
             messages = consumer.receive(min(count - received, RECEIVE_MESSAGES_MAX), wait_ms)
             if not messages:

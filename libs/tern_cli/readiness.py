@@ -1,7 +1,8 @@
-"""Whether a mesh accepts a message: it is sent one. Standard library only, one short connection, so that `ternmq up` starts fast."""
+"""Whether a mesh accepts a message: it is sent one; and whether its name servers know all of it. Standard library only, one short connection, so that `ternmq up` starts fast."""
 
 import http.client
 import json
+from typing import Any
 from urllib.parse import urlsplit
 
 # Where `ternmq up` sends its one message per start; kept, so that a mesh's starts can be read back.
@@ -15,34 +16,43 @@ def accepts_a_message(endpoint: str) -> str:
     """ "" once a message is stored through *endpoint*, else why it was not."""
     path = f"/v1/topics/{READINESS_TOPIC}"
     # Declared every time: a name server that has just started answers an unknown topic with 503 for some seconds.
-    status, code, said = _ask(endpoint, "PUT", path, b'{"queues":1}')
+    status, told, said = _ask(endpoint, "PUT", path, b'{"queues":1}')
     if status < 300:
-        status, code, said = _ask(endpoint, "POST", f"{path}/messages", b"up")
+        status, told, said = _ask(endpoint, "POST", f"{path}/messages", b"up")
     # A full disk refuses sends only; reading and acking, which may free it, must be possible.
-    return "" if 200 <= status < 300 or code == DISK_FULL else said
+    return "" if 200 <= status < 300 or told.get("code") == DISK_FULL else said
 
 
-def _ask(endpoint: str, method: str, path: str, body: bytes) -> tuple[int, str, str]:
-    """Status, the problem's code ("" when there is none), and a sentence."""
+def is_warming_up(namesrv: str) -> str:
+    """Why a topic that the name server does not know may exist all the same; "" when it cannot, or when nobody answers.
+
+    One that does not answer keeps nobody waiting: proxies ask another one.
+    """
+    _, told, _ = _ask(namesrv, "GET", "/readyz", b"")
+    return f"The name server {namesrv} has not heard of every broker group yet" if told.get("warm") is False else ""
+
+
+def _ask(endpoint: str, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any], str]:
+    """Status, the document ({} when there is none), and a sentence."""
     address = urlsplit(endpoint)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_TIMEOUT_S)
     try:
         content_type = "application/json" if method == "PUT" else "text/plain"
         connection.request(method, path, body, {"Content-Type": content_type})
         response = connection.getresponse()
-        code, detail = _problem(response.read())
-        return response.status, code, f"{endpoint} answers {response.status}: {detail}"
+        body = response.read()
+        told = _document(body)
+        detail = told.get("detail") or body[:200].decode("utf-8", "replace")
+        return response.status, told, f"{endpoint} answers {response.status}: {detail}"
     except (OSError, http.client.HTTPException) as error:
-        return 599, "", f"{endpoint} does not answer ({error})"
+        return 599, {}, f"{endpoint} does not answer ({error})"
     finally:
         connection.close()
 
 
-def _problem(body: bytes) -> tuple[str, str]:
+def _document(body: bytes) -> dict[str, Any]:
     try:
-        problem = json.loads(body)
+        found = json.loads(body)
     except ValueError:
-        return "", body[:200].decode("utf-8", "replace")
-    if not isinstance(problem, dict):
-        return "", str(problem)
-    return str(problem.get("code", "")), str(problem.get("detail", problem))
+        return {}
+    return found if isinstance(found, dict) else {}

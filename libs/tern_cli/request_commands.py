@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tern_cli.admin_commands import Topic, duration_ms
-from tern_cli.endpoint import Endpoint, endpoints
+from tern_cli.endpoint import Endpoint, endpoints, namespace
 from tern_cli.message_commands import read_bodies, read_properties
 from tern_cli.message_format import body_document
 from tern_cli.output import Format, Output, show_json, show_rows
@@ -46,7 +46,7 @@ def request(
     timeout_ms = duration_ms("--timeout", timeout)
     properties = read_properties(prop or [])
     (body,) = read_bodies(text, lines=False)
-    with BlockingProducer(endpoints(endpoint)) as producer:
+    with BlockingProducer(endpoints(endpoint), namespace=namespace()) as producer:
         found = producer.request(
             topic,
             body,
@@ -101,7 +101,7 @@ def reply(
 
     properties = read_properties(prop or [])
     (body,) = read_bodies(text, lines=False)
-    with BlockingProducer(endpoints(endpoint)) as producer:
+    with BlockingProducer(endpoints(endpoint), namespace=namespace()) as producer:
         receipt = producer.reply(
             topic, body, reply_to=to, correlation_id=correlation_id, content_type=content_type, properties=properties
         )

@@ -46,10 +46,11 @@ class BlockingProducer(BlockingRequestCalls):
         endpoints: str | Sequence[str],
         *,
         idempotent: bool = True,
+        namespace: str = "",
         policy: RetryPolicy | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
-        super().__init__(endpoints, policy=policy, transport=transport)
+        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
         self._keys = unique_keys(os.urandom(8).hex()) if idempotent else None
 
     def send(
@@ -113,10 +114,11 @@ class BlockingConsumer(BlockingReplyCalls):
         invisible_ms: int | None = None,
         tags: str = "",
         sql: str = "",
+        namespace: str = "",
         policy: RetryPolicy | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
-        super().__init__(endpoints, policy=policy, transport=transport)
+        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
         self._subscription = Subscription(
             topic=topic,
             group=group,

@@ -46,6 +46,7 @@ class BlockingTransactionProducer(BlockingTransactionCalls):
         checker: Checker | None = None,
         checks_in_hand_max: int = CHECKS_IN_HAND_MAX,
         idempotent: bool = True,
+        namespace: str = "",
         policy: RetryPolicy | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
@@ -57,7 +58,7 @@ class BlockingTransactionProducer(BlockingTransactionCalls):
         self._closing = threading.Event()
         self._starting = threading.Lock()
         self._asking: threading.Thread | None = None
-        super().__init__(endpoints, policy=policy, transport=transport)
+        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
 
     @property
     def checks(self) -> CheckCounts:

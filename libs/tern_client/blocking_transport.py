@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from tern_client.calling import Attempt, Course, Outcome, Step
+from tern_client.calling import Attempt, Course, Outcome, Step, namespace_headers
 from tern_client.endpoints import Endpoints
 from tern_client.exchange import Request, Response, lost_connection, unreachable
 from tern_client.retrying import RetryPolicy
@@ -162,11 +162,13 @@ class BlockingCaller:
         self,
         endpoints: str | Sequence[str],
         *,
+        namespace: str = "",
         policy: RetryPolicy | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
         proxies = Endpoints(endpoints)
-        self.course = Course(endpoints=proxies, policy=policy or RetryPolicy(), chance=random.random)
+        headers = namespace_headers(namespace)
+        self.course = Course(endpoints=proxies, policy=policy or RetryPolicy(), chance=random.random, headers=headers)
         direct = all(map(is_direct, proxies.urls))
         self._transport = transport or (PlainTransport() if direct else HttpxBlockingTransport(proxies.urls))
 

@@ -4,12 +4,14 @@ A shell drives it: it does what each step says and sends back how that went. The
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tern_client.endpoints import Endpoints
-from tern_client.exchange import ProxyUnreachable, Request, Response, error_of
+from tern_client.exchange import Headers, ProxyUnreachable, Request, Response, error_of
 from tern_client.retrying import RetryPolicy, decide
 from tern_wire.errors import OutcomeUnknown, TernError
+from tern_wire.names import check_namespace
+from tern_wire.paths import HEADER_NAMESPACE
 
 # Beyond what the proxy may park a request: its own time to answer.
 PARK_MARGIN_MS = 5_000
@@ -44,11 +46,17 @@ Step = Attempt | Pause
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What every call of a client shares: where to, how patient, and its source of chance in [0, 1)."""
+    """What every call of a client shares: where to, how patient, its source of chance in [0, 1), and headers of every request."""
 
     endpoints: Endpoints
     policy: RetryPolicy
     chance: Callable[[], float]
+    headers: Headers = ()
+
+
+def namespace_headers(namespace: str) -> Headers:
+    """What a client of *namespace* ("": of none) says with every request; InvalidField."""
+    return ((HEADER_NAMESPACE, check_namespace(namespace, "/namespace")),) if namespace else ()
 
 
 def call(course: Course, request: Request, began_ms: float) -> Generator[Step, Outcome, Response]:
@@ -58,6 +66,8 @@ def call(course: Course, request: Request, began_ms: float) -> Generator[Step, O
     until the deadline, OutcomeUnknown is raised and not the last error, which says that nothing was stored.
     """
     policy, now_ms = course.policy, began_ms
+    if course.headers:
+        request = replace(request, headers=(*request.headers, *course.headers))
     unknown: TernError | None = None
     unreached: ProxyUnreachable | None = None
     attempt = 0

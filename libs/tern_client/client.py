@@ -38,9 +38,15 @@ class AsyncClient:
     __slots__ = ("_caller", "_is_closed", "_is_over")
 
     def __init__(
-        self, endpoints: str | Sequence[str], *, policy: RetryPolicy | None = None, transport: Transport | None = None
+        self,
+        endpoints: str | Sequence[str],
+        *,
+        namespace: str = "",
+        policy: RetryPolicy | None = None,
+        transport: Transport | None = None,
     ) -> None:
-        self._caller = AsyncCaller(endpoints, policy=policy, transport=transport)
+        """*namespace*: all topics and groups that this client names are in it. InvalidField, EndpointMalformed."""
+        self._caller = AsyncCaller(endpoints, namespace=namespace, policy=policy, transport=transport)
         self._is_closed = False
         self._is_over = asyncio.Event()
 
@@ -93,10 +99,12 @@ class BlockingClient:
         self,
         endpoints: str | Sequence[str],
         *,
+        namespace: str = "",
         policy: RetryPolicy | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
-        self._caller = BlockingCaller(endpoints, policy=policy, transport=transport)
+        """As AsyncClient."""
+        self._caller = BlockingCaller(endpoints, namespace=namespace, policy=policy, transport=transport)
         self._is_closed = False
 
     def close(self) -> None:

@@ -57,11 +57,12 @@ class Consumer(ReplyCalls):
         tags: str = "",
         sql: str = "",
         in_flight_max: int = IN_FLIGHT_MAX,
+        namespace: str = "",
         policy: RetryPolicy | None = None,
         transport: Transport | None = None,
         clock: Callable[[], int] | None = None,
     ) -> None:
-        super().__init__(endpoints, policy=policy, transport=transport)
+        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
         self._subscription = Subscription(
             topic=topic,
             group=group,

@@ -123,13 +123,14 @@ class Membership(AsyncClient):
         strategy: str = Strategy.AVERAGELY,
         room: str = "",
         queues: Mapping[str, Sequence[str]] | None = None,
+        namespace: str = "",
         policy: RetryPolicy | None = None,
         transport: Transport | None = None,
     ) -> None:
         """*subscriptions*: topic -> filter, as `A || B`, `*`, or `sql:...`. *member*: by default an id that nobody else has."""
         self._says = _says(group, subscriptions, member, strategy, room, queues)
         self._has_joined = False
-        super().__init__(endpoints, policy=policy, transport=transport)
+        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
 
     @property
     def member(self) -> str:
@@ -175,13 +176,14 @@ class BlockingMembership(BlockingClient):
         strategy: str = Strategy.AVERAGELY,
         room: str = "",
         queues: Mapping[str, Sequence[str]] | None = None,
+        namespace: str = "",
         policy: RetryPolicy | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
         """As Membership."""
         self._says = _says(group, subscriptions, member, strategy, room, queues)
         self._has_joined = False
-        super().__init__(endpoints, policy=policy, transport=transport)
+        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
 
     @property
     def member(self) -> str:

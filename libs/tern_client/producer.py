@@ -48,10 +48,11 @@ class Producer(RequestCalls):
         idempotent: bool = True,
         limits: BatchLimits | None = None,
         buffer_size_max_bytes: int = BUFFER_SIZE_MAX_BYTES,
+        namespace: str = "",
         policy: RetryPolicy | None = None,
         transport: Transport | None = None,
     ) -> None:
-        super().__init__(endpoints, policy=policy, transport=transport)
+        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
         self._keys = unique_keys(os.urandom(8).hex()) if idempotent else None
         self._buffer: Accumulator[Receipt] = Accumulator(limits or BatchLimits())
         self._buffered_bytes = 0

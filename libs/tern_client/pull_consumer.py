@@ -63,10 +63,11 @@ class PullConsumer(AsyncClient):
         sql: str = "",
         max_messages: int = 256,
         wait_ms: int = WAIT_DEFAULT_MS,
+        namespace: str = "",
         policy: RetryPolicy | None = None,
         transport: Transport | None = None,
     ) -> None:
-        super().__init__(endpoints, policy=policy, transport=transport)
+        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
         self._settings = PullSettings(topic=topic, start=start, tags=tags, sql=sql, max_messages=max_messages)
         self._offsets: OffsetStore | GroupOffsets = MemoryOffsets() if offsets is None else offsets
         self._wait_ms = wait_ms
@@ -185,10 +186,11 @@ class BlockingPullConsumer(BlockingClient):
         sql: str = "",
         max_messages: int = 256,
         wait_ms: int = 0,
+        namespace: str = "",
         policy: RetryPolicy | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
-        super().__init__(endpoints, policy=policy, transport=transport)
+        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
         self._settings = PullSettings(topic=topic, start=start, tags=tags, sql=sql, max_messages=max_messages)
         self._offsets: OffsetStore | GroupOffsets = MemoryOffsets() if offsets is None else offsets
         self._wait_ms = wait_ms

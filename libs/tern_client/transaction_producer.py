@@ -50,6 +50,7 @@ class TransactionProducer(TransactionCalls):
         checker: AsyncChecker | None = None,
         checks_in_hand_max: int = CHECKS_IN_HAND_MAX,
         idempotent: bool = True,
+        namespace: str = "",
         policy: RetryPolicy | None = None,
         transport: Transport | None = None,
     ) -> None:
@@ -59,7 +60,7 @@ class TransactionProducer(TransactionCalls):
         self._desk = CheckDesk(checks_in_hand_max)
         self._asking: asyncio.Task[None] | None = None
         self._answering: set[asyncio.Task[None]] = set()
-        super().__init__(endpoints, policy=policy, transport=transport)
+        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
 
     @property
     def checks(self) -> CheckCounts:

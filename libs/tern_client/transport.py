@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from tern_client.calling import Attempt, Course, Outcome, Step
+from tern_client.calling import Attempt, Course, Outcome, Step, namespace_headers
 from tern_client.endpoints import Endpoints
 from tern_client.exchange import Request, Response, lost_connection, unreachable
 from tern_client.retrying import RetryPolicy
@@ -91,10 +91,16 @@ class AsyncCaller:
     __slots__ = ("_transport", "course")
 
     def __init__(
-        self, endpoints: str | Sequence[str], *, policy: RetryPolicy | None = None, transport: Transport | None = None
+        self,
+        endpoints: str | Sequence[str],
+        *,
+        namespace: str = "",
+        policy: RetryPolicy | None = None,
+        transport: Transport | None = None,
     ) -> None:
         proxies = Endpoints(endpoints)
-        self.course = Course(endpoints=proxies, policy=policy or RetryPolicy(), chance=random.random)
+        headers = namespace_headers(namespace)
+        self.course = Course(endpoints=proxies, policy=policy or RetryPolicy(), chance=random.random, headers=headers)
         self._transport = transport or choose_transport(proxies.urls)
 
     async def drive(self, steps: Generator[Step, Outcome, T]) -> T:

@@ -3,7 +3,7 @@
 from tern_raft.links import PeerLinks
 from tern_raft.node import RaftConfig, RaftNode
 from tern_raft.process import DiskThread, ProcessRuntime
-from tern_raft.runtime import EXIT_BROKEN, EXIT_FSYNC_FAILED, Disk, Links, PeerStatus, Runtime
+from tern_raft.runtime import EXIT_BROKEN, EXIT_FSYNC_FAILED, Disk, Links, PeerListener, PeerStatus, Runtime
 from tern_raft.watchdog import Watchdog
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "DiskThread",
     "Links",
     "PeerLinks",
+    "PeerListener",
     "PeerStatus",
     "ProcessRuntime",
     "RaftConfig",

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tern_store.checking import Checked
 from tern_store.errors import DerivedDamage, StoreError
 from tern_store.files import REAL_FILES, Files
-from tern_store.gathered_appends import GATHER_QUEUES_MIN, GATHER_ROWS_MAX, GatheredAppends
+from tern_store.gathered_appends import GATHER_QUEUES_MIN, GATHER_ROWS_MAX, HANDED_OUT_ROWS, GatheredAppends
 from tern_store.row_files import RowFiles
 from tern_store.sync_job import SyncJob
 from tern_wire.rows import QUEUE_ENTRIES, QueueAppends
@@ -110,6 +110,11 @@ class ConsumeQueues:
         for append in appends:
             self.append(append.topic_id, append.queue, append.first_offset, append.entries, visible_ms)
 
+    def hand_out_some(self) -> None:
+        """Called every few ms: some of what waits together goes to its queues, 2 ms of work."""
+        if self._gathered.rows:
+            self._hand_out(HANDED_OUT_ROWS)
+
     @property
     def _entries(self) -> RowFiles:
         if self._gathered.rows:
@@ -122,8 +127,8 @@ class ConsumeQueues:
             self._hand_out()
         return self._time_rows
 
-    def _hand_out(self) -> None:
-        for share in self._gathered.take():
+    def _hand_out(self, rows: int | None = None) -> None:
+        for share in self._gathered.take(self._gathered.rows if rows is None else rows):
             key, times = share.key, share.times
             self._entry_rows.append(key, share.first, share.entries)
             before_ms = self._visible_ms.get(key)

@@ -9,7 +9,7 @@ row and its check; a look-up believes no other. RocketMQ takes the seconds of a 
 we from the file's own begin, as all others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,15 +66,19 @@ class KeyIndex:
         On a full disk entries stay in memory (the broker refuses new messages then, so they do not grow for long). A time
         before the file's begin counts as its begin. Records that are not sound have no keys: what is committed is applied.
         """
-        try:
-            owners, hashes = hash_keys(data, starts, topic, tags=self._tags)
-        except RecordMalformed:
-            owners, hashes = self._sound_keys(data, starts, topic)
+        self.add_runs(data, [(topic, starts, positions)], stored_ms)
+
+    def add_runs(self, data: Bytes, runs: Iterable[tuple[bytes, Numbers, Numbers]], stored_ms: int) -> None:
+        """As `add`, one run after the other: topic, starts, positions. An entry with messages for many topics costs one step, not one each."""
+        hashed = [self._hashed(data, starts, positions, topic) for topic, starts, positions in runs]
+        places, hashes = hashed[0]
+        if len(hashed) > 1:
+            places, hashes = np.concatenate([run[0] for run in hashed]), np.concatenate([run[1] for run in hashed])
         at = 0
         while at < len(hashes):
-            file = self._growing(int(positions[owners[at]]))
+            file = self._growing(int(places[at]))
             end = at + min(file.room, len(hashes) - at)
-            file.add(hashes[at:end], positions[owners[at:end]], stored_ms)
+            file.add(hashes[at:end], places[at:end], stored_ms)
             at = end
             if file.tail_bytes > TAIL_SIZE_MAX_BYTES or not file.room:
                 # On a full disk it stays in memory; the next flush says so.
@@ -195,6 +199,14 @@ class KeyIndex:
             names = [*self._trimmed, *(file.base for file in self._files[-1:])]
             self._files.append(IndexFile(self._folder, max([position, *(name + 1 for name in names)])))
         return self._files[-1]
+
+    def _hashed(self, data: Bytes, starts: Numbers, positions: Numbers, topic: bytes) -> tuple[Numbers, Hashes]:
+        """The position of each key's record, and the key's hash."""
+        try:
+            owners, hashes = hash_keys(data, starts, topic, tags=self._tags)
+        except RecordMalformed:
+            owners, hashes = self._sound_keys(data, starts, topic)
+        return positions[owners], hashes
 
     def _sound_keys(self, data: Bytes, starts: Numbers, topic: bytes) -> tuple[Numbers, Hashes]:
         """As `hash_keys`, one record at a time, without those that are not sound."""

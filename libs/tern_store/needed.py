@@ -56,16 +56,22 @@ def find_needed(
         *_held(store, position, held),
         *_timers(store, position),
     ]
+    needed = [_each_once(*(np.concatenate(parts) for parts in zip(*found, strict=True)))] if found else []
     if halves is not None and len(halves[0]):
-        found.append(halves)
-    if not found:
+        # Each of them is there once, and is nothing else: a hundred thousand need not be compared.
+        needed.append(halves)
+    if not needed:
         return Needed(np.empty(0, MOVE_ROWS), np.empty(0, np.int64))
-    rows, positions = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    # One message may be held and young at once.
+    rows, positions = (np.concatenate(parts) for parts in zip(*needed, strict=True))
+    return Needed(rows.astype(MOVE_ROWS), positions)
+
+
+def _each_once(rows: npt.NDArray[Any], positions: Numbers) -> tuple[npt.NDArray[Any], Numbers]:
+    """One message may be held and young at once."""
     names = np.stack([rows[name].astype(np.int64) for name in ("kind", "topic", "queue", "number", "deliver_ms")])
     _, first = np.unique(names, axis=1, return_index=True)
     order = np.sort(first)
-    return Needed(rows[order].astype(MOVE_ROWS), positions[order])
+    return rows[order], positions[order]
 
 
 def _by_reference(

@@ -5,7 +5,7 @@ that point and the owner applies the tail again, through the same calls in the s
 all of them are made again from the log's beginning; where the log is damaged, the node is quarantined.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
@@ -135,18 +135,17 @@ class Store:
             # Some are delivered by reference: those are in the index since they were stored, or committed (`halves.py`).
             is_old = (positions < entry.position) | (positions >= end)
             self._refer(appends, is_old)
-        wanted = appends.topic_ids()
-        for topic_id in wanted:
-            own = positions
-            if len(wanted) > 1:
-                is_of_topic = np.repeat(appends.codes >> 32, np.diff(appends.bounds)) == topic_id
-                own = positions[is_of_topic & ~is_old] if len(is_old) else positions[is_of_topic]
-            elif len(is_old):
-                own = positions[~is_old]
-            if len(appends) > 1:
-                own = np.sort(own)
-            if len(own):
-                self.keys.add(entry.raw, own - entry.position, own, now_ms, topic=topics[topic_id])
+        if len(is_old):
+            positions = positions[~is_old]
+        if not len(positions):
+            return
+        if len(appends) == 1:
+            runs = [(int(appends.codes[0]) >> 32, positions)]
+        else:
+            ids = np.repeat(appends.codes >> 32, np.diff(appends.bounds))
+            runs = _by_topic(ids[~is_old] if len(is_old) else ids, positions, appends.topic_ids())
+        own = [(topics[topic_id], where - entry.position, where) for topic_id, where in runs]
+        self.keys.add_runs(entry.raw, own, now_ms)
 
     def read_queue(self, topic_id: int, queue: int, offset: int, count: int) -> Entries:
         """Up to *count* queue entries from *offset* on, as they are now: copies of moved messages instead of what was dropped."""
@@ -355,3 +354,12 @@ class Store:
             self.payload, self.applied = split_payload(base.payload)[1], base.mark
             self.timers_are_partial = True
             # Queues begin where they ended then: the first append of the replay says where.
+
+
+def _by_topic(ids: Positions, positions: Positions, wanted: Iterable[int]) -> list[tuple[int, Positions]]:
+    """Rising *positions* of each topic, of which *ids* has one for each position, in the order of *wanted*."""
+    order = np.lexsort((positions, ids))
+    ids, positions = ids[order], positions[order]
+    edges = np.flatnonzero(np.diff(ids)) + 1
+    found = dict(zip(ids[np.append(0, edges)].tolist(), np.split(positions, edges), strict=True))
+    return [(topic_id, found[topic_id]) for topic_id in wanted if topic_id in found]

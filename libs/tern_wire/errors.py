@@ -2,49 +2,39 @@
 
 A core raises the class; the shells map it to an RFC 9457 problem or a link error; the SDK raises the same class again.
 Context travels as fields, never as prose glued together elsewhere. The table is one thing: a code is looked up in one place, and none is
-given twice. Reference: RFC 9457.
+given twice. What an error is, is in tern_error.py; those of transactions are in errors_transactions.py, and imported from here as all
+are. Reference: RFC 9457.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
+from tern_wire.errors_transactions import (
+    CheckUrlForbidden,
+    ProducerGroupBusy,
+    ProducerGroupNotFound,
+    TooManyOpenTransactions,
+    TopicsApart,
+    TransactionExpired,
+    TransactionIdInvalid,
+    TransactionResolved,
+    TransactionUnknown,
+)
+from tern_wire.tern_error import TernError
 
-class TernError(Exception):
-    """Base of all: subclasses set `code`, `status`, `retryable`, `title` and a `fix` formatted with the fields."""
-
-    code: ClassVar[str] = "internal"
-    status: ClassVar[int] = 500
-    retryable: ClassVar[bool] = False
-    title: ClassVar[str] = "Something in TernMQ is broken"
-    fix: ClassVar[str] = "Report this with the request id; nothing that was acknowledged is affected."
-
-    def __init__(self, **fields: Any) -> None:
-        self.fields = fields
-        self.detail = self.fix.format_map(_Lenient(fields))
-        super().__init__(self.detail)
-
-    def problem(self, instance: str = "", request_id: str = "") -> dict[str, Any]:
-        """This error as a problem document (RFC 9457) with our extensions."""
-        document: dict[str, Any] = {
-            "type": f"/problems/{self.code}",
-            "title": self.title,
-            "status": self.status,
-            "detail": self.detail,
-            "code": self.code,
-            "retryable": self.retryable,
-        }
-        if instance:
-            document["instance"] = instance
-        if request_id:
-            document["request_id"] = request_id
-        return {**self.fields, **document}
-
-
-class _Lenient(dict[str, Any]):
-    """A missing field prints as its name, so that an error can always be shown."""
-
-    def __missing__(self, key: str) -> str:
-        return "{" + key + "}"
+# What is imported to be found here; what follows is found anyway.
+__all__ = [
+    "CheckUrlForbidden",
+    "ProducerGroupBusy",
+    "ProducerGroupNotFound",
+    "TernError",
+    "TooManyOpenTransactions",
+    "TopicsApart",
+    "TransactionExpired",
+    "TransactionIdInvalid",
+    "TransactionResolved",
+    "TransactionUnknown",
+]
 
 
 # 400: the request is wrong ----------------------------------------------------------------------------------------
@@ -173,16 +163,6 @@ class ReceiptInvalid(TernError):
     fix = "Use the receipt_handle exactly as 'receive' returned it, with the same topic and group in the path."
 
 
-class TransactionIdInvalid(TernError):
-    code, status, title = "transaction-id-invalid", 400, "The transaction id was not made by this cluster"
-    fix = "Use the transaction_id exactly as the begin, the check or the list of transactions returned it."
-
-
-class CheckUrlForbidden(TernError):
-    code, status, title = "check-url-forbidden", 400, "The check URL is not allowed"
-    fix = "{reason}. Give a URL that --check-hosts of the proxies allows, or none: then checks are received by pull."
-
-
 class RequestMalformed(TernError):
     code, status, title = "request-malformed", 400, "The request cannot be read"
     fix = "{reason}. Send a well-formed HTTP/1.1 request."
@@ -281,19 +261,6 @@ class TaskNotFound(TernError):
     )
 
 
-class TransactionUnknown(TernError):
-    code, status, title = "transaction-unknown", 404, "The transaction is not known"
-    fix = (
-        "Its broker group does not know this transaction: it ended so long ago that its outcome is not remembered any more (the 262,144 that "
-        "ended last are). Look for its messages by their keys."
-    )
-
-
-class ProducerGroupNotFound(TernError):
-    code, status, title = "producer-group-not-found", 404, "The producer group does not exist"
-    fix = "Producer group '{producer_group}' does not exist. Create it: PUT /v1/producer-groups/{producer_group}."
-
-
 class RebuildFileUnknown(TernError):
     code, status, title = "rebuild-file-unknown", 404, "No such file, or no such place in it"
     fix = "{reason}. Ask for what the manifest names, as it names it."
@@ -368,27 +335,6 @@ class AlreadyExists(TernError):
     fix = "There is a {what} '{name}', and If-None-Match asks for a new one. Choose another name, or leave the header out."
 
 
-class TransactionResolved(TernError):
-    code, status, title = "transaction-resolved", 409, "The transaction has ended the other way"
-    fix = "It is {state}, and stays so. Read it with GET /v1/transactions/ and its id, and correct what was decided from the other outcome."
-
-
-class TopicsApart(TernError):
-    code, status, title = "topics-apart", 409, "No broker group has all topics of the transaction"
-    fix = (
-        "A transaction lives in one broker group, and none has all of these as the messages ask: {topics}. Declare the topics again "
-        "(PUT /v1/topics/ and the name), so that every broker group has them, and pin queues of one broker group only."
-    )
-
-
-class ProducerGroupBusy(TernError):
-    code, status, title = "producer-group-busy", 409, "The producer group has transactions that have not ended"
-    fix = (
-        "Producer group '{producer_group}' has {open} open and {expired} expired transactions. List them: "
-        "GET /v1/transactions?producer_group={producer_group}. End them, then delete it."
-    )
-
-
 class RebuildNotHere(TernError):
     code, status, title = "rebuild-not-here", 409, "Nodes are rebuilt from the leader"
     fix = "Node '{node}' does not serve as leader; leader: '{leader}'. Ask that one."
@@ -397,14 +343,6 @@ class RebuildNotHere(TernError):
 class ReceiptExpired(TernError):
     code, status, title = "receipt-expired", 410, "The lease is over"
     fix = "The message became visible again before it was settled; receive it again. Ask for a longer 'invisible', or extend in time."
-
-
-class TransactionExpired(TernError):
-    code, status, title = "transaction-expired", 410, "Nobody has answered for the transaction in time"
-    fix = (
-        "Its producer group was asked as often as its settings say. Only a person ends it now: POST /v1/transactions/ its id /resolve with "
-        "an outcome and a reason, or `ternmq tx commit ID --reason ...`."
-    )
 
 
 class RebuildFileGone(TernError):
@@ -464,20 +402,6 @@ class IdempotencyKeyReused(TernError):
 class LimitReached(TernError):
     code, status, title = "limit-reached", 429, "A limit of the cluster is reached"
     fix = "{what}: {actual} of {limit}. Remove some, or settle what was received."
-
-
-class TooManyOpenTransactions(TernError):
-    code, status, retryable, title = (
-        "too-many-open-transactions",
-        429,
-        True,
-        "The producer group has too many transactions that have not ended",
-    )
-    fix = (
-        "Producer group '{producer_group}' has as many open or expired transactions as it may (1,000 and 10,000), or its broker group has "
-        "(200,000). Nothing was stored. "
-        "Commit or roll back what is open, resolve what has expired, and repeat."
-    )
 
 
 class NoLeader(TernError):

@@ -159,10 +159,12 @@ PRODUCER_GROUPS_MAX = 10_000
 OUTCOMES_KEPT_MAX = 262_144
 # Checks of one transaction that are told one by one, the newest; 24 bytes each. The default of max_checks, and one more.
 CHECKS_KEPT_MAX = 16
-# Checkers, answers and reasons that were heard last: more checkers than run at a time, with all their answers.
+# Checkers and answers that were heard last: more checkers than run at a time, with all their answers.
 CHECK_TEXTS_MAX = 4_096
+# Different reasons of ended transactions that were given last, up to 256 characters each: some 8 MiB if all are long.
+REASONS_KEPT_MAX = 16_384
 CHECKER_NAME_LENGTH_MAX, CHECK_ANSWER_LENGTH_MAX, RESOLVE_REASON_LENGTH_MAX = 64, 32, 256
-# Checks in one claim, as messages in one receive; and how long at most they are one checker's.
+# Checks in one claim, as messages in one receive; and how long at most they are one checker's, beside the time that a callback may take.
 CHECKS_CLAIMED_MAX, CLAIM_MAX_MS = RECEIVE_MESSAGES_MAX, 120_000
 # Ends, or reports, in one request: a lane of them is far below an entry's size.
 ENDS_PER_REQUEST_MAX = 16_384
@@ -199,6 +201,8 @@ IDEMPOTENCY_TABLES_WAITING_MAX = 2
 # RocketMQ's: a client says that it is there every 30 s, and is gone when it has been silent for four times that.
 HEARTBEAT_INTERVAL_MS = 30_000
 MEMBER_EXPIRY_MS = 120_000
+# A day: who may be silent for longer is no member.
+MEMBER_EXPIRY_MAX_MS = 86_400_000
 # More than there are queues in most topics; each change of membership looks at all members of its group.
 MEMBERS_PER_GROUP_MAX = 1_000
 # Members of all groups: 667 heartbeats a second, a few hundredths of what a broker group takes.

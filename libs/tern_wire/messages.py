@@ -85,7 +85,7 @@ class PackedTransaction(Struct, forbid_unknown_fields=True):
 
 
 class TransactionEnd(Struct, forbid_unknown_fields=True):
-    """The body of commit and rollback, which may be missing. `reason` goes to the proxy's log."""
+    """The body of commit and rollback, which may be missing. `reason` is kept with the transaction."""
 
     reason: str = ""
 

@@ -34,6 +34,8 @@ HEADER_CLIENT = "MQ-Client"
 HEADER_REPLY_TO = "MQ-Reply-To"
 HEADER_REPLAYED = "Idempotency-Replayed"
 HEADER_REQUEST_ID = "MQ-Request-Id"
+# Whose topics and groups a request speaks of (`names.py`).
+HEADER_NAMESPACE = "MQ-Namespace"
 HEADER_WAIT_APPLIED = "MQ-Wait-Applied"
 HEADER_NEXT_OFFSET = "MQ-Next-Offset"
 HEADER_MIN_OFFSET = "MQ-Min-Offset"

@@ -2,10 +2,14 @@
 
 A change is a map, as the link and the log carry it; what it does not name stays as it is, or gets its default in a new producer group:
 
-    {producer_group, create, check_url, check_secret, timeout_ms, max_checks, check_after_ms, check_interval_ms, include_body}
+    {producer_group, create, check_url, check_secret, timeout_ms, max_checks, check_after_ms, check_interval_ms, include_body,
+     fresh_secret, least_revision, revision}
 
 *create*: make it if it is not there (else ProducerGroupNotFound). *check_url* "" is asked by pull; which URLs are allowed is not decided here.
-*check_secret* is that of Standard Webhooks: `whsec_` and base64. Reference: Standard Webhooks, symmetric signatures.
+*check_secret* is that of Standard Webhooks: `whsec_` and base64; *fresh_secret* is taken where a URL has none. *least_revision*: this broker
+group decides, and counts so far at least; 0: nobody decides anything, as when a group is made at its first use. *revision*: this is a copy of
+what another broker group has decided; 0 if it is none.
+Reference: Standard Webhooks, symmetric signatures.
 """
 
 from base64 import b64decode
@@ -32,6 +36,8 @@ from tern_wire.names import check_group
 from tern_wire.topic_settings import is_whole, named_only, text_of
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 (what every such secret begins with)
+# More changes than anybody makes.
+REVISION_MAX = (1 << 53) - 1
 # name: least, most
 _NUMBERS: Mapping[str, tuple[int, int]] = {
     "timeout_ms": (CHECK_TIMEOUT_MIN_MS, CHECK_TIMEOUT_MAX_MS),
@@ -70,14 +76,22 @@ class ProducerChange:
     producer_group: str
     create: bool
     settings: dict[str, Any]
+    fresh_secret: str = ""
+    least_revision: int = 0
+    revision: int = 0
 
     def packed(self) -> dict[str, Any]:
         """As a map again, of what it names."""
-        return {"producer_group": self.producer_group, "create": self.create, **self.settings}
+        named = {name: getattr(self, name) for name in ("fresh_secret", "least_revision", "revision")}
+        said = {name: value for name, value in named.items() if value}
+        return {"producer_group": self.producer_group, "create": self.create, **self.settings, **said}
 
     def applied_to(self, settings: ProducerSettings) -> ProducerSettings:
         """*settings* after the change."""
-        return ProducerSettings(**{**settings.packed(), **self.settings})
+        after = {**settings.packed(), **self.settings}
+        if after["check_url"] and not after["check_secret"]:
+            after["check_secret"] = self.fresh_secret
+        return ProducerSettings(**after)
 
 
 def read_producer_change(request: Mapping[str, Any]) -> ProducerChange:
@@ -94,11 +108,14 @@ def read_producer_change(request: Mapping[str, Any]) -> ProducerChange:
     if "check_url" in named:
         _check_text(named["check_url"], "check_url", CHECK_URL_SIZE_MAX_BYTES)
     if "check_secret" in named:
-        secret = _check_text(named["check_secret"], "check_secret", CHECK_SECRET_SIZE_MAX_BYTES)
-        if secret and not _is_secret(secret):
-            reason = f"A secret is '{SECRET_PREFIX}' and base64, as Standard Webhooks has it"
-            raise InvalidField(reason=reason, pointer="/check_secret")
-    return ProducerChange(producer_group=check_group(text_of(request, "producer_group")), create=create, settings=named)
+        _check_secret(named["check_secret"], "check_secret")
+    fresh_secret = _check_secret(request.get("fresh_secret", ""), "fresh_secret")
+    counts = {name: request.get(name, 0) for name in ("least_revision", "revision")}
+    for name, count in counts.items():
+        if not is_whole(count, 0, REVISION_MAX):
+            raise InvalidField(reason=f"'{name}' is a whole number, 0 to {REVISION_MAX}", pointer=f"/{name}")
+    name = check_group(text_of(request, "producer_group"))
+    return ProducerChange(producer_group=name, create=create, settings=named, fresh_secret=fresh_secret, **counts)
 
 
 def read_producer_settings(document: Mapping[str, Any]) -> ProducerSettings:
@@ -106,6 +123,14 @@ def read_producer_settings(document: Mapping[str, Any]) -> ProducerSettings:
     return read_producer_change(
         {"producer_group": "any", **{name: document.get(name) for name in SETTINGS}}
     ).applied_to(ProducerSettings())
+
+
+def _check_secret(value: Any, name: str) -> str:
+    secret = _check_text(value, name, CHECK_SECRET_SIZE_MAX_BYTES)
+    if secret and not _is_secret(secret):
+        reason = f"A secret is '{SECRET_PREFIX}' and base64, as Standard Webhooks has it"
+        raise InvalidField(reason=reason, pointer=f"/{name}")
+    return secret
 
 
 def _is_secret(text: str) -> bool:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from tern_wire.errors import IllegalCorrelationId, IllegalReplyAddress, InvalidField
 from tern_wire.limits import CLIENT_ID_LENGTH_MAX, CORRELATION_ID_LENGTH_MAX
+from tern_wire.names import TOPIC_LENGTH_MAX, topic_in
 
 # What a reply's MSG_TYPE says.
 REPLY = "reply"
@@ -32,7 +33,6 @@ _CORRELATION, _CLIENT = re.compile(CORRELATION_PATTERN[1:-1]), re.compile(CLIENT
 _BROKER_GROUP = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 _NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9_-]")
 _CLUSTER_DEFAULT = "dev"
-_TOPIC_LENGTH_MAX = 127
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,8 @@ def check_client(text: str, pointer: str) -> str:
     return text
 
 
-def reply_topic_of(cluster: str) -> str:
-    """The topic that holds the replies of *cluster*; what no topic's name may have becomes `_`."""
+def reply_topic_of(cluster: str, namespace: str = "") -> str:
+    """The topic that holds the replies of *cluster*, or of one namespace in it; what no topic's name may have becomes `_`."""
     name = _NOT_IN_TOPICS.sub("_", cluster).lstrip("_-") or _CLUSTER_DEFAULT
-    return name[: _TOPIC_LENGTH_MAX - len(REPLY_TOPIC_END)] + REPLY_TOPIC_END
+    room = TOPIC_LENGTH_MAX - len(REPLY_TOPIC_END) - (len(namespace) + 1 if namespace else 0)
+    return topic_in(namespace, name[:room] + REPLY_TOPIC_END)

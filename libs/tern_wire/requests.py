@@ -22,7 +22,8 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 | DELETE_GROUP | group, group_id (as above)                    |                              | deleted, group_id (as above)       |
 | DESCRIBE_TOPIC | topic                                       |                              | settings, queues, groups           |
 | DESCRIBE_GROUP | group, topic ("": all)                      |                              | settings, topics                   |
-| LIST_GROUPS | q, after, limit, descending                    |                              | groups [settings...], more         |
+| LIST_GROUPS | namespace ("": none), q, after, limit,         |                              | groups [settings...], more         |
+|             | descending                                     |                              |                                    |
 | GROUP_OFFSETS | group, topic                                 |                              | offsets {queue: offset}            |
 | COMMIT_OFFSETS | group, topic, offsets, expected, epochs     |                              | offsets {queue: offset}            |
 | SEEK      | group, topic, to (`core/seeking.py` of the       |                              | queues [[queue, before (-1: not    |
@@ -60,7 +61,7 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 | CLAIM_CHECKS | checker, producer_group ("": all that have    |                              | checks [[number, claim, attempt,   |
 |           | a check URL), max, claim_ms, wait_ms (0: do not  |                              | producer group, its id, begun_ms,  |
 |           | wait), max_bytes                                 |                              | claimed_until_ms, [[topic, queue,  |
-|           |                                                  |                              | size]...]]...]; their records      |
+|           |                                                  |                              | size]...]]...], now_ms; records    |
 | REPORT_CHECKS | reports [[number, claim, answer,             |                              | ; one status byte a row            |
 |           | latency_ms]...]                                  |                              |                                    |
 | DESCRIBE_TRANSACTION | number, producer_group_id             |                              | transaction {...}                  |
@@ -68,7 +69,7 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 |           | expired, "": both), older_than_ms (age), after   |                              |                                    |
 |           | (number), limit                                  |                              |                                    |
 | RESOLVE_TRANSACTION | number, producer_group_id, outcome,    |                              | status, outcome, queue, messages,  |
-|           | reason                                           |                              | topic_id, by, offset               |
+|           | reason, by                                       |                              | topic_id, by, offset               |
 | ALTER_PRODUCER_GROUP | a change as in `producer_settings.py` |                              | created, and its settings          |
 | DELETE_PRODUCER_GROUP | producer_group                       |                              | deleted                            |
 | DESCRIBE_PRODUCER_GROUP | producer_group ("": list), after,  |                              | groups [{producer_group,           |

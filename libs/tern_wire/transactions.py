@@ -43,6 +43,8 @@ ENDED, ENDED_BEFORE, OTHER_OUTCOME, EXPIRED_BEFORE, TRANSACTION_UNKNOWN = range(
 CHECK_NOTED, CHECK_NOT_YOURS = 0, 1
 # An attempt that was handed out, and again, and of which nobody has told what came of it.
 LOST = "lost"
+# One that was due, and for which no client of its producer group has asked.
+NOT_ASKED = "not-asked"
 # Which of an entry's transactions it is: an entry has room for far fewer.
 ORDINAL_BITS = 20
 NUMBER_MAX = (1 << 62) - 1
@@ -89,12 +91,13 @@ class TransactionId:
 
 
 class TransactionIds:
-    """Makes and reads the ids of one cluster. Immutable."""
+    """Makes and reads the ids of one cluster and namespace ("": of none), which no other reads. Immutable."""
 
     __slots__ = ("_key",)
 
-    def __init__(self, cluster_key: bytes) -> None:
-        self._key = blake2b(b"transaction id", key=cluster_key, digest_size=32).digest()
+    def __init__(self, cluster_key: bytes, namespace: str = "") -> None:
+        purpose = b"transaction id of " + namespace.encode() if namespace else b"transaction id"
+        self._key = blake2b(purpose, key=cluster_key, digest_size=32).digest()
 
     def make(self, transaction: TransactionId) -> str:
         """The id of *transaction*: URL-safe text of at most TRANSACTION_ID_SIZE_MAX_CHARS."""

@@ -16,6 +16,7 @@ from loadtest.bench.idling import bench_idle, startup_figure
 from loadtest.bench.own_mesh import OwnMesh, own_mesh
 from loadtest.bench.parking import bench_parked
 from loadtest.bench.receiving import bench_receive_ack
+from loadtest.bench.registering import bench_registering
 from loadtest.bench.sdk import bench_sdk
 from loadtest.bench.sending import bench_batches, bench_singles
 
@@ -27,6 +28,7 @@ async def bench_mesh(mesh: OwnMesh, seed: int, seconds: float) -> AsyncIterator[
     """The figures of bench `mesh`, each as soon as it is known; receiving takes what the batches sent."""
     rng = random.Random(seed)
     yield startup_figure(mesh)
+    yield await bench_registering()
     yield await bench_idle(mesh)
     for connections in (1, 16, 64):
         yield await bench_singles(mesh, connections, rng, seconds=seconds)

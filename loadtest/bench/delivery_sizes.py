@@ -35,6 +35,9 @@ class Sizes:
     # What waits behind the blocked message, a multiple of STUCK_BATCH_MESSAGES, and what each turn receives of the others.
     blocked_messages: int = 100_000
     others_messages: int = 20_000
+    # Receives that wait, and what then comes to one of them after the other.
+    parked_polls: int = 5_000
+    parked_messages: int = 300
 
     @property
     def disk_size_bytes(self) -> int:
@@ -67,6 +70,8 @@ class Sizes:
             backlog_messages=part(self.backlog_messages, 10_000),
             blocked_messages=part(self.blocked_messages, 5 * STUCK_BATCH_MESSAGES, STUCK_BATCH_MESSAGES),
             others_messages=part(self.others_messages, 1_000),
+            parked_polls=part(self.parked_polls, 100),
+            parked_messages=part(self.parked_messages, 10),
         )
 
 

@@ -1,9 +1,9 @@
 """The figures of filters in a mesh: how many messages a second are scanned when 1 in 100 passes, and how long the leader's core loop stands still.
 
 `*_scanned`: readers of all queues pull with the filter, again and again. `*_received`: a new group each time receives and acks what passes, so
-that passing messages are delivered too. Law: the broker has no measure of its core loop's longest step, so one is taken from outside: a second
-process asks for the offsets of an empty topic, which that loop answers at once. Its latency alone, before, is told beside it; on a machine whose
-cores are all taken the maximum is the scheduler's.
+that passing messages are delivered too. How long the core loop stood still the leader's own gauge says. What a client felt of it is told
+beside: a second process asks for the offsets of an empty topic, which that loop answers at once, before the scan and during it; on a machine
+whose cores are all taken its maximum is the scheduler's.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from loadtest.bench.beside import Latencies, probe, second_process
 from loadtest.bench.closed_loop import BenchFailed, Finished, Prepared, prepare, run_to_end
+from loadtest.bench.core_loops import CoreLoop
 from loadtest.bench.delivery_sizes import Sizes
 from loadtest.bench.figures import Figure
 from loadtest.bench.http_load import HttpConnection
@@ -71,7 +72,7 @@ def backlog_batches(topic: str, case: Case) -> Iterator[Prepared]:
 
 
 async def bench_filtered(mesh: OwnMesh, sizes: Sizes, _rng: random.Random) -> AsyncIterator[Figure]:
-    """tags_scanned, tags_received, sql_scanned, sql_received; each with `probe_p99_ms` and `probe_max_ms`."""
+    """tags_scanned, tags_received, sql_scanned, sql_received; each with `longest_step_ms` of the leader and `probe_p99_ms`."""
     mesh.ask("PUT", paths.topic_path(_EMPTY), {"queues": 1})
     with second_process() as beside:
         for case in cases(sizes):
@@ -98,6 +99,7 @@ async def _measure(
         return loop.run_in_executor(beside, probe, mesh.port, paths.offsets_path(_EMPTY), sizes.seconds)
 
     alone = await ask()
+    core_loop = CoreLoop(mesh)
     asking = ask()
     passes, spent_s = 0, 0.0
     while not asking.done() or not passes:
@@ -105,8 +107,10 @@ async def _measure(
         if passed.total != case.messages // PASSING:
             raise BenchFailed(f"{figure}: {passed.total} of {case.messages // PASSING} messages passed the filter")
         passes, spent_s = passes + 1, spent_s + passed.seconds
+    steps = core_loop.since()
     found = await asking
     more = {
+        **steps,
         "probe_p50_ms": found.p50_ms,
         "probe_p99_ms": found.p99_ms,
         "probe_max_ms": found.max_ms,

@@ -51,6 +51,10 @@ class OwnMesh:
         running = json.loads((self.data_dir / "mesh.json").read_bytes())
         return [f"{HOST}:{row['ports']['http']}" for row in running["processes"] if row["role"] == "broker"]
 
+    def broker_statuses(self) -> list[dict[str, Any]]:
+        """What each broker says of itself."""
+        return [_get(address, "/v1/broker") for address in self.brokers()]
+
     def stored(self, topic: str) -> int:
         """How many messages the topic holds, from the offsets of its queues."""
         queues = self.ask("GET", f"/v1/topics/{topic}/offsets")["queues"]
@@ -58,14 +62,14 @@ class OwnMesh:
 
 
 @contextmanager
-def own_mesh(folder: Path) -> Iterator[OwnMesh]:
-    """A mesh of 3 brokers below *folder*: a real disk, since /tmp may be memory, where fdatasync costs nothing."""
+def own_mesh(folder: Path, *options: str) -> Iterator[OwnMesh]:
+    """A mesh of 3 brokers below *folder*: a real disk, since /tmp may be memory, where fdatasync costs nothing. *options*: more of `ternmq up`."""
     folder.mkdir(parents=True, exist_ok=True)
     data_dir = Path(tempfile.mkdtemp(prefix="mesh-", dir=folder))
     port_base = _free_port_base()
     try:
         began_s = time.monotonic()
-        _ternmq("up", "--port-base", str(port_base), "--disk-budget", "0", data_dir=data_dir)
+        _ternmq("up", "--port-base", str(port_base), "--disk-budget", "0", *options, data_dir=data_dir)
         mesh = OwnMesh(port=port_base, pids={}, startup_s=0, data_dir=data_dir)
         mesh.ask("PUT", "/v1/topics/first", {"queues": 1})
         mesh.ask("POST", "/v1/topics/first/messages", "the first message")
@@ -86,6 +90,16 @@ def restart(mesh: OwnMesh) -> OwnMesh:
             raise RuntimeError(f"not every broker is ready {_UP_TIMEOUT_S:.0f} s after `ternmq up`")
         time.sleep(0.02)
     return replace(mesh, pids=_pids(mesh.data_dir), startup_s=time.monotonic() - began_s)
+
+
+def _get(address: str, path: str) -> dict[str, Any]:
+    connection = HTTPConnection(address, timeout=30)
+    try:
+        connection.request("GET", path)
+        document: dict[str, Any] = json.loads(connection.getresponse().read())
+        return document
+    finally:
+        connection.close()
 
 
 def _is_ready(address: str) -> bool:

@@ -30,6 +30,16 @@ def test_two_meshes_run_side_by_side_and_do_not_mix(tmp_path: Path) -> None:
         assert (forged.status_code, forged.json()["code"]) == (400, "receipt-invalid")
 
 
+def test_the_first_send_to_a_new_topic_right_after_up_is_accepted(tmp_path: Path) -> None:
+    """Of a new mesh and of one that comes back: the name servers have heard of all that there is, so nobody waits out their warm-up."""
+    with running_mesh(tmp_path / "tern", "--namesrvs", "2", "--wait", "60") as mesh:
+        first = mesh.call("POST", "/v1/topics/born-with-the-mesh/messages", content=b"x")
+        mesh.down()
+        mesh.up()
+        again = mesh.call("POST", "/v1/topics/born-later/messages", content=b"x")
+    assert [(sent.status_code, sent.text[:200]) for sent in (first, again) if sent.status_code != 201] == []
+
+
 def test_a_port_in_use_is_named_with_the_option_to_change(tmp_path: Path) -> None:
     """Before anything is started; exit code 2; nothing is left running."""
     base = free_port_base(random.Random())

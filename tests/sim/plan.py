@@ -69,7 +69,7 @@ class ProducerGroupPlan:
     def create(self) -> Create:
         """The request that declares it."""
         settings = [("check_after_ms", self.check_after_ms), ("check_interval_ms", self.check_interval_ms)]
-        url = [("check_url", CHECK_URL)] if self.name == CALLED else []
+        url = [("check_url", CHECK_URL), ("timeout_ms", 100)] if self.name == CALLED else []
         return Create("producer_group", self.name, self.max_checks, (*settings, *url))
 
 

@@ -69,9 +69,9 @@ def _prepare_dropped() -> Any:
 def _ended_twice() -> Any:
     """A commit that is asked for again is done again, unless the node was started anew in between."""
 
-    def forget(self: Transactions, slot: int, *arguments: Any) -> None:
+    def forget(self: Transactions, slot: int, *arguments: Any) -> Any:
         vars(self).setdefault("kept", {})[self.table.get("number", slot)] = self.table.messages[slot]
-        original(self, slot, *arguments)
+        return original(self, slot, *arguments)
 
     def end_all(self: Transactions, rows: Any, reason: str, applied: Any) -> Any:
         verdicts = end(self, rows, reason, applied)

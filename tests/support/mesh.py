@@ -108,14 +108,16 @@ class Mesh:
         return self.client.request(method, f"http://127.0.0.1:{self.port_base + proxy}{path}", **options)
 
     def settled(self, method: str, path: str, *, within_s: float = 15, **options: Any) -> httpx.Response:
-        """As call, repeated while the answer is 503 or nobody listens: what a patient client does."""
+        """As call, repeated while the answer is 503 (of a GET or PUT 504, too) or nobody listens: what a patient client does."""
 
         def attempt() -> httpx.Response | None:
             try:
                 reply = self.call(method, path, **options)
             except httpx.TransportError:
                 return None
-            return None if reply.status_code == 503 else reply
+            # A read or a declaration whose outcome is not known may be asked for again.
+            is_open = reply.status_code == 503 or (reply.status_code == 504 and method in {"GET", "PUT"})
+            return None if is_open else reply
 
         answer: httpx.Response = eventually(attempt, within_s=within_s, what=f"{method} {path} answered")
         return answer

@@ -203,7 +203,8 @@ class ScriptedChecks:
             for transaction in due[: head["max"]]:
                 self._claims += 1
                 transaction.claim, transaction.checker = self._claims, head["checker"]
-                transaction.claimed_until_ms = now_ms + head["claim_ms"]
+                settings = self.groups[transaction.producer_group][1]
+                transaction.claimed_until_ms = now_ms + head["claim_ms"] + settings.timeout_ms
                 if not transaction.is_second:
                     transaction.attempt += 1
                 group_id = self.groups[transaction.producer_group][0]
@@ -218,7 +219,7 @@ class ScriptedChecks:
                 ]
                 checks.append([*row, int(transaction.claimed_until_ms), messages])
                 data += b"".join(transaction.records)
-            link.reply(opaque, 0, body_parts({"checks": checks}, [data]))
+            link.reply(opaque, 0, body_parts({"checks": checks, "now_ms": int(now_ms)}, [data]))
         self._sleep(now_ms)
 
     def _sleep(self, now_ms: float) -> None:

@@ -3,7 +3,7 @@ check is due when a test says so."""
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,7 @@ class ScriptedTransactions:
         self._topics = topics
         self.all: dict[int, Scripted] = {}
         self.groups: dict[str, tuple[int, ProducerSettings]] = {}
+        self.revisions: dict[str, int] = {}
         # Numbers whose check is due, and what was handed out: number, checker.
         self.due: list[int] = []
         self.claimed: list[tuple[int, str]] = []
@@ -179,7 +180,7 @@ class ScriptedTransactions:
 
     def _resolve(self, head: dict[str, Any], _: memoryview) -> Answer:
         numbers = self._ended(
-            head["number"], head["producer_group_id"], head["outcome"], BY_HAND, reason=head["reason"]
+            head["number"], head["producer_group_id"], head["outcome"], head["by"], reason=head["reason"]
         )
         names = ("status", "outcome", "queue", "messages", "topic_id", "by", "offset")
         return dict(zip(names, numbers, strict=True)), b""
@@ -231,13 +232,20 @@ class ScriptedTransactions:
         created = change.producer_group not in self.groups
         if created and not change.create:
             raise ProducerGroupNotFound(producer_group=change.producer_group)
-        group_id, settings = self.groups.get(change.producer_group, (len(self.groups) + 1, ProducerSettings()))
-        self.groups[change.producer_group] = (group_id, change.applied_to(settings))
+        name = change.producer_group
+        group_id, settings = self.groups.get(name, (len(self.groups) + 1, ProducerSettings()))
+        revision = 0 if created else self.revisions.get(name, 0)
+        if change.revision <= revision and change.revision:
+            change = replace(change, settings={})
+        self.groups[name] = (group_id, change.applied_to(settings))
+        decided = max(revision + 1, change.least_revision) if change.least_revision else revision
+        self.revisions[name] = max(decided, change.revision)
         return {"created": created, **self._group(change.producer_group)}, b""
 
     def _group(self, name: str) -> dict[str, Any]:
         group_id, settings = self.groups[name]
-        return {"producer_group": name, "producer_group_id": group_id, **settings.packed()}
+        revision = self.revisions.get(name, 0)
+        return {"producer_group": name, "producer_group_id": group_id, **settings.packed(), "revision": revision}
 
     def _described(self, name: str) -> dict[str, Any]:
         states = [one.state for one in self.all.values() if one.producer_group == name]

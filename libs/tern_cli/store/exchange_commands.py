@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tern_cli.admin_commands import duration_ms
-from tern_cli.endpoint import Endpoint, endpoints
+from tern_cli.endpoint import Endpoint, endpoints, namespace
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output, show_json
 from tern_wire.errors import TernError
-from tern_wire.names import check_topic
+from tern_wire.names import topic_in
 
 if TYPE_CHECKING:
     from tern_cli.store.rocketmq_import import ImportTally  # only for its type: help must not wait for the SDK
@@ -137,6 +137,7 @@ def import_store(
     choice = ImportChoice(
         topics=frozenset(name.strip() for name in topics.split(",") if name.strip()),
         renamed=_renamed(rename or []),
+        namespace=namespace(),
         round_messages=batch,
     )
     place = directory.absolute()
@@ -175,7 +176,7 @@ def _renamed(pairs: list[str]) -> dict[str, str]:
         old, _, new = pair.partition("=")
         if not old or not new:
             raise CommandFailed("Not a new name", f"--rename '{pair}' should look like OLD=NEW.", exit_code=2)
-        check_topic(new)
+        topic_in("", new)
     return {pair.partition("=")[0]: pair.partition("=")[2] for pair in pairs}
 
 

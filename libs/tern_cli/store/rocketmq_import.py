@@ -29,7 +29,7 @@ from tern_wire.errors import (
     TopicConflict,
 )
 from tern_wire.limits import QUEUES_PER_TOPIC_MAX
-from tern_wire.names import check_topic, parse_queue
+from tern_wire.names import is_of, own_name, parse_queue, topic_in
 from tern_wire.rocketmq_record import RocketRecord
 
 # Records between two looks at the note, whatever of them is sent: a long stretch of a store's own topics counts too.
@@ -40,11 +40,12 @@ REFUSALS_SHOWN_MAX = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportChoice:
-    """What of the store goes in, and under which names. *topics* (the store's names): these only, all if empty."""
+    """What of the store goes in, and under which names. *topics* (the store's names): these only, all if empty. *namespace*: where it goes."""
 
     topics: frozenset[str] = frozenset()
     renamed: Mapping[str, str] = field(default_factory=dict)
     round_messages: int = 4096
+    namespace: str = ""
 
 
 @dataclass(slots=True)
@@ -79,6 +80,7 @@ class RocketImport:
             "endpoints": self._endpoints,
             "topics": sorted(choice.topics),
             "rename": dict(sorted(choice.renamed.items())),
+            **({"namespace": choice.namespace} if choice.namespace else {}),
         }
         self.position, self.done, self.tally = self._read_note()
 
@@ -89,8 +91,8 @@ class RocketImport:
         """
         self._counts = self._log.queue_counts()
         with (
-            BlockingProducer(self._endpoints, policy=self._policy) as producer,
-            BlockingAdmin(self._endpoints, policy=self._policy) as admin,
+            BlockingProducer(self._endpoints, namespace=self._choice.namespace, policy=self._policy) as producer,
+            BlockingAdmin(self._endpoints, namespace=self._choice.namespace, policy=self._policy) as admin,
         ):
             for end, found in self._rounds():
                 by_topic: dict[str, list[tuple[OutgoingMessage, RocketRecord]]] = defaultdict(list)
@@ -143,7 +145,9 @@ class RocketImport:
         if (position, record) not in self._dispatched:
             return "", f"{topic}: in no queue"
         try:
-            return check_topic(renamed or topic), ""
+            # RocketMQ's clients write namespace%topic, too.
+            is_ours = self._choice.namespace and is_of(self._choice.namespace, topic)
+            return topic_in("", renamed or (own_name(topic) if is_ours else topic)), ""
         except IllegalTopic:
             return "", f"{topic}: not a name here; give it one with --rename '{topic}=NEW'"
 

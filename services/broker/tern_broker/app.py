@@ -1,12 +1,13 @@
 """The broker's FastAPI application: health, metrics and status of one node, copies for others. Runs in the HTTP loop."""
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from tern_broker.config import BrokerConfig
@@ -79,7 +80,23 @@ class _StatusMetrics(Collector):
         fsync.add_metric([], float(self.latest.get("fsync_ms", 0)) / 1_000)
         disk = GaugeMetricFamily("ternmq_broker_disk_used_ratio", "Share of the disk budget that is used")
         disk.add_metric([], float(self.latest.get("disk_permille", 0)) / 1_000)
-        return [*families, leads, fsync, disk, *self._peers(), self._refusals(), self._refused()]
+        return [*families, leads, fsync, disk, *self._core_loop(), *self._peers(), self._refusals(), self._refused()]
+
+    def _core_loop(self) -> list[Any]:
+        """How long its steps were, and the longest of the last minute, which a scrape once a minute does not miss."""
+        said = self.latest.get("core_loop")
+        if said is None:
+            return []  # a node that stands by has none
+        text = "How long the core loop did not come back to its sockets"
+        steps = HistogramMetricFamily("ternmq_broker_core_loop_step_seconds", text)
+        counts = itertools.accumulate(said["steps_by_ms"].values())
+        bounds = ["+Inf" if bound == "inf" else str(float(bound) / 1_000) for bound in said["steps_by_ms"]]
+        steps.add_metric([], list(zip(bounds, counts, strict=True)), said["total_ms"] / 1_000)
+        longest = GaugeMetricFamily(
+            "ternmq_broker_core_loop_longest_step_seconds", f"{text}, at most in the last minute"
+        )
+        longest.add_metric([], said["longest_60s_ms"] / 1_000)
+        return [steps, longest]
 
     def _refusals(self) -> CounterMetricFamily:
         """Connections and frames that were refused, by port and reason."""

@@ -9,7 +9,13 @@ from tern_service import setting
 from tern_store import StoreLimits
 from tern_store.retention import RetentionRules
 from tern_wire.commands import STATE_MACHINE_VERSION
-from tern_wire.limits import ENTRY_SIZE_MAX_BYTES, SEGMENT_SIZE_DEFAULT_BYTES
+from tern_wire.limits import (
+    ENTRY_SIZE_MAX_BYTES,
+    MEMBER_EXPIRY_MAX_MS,
+    MEMBER_EXPIRY_MS,
+    OLD_DATA_MIN_BYTES,
+    SEGMENT_SIZE_DEFAULT_BYTES,
+)
 from tern_wire.paths import PORT_BROKER_HTTP, PORT_BROKER_LINK, PORT_BROKER_RAFT
 
 PREFIX = "TERN_BROKER_"
@@ -54,6 +60,15 @@ class BrokerConfig:
     )
     election_min_ms: int = setting(500, help="shortest silence of a leader before an election (ms)", minimum=400)
     election_max_ms: int = setting(1_000, help="longest such silence (ms)", minimum=500)
+    member_expiry_ms: int = setting(
+        MEMBER_EXPIRY_MS,
+        help="a member of a group that is silent for this long is gone (ms)",
+        minimum=1_000,
+        maximum=MEMBER_EXPIRY_MAX_MS,
+    )
+    old_data_min_bytes: int = setting(
+        OLD_DATA_MIN_BYTES, help="readers that are so far behind the end of the log are sent to a follower", minimum=0
+    )
     log_level: str = setting("INFO", help="DEBUG, INFO, WARNING or ERROR")
 
     def __post_init__(self) -> None:

@@ -343,6 +343,7 @@ class Engine:
         if now_s >= self._distrust_at_s:
             self._distrust_at_s = now_s + DISTRUST_PERIOD_S
             self._log.distrust()
+        self.store.queues.hand_out_some()
         self._saver.save_if_due()
         self._dropper.step()
         self.scrubber.step(now_s)

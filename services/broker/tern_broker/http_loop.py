@@ -35,14 +35,15 @@ class HttpLoop:
         transfer: Callable[[str], dict[str, Any]] | None = None,
         registration: "Callable[[], Described] | None",
         rebuild: RebuildOffer | None = None,
+        mark: Callable[[], None] = lambda: None,
     ) -> None:
         """*registration* None: name servers are told nothing; *transfer* None: there is no group to hand over.
 
-        *rebuild*: what other nodes of the group may copy; None: nothing.
+        *rebuild*: what other nodes of the group may copy; None: nothing. *mark* is called in the core before each question.
         """
         self._config, self._sock = config, sock
         self._status, self._trim, self._transfer, self._registration = status, trim, transfer, registration
-        self._rebuild = rebuild
+        self._rebuild, self._mark = rebuild, mark
         self._core = asyncio.get_running_loop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -113,6 +114,7 @@ class HttpLoop:
         """Run *question* in the core loop; a future of this loop."""
 
         async def answer() -> T:
+            self._mark()
             return question()
 
         return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(answer(), self._core))

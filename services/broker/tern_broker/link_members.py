@@ -6,6 +6,7 @@ from tern_broker.link_requests import RequestHandler, Requests
 from tern_remoting import Link
 from tern_wire.commands import CommandKind
 from tern_wire.errors import InvalidField, MemberNotFound
+from tern_wire.limits import MEMBER_EXPIRY_MS
 from tern_wire.membership import Role, check_member, read_heartbeat, read_role, read_strategy
 from tern_wire.names import check_group
 from tern_wire.requests import RequestCode, body_parts
@@ -37,6 +38,9 @@ class MemberRequests(Requests):
         if op == "heartbeat":
             # Read here, too: nothing that can be refused now takes a place in the log.
             request = read_heartbeat(head).document()
+            # In the entry, so that all replicas let go of the member at the same time, however they are set up.
+            if self._config.member_expiry_ms != MEMBER_EXPIRY_MS:
+                request["expiry_ms"] = self._config.member_expiry_ms
         elif op in _FIELDS:
             request = {name: head[name] for name in _FIELDS[op]}
         else:

@@ -38,5 +38,6 @@ class ProducerRequests(Requests):
         if head["producer_group"]:
             found = {"groups": [producers.require(head["producer_group"]).describe()], "more": False}
         else:
-            found = producers.describe(str(head["after"]), bounded(head["limit"], 1, LISTED_MAX))
+            limit = bounded(head["limit"], 1, LISTED_MAX)
+            found = producers.describe(str(head.get("namespace", "")), str(head["after"]), limit)
         link.reply(opaque, 0, body_parts(found))

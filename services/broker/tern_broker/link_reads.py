@@ -25,7 +25,7 @@ from tern_broker.turns import SLICE_S
 from tern_remoting import Link
 from tern_wire.errors import OffsetExpired, TernError, TopicNotFound
 from tern_wire.filters import compile_filter
-from tern_wire.limits import OLD_DATA_MIN_BYTES, PULL_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES, WAIT_MAX_MS
+from tern_wire.limits import PULL_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES, WAIT_MAX_MS
 from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts
 
 # A look that finds nothing for so long says how far it has come: long before anybody believes that this node hangs.
@@ -110,7 +110,7 @@ class ReadRequests(Requests):
     def follower_for(self, topic: Topic, queue: int, offset: int) -> str:
         """Who may serve this reader as well, when what it reads is old: data that the leader would have to fetch from disk beside the
         messages that it stores. Empty for everybody near the end."""
-        if self._engine.reader.distance_bytes(topic, queue, offset) < OLD_DATA_MIN_BYTES:
+        if self._engine.reader.distance_bytes(topic, queue, offset) < self._config.old_data_min_bytes:
             return ""
         fresh = self._engine.raft.applied_index - FOLLOWER_LAG_MAX_ENTRIES
         names = [

@@ -1,6 +1,7 @@
 """Receives, parked notifications and settles of proxies."""
 
 from collections.abc import Callable
+from itertools import groupby
 from random import Random
 from typing import Any
 
@@ -128,15 +129,24 @@ class ReceiveRequests(Requests):
         if picks and isinstance(picks[0], FifoPick):
             return self._leased_in_order(topic, group, verdicts, picks)
         runs, records = [], []
-        for pick, (lease, deadline_ms, attempt) in zip(
-            picks, verdicts.tolist() if verdicts is not None else (), strict=False
-        ):
-            if lease:
-                queue = pick.row[2]
+        rows = verdicts.tolist() if verdicts is not None else ()
+        granted = [(pick, *row) for pick, row in zip(picks, rows, strict=False) if row[0]]
+        # What a filter picks lies scattered: a lease for each message. Those of one queue are read together.
+        for queue, leases in groupby(granted, lambda lease: lease[0].row[2]):
+            several = list(leases)
+            offsets, entries = several[0][0].offsets, several[0][0].entries
+            if len(several) > 1:
+                offsets = np.concatenate([pick.offsets for pick, *_ in several])
+                entries = np.concatenate([pick.entries for pick, *_ in several])
+            records.append(self._engine.reader.read_messages(topic, queue, offsets, entries).data)
+            delivered: dict[int, tuple[int, int]] = {}
+            for pick, lease, deadline_ms, attempt in several:
                 runs.append([queue, lease, attempt, deadline_ms, len(pick.offsets)])
-                data = self._engine.reader.read_messages(topic, queue, pick.offsets, pick.entries).data
-                records.append(data)
-                self._engine.statistics.delivered(topic.topic_id, group.group_id, attempt, len(pick.offsets), len(data))
+                messages, size_bytes = delivered.get(attempt, (0, 0))
+                size_bytes += int(pick.entries["size"].sum(dtype=np.int64))
+                delivered[attempt] = messages + len(pick.offsets), size_bytes
+            for attempt, (messages, size_bytes) in delivered.items():
+                self._engine.statistics.delivered(topic.topic_id, group.group_id, attempt, messages, size_bytes)
         head = {"topic_id": topic.topic_id, "group_id": group.group_id, "runs": runs}
         return body_parts(head, records)
 

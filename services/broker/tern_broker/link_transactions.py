@@ -19,7 +19,7 @@ from tern_broker.core.applied import Applied
 from tern_broker.core.picking import Pick
 from tern_broker.core.transaction_requests import ClaimRequest, read_claim, read_reports, read_resolution
 from tern_broker.core.transaction_views import claimed_checks, describe_transaction, list_transactions
-from tern_broker.core.transactions import Transactions
+from tern_broker.core.transactions import Transactions, are_ends
 from tern_broker.engine import Engine
 from tern_broker.link_requests import RequestHandler, Requests, bounded
 from tern_broker.proposer import Done, Proposal
@@ -30,7 +30,7 @@ from tern_wire.commands import CommandKind
 from tern_wire.errors import LinkBodyMalformed, TernError
 from tern_wire.limits import ENDS_PER_REQUEST_MAX, LISTED_MAX, WAIT_MAX_MS
 from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts
-from tern_wire.transactions import BY_CHECK, BY_CLIENT, COMMIT, END_ROWS, EXPIRED, NUMBER_MAX, OPEN, ROLLBACK
+from tern_wire.transactions import COMMIT, END_ROWS, EXPIRED, NUMBER_MAX, OPEN
 
 _ID_MAX, _TIME_MAX_MS = (1 << 32) - 1, (1 << 53) - 1
 # Records that one END_TRANSACTIONS makes visible, more or less: every node reads them for their keys while it applies the entry ...
@@ -73,8 +73,7 @@ class TransactionRequests(Requests):
         if len(raw) != count * END_ROWS.itemsize:
             raise LinkBodyMalformed(reason=f"END_TRANSACTIONS of {count} rows in {len(raw)} bytes")
         rows = np.frombuffer(bytes(raw), END_ROWS)
-        is_known = np.isin(rows["outcome"], (COMMIT, ROLLBACK)) & np.isin(rows["by"], (BY_CLIENT, BY_CHECK))
-        if not is_known.all():
+        if not are_ends(rows):
             raise LinkBodyMalformed(reason="END_TRANSACTIONS with an outcome, or somebody, that there is not")
         steps = self._steps(rows)
         ends = _Ends(link, opaque, [None] * len(steps))
@@ -144,7 +143,7 @@ class TransactionRequests(Requests):
     def _tell(self, link: Link, opaque: int, verdict: dict[str, Any]) -> bool:
         """Answer with what was claimed; False, and no answer, if nothing was, or all of it has ended in the same entry."""
         names = self._engine.state.names
-        told, messages = claimed_checks(self._transactions, names, verdict["checks"], verdict["until_ms"])
+        told, messages = claimed_checks(self._transactions, names, verdict["checks"])
         if not told:
             return False
         where, sizes = (messages[name].astype(np.int64) for name in ("position", "size"))
@@ -154,7 +153,7 @@ class TransactionRequests(Requests):
             # The claims end by themselves, and are passed on.
             self.unreadable(link, opaque, error)
             return True
-        link.reply(opaque, 0, body_parts({"checks": told}, [records]))
+        link.reply(opaque, 0, body_parts({"checks": told, "now_ms": self._engine.state.now_ms}, [records]))
         return True
 
     def _report(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
@@ -202,6 +201,7 @@ class TransactionRequests(Requests):
         found = list_transactions(
             self._transactions,
             self._engine.state.names,
+            namespace=str(head.get("namespace", "")),
             producer_group_id=group_id,
             state=state,
             begun_before_ms=self._engine.proposer.now_ms() - age_ms,

@@ -8,6 +8,7 @@ import logging
 import random
 import socket
 import sys
+import time
 
 from tern_broker.config import BrokerConfig
 from tern_broker.disk_use import measure_disk
@@ -16,6 +17,7 @@ from tern_broker.heartbeat import Described
 from tern_broker.http_loop import HttpLoop
 from tern_broker.leadership_notices import LeadershipNotices
 from tern_broker.link_door import CHECKER_REQUESTS, LinkDoor
+from tern_broker.loop_gauge import GaugedListener, GaugedRuntime, LoopGauge
 from tern_broker.rebuild_offer import rebuild_offer
 from tern_broker.standby import stand_by
 from tern_broker.status import engine_status
@@ -93,12 +95,14 @@ class _Node:
         """LogRot, and other StoreErrors, if the directory cannot be used."""
         rng = random.Random()  # noqa: S311 (which record to check: no secrets)
         self._config, self._runtime = config, runtime
+        self._gauge = gauge = LoopGauge(call_soon=runtime.call_soon, monotonic=runtime.monotonic, cpu=time.thread_time)
         self._links = peer_links(config, key)
-        self._engine = engine = Engine(config, runtime=runtime, links=self._links, on_change=self._changed)
+        gauged = GaugedRuntime(runtime, gauge.mark)
+        self._engine = engine = Engine(config, runtime=gauged, links=self._links, on_change=self._changed)
         self._door = door = LinkDoor(config, engine, rng=rng, monotonic=runtime.monotonic)
         notices = LeadershipNotices(config.node, lambda: (engine.raft.term, engine.raft.is_serving))
         engine.on_role.append(notices.role_changed)
-        self._server = _link_server(config, key, door, notices)
+        self._server = _link_server(config, key, door, notices, gauge)
         self._http = HttpLoop(
             config,
             sock,
@@ -107,13 +111,14 @@ class _Node:
             transfer=engine.transfer,
             rebuild=rebuild_offer(config, engine, key=key),
             registration=lambda: _registration(config, engine),
+            mark=gauge.mark,
         )
 
     async def start(self) -> None:
         """Open the doors, join the group. PortInUse."""
         self._http.start()
         await self._server.start()
-        await self._links.start(self._engine.raft.transport)
+        await self._links.start(GaugedListener(self._engine.raft.transport, self._gauge.mark))
         self._engine.begin()
         log.info(
             "broker is up",
@@ -140,6 +145,7 @@ class _Node:
 
     def _status(self) -> dict[str, object]:
         return engine_status(self._engine, self._config) | {
+            "core_loop": self._gauge.describe(),
             "refuses_sends": self._door.sends.disk_full,
             "refusals": {"raft": self._links.refusals(), "link": self._server.refusals()},
         }
@@ -172,8 +178,11 @@ def peer_links(config: BrokerConfig, key: bytes) -> PeerLinks:
     return PeerLinks(config.node, config.members(), key=key, group_id=config.group_id, listen=config.listen, rng=rng)
 
 
-def _link_server(config: BrokerConfig, key: bytes, door: LinkDoor, notices: LeadershipNotices) -> LinkServer:
+def _link_server(
+    config: BrokerConfig, key: bytes, door: LinkDoor, notices: LeadershipNotices, gauge: LoopGauge
+) -> LinkServer:
     def on_frame(link: Link, frame: Frame) -> None:
+        gauge.mark()
         role = link.peer.role
         if role == "proxy" or (role == "checker" and frame.code in CHECKER_REQUESTS):
             door.on_frame(link, frame)

@@ -60,6 +60,8 @@ class Trimmer:
         self._waiting = False
         # Where the log cannot begin, because the state that was kept there is damaged.
         self._unreadable: set[int] = set()
+        # The one that was read last: the states at segments' starts are large, and each step of a long copy needs the same.
+        self._known: tuple[int, tuple[Any, list[tuple[int, list[int]]]]] | None = None
         self.trims = 0
 
     @property
@@ -140,6 +142,8 @@ class Trimmer:
         found = [boundary for boundary in self._store.boundaries() if boundary.position == position]
         if not found:
             return None
+        if self._known is not None and self._known[0] == position:
+            return self._known[1]
         loaded = self._store.load_boundary(found[0])
         if loaded is None:
             log.error(
@@ -149,7 +153,9 @@ class Trimmer:
             self._next_s = 0.0
             return None
         mark, section = loaded
-        return mark, [(int(topic_id), [int(end) for end in ends]) for topic_id, ends in section["ends"]]
+        known = mark, [(int(topic_id), [int(end) for end in ends]) for topic_id, ends in section["ends"]]
+        self._known = position, known
+        return known
 
     def _needed(self, plan: TrimPlan, ends: list[tuple[int, list[int]]]) -> Needed:
         by_queue = {(topic_id, queue): end for topic_id, row in ends for queue, end in enumerate(row)}

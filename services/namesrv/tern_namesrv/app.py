@@ -43,6 +43,7 @@ def create_app(settings: NamesrvSettings, *, clock: Clock, store: OperatorStore 
         started_ms=clock.mono_ms(),
         warm_up_ms=settings.warm_up_ms,
         expiry_ms=settings.expiry_ms,
+        expected=frozenset(settings.expected_broker_groups),
         wiped=store.state.wiped,
     )
 

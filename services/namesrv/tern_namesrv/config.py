@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tern_namesrv.core.registration_rules import check_broker_group
 from tern_service import setting
 from tern_wire.paths import PORT_NAMESRV
 
@@ -22,6 +23,9 @@ class NamesrvSettings:
     warm_up_ms: int = setting(
         35_000, help="for this long at least unknown topics are 'warming-up', not 'not found' (ms)", minimum=0
     )
+    expected_broker_groups: tuple[str, ...] = setting(
+        (), help="names of all broker groups of the cluster: once each has told its topics, the warm-up is over"
+    )
     data_dir: str = setting("", help="directory for what operators tell it; without one that is lost at a stop")
     print_interval_ms: int = setting(
         600_000, help="how often the configuration is printed, at level DEBUG (ms)", minimum=1_000
@@ -31,5 +35,7 @@ class NamesrvSettings:
     def __post_init__(self) -> None:
         if not self.cluster:
             raise ValueError("--cluster is empty; give the cluster a name.")
+        for name in self.expected_broker_groups:
+            check_broker_group(name)
         if self.log_level.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
             raise ValueError(f"--log-level is '{self.log_level}'; use DEBUG, INFO, WARNING or ERROR.")

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from tern_proxy.hot import HotRoutes
+from tern_proxy.namespaces import NamespaceDoor
 from tern_proxy.openapi import install_openapi
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.admin import admin_router
@@ -25,7 +26,7 @@ from tern_proxy.routes.transaction_states import transactions_router
 from tern_service import add_health, add_metrics, install_problems
 
 
-def build_app(proxy: Proxy, *, now: Callable[[], float] | None = None) -> HotRoutes:
+def build_app(proxy: Proxy, *, now: Callable[[], float] | None = None) -> NamespaceDoor:
     """The ASGI application of *proxy*, which starts and stops with its lifespan. *now*: seconds, monotonic."""
 
     @asynccontextmanager
@@ -61,4 +62,4 @@ def build_app(proxy: Proxy, *, now: Callable[[], float] | None = None) -> HotRou
     registry.register(proxy.counters)
     add_metrics(app, registry, service="proxy")
     install_openapi(app)
-    return HotRoutes(proxy, app, now or time.monotonic)
+    return NamespaceDoor(HotRoutes(proxy, app, now or time.monotonic), proxy.counters)

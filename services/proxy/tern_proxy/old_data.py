@@ -27,6 +27,8 @@ class OldData:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        # Pulls that followers have answered.
+        self.served = 0
         self._nodes: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
 
     def suggested(self, topic: str, queue: Queue, node: str) -> None:
@@ -60,4 +62,5 @@ async def pull_old(
         # It is as far as this node has come, or the reader is near the end.
         old.suggested(asked["topic"], queue, "")
         return None
+    old.served += 1
     return head, raw

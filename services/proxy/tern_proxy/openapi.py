@@ -18,6 +18,7 @@ from tern_wire import paths
 from tern_wire.errors import ERRORS, TernError
 from tern_wire.limits import CONNECTIONS_MAX, MESSAGE_BODY_SIZE_MAX_BYTES
 from tern_wire.membership import MEMBER_PATTERN
+from tern_wire.names import NAMESPACE_LENGTH_MAX
 from tern_wire.replies import CORRELATION_PATTERN
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def build_document(known: Document) -> Document:
                     },
                 ),
             },
-            "parameters": _path_parameters(openapi_schemas) | {"RequestId": _request_id()},
+            "parameters": _path_parameters(openapi_schemas) | {"RequestId": _request_id(), "Namespace": _namespace()},
             "headers": _headers(),
             "examples": {code: _problem_example(ERRORS[code]) for code in codes},
         },
@@ -220,7 +221,7 @@ def _still_used(schemas: Document, known: Document, documented: Document) -> Doc
 
 def _complete(operation: "Operation", of_fastapi: Document, server: Iterable[str]) -> Document:
     names = [name for _, name, _, _ in Formatter().parse(operation.path) if name]
-    shared = [{"$ref": f"#/components/parameters/{name}"} for name in (*names, "RequestId")]
+    shared = [{"$ref": f"#/components/parameters/{name}"} for name in (*names, *_of_whoever(operation.path))]
     document: Document = {
         "operationId": operation.id,
         "tags": [operation.tag] if operation.tag else of_fastapi["tags"],
@@ -324,6 +325,20 @@ def _request_id() -> Document:
         "description": "Names this request in logs and problems; by default the proxy makes one.",
         "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
     }
+
+
+def _namespace() -> Document:
+    return {
+        "name": paths.HEADER_NAMESPACE,
+        "in": "header",
+        "description": "All topics and groups that the request names are in this namespace, and no other object is seen or touched.",
+        "schema": {"type": "string", "pattern": f"^[A-Za-z0-9][A-Za-z0-9_-]{{0,{NAMESPACE_LENGTH_MAX - 1}}}$"},
+    }
+
+
+def _of_whoever(path: str) -> tuple[str, ...]:
+    """Parameters of every operation, and of every one of the API."""
+    return ("RequestId", "Namespace") if path.startswith("/v1/") else ("RequestId",)
 
 
 def _headers() -> Document:

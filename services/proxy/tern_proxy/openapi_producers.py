@@ -45,7 +45,9 @@ class ProducerGroupState(Struct, kw_only=True):
     check_url: Annotated[str, Meta(description="Empty: its producers receive their checks.")]
     has_secret: bool
     timeout_ms: Annotated[int, Meta(description="How long an answer from `check_url` may take.")]
-    max_checks: Annotated[int, Meta(description="So often a transaction is asked about, then it is expired.")]
+    max_checks: Annotated[
+        int, Meta(description="So often a transaction is asked about, or could have been, then it is expired.")
+    ]
     check_after_ms: Annotated[int, Meta(description="From the begin to the first check.")]
     check_interval_ms: Annotated[int, Meta(description="From one check to the next.")]
     include_body: Annotated[bool, Meta(description="Whether a call to `check_url` has the messages' bodies.")]

@@ -79,7 +79,10 @@ class TransactionCheck(Struct, kw_only=True):
     attempt: Annotated[int, Meta(ge=1)]
     at: Time
     checker: str
-    answer: Annotated[str, Meta(description="Such as unknown, timeout, http-503, lost.")]
+    answer: Annotated[
+        str,
+        Meta(description="Such as unknown, timeout, http-503; lost: nobody told; not-asked: no client asked for it."),
+    ]
     latency_ms: Count
 
 
@@ -94,7 +97,7 @@ class Transaction(Struct, kw_only=True):
     attempts: Annotated[int, Meta(ge=0, description="How often it was asked about.")]
     ended_at: Time | UnsetType = UNSET
     by: By | UnsetType = UNSET
-    reason: Annotated[str, Meta(description="What the person said who resolved it.")] | UnsetType = UNSET
+    reason: Annotated[str, Meta(description="Why, as whoever ended it has said.")] | UnsetType = UNSET
     message_count: Count
     messages: Annotated[
         list[TransactionMessage], Meta(description="Of an ended one the first; in a list some of them.")

@@ -74,13 +74,12 @@ class Proxy:
         self.clock = clock
         self.check_hosts = check_hosts or CheckHosts.parse("")
         self.auto_create = auto_create or AutoCreate()
-        self.reply_topic = reply_topic_of(cluster)
         self.ids = MessageIds(id_prefix or secrets.token_hex(PREFIX_LENGTH // 2).upper())
         self.name = f"proxy-{secrets.token_hex(4)}"
         self.budget = budget or FlightBudget()
         self.parking = ParkingLot(polls_max)
         self.checks = CheckDesk(self.parking, self.name, clock.now_ms)
-        self.transaction_ids = TransactionIds(cluster_key)
+        self._transaction_ids: dict[str, TransactionIds] = {}
         self.counters = Counters()
         self.old_data = OldData(time.monotonic)
         self.groups: dict[str, BrokerGroup] = {}
@@ -210,6 +209,19 @@ class Proxy:
             maker = self._recall_makers[topic] = RecallMaker(self._cluster_key, topic)
         return maker
 
+    def transaction_ids(self, namespace: str) -> TransactionIds:
+        """Makes and reads ids of transactions of *namespace* ("": of none); another one's are none."""
+        ids = self._transaction_ids.get(namespace)
+        if ids is None:
+            if len(self._transaction_ids) >= HANDLE_MAKERS_KEPT_MAX:
+                self._transaction_ids.clear()
+            ids = self._transaction_ids[namespace] = TransactionIds(self._cluster_key, namespace)
+        return ids
+
+    def reply_topic(self, namespace: str) -> str:
+        """The topic that the replies of *namespace* are in; each has one of its own."""
+        return reply_topic_of(self._cluster, namespace)
+
     # What can be seen -------------------------------------------------------------------------------------------
     def readiness(self) -> tuple[bool, dict[str, object]]:
         """Ready: routes are loaded and at least one broker group has a leader."""
@@ -227,6 +239,9 @@ class Proxy:
         gauges["parked_polls", "Long polls that wait."] = lambda: {"all": float(len(self.parking))}
         gauges["in_flight_bytes", "Bytes of request bodies held."] = lambda: {"all": float(self.budget.used_bytes)}
         gauges["in_flight_messages", "Messages of sends held."] = lambda: {"all": float(self.budget.used_messages)}
+        gauges["follower_pulls_total", "Pulls of old data that followers have answered."] = lambda: {
+            "all": float(self.old_data.served)
+        }
         gauges["lane_waiting", "Requests that wait for a flight, by lane."] = lambda: {
             f"{name}/{kind}": float(lane.waiting)
             for name, group in self.groups.items()

@@ -39,7 +39,7 @@ READ_AT_ONCE_MAX = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claiming:
-    """How it claims: under which name, for how long, how long a poll waits (ms), and how many at most at a time."""
+    """How it claims: under which name, for how long beside the time of the call, how long a poll waits (ms), and how many at most at a time."""
 
     name: str
     claim_ms: int
@@ -152,7 +152,7 @@ class Claimer:
             number=claimed.number,
             claim=claimed.claim,
             producer_group_id=claimed.producer_group_id,
-            until_ms=claimed_ms + self._claiming.claim_ms,
+            until_ms=claimed_ms + claimed.claim_ms,
         )
         settings = approach.settings
         if approach.url is None:
@@ -175,12 +175,13 @@ class Claimer:
                 secret=settings.check_secret,
                 body=body,
                 timeout_ms=settings.timeout_ms,
-                start_by_ms=start_by_ms(claimed_ms, self._claiming.claim_ms, settings.timeout_ms),
+                start_by_ms=start_by_ms(claimed_ms, claimed.claim_ms, settings.timeout_ms),
             )
         )
 
 
 def start_by_ms(claimed_ms: int, claim_ms: int, timeout_ms: int) -> int:
-    """When a call must begin that may take *timeout_ms*. Where the claim is too short for that, a quarter of it may be waited, and the call gets the rest."""
+    """When a call must begin that may take *timeout_ms*. Where the claim is too short for that, since the timeout was just made longer, a quarter of
+    it may be waited, and the call gets the rest."""
     in_time_ms = claim_ms - CLAIM_MARGIN_MS - timeout_ms
     return claimed_ms + max(in_time_ms, claim_ms // 4)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from tern_service.settings import setting
 from tern_wire.check_urls import CheckHosts
-from tern_wire.limits import CHECK_TIMEOUT_MAX_MS, CHECKER_NAME_LENGTH_MAX, CLAIM_MAX_MS, WAIT_MAX_MS
+from tern_wire.limits import CHECKER_NAME_LENGTH_MAX, CLAIM_MAX_MS, WAIT_MAX_MS
 from tern_wire.paths import PORT_TXN_CHECKER
 
 PREFIX = "TERN_TXN_CHECKER_"
-# The longest patience of a producer group, and some seconds in which a check waits for its turn.
-CLAIM_DEFAULT_MS = CHECK_TIMEOUT_MAX_MS + 10_000
+# In which a check waits for its turn; the call's own time comes on top, as its producer group says.
+CLAIM_DEFAULT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class CheckerSettings:
     ca_file: str = setting("", help="PEM file of certificates to trust in callbacks beside the machine's own")
     claim_ms: int = setting(
         CLAIM_DEFAULT_MS,
-        help="how long a check is this checker's; those of one that died are handed on after it, and no callback takes longer (ms)",
-        minimum=2_000,
+        help="how long a check is this checker's, beside its producer group's timeout; those of one that died are handed on after that (ms)",
+        minimum=1_000,
         maximum=CLAIM_MAX_MS,
     )
     wait_ms: int = setting(

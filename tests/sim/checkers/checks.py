@@ -3,7 +3,8 @@
 Exactly: 1. A claim gets checks of the group it asked for, with that transaction's messages, and no more than it asked for; no two claims have one id. 2. An
 attempt is handed out twice at the most, the second time not before the first claim's end; never again once a report of it was noted; attempts
 are counted one by one, and are no more than the producer group's max_checks. 3. The first attempt is not before its time; the next one not
-before one interval after the last claim's end, or after its report. An attempt whose first claim ended without a report is passed on. 4. Nothing
+before one interval after the last claim's end, or after its report. An attempt whose first claim ended without a report is passed on. Where
+a group has no URL, attempts may also be missed: one for each interval in which a check was due and nobody asked. 4. Nothing
 is handed out of what is known to have ended or been given up, and a report that was noted comes before the end, and before the next claim. One
 that was not has a reason. 5. A transaction is given up only after max_checks attempts and one more interval; then clients and checkers do not
 end it any more. Whoever looks sees as many attempts as were handed out before. 6. A check that was due, as an earlier grant of the same
@@ -25,6 +26,7 @@ from tern_wire.transactions import (
     EXPIRED,
     EXPIRED_BEFORE,
     LOST,
+    NOT_ASKED,
     OPEN,
 )
 from tests.sim.checkers.grants import Facts, facts_of
@@ -106,7 +108,7 @@ def _handed_out(deal: Deal, group: str, rules: ProducerRules, facts: Transaction
         if not 1 <= claimed.check.attempt <= rules.max_checks:
             yield f"attempt {claimed.check.attempt} of {rules.max_checks}: {claimed.operation}"
         unseen = facts.unseen_before(claimed.operation.ended, group)
-        if claimed is first and claimed.check.attempt > 1 + unseen:
+        if claimed is first and claimed.check.attempt > 1 + unseen + rules.in_vain(due_ms, claimed.granted_ms):
             yield f"begins with attempt {claimed.check.attempt}: {claimed.operation}"
     passes: dict[int, int] = {}
     for claimed in deal.claims:
@@ -129,7 +131,8 @@ def _next(
 ) -> Iterator[str]:
     step = after.check.attempt - before.check.attempt
     reports = facts.reports.get((deal.number, before.check.claim), [])
-    if not 0 <= step <= 1 + unseen:
+    missed = rules.in_vain(_due_ms(before, deal, rules, facts, times), after.granted_ms)
+    if not 0 <= step <= 1 + unseen + missed:
         yield f"attempts go from {before.check.attempt} to {after.check.attempt}: {before.operation}, {after.operation}"
     elif step == 0:
         if after.granted_ms < before.check.until_ms:
@@ -142,7 +145,8 @@ def _next(
         if after.granted_ms < due_ms:
             yield f"is not to be asked before {due_ms}: {after.operation}, after {before.operation}"
         is_first = [other.check.attempt for other in deal.claims].count(before.check.attempt) == 1
-        if is_first and not reports and not unseen:
+        is_missed = rules.in_vain(before.check.until_ms, after.granted_ms) > 0
+        if is_first and not reports and not unseen and not is_missed:
             yield f"attempt {before.check.attempt} is not passed on: {before.operation}, {after.operation}"
 
 
@@ -192,11 +196,18 @@ def _given_up(deal: Deal, group: str, rules: ProducerRules, facts: TransactionFa
             [claimed.check.attempt for claimed in deal.claims if claimed.operation.began < operation.ended], default=0
         )
         unseen = facts.unseen_before(operation.ended, group)
-        if attempts + unseen < rules.max_checks:
+        shown = times.shown_after(operation.ended)
+        # Attempts in vain take their time; when nobody shows what time it was, there may have been any number.
+        missed = rules.max_checks
+        before = [claimed.granted_ms for claimed in deal.claims if claimed.operation.began < operation.ended]
+        if rules.has_url:
+            missed = 0
+        elif shown is not None and deal.begun_ms:
+            missed = rules.in_vain(max([deal.begun_ms, *before]), shown.granted_ms)
+        if attempts + unseen + missed < rules.max_checks:
             yield f"is given up after {attempts} of {rules.max_checks} attempts: {operation}"
         if attempts == rules.max_checks:
             due_ms = _due_ms(deal.claims[-1], deal, rules, facts, times)
-            shown = times.shown_after(operation.ended)
             if shown is not None and shown.granted_ms < due_ms:
                 yield f"is given up at {shown.granted_ms} at the latest, to be at {due_ms}: {operation}"
     known_from = min((operation.ended for operation in told), default=LATER)
@@ -232,7 +243,8 @@ def _shown(deal: Deal, rules: ProducerRules, facts: TransactionFacts, end: EndSt
             if told.operation.began < ended
         }
         attempts = [note.attempt for note in described.notes]
-        if not {note.answer for note in described.notes} <= answers | {LOST} or attempts != sorted(set(attempts)):
+        answers |= {LOST} if rules.has_url else {LOST, NOT_ASKED}
+        if not {note.answer for note in described.notes} <= answers or attempts != sorted(set(attempts)):
             yield f"nobody has reported {described.notes}: {who}"
 
 
@@ -247,6 +259,9 @@ def _not_offered(facts: TransactionFacts, times: Facts, end: EndState) -> Iterat
             continue
         asked = begins[0].asked
         rules = facts.rules[asked.producer_group]
+        if not rules.has_url and kept.described.attempts >= rules.max_checks:
+            # It may have been given up by then, nobody having asked.
+            continue
         due_ms = kept.described.begun_ms + (asked.check_after_ms or rules.check_after_ms)
         # From when on it may have been claimed, by somebody who was heard or not, or have ended.
         over = min([claimed.operation.began for claimed in deal.claims], default=LATER)

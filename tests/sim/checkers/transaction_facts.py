@@ -80,6 +80,11 @@ class ProducerRules(NamedTuple):
     check_after_ms: int
     check_interval_ms: int
     has_url: bool
+    timeout_ms: int = 0
+
+    def in_vain(self, from_ms: int, until_ms: int) -> int:
+        """How many checks may have been due in vain, nobody asking, between two times of the group; with a URL none ever is."""
+        return 0 if self.has_url else max(0, until_ms - from_ms) // self.check_interval_ms
 
 
 @dataclass(slots=True)
@@ -91,6 +96,12 @@ class Deal:
     tries: list[Try] = field(default_factory=list)
     claims: list[Granted] = field(default_factory=list)
     shown: list[tuple[Operation, Described]] = field(default_factory=list)
+
+    @property
+    def begun_ms(self) -> int:
+        """When it was begun, 0 if nobody has told."""
+        told = [claimed.check.begun_ms for claimed in self.claims] + [described.begun_ms for _, described in self.shown]
+        return max(told, default=0)
 
     @property
     def ended(self) -> tuple[int, Operation | None]:
@@ -158,7 +169,8 @@ class TransactionFacts:
             case Create("producer_group", name, max_checks, settings):
                 said = dict(settings)
                 times = (said["check_after_ms"], said["check_interval_ms"])
-                self.rules[name] = ProducerRules(max_checks, *times, bool(said.get("check_url")))
+                url = bool(said.get("check_url"))
+                self.rules[name] = ProducerRules(max_checks, *times, url, said.get("timeout_ms", 3_000) if url else 0)
             case Begin(_, _, transactions):
                 row = 0
                 for halves in transactions:
@@ -179,7 +191,8 @@ class TransactionFacts:
                     self.claims.append(operation)
                     for check in operation.checks:
                         deal = self.deal(check.number)
-                        deal.claims.append(Granted(operation, check, check.until_ms - claim_ms))
+                        called_ms = self.rules[check.producer_group].timeout_ms
+                        deal.claims.append(Granted(operation, check, check.until_ms - claim_ms - called_ms))
                         deal.name = deal.name or next(iter(check.names), "")
                 elif operation.may_have_happened or operation.error == StorageDamaged.code:
                     self.unseen.append(operation)

@@ -195,38 +195,47 @@ def test_a_schedule_does_what_a_plain_model_would(seed: int) -> None:
     rng = random.Random(seed)
     settings = {"check_after_ms": 100, "check_interval_ms": 300, "max_checks": 2}
     log = TransactionLog(**settings)
-    log.producer_group("q", **settings, check_url="http://a/c")
+    log.producer_group("q", **settings, check_url="http://a/c", timeout_ms=100)
     groups = {"p": log.p, "q": log.state.producers.by_name["q"].producer_group_id}
-    # number -> [group, phase, at_ms, attempts, passes, claim]
+    # number -> [group, phase, at_ms, attempts, passes, claim, vain_ms]
     model: dict[int, list[Any]] = {}
-    claims, now_ms = count(1), 1_000
+    claims, now_ms, asked_ms = count(1), 1_000, 0
     for _ in range(400):
         now_ms += rng.choice([0, 1, 40, 150])
         log.apply(now_ms)
         for one in sorted(model.values(), key=lambda one: one[2]):
-            while one[1] in {"waiting", "claimed"} and one[2] <= now_ms:
+            while (one[1] in {"waiting", "claimed"} and one[2] <= now_ms) or (one[1] == "due" and one[6] <= now_ms):
+                if one[1] == "due":
+                    if asked_ms + 300 > now_ms:
+                        one[6] = asked_ms + 300
+                    else:
+                        one[1:3], one[3:6] = ["waiting", now_ms], [one[3] + (not one[4]), 0, 0]
+                    continue
+                vain_ms = now_ms + 300 if one[0] == "p" else 1 << 60
                 if one[1] == "waiting":
-                    one[1], one[4] = ("parked" if one[3] >= 2 else "due"), 0
+                    one[1], one[4], one[6] = ("parked" if one[3] >= 2 else "due"), 0, vain_ms
                 elif one[4] == 2:
-                    one[1:3], one[4:] = ["waiting", one[2] + 300], [0, 0]
+                    one[1:3], one[4:6] = ["waiting", one[2] + 300], [0, 0]
                 else:
-                    one[1] = "due"
+                    one[1], one[6] = "due", vain_ms
         match rng.randrange(6):
             case 0 | 1:
                 name = rng.choice(["p", "q"])
                 number = log.begin_one(now_ms, group=groups[name])
-                model[number] = [name, "waiting", now_ms + 100, 0, 0, 0]
+                model[number] = [name, "waiting", now_ms + 100, 0, 0, 0, 0]
             case 2:
                 name = rng.choice(["p", "q", ""])
                 wanted = sorted(
                     (one[2], number) for number, one in model.items() if one[1] == "due" and one[0] == (name or "q")
                 )
                 most, claim_ms = rng.randrange(1, 4), rng.choice([10, 200])
+                asked_ms = now_ms if name == "p" else asked_ms
                 expected = []
                 for _, number in wanted[:most]:
                     one = model[number]
                     one[3] += not one[4]
-                    one[1:3], one[4:] = ["claimed", now_ms + claim_ms], [one[4] + 1, next(claims)]
+                    called_ms = 100 if one[0] == "q" else 0
+                    one[1:3], one[4:6] = ["claimed", now_ms + claim_ms + called_ms], [one[4] + 1, next(claims)]
                     assert one[4] <= 2
                     expected.append([number, one[5], one[3]])
                 assert log.claim(now_ms, name, count=most, claim_ms=claim_ms) == expected
@@ -236,7 +245,7 @@ def test_a_schedule_does_what_a_plain_model_would(seed: int) -> None:
                 is_own = one[1] == "claimed" and claim == one[5]
                 assert log.report(now_ms, (number, claim)) == [0 if is_own else 1]
                 if is_own:
-                    one[1:3], one[4:] = ["waiting", now_ms + 300], [0, 0]
+                    one[1:3], one[4:6] = ["waiting", now_ms + 300], [0, 0]
             case 4 if model:
                 number, one = rng.choice(list(model.items()))
                 status = log.end(now_ms, number, group=groups[one[0]])["status"].tolist()
@@ -249,6 +258,7 @@ def test_a_schedule_does_what_a_plain_model_would(seed: int) -> None:
         due = {name: sum(one[1] == "due" and one[0] == name for one in model.values()) for name in groups}
         assert {name: state.transactions.schedule.available(group) for name, group in groups.items()} == due
         times = [one[2] for one in model.values() if one[1] in {"waiting", "claimed"}]
+        times += [one[6] for one in model.values() if one[1] == "due" and one[0] == "p"]
         assert state.is_due(now_ms) == any(at_ms <= now_ms for at_ms in times)
         assert not times or (state.is_due(min(times)) and (min(times) <= now_ms or not state.is_due(min(times) - 1)))
     assert len(log.state.transactions.table) == len(model)

@@ -27,6 +27,7 @@ STATUS: dict[str, Any] = {
     "disk_permille": 123,
     "elections": 2,
     "transfers": 1,
+    "core_loop": {"longest_60s_ms": 12.5, "total_ms": 21.0, "steps_by_ms": {"1": 4, "20": 1, "inf": 2}},
     "refused": {"idempotency keys": 3},
     "peers": [
         {"node": "broker-a-1", "connected": True, "match_index": 42},
@@ -97,6 +98,23 @@ async def test_metrics_have_the_raft_fields() -> None:
         'ternmq_broker_peer_connected{peer="broker-a-2"} 0.0',
     ):
         assert line in lines
+
+
+async def test_metrics_have_a_histogram_of_the_core_loops_steps() -> None:
+    """Cumulative, in seconds, with the longest of the last minute beside it; a node that stands by has neither."""
+    async with door(STATUS) as client:
+        lines = (await client.get("/metrics")).text.splitlines()
+    for line in (
+        'ternmq_broker_core_loop_step_seconds_bucket{le="0.001"} 4.0',
+        'ternmq_broker_core_loop_step_seconds_bucket{le="0.02"} 5.0',
+        'ternmq_broker_core_loop_step_seconds_bucket{le="+Inf"} 7.0',
+        "ternmq_broker_core_loop_step_seconds_count 7.0",
+        "ternmq_broker_core_loop_step_seconds_sum 0.021",
+        "ternmq_broker_core_loop_longest_step_seconds 0.0125",
+    ):
+        assert line in lines
+    async with door({name: value for name, value in STATUS.items() if name != "core_loop"}) as client:
+        assert "core_loop" not in (await client.get("/metrics")).text
 
 
 async def test_a_follower_claims_no_lag_of_others() -> None:

@@ -51,6 +51,18 @@ def test_a_member_joins_once_and_stays_while_it_is_heard() -> None:
     assert not members.has(Role.CONSUMER, "billing", "a")
 
 
+def test_how_long_a_member_may_be_silent_is_said_when_it_comes_and_saved() -> None:
+    """Later heartbeats do not change it, so that replicas that load a state and those that do not let go of it at the same time."""
+    members = Members()
+    members.heartbeat(0, beat("short"), {"orders": 8}, 5_000)
+    members.heartbeat(0, beat("usual"), {"orders": 8})
+    members.heartbeat(4_000, beat("short"), {"orders": 8}, 1_000)
+    for kept in (members, saved(members)):
+        assert [kept.is_due(now_ms) for now_ms in (5_000, 8_999, 9_000)] == [False, False, True]
+        assert kept.expire(9_000) == [(Role.CONSUMER, "billing", "short")]
+        assert kept.expire(MEMBER_EXPIRY_MS) == [(Role.CONSUMER, "billing", "usual")]
+
+
 def test_the_generation_moves_with_every_change_and_never_comes_back() -> None:
     """Joins, leaves, another filter, another strategy, a topic that grew or went; also after the group was empty."""
     members = Members()

@@ -1,9 +1,29 @@
 """Sends as apply sees them: offsets, positions, idempotency keys, refusals."""
 
+import random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
 from tern_broker.core.idempotency import KeyTable
+from tern_broker.core.sending import SendApplier
+from tern_broker.core.topics import Topic
 from tern_wire.commands import CommandKind
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
-from tern_wire.rows import KEY_REUSED, KEYS_FULL, MALFORMED, NO_QUEUE, NO_TOPIC, REPLAYED, SENT
+from tern_wire.route import PERM_READ, PERM_WRITE
+from tern_wire.rows import (
+    KEY_REUSED,
+    KEYS_FULL,
+    MALFORMED,
+    NO_QUEUE,
+    NO_TOPIC,
+    NOT_WRITABLE,
+    REPLAYED,
+    SEND_ROWS,
+    SEND_VERDICTS,
+    SENT,
+)
 from tests.support.entries import Log, send_payload
 
 
@@ -63,3 +83,40 @@ def test_unknown_topics_and_queues_and_wrong_sizes_are_refused_and_store_nothing
     broken = log.apply(3, (CommandKind.SEND, send_payload((topic, 0, b"a", b"")) + b"x")).verdicts[0]
     assert broken["status"].tolist() == [MALFORMED]  # type: ignore[index,call-overload]
     assert log.state.names.topics["t"].ends == [1, 0]
+
+
+def test_what_is_refused_of_many_topics_is_what_each_row_alone_would_be() -> None:
+    """Generated entries: topics that are gone or take nothing, queues that are not there, message groups that are not at home."""
+
+    def at_home(topic: Topic, groups: Any, queues: Any) -> Any:
+        return (groups + queues + topic.topic_id) % 3 != 0
+
+    rng = random.Random(1)
+    perms = (PERM_READ | PERM_WRITE, PERM_READ | PERM_WRITE, PERM_READ)
+    topics = {
+        number: Topic(number, "t", [0] * rng.choice([1, 4, 8]), perm=rng.choice(perms)) for number in range(1, 60)
+    }
+
+    def alone(row: Any) -> int:
+        topic = topics.get(int(row["topic"]))
+        if topic is None:
+            return NO_TOPIC
+        if not topic.perm & PERM_WRITE:
+            return NOT_WRITABLE
+        own = row["message_group"]
+        return SENT if row["queue"] < topic.queues and (not own or at_home(topic, own, row["queue"])) else NO_QUEUE
+
+    applier = cast(
+        Any, SimpleNamespace(_names=SimpleNamespace(topics_by_id=topics), _slots=SimpleNamespace(accepts=at_home))
+    )
+    seen = set()
+    for _ in range(400):
+        rows = np.zeros(rng.choice([1, 2, 40]), SEND_ROWS)
+        among = rng.choice([[1], [1, 2, 3], range(1, 60), [0, 1, 99]])
+        for name, values in (("topic", among), ("queue", range(9)), ("message_group", [0, 0, 5, 7, 1 << 63])):
+            rows[name] = [rng.choice(values) for _ in rows]
+        verdicts = np.full(len(rows), 0, SEND_VERDICTS)
+        SendApplier._refuse_unknown(applier, rows, verdicts)
+        assert verdicts["status"].tolist() == [alone(row) for row in rows]
+        seen |= set(verdicts["status"].tolist())
+    assert seen == {SENT, NO_TOPIC, NOT_WRITABLE, NO_QUEUE}

@@ -11,11 +11,13 @@ from tern_broker.core.transaction_views import describe_transaction, list_transa
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import SEND_HEAD, CommandKind, entry_parts
 from tern_wire.errors import (
+    InvalidField,
     ProducerGroupBusy,
     ProducerGroupNotFound,
     TransactionUnknown,
 )
-from tern_wire.limits import OUTCOMES_KEPT_MAX
+from tern_wire.limits import CHECK_TEXTS_MAX, OUTCOMES_KEPT_MAX
+from tern_wire.producer_settings import SETTINGS
 from tern_wire.requests import Parts
 from tern_wire.rows import (
     MOVE_ROWS,
@@ -30,6 +32,7 @@ from tern_wire.transactions import (
     END_ROW,
     ENDED,
     ENDED_BEFORE,
+    EXPIRED_BEFORE,
     OTHER_OUTCOME,
     ROLLBACK,
     TRANSACTION_UNKNOWN,
@@ -263,14 +266,25 @@ def test_a_page_of_transactions_is_in_order_and_chosen_by_group_state_and_age() 
     """Each page begins behind the last one's end; `more` says whether there is another."""
     log = TransactionLog(max_checks=1, check_after_ms=100, check_interval_ms=100)
     other = log.producer_group("q")
-    numbers = [log.begin_one(1_000 + n, group=other if n % 3 == 0 else log.p) for n in range(10)]
+    numbers = [
+        log.begin_one(1_000 + n, group=other if n % 3 == 0 else log.p, check_after_ms=5_000 if n > 5 else 0)
+        for n in range(10)
+    ]
     parked = [number for number, _, _ in log.claim(1_105, claim_ms=1)]
     log.claim(1_110, claim_ms=1)
     log.apply(1_120)
     log.apply(1_230)
 
     def page(**chosen: Any) -> tuple[list[int], bool]:
-        request = {"producer_group_id": 0, "state": "", "begun_before_ms": 9_999, "after": 0, "limit": 100, **chosen}
+        request = {
+            "namespace": "",
+            "producer_group_id": 0,
+            "state": "",
+            "begun_before_ms": 9_999,
+            "after": 0,
+            "limit": 100,
+            **chosen,
+        }
         found = list_transactions(log.state.transactions, log.state.names, **request)
         return [one["number"] for one in found["transactions"]], found["more"]
 
@@ -282,6 +296,57 @@ def test_a_page_of_transactions_is_in_order_and_chosen_by_group_state_and_age() 
     assert page(state="expired") == (sorted(parked), False)
     assert parked == [numbers[number] for number in (1, 2, 4, 5)]
     assert page(state="open") == (sorted(set(numbers) - set(parked)), False)
+
+
+def test_a_reason_is_kept_with_the_end_whoever_gave_it() -> None:
+    """A client's reason ends what is open, as its client; what has expired only a person ends. Other texts do not push it out."""
+    log = TransactionLog(check_after_ms=100, check_interval_ms=100, max_checks=1)
+    first, second = log.begin_one(1_000), log.begin_one(1_000)
+    request = {"producer_group_id": log.p, "outcome": ROLLBACK, "reason": "no such account"}
+    ended = log.ask(1_010, CommandKind.RESOLVE_TRANSACTION, number=first, by=BY_CLIENT, **request)
+    assert (ended["status"], ended["by"]) == (ENDED, BY_CLIENT)
+    again = log.ask(1_011, CommandKind.RESOLVE_TRANSACTION, number=first, by=BY_CLIENT, **{**request, "reason": "x"})
+    assert (again["status"], again["by"]) == (ENDED_BEFORE, BY_CLIENT)
+    log.apply(1_100)
+    log.apply(1_200)
+    late = log.ask(1_300, CommandKind.RESOLVE_TRANSACTION, number=second, by=BY_CLIENT, **request)
+    assert late["status"] == EXPIRED_BEFORE
+    for wrong in (0, 2, 4, True, "client"):
+        refused = log.ask(1_300, CommandKind.RESOLVE_TRANSACTION, number=second, by=wrong, **request)
+        assert isinstance(refused, InvalidField)
+    for number in range(CHECK_TEXTS_MAX + 1):
+        log.state.transactions.texts.number(f"checker {number}")
+    log.state = saving.load(b"".join(saving.encode(saving.take(log.state))))
+    found = described(log, first)
+    assert (found["reason"], found["by"], found["state"]) == ("no such account", "client", "rolled-back")
+
+
+def test_of_two_changes_of_a_producer_group_the_later_one_counts_everywhere() -> None:
+    """The broker group that decides counts revisions; another gets copies, in any order and perhaps twice."""
+    deciding, copying = TransactionLog(), TransactionLog()
+
+    def alter(log: TransactionLog, **change: Any) -> dict[str, Any]:
+        found: dict[str, Any] = log.ask(1, CommandKind.ALTER_PRODUCER_GROUP, producer_group="q", create=True, **change)
+        return found
+
+    secrets = ["whsec_" + letter * 32 for letter in "AB"]
+    url = {"check_url": "http://a/c"}
+    first, second = (
+        alter(deciding, **url, least_revision=1, fresh_secret=secret, max_checks=3 + number)
+        for number, secret in enumerate(secrets)
+    )
+    assert [first["check_secret"], second["check_secret"]] == [secrets[0], secrets[0]], "what is there stays"
+    assert (first["revision"], second["revision"]) == (1, 2)
+    alter(copying)
+    for decided in (second, first, second):
+        copy = {name: decided[name] for name in SETTINGS}
+        shown = alter(copying, **copy, revision=decided["revision"])
+        assert {name: shown[name] for name in SETTINGS} == {name: second[name] for name in SETTINGS}
+    copying.state = saving.load(b"".join(saving.encode(saving.take(copying.state))))
+    assert alter(copying)["revision"] == 2
+    assert alter(copying, least_revision=9)["revision"] == 9
+    for wrong in (-1, 1 << 53, "1", True):
+        assert isinstance(alter(copying, revision=wrong), InvalidField)
 
 
 def test_a_producer_group_is_deleted_when_nothing_of_it_is_left() -> None:

@@ -182,6 +182,9 @@ def test_a_mesh_gives_its_name_servers_a_directory_each_and_everything_a_faster_
     plan = plan_mesh(MeshShape(namesrvs=2), data_dir="/tern", group_id="0" * 32, python="python")
     told = {process.name: " ".join(process.argv) for process in plan.processes}
     for name in ("namesrv-0", "namesrv-1"):
-        assert f"--data-dir /tern/data/{name} --expiry-ms 5000 --scan-interval-ms 500 --warm-up-ms 3000" in told[name]
+        assert (
+            f"--data-dir /tern/data/{name} --expiry-ms 5000 --scan-interval-ms 500 --expected-broker-groups broker-a"
+            in told[name]
+        )
     assert "--heartbeat-interval-ms 1000" in told["broker-a-0"]
     assert "--route-interval-ms 1000" in told["proxy-0"]

@@ -9,7 +9,7 @@ import pytest
 
 from tern_client import Admin, BlockingAdmin
 from tern_client.retrying import RetryPolicy
-from tern_wire.errors import GroupNotFound, OutcomeUnknown, TopicNotFound
+from tern_wire.errors import GroupNotFound, InvalidField, OutcomeUnknown, TopicNotFound
 from tests.support.scripted_proxy import HANG_UP, Asked, Reply, ScriptedProxy, refused, said
 
 pytestmark = pytest.mark.anyio
@@ -109,3 +109,23 @@ def test_the_blocking_admin_has_every_call_of_the_other() -> None:
             assert inspect.signature(call).parameters == inspect.signature(getattr(BlockingAdmin, name)).parameters, (
                 name
             )
+
+
+async def test_a_client_of_a_namespace_says_so_with_every_request() -> None:
+    """Both clients; what is none is refused when the client is made, and without one nothing is said."""
+    async with ScriptedProxy(answer=lambda _: said({"said": True})) as proxy:
+        async with Admin(proxy.url, namespace="shop") as admin:
+            await admin.create_topic("t")
+            await admin.topic("t")
+
+        def blocking() -> None:
+            with BlockingAdmin(proxy.url, namespace="shop") as admin:
+                admin.topic("t")
+            with BlockingAdmin(proxy.url) as admin:
+                admin.topic("t")
+
+        await asyncio.to_thread(blocking)
+        assert [asked.headers.get("mq-namespace") for asked in proxy.asked] == ["shop", "shop", "shop", None]
+    for kind in (Admin, BlockingAdmin):
+        with pytest.raises(InvalidField, match="namespace"):
+            kind("http://127.0.0.1:1", namespace="a%b")

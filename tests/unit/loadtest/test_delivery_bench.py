@@ -4,21 +4,24 @@ import asyncio
 import itertools
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from rich.console import Console
 
-from loadtest.bench import backlog, filtered, many_topics, pacing, receiving, timers
+from loadtest.bench import backlog, delivery, filtered, many_topics, pacing, receiving, timers
 from loadtest.bench.closed_loop import BenchFailed
-from loadtest.bench.delivery import BENCHES, measure
+from loadtest.bench.core_loops import CoreLoop
+from loadtest.bench.delivery import BENCHES, MISSED, measure
 from loadtest.bench.delivery_sizes import FULL, QUICK, STUCK_BATCH_MESSAGES
-from loadtest.bench.figures import BARS
+from loadtest.bench.figures import BARS, Figure, show
 from loadtest.bench.ordered import Order
 from loadtest.bench.own_mesh import OwnMesh
 from loadtest.bench.pacing import run_paced
@@ -55,6 +58,16 @@ FIGURES = {
     "backlog": ["backlog_reader"],
     "blocked": ["blocked_group"],
 }
+# Its proxy would have to hold receives, and its brokers to be processes.
+ONLY_IN_A_MESH = {"parked"}
+BENCHED = [name for name in BENCHES if name not in ONLY_IN_A_MESH]
+
+
+def status(node: str, *, serving: bool, longest_ms: float, steps: dict[str, int]) -> dict[str, Any]:
+    """What a broker tells of itself, as far as the bench looks."""
+    longest = {"longest_10s_ms": longest_ms, "longest_60s_ms": 10 * longest_ms}
+    cpu = {"longest_cpu_10s_ms": longest_ms / 2, "longest_cpu_60s_ms": 5 * longest_ms}
+    return {"node": node, "serving": serving, "core_loop": {**longest, **cpu, "steps_by_ms": steps}}
 
 
 @contextmanager
@@ -81,9 +94,11 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiving, "echo_ceiling", ceiling)
     monkeypatch.setattr(many_topics, "restart", lambda mesh: replace(mesh, startup_s=0.5))
     monkeypatch.setattr(timers, "PATIENCE_S", 0.1)
+    statuses = [status("a", serving=True, longest_ms=4, steps={"5": 1, "inf": 0})]
+    monkeypatch.setattr(OwnMesh, "broker_statuses", lambda _: statuses)
 
 
-@pytest.mark.parametrize("name", BENCHES)
+@pytest.mark.parametrize("name", BENCHED)
 def test_every_bench_gives_its_figures_with_their_bars(name: str, tmp_path: Path) -> None:
     """Each figure positive, judged by every bar that it has, and as a line of JSON that says how small the run was."""
     output = StringIO()
@@ -94,6 +109,7 @@ def test_every_bench_gives_its_figures_with_their_bars(name: str, tmp_path: Path
         row = json.loads(line)
         assert (row["bench"], row["scale"]) == ("delivery", TINY.scale)
         assert figure.value > 0
+        assert (row["longest_step_ms"], row["longest_step_cpu_ms"], row["stalls"]) == (4, 2, 0)
         assert len(row["bars"]) == sum(bar == figure.figure for bar, _ in BARS) > 0
         assert all(text.endswith((" met", " MISSED")) for text in row["bars"])
 
@@ -101,7 +117,7 @@ def test_every_bench_gives_its_figures_with_their_bars(name: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
-        *((name, "loses") for name in BENCHES),
+        *((name, "loses") for name in BENCHED),
         *itertools.product(["receive", "fifo", "backlog"], ["repeats", "forgets"]),
         *itertools.product(["fifo", "blocked"], ["disorders"]),
         ("filtered", "passes more"),
@@ -185,3 +201,89 @@ def test_a_part_of_the_sizes_is_still_a_run(scale: float) -> None:
     for name in ("tag_messages", "topics", "backlog_messages", "blocked_messages", "seconds", "disk_size_bytes"):
         assert 0 < getattr(sizes, name) <= getattr(FULL, name)
     assert scale < 1 or sizes == FULL
+
+
+def test_the_core_loop_of_who_leads_at_the_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its longest step of the shorter span that holds the window, and the steps above 20 ms that came in the window."""
+    seen = [
+        [
+            status("a", serving=True, longest_ms=90, steps={"20": 5, "50": 2, "inf": 1}),
+            status("b", serving=False, longest_ms=7, steps={"20": 1, "50": 3, "inf": 0}),
+        ],
+        [
+            status("a", serving=False, longest_ms=90, steps={"20": 9, "50": 9, "inf": 9}),
+            status("b", serving=True, longest_ms=8, steps={"20": 4, "50": 4, "inf": 1}),
+        ],
+    ]
+    now_s = [100.0]
+    monkeypatch.setattr("loadtest.bench.core_loops.time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(OwnMesh, "broker_statuses", lambda _: seen.pop(0) if len(seen) > 1 else seen[0])
+    core_loop = CoreLoop(OwnMesh(port=1, pids={}, startup_s=1.0, data_dir=tmp_path))
+    assert core_loop.since() == {"longest_step_ms": 8, "longest_step_cpu_ms": 4, "stalls": 2}
+    now_s[0] += 11
+    assert core_loop.since()["longest_step_ms"] == 80
+    seen[0][1]["core_loop"]["steps_by_ms"] = {"20": 7, "50": 1, "inf": 0}
+    assert core_loop.since()["stalls"] == 1
+    seen[0][1]["serving"] = False
+    with pytest.raises(BenchFailed, match="no broker leads"):
+        core_loop.since()
+
+
+@pytest.mark.parametrize(
+    ("longest_ms", "arguments", "code"),
+    [(20, ["fifo"], 0), (21, ["fifo"], MISSED), (21, ["fifo", "--scale", "0.5"], 0), (21, ["fifo", "--quick"], 0)],
+)
+def test_the_exit_code_says_whether_the_bars_held(
+    longest_ms: float, arguments: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At full size: a smaller run has nothing to be judged by."""
+    figures = [
+        Figure(
+            bench="delivery",
+            figure="sql_received",
+            value=1,
+            unit="msg/s",
+            more={"longest_step_ms": longest_ms, "longest_step_cpu_ms": 1},
+        )
+    ]
+    monkeypatch.setattr(delivery, "run", lambda *_: (figures, {}))
+    disk = SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=1 << 50))
+    monkeypatch.setattr("loadtest.bench.delivery.shutil", disk)
+    monkeypatch.setattr("sys.argv", ["delivery", *arguments, "-o", str(tmp_path / "delivery.json")])
+    assert delivery.main() == code
+
+
+def test_the_table_has_the_longest_step_where_it_was_looked_at() -> None:
+    """Wall and CPU time in one column, empty for a figure that has none."""
+    more = {"longest_step_ms": 12.34, "longest_step_cpu_ms": 5.6}
+    figures = [
+        Figure(bench="b", figure=name, value=1, unit="s", more=told) for name, told in (("with", more), ("without", {}))
+    ]
+    console = Console(file=StringIO(), width=170)
+    show(figures, console)
+    show(figures[1:], console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "12.3 / 5.6" in text
+    assert text.count("step / its CPU ms") == 1
+
+
+def test_a_bench_that_fails_does_not_keep_the_others_from_being_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The figures of the others are told and the failure after them; the exit code is 1."""
+
+    async def bad(*_: object) -> AsyncIterator[Figure]:
+        raise BenchFailed("a message is lost")
+        yield
+
+    async def good(*_: object) -> AsyncIterator[Figure]:
+        yield Figure(bench="delivery", figure="good", value=1, unit="s")
+
+    monkeypatch.setattr(delivery, "BENCHES", {"bad": bad, "good": good})
+    monkeypatch.setattr(delivery, "own_mesh", lambda folder: served("", folder))
+    figures, failed = delivery.run(tmp_path, TINY, ["bad", "good"], 1, tmp_path / "delivery.json")
+    assert [figure.figure for figure in figures] == ["good"]
+    assert failed == {"bad": "a message is lost"}
+    monkeypatch.setattr(delivery, "run", lambda *_: (figures, failed))
+    monkeypatch.setattr("sys.argv", ["delivery", "--quick", "-o", str(tmp_path / "delivery.json")])
+    assert delivery.main() == 1

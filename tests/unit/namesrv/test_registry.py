@@ -307,3 +307,31 @@ def test_the_table_of_nodes_is_bounded_and_known_nodes_stay_welcome() -> None:
         table.register(registration(broker_group="broker-z"), 0)
     table.register(follower("n0"), 1)
     assert set(table.routes(0).broker_groups) == {"broker-a"}
+
+
+def test_a_name_server_that_has_heard_of_all_expected_broker_groups_is_warm() -> None:
+    """A follower's word is none; one group of two is not enough; a group that left after it had told counts."""
+    expected = frozenset({"broker-a", "broker-b"})
+    table = Registry(cluster="dev", started_ms=0, warm_up_ms=35_000, expiry_ms=120_000, expected=expected)
+    assert not table.is_warm(1)
+    table.register(registration(), 1)
+    table.register(dataclasses.replace(follower("m1"), broker_group="broker-b"), 1)
+    assert not table.is_warm(2)
+    table.unregister("dev", "broker-a", "n1", 3)
+    table.register(registration("m1", broker_group="broker-b", topics=PAYMENTS), 3)
+    assert table.is_warm(3)
+
+
+def test_an_expected_broker_group_that_never_comes_holds_nothing_up_for_ever() -> None:
+    """The time of the warm-up stays the bound; and a group that nobody expected is waited for like any other."""
+    table = Registry(
+        cluster="dev", started_ms=0, warm_up_ms=35_000, expiry_ms=120_000, expected=frozenset({"broker-x"})
+    )
+    table.register(registration(), 1)
+    assert [table.is_warm(now_ms) for now_ms in (34_999, 35_000)] == [False, True]
+    table = Registry(
+        cluster="dev", started_ms=0, warm_up_ms=35_000, expiry_ms=120_000, expected=frozenset({"broker-a"})
+    )
+    table.register(registration(), 1)
+    table.register(dataclasses.replace(follower("m1"), broker_group="broker-b"), 1)
+    assert not table.is_warm(2)

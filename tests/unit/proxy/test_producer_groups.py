@@ -94,6 +94,25 @@ async def test_a_secret_that_one_broker_group_lacks_is_given_to_it() -> None:
         assert {broker.transactions.groups["shop"][1].check_secret for broker in mesh.brokers} == {secret}
 
 
+async def test_two_changes_at_once_are_one_of_them_everywhere() -> None:
+    """Secrets and URLs alike; a broker group that is new is told of what there was before it decides."""
+    async with proxy_mesh(*two_groups(), check_hosts=HOSTS) as mesh:
+        for number in range(5):
+            urls = [f"{URL}/{number}/{one}" for one in range(4)]
+            answers = await asyncio.gather(
+                *(put(mesh, check_url=url, max_checks=one + 1) for one, url in enumerate(urls))
+            )
+            assert {answer.status_code for answer in answers} <= {200, 201}
+            (settings,) = {broker.transactions.groups["shop"][1] for broker in mesh.brokers}
+            assert settings.check_url == urls[settings.max_checks - 1]
+            told = {answer.json()["check_secret"] for answer in answers if "check_secret" in answer.json()}
+            assert told == ({settings.check_secret} if not number else set())
+        del mesh.brokers[0].transactions.groups["shop"]
+        assert (await put(mesh, timeout="7s")).json()["max_checks"] == settings.max_checks
+        (after,) = {broker.transactions.groups["shop"][1] for broker in mesh.brokers}
+        assert (after.check_secret, after.timeout_ms) == (settings.check_secret, 7_000)
+
+
 @pytest.mark.parametrize(
     "url",
     [

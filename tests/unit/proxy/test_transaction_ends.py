@@ -30,6 +30,19 @@ async def test_an_end_is_repeated_until_somebody_answers() -> None:
         assert len(mesh.broker.records("orders")) == 1
 
 
+async def test_a_clients_reason_is_kept_with_the_end() -> None:
+    """Shown with who ended it; said again with another reason, the first one stays."""
+    async with proxy_mesh() as mesh:
+        declare(mesh, "shop")
+        for verb, state in (("commit", "committed"), ("rollback", "rolled-back")):
+            begun = (await begin(mesh)).json()["transaction_id"]
+            ended = await end(mesh, begun, verb, reason="the order is paid")
+            assert (ended.status_code, ended.json()["state"], ended.json()["by"]) == (200, state, "client")
+            assert (await end(mesh, begun, verb, reason="another")).json() == ended.json()
+            shown = (await mesh.http.get(f"/v1/transactions/{begun}")).json()
+            assert (shown["by"], shown["reason"]) == ("client", "the order is paid")
+
+
 async def test_ends_follow_the_leader() -> None:
     """The old one refuses and names the new one; the client sees nothing of it."""
     old, new = ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-a-1")

@@ -101,7 +101,14 @@ async def test_lists_choose_by_producer_group_state_and_age() -> None:
         assert await ids("state=open&producer_group=till") == [three]
         assert await ids("older_than=5m") == []
         heads = [head for code, head in mesh.broker.heads if code == RequestCode.LIST_TRANSACTIONS]
-        assert heads[-1] == {"producer_group": "", "state": "", "older_than_ms": 300_000, "after": 0, "limit": 100}
+        assert heads[-1] == {
+            "namespace": "",
+            "producer_group": "",
+            "state": "",
+            "older_than_ms": 300_000,
+            "after": 0,
+            "limit": 100,
+        }
 
 
 async def test_a_list_of_a_producer_group_that_only_one_broker_group_has_is_that_ones() -> None:

@@ -15,7 +15,6 @@ from tern_wire.transactions import (
     ROLLBACK,
 )
 from tests.sim.checkers import checks
-from tests.sim.history import Create
 from tests.sim.transaction_values import CheckNote, Claim
 from tests.unit.sim.transaction_stories import (
     AFTER_MS,
@@ -23,7 +22,6 @@ from tests.unit.sim.transaction_stories import (
     BEGUN_MS,
     CLAIM_MS,
     INTERVAL_MS,
-    MAX_CHECKS,
     NAME,
     NUMBER,
     TransactionStory,
@@ -176,19 +174,19 @@ def next_too_early_after_a_report(story: TransactionStory) -> None:
 def not_passed_on(story: TransactionStory) -> None:
     """The attempt dies with its first checker."""
     story.claims(1, 1, FIRST_MS)
-    story.claims(2, 2, AGAIN_MS + INTERVAL_MS)
+    story.claims(2, 2, AGAIN_MS + INTERVAL_MS - 1)
 
 
 def one_left_out(story: TransactionStory) -> None:
     """From the first to the third attempt."""
     story.claims(1, 1, FIRST_MS)
     story.reports(1)
-    story.claims(2, 3, NEXT_MS)
+    story.claims(2, 3, FIRST_MS + INTERVAL_MS + 10)
 
 
 def begins_with_the_second(story: TransactionStory) -> None:
-    """Nobody has made the first attempt."""
-    story.claims(1, 2, NEXT_MS)
+    """Nobody has made the first attempt, and nobody has missed it."""
+    story.claims(1, 2, FIRST_MS + INTERVAL_MS - 1)
 
 
 def too_many(story: TransactionStory) -> None:
@@ -279,6 +277,7 @@ def given_up_too_early(story: TransactionStory) -> None:
     story.claims(1, 1, FIRST_MS)
     story.reports(1)
     story.ends(COMMIT, EXPIRED_BEFORE, told=3)
+    later(story, FIRST_MS + 1)
 
 
 def given_up_in_the_state(story: TransactionStory) -> None:
@@ -377,8 +376,7 @@ def test_a_check_out_of_order_or_time_is_seen(tell: Tale) -> None:
 def test_a_group_with_a_check_url_is_asked_by_those_who_ask_for_all_of_them() -> None:
     """And one without is not."""
     story = begun()
-    settings = (("check_after_ms", AFTER_MS), ("check_interval_ms", INTERVAL_MS), ("check_url", "http://127.0.0.1:9/"))
-    story.ok(story.begin(Create("producer_group", BANK, MAX_CHECKS, settings), "setup"), None)
+    story.calls()
     another_groups(story)
     story.is_now("open", attempts=1)
     assert checks.check(story.history, story.end()) == []

@@ -41,6 +41,12 @@ class TransactionStory(Story):
         settings = (("check_after_ms", AFTER_MS), ("check_interval_ms", INTERVAL_MS))
         self.ok(self.begin(Create("producer_group", BANK, MAX_CHECKS, settings), "setup"), None)
 
+    def calls(self) -> None:
+        """The producer group has a check URL, and answers in no time."""
+        times = (("check_after_ms", AFTER_MS), ("check_interval_ms", INTERVAL_MS), ("timeout_ms", 0))
+        settings = (*times, ("check_url", "http://127.0.0.1:9/"))
+        self.ok(self.begin(Create("producer_group", BANK, MAX_CHECKS, settings), "setup"), None)
+
     @staticmethod
     def begin_of(*names: str, key: str = "", after_ms: int = 0) -> Begin:
         """The question alone: a message in each queue from 0 on."""
@@ -79,11 +85,20 @@ class TransactionStory(Story):
         places = tuple((half.topic, half.queue, offset) for half in shown)
         return Described(number, BANK, state, BEGUN_MS, attempts, by, len(halves), places, notes)
 
-    def is_now(self, state: str, *, number: int = NUMBER, attempts: int = 0, by: str = "", offset: int = -1) -> None:
+    def is_now(
+        self,
+        state: str,
+        *,
+        number: int = NUMBER,
+        attempts: int = 0,
+        by: str = "",
+        offset: int = -1,
+        notes: tuple[CheckNote, ...] = (),
+    ) -> None:
         """What all nodes have in the end."""
         names = () if by else tuple(half.name for half in self.halves[number])
         self.kept[number] = TransactionEnd(
-            self.described(number, state, attempts=attempts, by=by, offset=offset), names
+            self.described(number, state, attempts=attempts, by=by, offset=offset, notes=notes), names
         )
 
     # Ends ------------------------------------------------------------------------------------------------------

@@ -59,6 +59,31 @@ def test_every_key_is_found_wherever_its_entries_are(seed: int, tmp_path: Path) 
     assert index.find("orders", "Aa", count=0) == []
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_runs_of_several_topics_are_added_as_if_one_by_one(seed: int, tmp_path: Path) -> None:
+    """The same bytes, though files fill up within a run, and one of the records is not sound."""
+    print(f"seed {seed}")
+    rng, found = random.Random(seed), []
+    done = batches(rng, 60)
+    for name, together in (("one by one", 1), ("together", 7)):
+        index = opened(tmp_path / name)
+        for first in range(0, len(done), 7):
+            own = done[first : first + 7]
+            data = bytearray(b"".join(batch.data for batch in own))
+            data[int(own[0].starts[-1])] ^= 1
+            lengths = [len(batch.data) for batch in own]
+            runs = [
+                (batch.topic.encode(), batch.starts + sum(lengths[:number]), batch.positions)
+                for number, batch in enumerate(own)
+            ]
+            for at in range(0, len(runs), together):
+                index.add_runs(bytes(data), runs[at : at + together], own[0].stored_ms)
+        index.complete()
+        found.append((index.marks(), contents(tmp_path / name)))
+    assert found[0] == found[1]
+    assert len(found[0][1]) > 4
+
+
 def test_a_time_that_falls_back_hides_nothing(tmp_path: Path) -> None:
     """A record stored before the file's begin counts as its begin, and older ones behind newer ones are found."""
     index, done = opened(tmp_path, slots=1), batches(random.Random(1), 3, size_max=1)

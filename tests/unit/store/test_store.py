@@ -1,10 +1,14 @@
 """The whole store under a real state machine: restarts, derived files made again, damage, keys."""
 
 import random
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from tern_store import Checked, DerivedDamage, LogRot, Quarantined, Store
+from tern_store import HEADER_SIZE_BYTES, Checked, DerivedDamage, LogRot, Quarantined, Store
+from tern_wire.record import encode_properties, encode_record, system_properties
+from tern_wire.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
 from tests.support.faulty_files import FaultyFiles
 from tests.support.single_broker import DIRECTORY, GROUP, LIMITS, SingleBroker
 
@@ -152,3 +156,38 @@ def test_what_no_save_covers_is_kept_in_memory_on_a_full_disk() -> None:
     broker = SingleBroker(files)
     assert not broker.store.rebuilding
     check(broker, sent)
+
+
+def test_an_entry_for_many_topics_puts_each_message_under_its_own_topic() -> None:
+    """Found by its key in its topic and in no other, at its own place; what is delivered by reference is indexed no second time."""
+    files = FaultyFiles()
+    broker = SingleBroker(files)
+    ids = {broker.create(f"t{number}", 2, "g")[0]: f"t{number}" for number in range(40)}
+    broker.send("t0", (0, b"old"), keys="old")
+    (old,) = broker.store.read_queue(min(ids), 0, 0, 1)
+    order = random.Random(1).sample(sorted(ids), 40)
+    parts, entry_position = [], broker.store.log.end_position
+    at = HEADER_SIZE_BYTES
+    records = {}
+    for topic_id in order:
+        properties = encode_properties(system_properties("0" * 32, "", [f"key{topic_id}"], ""))
+        records[topic_id] = (at, encode_record(ids[topic_id].encode(), 0, b"body", properties, born_ms=1))
+        parts.append(records[topic_id][1])
+        at += len(parts[-1])
+    appends = []
+    for topic_id in sorted(ids):
+        entries = np.zeros(2, QUEUE_ENTRIES)
+        begin, record = records[topic_id]
+        entries["position"] = old["position"], entry_position + begin
+        entries["size"] = old["size"], len(record)
+        first = broker.store.queues.end(topic_id, 0)
+        appends.append(QueueAppend(topic_id, 0, first, entries))
+    raw = bytes(HEADER_SIZE_BYTES) + b"".join(parts)
+    entry = SimpleNamespace(position=entry_position, raw=raw)
+    broker.store.dispatch(entry, QueueAppends.of(appends), {key: name.encode() for key, name in ids.items()}, 5)  # type: ignore[arg-type]
+    for topic_id, name in ids.items():
+        assert broker.store.keys.find(name, f"key{topic_id}") == [entry_position + records[topic_id][0]]
+        assert broker.store.keys.find("t1" if name == "t0" else "t0", f"key{topic_id}") == []
+    assert broker.store.keys.find("t0", "old") == [old["position"]]
+    assert broker.store.keys.find("t1", "old") == []
+    broker.close()

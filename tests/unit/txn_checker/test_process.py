@@ -139,7 +139,7 @@ def test_what_it_cannot_run_with_is_one_sentence_and_78(key: Path, arguments: li
         (["--check-hosts", "http://a"], ["http://a"]),
         (["--ca-file", "/nowhere"], ["/nowhere", "--ca-file"]),
         (["--namesrv", "127.0.0.1:9876"], ["127.0.0.1:9876", "--namesrv", "URL"]),
-        (["--claim-ms", "1s"], ["--claim-ms", "2000 to 120000"]),
+        (["--claim-ms", "999ms"], ["--claim-ms", "1000 to 120000"]),
         (["--name", "x" * 65], ["--name", "64"]),
         (["--log-level", "LOUD"], ["--log-level", "LOUD"]),
     ],

@@ -5,7 +5,11 @@ ends without a report passes the same attempt on once more; when the second one 
 one interval after the report, or after the end of the claim. Who has been asked about max_checks times is parked when the next check's
 time comes.
 
-Law: nothing here looks at all transactions. Times lie in a heap, what is due in one heap for each producer group; pairs in them that are
+A producer group without a check URL has to ask for its checks. One that is due while nobody asks, for a whole interval, is an attempt in
+vain, which counts as well: so its transactions come to an end, too. Those of a group with a URL wait for a checker however long: that
+there is one is the cluster's business, not the producer's.
+
+Law: nothing here looks at all transactions. Times lie in heaps, what is due in one heap for each producer group; pairs in them that are
 not true any more are skipped when they come up, and there are never more of those than of true ones. An entry moves at most MOVES_MAX of
 them; what is left moves with the next, which follows at once since `is_due` says so.
 """
@@ -21,7 +25,7 @@ from tern_broker.core.open_transactions import CLAIMED, DUE, NOTES, PARKED, WAIT
 from tern_broker.core.producers import ProducerGroup, Producers
 from tern_broker.core.recent_texts import RecentTexts
 from tern_wire.limits import CHECKS_KEPT_MAX
-from tern_wire.transactions import LOST
+from tern_wire.transactions import LOST, NOT_ASKED
 
 # Some 15 ms of work.
 MOVES_MAX = 2_048
@@ -32,10 +36,11 @@ _STALE_MAX = 256
 
 @dataclass(slots=True)
 class _Heap:
-    """(time, number) of transactions in one of *phases*; some pairs are stale. Owner: the schedule."""
+    """(time, number) of transactions in one of *phases*, the time as column *time* has it; some pairs are stale. Owner: the schedule."""
 
     table: OpenTransactions
     phases: tuple[int, ...]
+    time: str = "at_ms"
     pairs: list[tuple[int, int]] = field(default_factory=list)
 
     def push(self, at_ms: int, number: int, most: int) -> None:
@@ -56,7 +61,7 @@ class _Heap:
         return (
             slot is not None
             and self.table.get("phase", slot) in self.phases
-            and self.table.get("at_ms", slot) == pair[0]
+            and self.table.get(self.time, slot) == pair[0]
         )
 
 
@@ -66,6 +71,8 @@ class CheckSchedule:
     def __init__(self, table: OpenTransactions, producers: Producers, texts: RecentTexts) -> None:
         self._table, self._producers, self._texts = table, producers, texts
         self._times = _Heap(table, (WAITING, CLAIMED))
+        # When it is in vain that a check of a group without a URL is due, unless somebody asks before.
+        self._vain = _Heap(table, (DUE,), "vain_ms")
         # Producer group's id -> what of it is due, and how many; only those that have some.
         self._due: dict[int, _Heap] = {}
         self._due_counts: dict[int, int] = {}
@@ -82,8 +89,7 @@ class CheckSchedule:
 
     def is_due(self, now_ms: int) -> bool:
         """Whether `advance` would do something."""
-        first = self._times.first()
-        return first is not None and first[0] <= now_ms
+        return any((first := heap.first()) is not None and first[0] <= now_ms for heap in (self._times, self._vain))
 
     def advance(self, now_ms: int) -> tuple[bool, int]:
         """What has come due does; whether there is something to claim now, and how many were parked."""
@@ -91,7 +97,9 @@ class CheckSchedule:
         for _ in range(MOVES_MAX):
             first = self._times.first()
             if first is None or first[0] > now_ms:
-                break
+                if not self._advance_vain(now_ms):
+                    break
+                continue
             heapq.heappop(self._times.pairs)
             at_ms, number = first
             slot = self._table.slots[number]
@@ -101,6 +109,7 @@ class CheckSchedule:
                     self._over(slot, group, LOST, 0, at_ms)
                     continue
                 self._put(slot, DUE, at_ms)
+                self._await_asking(slot, group, now_ms)
             elif self._table.get("attempts", slot) >= group.settings.max_checks:
                 self._put(slot, PARKED, at_ms)
                 group.open, group.expired = group.open - 1, group.expired + 1
@@ -109,6 +118,7 @@ class CheckSchedule:
             else:
                 self._table.set(slot, passes=0)
                 self._put(slot, DUE, at_ms)
+                self._await_asking(slot, group, now_ms)
             is_due = True
         return is_due, parked
 
@@ -122,13 +132,15 @@ class CheckSchedule:
         """At most *count_max* checks of that group (0: of all that have a check URL), longest due first: [number, claim, attempt] of each.
 
         Groups take turns, so that one with many does not keep the others waiting. Together at most *size_max_bytes* of records, but for the
-        first one's.
+        first one's. Each is the checker's for *claim_ms*, and where somebody is to be called, for as long as that call may take on top of it.
         """
+        if producer_group_id:
+            self._producers.by_id[producer_group_id].asked_ms = now_ms
         turns = [
             (first, group_id) for group_id in self._claimable(producer_group_id) if (first := self._first(group_id))
         ]
         waiting = deque(group_id for _, group_id in sorted(turns))
-        text, until_ms = self._texts.number(checker), now_ms + claim_ms
+        text = self._texts.number(checker)
         claimed: list[list[int]] = []
         size = 0
         while waiting and len(claimed) < count_max:
@@ -141,13 +153,15 @@ class CheckSchedule:
             if claimed and size > size_max_bytes:
                 break
             attempts, passes = self._table.get("attempts", slot), self._table.get("passes", slot)
+            group = self._group(slot)
             if not passes:
                 attempts += 1
-                self._group(slot).checks += 1
+                group.checks += 1
             self._table.set(
                 slot, attempts=attempts, passes=passes + 1, claim=self.next_claim, claimed_ms=now_ms, checker=text
             )
-            self._put(slot, CLAIMED, until_ms)
+            called_ms = group.settings.timeout_ms if group.settings.check_url else 0
+            self._put(slot, CLAIMED, now_ms + claim_ms + called_ms)
             claimed.append([first[1], self.next_claim, attempts])
             self.next_claim += 1
             waiting.append(group_id)
@@ -160,6 +174,14 @@ class CheckSchedule:
             return False
         self._over(slot, self._group(slot), answer, latency_ms, now_ms)
         return True
+
+    def altered(self, group: ProducerGroup, now_ms: int) -> None:
+        """The group has other settings: what of it is due waits for somebody to ask, or for a checker, from now on."""
+        due = self._due.get(group.producer_group_id)
+        for pair in sorted({pair for pair in due.pairs if due.is_true(pair)}) if due is not None else ():
+            slot = self._table.slots[pair[1]]
+            if bool(self._table.get("vain_ms", slot)) == bool(group.settings.check_url):
+                self._await_asking(slot, group, now_ms)
 
     def restore(self, next_claim: int) -> None:
         """Take up what a saved state's table says."""
@@ -175,12 +197,40 @@ class CheckSchedule:
             if phase == DUE:
                 self._count(group.producer_group_id, 1)
                 self._due.setdefault(group.producer_group_id, _Heap(table, (DUE,))).pairs.append(pair)
+                if vain_ms := table.get("vain_ms", slot):
+                    self._vain.pairs.append((vain_ms, pair[1]))
             else:
                 self._times.pairs.append(pair)
-        for heap in (self._times, *self._due.values()):
+        for heap in (self._times, self._vain, *self._due.values()):
             heap.pairs.sort()
 
     # Below -----------------------------------------------------------------------------------------------------
+    def _await_asking(self, slot: int, group: ProducerGroup, from_ms: int) -> None:
+        """It is due: if its group has to ask for it, for one interval."""
+        vain_ms = 0 if group.settings.check_url else from_ms + group.settings.check_interval_ms
+        self._table.set(slot, vain_ms=vain_ms)
+        if vain_ms:
+            self._vain.push(vain_ms, self._table.get("number", slot), len(self._table))
+
+    def _advance_vain(self, now_ms: int) -> bool:
+        """The next one that was due in vain for an interval has its next check now; False if there is none."""
+        first = self._vain.first()
+        if first is None or first[0] > now_ms:
+            return False
+        heapq.heappop(self._vain.pairs)
+        slot = self._table.slots[first[1]]
+        group, table = self._group(slot), self._table
+        interval_ms = group.settings.check_interval_ms
+        if group.asked_ms + interval_ms > now_ms:
+            # Somebody asks, and was given others: it has its turn.
+            self._await_asking(slot, group, group.asked_ms)
+        elif table.get("passes", slot):
+            self._over(slot, group, LOST, 0, now_ms - interval_ms)
+        else:
+            table.set(slot, attempts=table.get("attempts", slot) + 1, claimed_ms=table.get("at_ms", slot), checker=0)
+            self._over(slot, group, NOT_ASKED, 0, now_ms - interval_ms)
+        return True
+
     def _over(self, slot: int, group: ProducerGroup, answer: str, latency_ms: int, from_ms: int) -> None:
         """An attempt is over; the next check is one interval from *from_ms*."""
         table = self._table

@@ -1,7 +1,7 @@
 """Clients: members of groups and the queues that they have locked, as one part of the state machine.
 
 A MEMBERS command is a map with an `op`: `heartbeat` with what a member says; `leave` (role, group, member); `lock` and `unlock`
-(group, topic, member, queues: numbers in this broker group). Who leaves, or is silent for 120 s, loses its locks at once.
+(group, topic, member, queues: numbers in this broker group). Who leaves, or is silent for too long (120 s, or `expiry_ms` of its first heartbeat), loses its locks at once.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from tern_broker.core.queue_locks import QueueLocks
 from tern_broker.core.topics import Names
 from tern_wire.commands import CommandKind
 from tern_wire.errors import GroupNotFound, InvalidField, MemberNotFound, QueueNotFound, TopicNotFound
-from tern_wire.limits import MEMBER_EXPIRY_MS, QUEUES_PER_TOPIC_MAX
+from tern_wire.limits import MEMBER_EXPIRY_MAX_MS, MEMBER_EXPIRY_MS, QUEUES_PER_TOPIC_MAX
 from tern_wire.membership import Role, check_member, read_heartbeat, read_role
 from tern_wire.names import check_group
 
@@ -68,8 +68,12 @@ class Clients:
             raise GroupNotFound(group=says.group)
         topics = self._names.topics
         queues = {topic: topics[topic].queues if topic in topics else 0 for topic in says.subscriptions}
-        verdict = self.members.heartbeat(now_ms, says, queues)
-        return {**verdict, "expires_ms": now_ms + MEMBER_EXPIRY_MS}
+        expiry_ms = request.get("expiry_ms", MEMBER_EXPIRY_MS)
+        if type(expiry_ms) is not int or not 0 < expiry_ms <= MEMBER_EXPIRY_MAX_MS:
+            raise InvalidField(reason=f"'expiry_ms' is 1 to {MEMBER_EXPIRY_MAX_MS}", pointer="/expiry_ms")
+        verdict = self.members.heartbeat(now_ms, says, queues, expiry_ms)
+        expiry_ms = self.members.expiry_ms(says)
+        return {**verdict, "expires_ms": now_ms + expiry_ms, "expiry_ms": expiry_ms}
 
     def _leave(self, request: dict[str, Any]) -> Verdict:
         role, group = read_role(request["role"]), check_group(request["group"])

@@ -7,6 +7,7 @@ from tern_broker.core.fifo import FifoDelivery
 from tern_broker.core.leases import Delivery
 from tern_broker.core.topics import Group, Names, Topic
 from tern_wire.limits import LISTED_MAX, QUEUES_SHOWN_MAX
+from tern_wire.names import is_of, own_name
 
 Deliveries = dict[tuple[int, int], list[Delivery | None]]
 
@@ -84,12 +85,16 @@ def _progress(group: Group, topic: Topic, row: list[Delivery | None]) -> dict[st
     return {"topic": topic.name, "committed": committed, **counts}
 
 
-def list_groups(names: Names, *, pattern: str, after: str, limit: int, descending: bool) -> dict[str, Any]:
-    """Up to *limit* groups whose names hold *pattern* (lower case), in order of names behind *after*; `more`: there are others."""
+def list_groups(
+    names: Names, *, namespace: str, pattern: str, after: str, limit: int, descending: bool
+) -> dict[str, Any]:
+    """Up to *limit* groups of *namespace* ("": of none) whose names hold *pattern* (lower case), in order of names behind *after*; `more`: there are others."""
     found = (
         name
         for name in names.groups
-        if pattern in name.lower() and (not after or (name < after if descending else name > after))
+        if is_of(namespace, name)
+        and pattern in own_name(name).lower()
+        and (not after or (name < after if descending else name > after))
     )
     page = heapq.nlargest(limit + 1, found) if descending else heapq.nsmallest(limit + 1, found)
     groups = [group_settings(names.groups[name]) for name in page[:limit]]

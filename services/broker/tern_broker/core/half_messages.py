@@ -78,9 +78,11 @@ class Preparing:
         count = int(owners[-1]) + 1 if len(owners) else 0
         is_wrong[numbers[np.bincount(owners, minlength=count)[owners] > TRANSACTION_MESSAGES_MAX]] = True
         verdicts["status"][is_wrong] = MALFORMED
-        known = list(self._transactions.producers.by_id)
-        lost = numbers[~np.isin(rows["producer_group"][numbers], known)]
-        verdicts["status"][lost[verdicts["status"][lost] == SENT]] = NO_PRODUCER_GROUP
+        groups, by_id = rows["producer_group"][numbers], self._transactions.producers.by_id
+        unknown = [group_id for group_id in set(groups.tolist()) if group_id not in by_id]
+        if unknown:
+            lost = numbers[np.isin(groups, unknown)]
+            verdicts["status"][lost[verdicts["status"][lost] == SENT]] = NO_PRODUCER_GROUP
         return HalfRows(numbers, owners, count)
 
     def spread(self, half: HalfRows, verdicts: Rows) -> None:
@@ -157,8 +159,10 @@ class Preparing:
         verdicts: Rows,
         applied: Applied,
     ) -> int:
-        is_accepted = np.isin(half.owners, accepted)
-        chosen, owners = half.numbers[is_accepted], half.owners[is_accepted]
+        chosen, owners = half.numbers, half.owners
+        if len(accepted) < half.count:
+            is_accepted = np.isin(half.owners, accepted)
+            chosen, owners = chosen[is_accepted], owners[is_accepted]
         messages = np.zeros(len(chosen), MESSAGES)
         messages["position"] = positions[chosen]
         for name in ("tag", "size", "topic", "queue"):

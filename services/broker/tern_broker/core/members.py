@@ -28,11 +28,18 @@ NAMES_SHOWN_MAX = 16
 
 @dataclass(slots=True)
 class Member:
-    """One member: what it said last, since when it is here and when it was heard (ms)."""
+    """One member: what it said last, since when it is here, when it was heard, and how long it may be silent (ms), which stays
+    as it was when it came: what is due only ever moves back."""
 
     says: Heartbeat
     joined_ms: int
     heard_ms: int
+    expiry_ms: int = MEMBER_EXPIRY_MS
+
+    @property
+    def due_ms(self) -> int:
+        """When it is silent for too long."""
+        return self.heard_ms + self.expiry_ms
 
 
 @dataclass(slots=True)
@@ -75,9 +82,11 @@ class Members:
         self._due: list[tuple[int, Role, str, str]] = []
 
     # What members say -------------------------------------------------------------------------------------------
-    def heartbeat(self, now_ms: int, says: Heartbeat, queues: Mapping[str, int]) -> dict[str, Any]:
-        """*says* was heard; *queues*: how many queues each of its topics has here, 0 when it is not there. LimitReached, with nothing
-        changed, when it would be one too many. `subscription_conflict` names topics on which members of the group differ.
+    def heartbeat(
+        self, now_ms: int, says: Heartbeat, queues: Mapping[str, int], expiry_ms: int = MEMBER_EXPIRY_MS
+    ) -> dict[str, Any]:
+        """*says* was heard; *queues*: how many queues each of its topics has here, 0 when it is not there; *expiry_ms*: how long a
+        new member may be silent. LimitReached, with nothing changed, when it would be one too many. `subscription_conflict` names topics on which members of the group differ.
         """
         key = (says.role, says.group)
         crew = self._crews.get(key, _Crew())
@@ -86,11 +95,11 @@ class Members:
         has_changed = any(crew.queues.get(topic, 0) != count for topic, count in queues.items())
         if member is None:
             self._crews[key] = crew
-            crew.members[says.member] = Member(says, now_ms, now_ms)
+            crew.members[says.member] = Member(says, now_ms, now_ms, expiry_ms)
             crew.seats.append(says.member)
             self._count += 1
             self._say(crew, None, says)
-            heapq.heappush(self._due, (now_ms + MEMBER_EXPIRY_MS, *key, says.member))
+            heapq.heappush(self._due, (now_ms + expiry_ms, *key, says.member))
         else:
             member.heard_ms = now_ms
             if member.says != says:
@@ -158,9 +167,9 @@ class Members:
             member = self._member(role, group, name)
             if member is None:
                 heapq.heappop(self._due)
-            elif member.heard_ms + MEMBER_EXPIRY_MS > due_ms:
+            elif member.due_ms > due_ms:
                 # In the order of true times, as in a state that was just loaded.
-                heapq.heapreplace(self._due, (member.heard_ms + MEMBER_EXPIRY_MS, role, group, name))
+                heapq.heapreplace(self._due, (member.due_ms, role, group, name))
             else:
                 return True
         return False
@@ -178,6 +187,10 @@ class Members:
     def has(self, role: Role, group: str, name: str) -> bool:
         """Whether *name* is a member now."""
         return self._member(role, group, name) is not None
+
+    def expiry_ms(self, says: Heartbeat) -> int:
+        """How long the member that has just said this may be silent."""
+        return self._crews[says.role, says.group].members[says.member].expiry_ms
 
     def describe(self, role: Role, group: str) -> dict[str, Any]:
         """All members of a group by id, with what they say; and where their subscriptions differ, who says what ("": not subscribed)."""
@@ -261,7 +274,7 @@ class Members:
                     "queues": dict(crew.queues),
                     # In the order of seats; what was said never changes, so it is not copied.
                     "members": [
-                        [member.says.document(), member.joined_ms, member.heard_ms]
+                        [member.says.document(), member.joined_ms, member.heard_ms, *_own_expiry(member)]
                         for member in (crew.members[name] for name in crew.seats)
                     ],
                 }
@@ -274,12 +287,17 @@ class Members:
         self._changes = packed["changes"]
         for crew_facts in packed["crews"]:
             crew = _Crew(generation=crew_facts["generation"], queues=crew_facts["queues"])
-            for document, joined_ms, heard_ms in crew_facts["members"]:
+            for document, joined_ms, heard_ms, *expiry_ms in crew_facts["members"]:
                 says = read_heartbeat(document)
-                crew.members[says.member] = Member(says, joined_ms, heard_ms)
+                member = crew.members[says.member] = Member(says, joined_ms, heard_ms, *expiry_ms)
                 crew.seats.append(says.member)
                 self._crews[says.role, says.group] = crew
                 self._count += 1
                 crew.count(says, 1)
                 self._size_bytes += says.size_bytes
-                heapq.heappush(self._due, (heard_ms + MEMBER_EXPIRY_MS, says.role, says.group, says.member))
+                heapq.heappush(self._due, (member.due_ms, says.role, says.group, says.member))
+
+
+def _own_expiry(member: Member) -> list[int]:
+    """Saved only where it is another than the usual one: a state of old has none."""
+    return [] if member.expiry_ms == MEMBER_EXPIRY_MS else [member.expiry_ms]

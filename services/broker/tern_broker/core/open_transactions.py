@@ -6,6 +6,7 @@ A row is a slot in some columns; which slot is nobody's business, and may differ
      WAITING -- its time --> DUE -- claim --> CLAIMED -- report --> WAITING          any of them -- end --> gone
         |                     ^                  |
         |                     +--- its end ------+-- its second end --> WAITING
+        |                     +-- nobody asks for an interval --> WAITING
         +-- asked often enough --> PARKED
 """
 
@@ -36,12 +37,14 @@ NOTES = np.dtype(
 )
 assert (MESSAGES.itemsize, MESSAGE.size, NOTES.itemsize) == (32, 32, 24)
 FREE, WAITING, DUE, CLAIMED, PARKED = range(5)
-# *at_ms*: of WAITING the time of the next check, of DUE and PARKED since when, of CLAIMED until when. *size*: of its records. *passes*: how
-# often the attempt was handed out. *claimed_ms*, *checker*: when and by whom it was claimed last.
+# *at_ms*: of WAITING the time of the next check, of DUE and PARKED since when, of CLAIMED until when. *vain_ms*: of DUE, when that was in vain,
+# 0 for never. *size*: of its records. *passes*: how often the attempt was handed out. *claimed_ms*, *checker*: when and by whom it was
+# claimed last.
 COLUMNS: dict[str, Any] = {
     "number": np.int64,
     "begun_ms": np.int64,
     "at_ms": np.int64,
+    "vain_ms": np.int64,
     "claim": np.int64,
     "claimed_ms": np.int64,
     "group": np.uint32,
@@ -71,8 +74,13 @@ class OpenTransactions:
         return len(self.slots)
 
     # Changing --------------------------------------------------------------------------------------------------
-    def add(self, numbers: Numbers, groups: Numbers, begun_ms: int, at_ms: Numbers, messages: Sequence[bytes]) -> None:
-        """Transactions that begin now and wait for their first check at *at_ms*; shapes (n,), n > 0, *messages* as MESSAGES."""
+    def add(
+        self, numbers: Numbers, groups: Numbers, begun_ms: int, at_ms: Numbers, messages: Sequence[bytes]
+    ) -> list[int]:
+        """Transactions that begin now and wait for their first check at *at_ms*; shapes (n,), n > 0, *messages* as MESSAGES.
+
+        Their numbers, as the table has them: whoever keeps these, and not others that are equal, saves 32 bytes for each.
+        """
         while len(self._free) < len(numbers):
             self._grow()
         chosen = [self._free.pop() for _ in range(len(numbers))]
@@ -83,9 +91,11 @@ class OpenTransactions:
         values["phase"] = WAITING
         for name, value in values.items():
             self.columns[name][chosen] = value
-        for slot, number, each in zip(chosen, numbers.tolist(), messages, strict=True):
+        added: list[int] = numbers.tolist()
+        for slot, number, each in zip(chosen, added, messages, strict=True):
             self.slots[number], self.messages[slot], self.notes[slot] = slot, each, b""
             self.message_count += len(each) // MESSAGES.itemsize
+        return added
 
     def drop(self, slot: int) -> None:
         """It has ended."""
@@ -121,9 +131,10 @@ class OpenTransactions:
 
     def records_below(self, position: int) -> tuple[Numbers, npt.NDArray[np.int64]]:
         """What a COPY says of the records that lie below *position* of the log (MOVE_ROWS), and where they are, ascending."""
-        slots = self.used()
-        messages = read_messages(b"".join([self.messages[slot] for slot in slots.tolist()]))
-        counts = np.array([len(self.messages[slot]) // MESSAGES.itemsize for slot in slots.tolist()], np.int64)
+        slots = np.flatnonzero(self.columns["phase"])
+        parts = list(map(self.messages.__getitem__, slots.tolist()))
+        messages = read_messages(b"".join(parts))
+        counts = np.fromiter(map(len, parts), np.int64, len(parts)) // MESSAGES.itemsize
         old = np.flatnonzero(messages["position"] < position)
         old = old[np.argsort(messages["position"][old], kind="stable")]
         rows = np.zeros(len(old), MOVE_ROWS)

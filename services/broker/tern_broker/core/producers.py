@@ -1,9 +1,12 @@
 """Producer groups of one broker group: their settings, and how many transactions each has. Their ids are never given again.
 
 A group is created by name, or by its first half message's proxy; it is deleted only when it has no transaction that has not ended.
+
+Its settings are one thing in all broker groups: one of them decides (a proxy says which), and counts a revision; the others get a copy, which
+takes the place of older ones. So of two changes at once one wins everywhere, secrets included.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +15,7 @@ from tern_broker.core.digest import Verdict
 from tern_wire.commands import CommandKind
 from tern_wire.errors import LimitReached, ProducerGroupBusy, ProducerGroupNotFound
 from tern_wire.limits import PRODUCER_GROUPS_MAX
-from tern_wire.names import check_group
+from tern_wire.names import check_group, is_of
 from tern_wire.producer_settings import ProducerSettings, read_producer_change
 from tern_wire.topic_settings import text_of
 
@@ -31,6 +34,10 @@ class ProducerGroup:
     committed: int = 0
     rolled_back: int = 0
     checks: int = 0
+    # When somebody asked for its checks last.
+    asked_ms: int = 0
+    # Counts its changes; settings that one broker group has decided are copied to the others with it.
+    revision: int = 0
 
     def describe(self) -> dict[str, Any]:
         """As the link has it, its secret included: the proxies keep that to themselves."""
@@ -38,6 +45,7 @@ class ProducerGroup:
             "producer_group": self.name,
             "producer_group_id": self.producer_group_id,
             **self.settings.packed(),
+            "revision": self.revision,
             "stats": {name: getattr(self, name) for name in _COUNTS},
         }
 
@@ -48,6 +56,8 @@ class Producers:
     def __init__(self) -> None:
         self.by_name: dict[str, ProducerGroup] = {}
         self.by_id: dict[int, ProducerGroup] = {}
+        # Told of a group whose settings may be others, and the time.
+        self.on_altered: list[Callable[[ProducerGroup, int], None]] = []
         self._next_id = 1
 
     def commands(self) -> Mapping[int, Handler]:
@@ -71,9 +81,9 @@ class Producers:
             raise ProducerGroupNotFound(producer_group=str(name)[:160])
         return group
 
-    def describe(self, after: str, limit: int) -> dict[str, Any]:
-        """At most *limit* of the groups whose names come behind *after*, by name."""
-        names = sorted(name for name in self.by_name if name > after)
+    def describe(self, namespace: str, after: str, limit: int) -> dict[str, Any]:
+        """At most *limit* of the groups of *namespace* ("": of none) whose names come behind *after*, by name."""
+        names = sorted(name for name in self.by_name if name > after and is_of(namespace, name))
         return {"groups": [self.by_name[name].describe() for name in names[:limit]], "more": len(names) > limit}
 
     # Commands --------------------------------------------------------------------------------------------------
@@ -89,7 +99,14 @@ class Producers:
         if group is None:
             group = self._put(ProducerGroup(producer_group_id=self._next_id, name=change.producer_group))
             self._next_id += 1
-        group.settings = change.applied_to(group.settings)
+        if not change.revision:
+            group.settings = change.applied_to(group.settings)
+            if change.least_revision:
+                group.revision = max(group.revision + 1, change.least_revision)
+        elif change.revision > group.revision:
+            group.settings, group.revision = change.applied_to(group.settings), change.revision
+        for altered in self.on_altered:
+            altered(group, applied.now_ms)
         # What is due may be somebody else's to ask about now.
         applied.checks_due = True
         return {"created": created, **group.describe()}
@@ -112,7 +129,7 @@ class Producers:
             "groups": [
                 [
                     *(group.producer_group_id, group.name, group.settings.packed()),
-                    *(group.committed, group.rolled_back, group.checks),
+                    *(group.committed, group.rolled_back, group.checks, group.asked_ms, group.revision),
                 ]
                 for group in self.by_name.values()
             ],
@@ -121,10 +138,10 @@ class Producers:
     def unpack(self, packed: Any) -> None:
         """As Part."""
         self._next_id = packed["next_id"]
-        for group_id, name, settings, committed, rolled_back, checks in packed["groups"]:
+        for group_id, name, settings, *counts in packed["groups"]:
             group = self._put(ProducerGroup(producer_group_id=group_id, name=name))
             group.settings = ProducerSettings(**settings)
-            group.committed, group.rolled_back, group.checks = committed, rolled_back, checks
+            group.committed, group.rolled_back, group.checks, group.asked_ms, group.revision = counts
 
     def _put(self, group: ProducerGroup) -> ProducerGroup:
         self.by_name[group.name] = self.by_id[group.producer_group_id] = group

@@ -1,6 +1,6 @@
-"""The texts that were heard last, each once, by number: checkers, answers and reasons, which many rows of the state refer to.
+"""The texts that were heard last, each once, by number: checkers and answers, or reasons, which many rows of the state refer to.
 
-Law: bounded, and the same on every node. A text that CHECK_TEXTS_MAX others have come after is forgotten; its number then stands for "".
+Law: bounded, and the same on every node. A text that as many others have come after as are kept is forgotten; its number then stands for "".
 """
 
 from typing import Any
@@ -11,7 +11,8 @@ from tern_wire.limits import CHECK_TEXTS_MAX
 class RecentTexts:
     """Owner: the state machine."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept_max: int = CHECK_TEXTS_MAX) -> None:
+        self._kept_max = kept_max
         # Oldest first.
         self._numbers: dict[str, int] = {}
         self._texts: dict[int, str] = {}
@@ -25,7 +26,7 @@ class RecentTexts:
         if number is None:
             number, self._next = self._next, self._next + 1
             self._numbers[text], self._texts[number] = number, text
-            if len(self._texts) > CHECK_TEXTS_MAX:
+            if len(self._texts) > self._kept_max:
                 oldest = next(iter(self._texts))
                 del self._numbers[self._texts.pop(oldest)]
         return number

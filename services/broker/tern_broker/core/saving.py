@@ -18,7 +18,7 @@ from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.limits import RETRY_DELAYS_MS
 from tern_wire.retry_policy import EXPONENTIAL, RetryPolicy
 
-FORMAT = 7
+FORMAT = 8
 _SIZE = struct.Struct("<I")
 _COUNT = struct.Struct("<q")
 # The arrays of a table, in order.

@@ -115,19 +115,20 @@ class SendApplier:
         return verdicts, appends, timers, prepared
 
     def _refuse_unknown(self, rows: Rows, verdicts: Rows) -> None:
-        for topic_id in _distinct(rows["topic"]):
-            topic = self._names.topics_by_id.get(topic_id)
-            of_topic = rows["topic"] == topic_id
-            if topic is None:
-                verdicts["status"][of_topic] = NO_TOPIC
-            else:
-                verdicts["status"][of_topic & (rows["queue"] >= topic.queues)] = NO_QUEUE
-                grouped = np.flatnonzero(of_topic & (rows["message_group"] != 0))
-                if len(grouped):
-                    is_at_home = self._slots.accepts(topic, rows["message_group"][grouped], rows["queue"][grouped])
-                    verdicts["status"][grouped[~is_at_home]] = NO_QUEUE
-                if not topic.perm & PERM_WRITE:
-                    verdicts["status"][of_topic] = NOT_WRITABLE
+        """What goes to topics and queues that are not there, that take nothing, or not in this order. One step, however many topics."""
+        ids, of_row = _numbered(rows["topic"])
+        topics = [self._names.topics_by_id.get(topic_id) for topic_id in ids]
+        queues = np.array([0 if topic is None else topic.queues for topic in topics])
+        verdicts["status"][rows["queue"] >= queues[of_row]] = NO_QUEUE
+        grouped = np.flatnonzero(rows["message_group"])
+        for number in _distinct(of_row[grouped]) if len(grouped) else ():
+            topic, own = topics[number], grouped[of_row[grouped] == number]
+            if topic is not None:
+                is_at_home = self._slots.accepts(topic, rows["message_group"][own], rows["queue"][own])
+                verdicts["status"][own[~is_at_home]] = NO_QUEUE
+        for number, topic in enumerate(topics):
+            if topic is None or not topic.perm & PERM_WRITE:
+                verdicts["status"][of_row == number] = NO_TOPIC if topic is None else NOT_WRITABLE
 
     def _find_repeats(self, rows: Rows, keyed: Rows, verdicts: Rows, carried: dict[int, Receipt]) -> dict[int, int]:
         """Mark rows whose key is known; returns row -> earlier row of the same command with the same key."""
@@ -240,6 +241,15 @@ def _read_receipts(payload: memoryview, count: int, at: int) -> dict[int, Receip
     found = np.frombuffer(payload, RECEIPT_ROWS, count, at)
     columns = (found[name].tolist() for name in ("row", "queue", "offset", "crc"))
     return {row: (queue, offset, crc) for row, queue, offset, crc in zip(*columns, strict=True)}
+
+
+def _numbered(values: Rows) -> tuple[list[int], Rows]:
+    """Distinct values, and which of them each one is."""
+    first = values[0]
+    if (values == first).all():
+        return [int(first)], np.zeros(len(values), np.intp)
+    distinct, numbers = np.unique(values, return_inverse=True)
+    return distinct.tolist(), numbers
 
 
 def _distinct(values: Rows) -> list[int]:

@@ -2,7 +2,7 @@
 
 CLAIM_CHECKS         {producer_group ("": all that have a check URL), checker, max, claim_ms, max_bytes}
 REPORT_CHECKS        {reports: [[number, claim, answer, latency_ms], ...]}
-RESOLVE_TRANSACTION  {number, producer_group_id, outcome, reason}
+RESOLVE_TRANSACTION  {number, producer_group_id, outcome, reason, by: BY_HAND, or BY_CLIENT, which says why it ends its own}
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from tern_wire.limits import (
     RESOLVE_REASON_LENGTH_MAX,
 )
 from tern_wire.topic_settings import is_whole
-from tern_wire.transactions import COMMIT, NUMBER_MAX, ROLLBACK
+from tern_wire.transactions import BY_CLIENT, BY_HAND, COMMIT, NUMBER_MAX, ROLLBACK
 
 _ID_MAX = _LATENCY_MAX_MS = (1 << 32) - 1
 
@@ -43,12 +43,13 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """How a person ends a transaction, and why."""
+    """How somebody ends a transaction, and why."""
 
     number: int
     producer_group_id: int
     outcome: int
     reason: str
+    by: int
 
     def packed(self) -> dict[str, Any]:
         """As a map again."""
@@ -83,7 +84,14 @@ def read_resolution(request: Mapping[str, Any]) -> Resolution:
         producer_group_id=_number(request, "producer_group_id", 0, _ID_MAX),
         outcome=_number(request, "outcome", COMMIT, ROLLBACK),
         reason=_text(request, "reason", 1, RESOLVE_REASON_LENGTH_MAX),
+        by=_by(request.get("by", BY_HAND)),
     )
+
+
+def _by(value: Any) -> int:
+    if not is_whole(value, BY_CLIENT, BY_HAND) or value not in {BY_CLIENT, BY_HAND}:
+        raise InvalidField(reason="'by' is a client or a hand", pointer="/by")
+    return int(value)
 
 
 def _is_report(report: Any) -> bool:

@@ -8,6 +8,7 @@ from tern_broker.core.open_transactions import CLAIMED, DUE, NOTES, PARKED, read
 from tern_broker.core.topics import Names
 from tern_broker.core.transactions import Transactions
 from tern_wire.errors import TransactionUnknown
+from tern_wire.names import is_of
 from tern_wire.transactions import BY_TEXTS, EXPIRED, OPEN, OUTCOME_STATES
 
 # Messages of each transaction that a page shows: 1,000 transactions with all theirs would be many frames.
@@ -35,7 +36,7 @@ def describe_transaction(
         "attempts": found["attempts"],
         "ended_ms": found["ended_ms"],
         "by": BY_TEXTS[found["how"] & 15],
-        "reason": transactions.texts.text(found["reason"]),
+        "reason": transactions.reasons.text(found["reason"]),
         "message_count": found["messages"],
         "messages": [[_name(names, found["topic"]), found["queue"], found["size"], found["offset"]]],
         "checks": [],
@@ -46,19 +47,26 @@ def list_transactions(
     transactions: Transactions,
     names: Names,
     *,
+    namespace: str,
     producer_group_id: int,
     state: str,
     begun_before_ms: int,
     after: int,
     limit: int,
 ) -> dict[str, Any]:
-    """At most *limit* of those that have not ended, by number, behind *after*; 0 and "" stand for all producer groups and both states."""
+    """At most *limit* of those of *namespace*'s producer groups ("": of those in none) that have not ended, by number, behind *after*;
+    0 and "" stand for all producer groups and both states."""
     table = transactions.table
     slots = table.used()
     columns = {name: table.columns[name][slots] for name in ("number", "begun_ms", "group", "phase")}
     is_wanted = (columns["number"] > after) & (columns["begun_ms"] <= begun_before_ms)
     if producer_group_id:
         is_wanted &= columns["group"] == producer_group_id
+    else:
+        ids = [
+            group.producer_group_id for name, group in transactions.producers.by_name.items() if is_of(namespace, name)
+        ]
+        is_wanted &= np.isin(columns["group"], ids)
     if state:
         is_wanted &= (columns["phase"] == PARKED) == (state == EXPIRED)
     chosen = slots[is_wanted][: limit + 1].tolist()
@@ -66,21 +74,19 @@ def list_transactions(
     return {"transactions": shown, "more": len(chosen) > limit}
 
 
-def claimed_checks(
-    transactions: Transactions, names: Names, claimed: list[list[int]], until_ms: int
-) -> tuple[list[list[Any]], Any]:
-    """What a checker is told of its claims, and where the messages of all of them lie (MESSAGES). What has ended since is left out."""
+def claimed_checks(transactions: Transactions, names: Names, claimed: list[list[int]]) -> tuple[list[list[Any]], Any]:
+    """What a checker is told of its claims, and where the messages of all of them lie (MESSAGES). What is not its own any more is left out."""
     table = transactions.table
     told, parts = [], []
     for number, claim, attempt in claimed:
         slot = table.slots.get(number)
-        if slot is None:
+        if slot is None or table.get("claim", slot) != claim:
             continue
         parts.append(table.messages[slot])
         group = transactions.producers.by_id[table.get("group", slot)]
         shown = [[name, queue, size] for name, queue, size, _ in _messages(names, table.messages[slot])]
         identity = (number, claim, attempt, group.name, group.producer_group_id)
-        told.append([*identity, table.get("begun_ms", slot), until_ms, shown])
+        told.append([*identity, table.get("begun_ms", slot), table.get("at_ms", slot), shown])
     return told, read_messages(b"".join(parts))
 
 

@@ -26,6 +26,7 @@ from tern_broker.core.topics import Names
 from tern_broker.core.transaction_requests import read_claim, read_reports, read_resolution
 from tern_wire.commands import CommandKind
 from tern_wire.errors import LinkBodyMalformed
+from tern_wire.limits import REASONS_KEPT_MAX
 from tern_wire.rows import MOVED_HALF, QUEUE_ENTRIES
 from tern_wire.transactions import (
     BY_CHECK,
@@ -54,8 +55,9 @@ class Transactions:
         self._names, self.producers, self._counters = names, producers, counters
         self.table = OpenTransactions()
         self.outcomes = Outcomes()
-        self.texts = RecentTexts()
+        self.texts, self.reasons = RecentTexts(), RecentTexts(REASONS_KEPT_MAX)
         self.schedule = CheckSchedule(self.table, producers, self.texts)
+        producers.on_altered.append(self.schedule.altered)
 
     def commands(self) -> Mapping[int, Handler]:
         """As Part."""
@@ -82,6 +84,7 @@ class Transactions:
             "open": self.table.pack(),
             "outcomes": self.outcomes.pack(),
             "texts": self.texts.pack(),
+            "reasons": self.reasons.pack(),
             "next_claim": self.schedule.next_claim,
         }
 
@@ -90,13 +93,16 @@ class Transactions:
         self.table.unpack(packed["open"])
         self.outcomes.unpack(packed["outcomes"])
         self.texts.unpack(packed["texts"])
+        self.reasons.unpack(packed["reasons"])
         self.schedule.restore(packed["next_claim"])
 
     # What other commands do -------------------------------------------------------------------------------------
     def begin(self, numbers: Rows, groups: Rows, now_ms: int, at_ms: Rows, messages: list[bytes]) -> None:
         """A SEND has stored half messages; all of shape (n,), one a transaction. The caller has checked that there is room."""
-        self.table.add(numbers, groups, now_ms, at_ms, messages)
-        self.schedule.begun(zip(at_ms.tolist(), numbers.tolist(), strict=True))
+        added = self.table.add(numbers, groups, now_ms, at_ms, messages)
+        # Mostly one time for all, kept once.
+        times: dict[int, int] = {}
+        self.schedule.begun(zip((times.setdefault(each, each) for each in at_ms.tolist()), added, strict=True))
         for group_id, count in zip(*(each.tolist() for each in np.unique(groups, return_counts=True)), strict=True):
             self.producers.by_id[group_id].open += count
         self._counters.prepared += len(numbers)
@@ -111,10 +117,7 @@ class Transactions:
         if len(payload) % END_ROWS.itemsize:
             raise LinkBodyMalformed(reason=f"END_TRANSACTIONS of {len(payload)} bytes")
         rows = np.frombuffer(payload, END_ROWS)
-        if (
-            not np.isin(rows["outcome"], (COMMIT, ROLLBACK)).all()
-            or not np.isin(rows["by"], (BY_CLIENT, BY_CHECK)).all()
-        ):
+        if not are_ends(rows):
             raise LinkBodyMalformed(reason="END_TRANSACTIONS with an outcome, or somebody, that there is not")
         return self._end_all(rows, "", applied)
 
@@ -122,7 +125,7 @@ class Transactions:
         request = read_resolution(read_map(payload))
         rows = np.zeros(1, END_ROWS)
         rows["number"], rows["producer_group"] = request.number, request.producer_group_id
-        rows["outcome"], rows["by"] = request.outcome, BY_HAND
+        rows["outcome"], rows["by"] = request.outcome, request.by
         verdict = self._end_all(rows, request.reason, applied)[0]
         facts: dict[str, Any] = {name: int(verdict[name]) for name in END_VERDICTS.names or ()}
         return {**facts, "topic_id": facts.pop("topic")}
@@ -148,8 +151,11 @@ class Transactions:
                 first_rows[number], ending[row] = row, slot
                 verdicts["status"][row], verdicts["outcome"][row], verdicts["by"][row] = ENDED, outcome, by
         self._commit([(row, slot) for row, slot in ending.items() if rows["outcome"][row] == COMMIT], verdicts, applied)
+        told: list[Any] = verdicts.tolist() if ending else []
         for row, slot in ending.items():
-            self._forget(slot, verdicts[row], reason, applied.now_ms)
+            changed = self._forget(slot, told[row], reason, applied.now_ms)
+            if changed != told[row]:
+                verdicts[row] = changed
         for row, first in repeats:
             is_same = rows["outcome"][row] == rows["outcome"][first]
             verdicts[row] = verdicts[first]
@@ -173,9 +179,10 @@ class Transactions:
         parts = [self.table.messages[slot] for _, slot in chosen]
         messages = read_messages(b"".join(parts))
         owners = np.repeat([row for row, _ in chosen], [len(part) // MESSAGES.itemsize for part in parts])
-        known = [topic_id for topic_id in set(messages["topic"].tolist()) if topic_id in self._names.topics_by_id]
-        is_there = np.isin(messages["topic"], known)
-        if not is_there.all():
+        topics = set(messages["topic"].tolist())
+        known = [topic_id for topic_id in topics if topic_id in self._names.topics_by_id]
+        if len(known) < len(topics):
+            is_there = np.isin(messages["topic"], known)
             messages, owners = messages[is_there], owners[is_there]
         if not len(messages):
             return
@@ -192,10 +199,11 @@ class Transactions:
             verdicts[name][firsts] = values[first_of]
         verdicts["messages"][firsts] = counts
 
-    def _forget(self, slot: int, verdict: Any, reason: str, now_ms: int) -> None:
+    def _forget(self, slot: int, verdict: tuple[int, ...], reason: str, now_ms: int) -> tuple[int, ...]:
+        """*verdict*, as END_VERDICTS has it, and what is only known here of one that made nothing visible."""
         table = self.table
         group = self.producers.by_id[table.get("group", slot)]
-        outcome = int(verdict["outcome"])
+        status, outcome, queue, count, topic, by, offset = verdict
         if table.get("phase", slot) == PARKED:
             group.expired -= 1
         else:
@@ -206,20 +214,21 @@ class Transactions:
         else:
             group.rolled_back += 1
             self._counters.rolled_back += 1
-            verdict["messages"] = len(table.messages[slot]) // MESSAGES.itemsize
-        _, _, size, topic, queue, _ = MESSAGE.unpack_from(table.messages[slot])
-        if int(verdict["offset"]) < 0:
-            verdict["queue"], verdict["topic"] = queue, topic
+            count = len(table.messages[slot]) // MESSAGES.itemsize
+        _, _, size, first_topic, first_queue, _ = MESSAGE.unpack_from(table.messages[slot])
+        if offset < 0:
+            queue, topic = first_queue, first_topic
         self.outcomes.add(
             (
-                *(table.get("number", slot), table.get("begun_ms", slot), now_ms, int(verdict["offset"])),
-                *(group.producer_group_id, int(verdict["topic"]), size, self.texts.number(reason)),
-                *(int(verdict["queue"]), int(verdict["messages"]), table.get("attempts", slot)),
-                outcome << 4 | int(verdict["by"]),
+                *(table.get("number", slot), table.get("begun_ms", slot), now_ms, offset),
+                *(group.producer_group_id, topic, size, self.reasons.number(reason)),
+                *(queue, count, table.get("attempts", slot)),
+                outcome << 4 | by,
             )
         )
         self.schedule.ended(slot)
         table.drop(slot)
+        return status, outcome, queue, count, topic, by, offset
 
     # Checks ----------------------------------------------------------------------------------------------------
     def _claim(self, payload: memoryview, _position: int, applied: Applied) -> Verdict:
@@ -234,10 +243,17 @@ class Transactions:
             size_max_bytes=request.size_max_bytes,
         )
         self._counters.checks += len(claimed)
-        return {"checks": claimed, "until_ms": applied.now_ms + request.claim_ms}
+        return {"checks": claimed}
 
     def _report(self, payload: memoryview, _position: int, applied: Applied) -> Verdict:
         reports = read_reports(read_map(payload))
         return bytes(
             CHECK_NOTED if self.schedule.report(applied.now_ms, *report) else CHECK_NOT_YOURS for report in reports
         )
+
+
+def are_ends(rows: Rows) -> bool:
+    """Whether all END_ROWS say what there is to say: commit or rollback, of a client or a check."""
+    outcome, by = rows["outcome"], rows["by"]
+    is_known = (outcome == COMMIT) | (outcome == ROLLBACK)
+    return bool((is_known & ((by == BY_CLIENT) | (by == BY_CHECK))).all())

@@ -60,7 +60,8 @@ class Registry:
     """The tables of one name server, started at *started_ms*.
 
     `version` counts the changes that a reader of routes can see, `topics_version` those of the topics among them; heartbeats that
-    change nothing leave both alone. *wiped*: broker groups without write permission.
+    change nothing leave both alone. *wiped*: broker groups without write permission. *expected*: all that the cluster has, if somebody has
+    told; once each has said what it hosts there is nobody left to wait for.
     """
 
     def __init__(
@@ -70,11 +71,13 @@ class Registry:
         started_ms: int,
         warm_up_ms: int,
         expiry_ms: int,
+        expected: frozenset[str] = frozenset(),
         wiped: frozenset[str] = frozenset(),
     ) -> None:
         self._cluster = cluster
         self._warm_at_ms = started_ms + warm_up_ms
         self._expiry_ms = expiry_ms
+        self._expected = expected
         self._groups: dict[str, _Group] = {}
         self._gone = GoneGroups()
         self.wiped = wiped
@@ -98,7 +101,8 @@ class Registry:
     def is_warm(self, now_ms: int) -> bool:
         """Whether a topic that is not known here does not exist, so that "not found" means it.
 
-        The warm-up must be over, by when every living broker had the time to register. That is not enough: a name server that
+        The warm-up must be over, by when every living broker had the time to register; or every broker group that there is has said
+        what it hosts. That is not enough: a name server that
         started while all brokers were down, for however long, has an empty table and may not call anything unknown; nor may one
         that has heard a group's followers only, since topics come from leaders. So at least one broker group must be known, and
         the topics of each. The price: in a cluster that has no brokers yet, or keeps a group that never had a leader, unknown
@@ -106,7 +110,8 @@ class Registry:
         the topic would have to wait for that group as well.
         """
         is_told = all(group.has_told for group in self._groups.values())
-        return now_ms >= self._warm_at_ms and is_told and bool(self._groups or self._gone)
+        is_over = now_ms >= self._warm_at_ms or (bool(self._expected) and self._expected <= self._told())
+        return is_over and is_told and bool(self._groups or self._gone)
 
     def register(self, registration: Registration, now_ms: int) -> bool:
         """Take one heartbeat; whether the leader's topics are wanted, which it has left out.
@@ -214,6 +219,12 @@ class Registry:
     def live(self) -> dict[str, dict[str, LiveNode]]:
         """The live table: a copy, by broker group and node."""
         return {name: dict(sorted(group.nodes.items())) for name, group in sorted(self._groups.items())}
+
+    def _told(self) -> set[str]:
+        """The broker groups that have said what they host, those that are gone since among them."""
+        return {name for name, group in self._groups.items() if group.has_told} | {
+            name for name, _ in self._gone.items()
+        }
 
     def _rows(self) -> list[tuple[str, BrokerGroupRoute, Mapping[str, TopicRoute]]]:
         """Name, route and topics of every broker group that lives or is remembered, in order of names."""

@@ -27,6 +27,7 @@ from tern_wire.paths import (
     HEADER_IDEMPOTENCY_KEY,
     HEADER_KEY,
     HEADER_MESSAGE_GROUP,
+    HEADER_NAMESPACE,
     HEADER_PROPERTIES,
     HEADER_PROPERTY_PREFIX,
     HEADER_QUEUE,
@@ -57,6 +58,8 @@ _MQ_HEADERS = (
     HEADER_PROPERTIES,
     HEADER_PROPERTY_PREFIX + "<name>",
     HEADER_IDEMPOTENCY_KEY,
+    # Read at the door, before any route: see core/namespaces.py.
+    HEADER_NAMESPACE,
     HEADER_REQUEST_ID,
 )
 _TAG, _KEY, _QUEUE, _PROPERTIES, _PREFIX, _IDEMPOTENCY_KEY, _REQUEST_ID = (

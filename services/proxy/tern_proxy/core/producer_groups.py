@@ -1,13 +1,14 @@
 """Producer groups as the HTTP API writes them, and as the link carries them: one turned into the other. Pure.
 
-A secret is shown by the PUT that has set it and never again. Where broker groups say different things (a change reaches one after the
-other), the first in order of names is shown; numbers are added up.
+A secret is shown by the PUT that has set it and never again. The first broker group in order of names decides a change, and the others get a
+copy of what it has decided. Where they say different things meanwhile, the first one's is shown; numbers are added up.
 """
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from msgspec import UnsetType
@@ -49,7 +50,10 @@ def producer_change(producer_group: str, settings: ProducerGroupSettings) -> Pro
     except InvalidField as error:
         # The wire names a time with its unit; the body does not.
         field = str(error.fields.get("pointer", "")).removesuffix("_ms")
-        raise InvalidField(**{**error.fields, "pointer": field}) from error
+        reason = str(error.fields.get("reason", "")).replace(
+            f"'{field[1:]}_ms' is a whole number", f"'{field[1:]}' in ms is"
+        )
+        raise InvalidField(**{**error.fields, "pointer": field, "reason": reason}) from error
     if secret := given.get("check_secret"):
         _check_secret(secret)
     return change
@@ -72,17 +76,25 @@ def _check_secret(secret: str) -> None:
         raise InvalidField(reason=reason, pointer="/check_secret")
 
 
-def with_secret(change: ProducerChange, known: str, fresh: str) -> tuple[ProducerChange, bool]:
-    """*change* with a secret where its check URL needs one, and whether that is a new one.
+def to_decide(change: ProducerChange, known: Answers, fresh_secret: str) -> ProducerChange:
+    """*change* as the broker group that decides gets it. *known*: what all say now; *fresh_secret*: for a URL that has none."""
+    settings = change.settings
+    if not settings.get("check_secret"):
+        # One that is there stays: producers have it, too.
+        settings = {name: value for name, value in settings.items() if name != "check_secret"}
+    revision = 1 + max((head["revision"] for _, head in known), default=0)
+    return replace(change, settings=settings, fresh_secret=fresh_secret, least_revision=revision)
 
-    *known*: the one that a broker group has already, "" for none; a URL that changes keeps it, and all broker groups get it.
-    """
-    if not change.settings.get("check_url"):
-        return change, bool(change.settings.get("check_secret"))
-    own = change.settings.get("check_secret")
-    settings = {**change.settings, "check_secret": own or known or fresh}
-    made = ProducerChange(producer_group=change.producer_group, create=change.create, settings=settings)
-    return made, bool(own) or not known
+
+def newest(known: Answers) -> Mapping[str, Any] | None:
+    """What was decided last of all that the broker groups say; None if none of them has the producer group."""
+    return max((head for _, head in known), key=lambda head: int(head["revision"]), default=None)
+
+
+def to_copy(producer_group: str, decided: Mapping[str, Any]) -> ProducerChange:
+    """What the other broker groups get: all settings as they were *decided*."""
+    settings = {name: decided[name] for name in SETTINGS}
+    return ProducerChange(producer_group=producer_group, create=True, settings=settings, revision=decided["revision"])
 
 
 def producer_group_document(name: str, answers: Answers) -> Head:

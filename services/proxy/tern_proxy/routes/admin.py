@@ -5,10 +5,12 @@ import asyncio
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from tern_proxy.core.namespaces import namespace_in
 from tern_proxy.core.raft_facts import raft_facts
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import refuse_query, respond
 from tern_wire.errors import NoNameServer
+from tern_wire.names import is_of
 from tern_wire.paths import CLUSTER_PATH
 
 
@@ -60,7 +62,7 @@ class _Admin:
             "warm": routes.warm,
             "name_server_reachable": proxy.cache.is_reachable,
             "proxy": proxy.name,
-            "topics": len(proxy.cache.topics),
+            "topics": sum(is_of(namespace_in(request), name) for name in proxy.cache.topics),
             "broker_groups": groups,
         }
         return respond(request, document)

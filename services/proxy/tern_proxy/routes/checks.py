@@ -7,6 +7,7 @@ import asyncio
 from typing import Any
 
 from tern_proxy.core.checks import Check, check_document
+from tern_proxy.core.namespaces import namespace_in
 from tern_proxy.core.parameters import BASIC, answer_kind, is_packed, number_of, read_query_once, wait_of
 from tern_proxy.exchange import ClientGone, HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
@@ -55,7 +56,8 @@ async def post_receive_checks(proxy: Proxy, request: HotRequest, producer_group:
     finally:
         gone.cancel()
     proxy.counters.messages["checks"] += len(checks)
-    documents = [check_document(check, proxy.transaction_ids, put_body) for check in checks]
+    ids = proxy.transaction_ids(namespace_in(request))
+    documents = [check_document(check, ids, put_body) for check in checks]
     status, headers, answer = reply(200, {"checks": documents}, kind)
     if wait_ms:
         headers.append((_WAIT_APPLIED, b"%dms" % granted_ms))

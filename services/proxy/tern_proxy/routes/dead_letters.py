@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tern_proxy.core.dead_letters import read_letters, read_place, redrive_selections, selection_of, task_document
+from tern_proxy.core.namespaces import namespace_in, whole_topic
 from tern_proxy.core.parameters import number_of, time_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import (
@@ -34,7 +35,7 @@ from tern_wire.errors import (
 )
 from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, RECEIVE_SIZE_DEFAULT_BYTES
 from tern_wire.messages import RedriveRequest
-from tern_wire.names import check_group
+from tern_wire.names import check_group, is_of, own_name
 from tern_wire.paths import HEADER_IDEMPOTENCY_KEY, dead_letters_path, redrive_path, task_path
 from tern_wire.requests import RequestCode, body_parts
 
@@ -72,6 +73,8 @@ class _DeadLetters:
         names = ("topic", "tag", "reason", "from", "to", "limit", "cursor", "encoding")
         query = read_parameters(request, names)
         put_body = put_body_of(query, answer_form(request))
+        if query.get("topic"):
+            query["topic"] = whole_topic(request, query["topic"])
         limit = number_of(query.get("limit", LIMIT_DEFAULT), "limit", 1, DEAD_LETTERS_PAGE_MAX)
         selection = selection_of(query, time_of).pack()
         broker_groups = await broker_group_names(self._proxy)
@@ -107,7 +110,7 @@ class _DeadLetters:
         check_group(group)
         query = read_parameters(request, ("confirm",))
         answer_form(request)
-        if query.get("confirm") != group:
+        if query.get("confirm") != own_name(group):
             raise ConfirmationNeeded(
                 what="the dead letters of group", name=group, loss="the only place where they can be found"
             )
@@ -121,6 +124,8 @@ class _DeadLetters:
         """
         check_group(group)
         asked = await read_document(request, RedriveRequest)
+        if asked.topic:
+            asked.topic = whole_topic(request, asked.topic)
         key = request.headers.get(HEADER_IDEMPOTENCY_KEY, "")
         if len(key) > 255:
             raise InvalidField(reason="A key has at most 255 characters", pointer=f"header/{HEADER_IDEMPOTENCY_KEY}")
@@ -164,5 +169,10 @@ class _DeadLetters:
         answer_form(request)
         if _TASK.fullmatch(task) is None:
             raise TaskNotFound(task=task[:80])
-        parts = await ask_all(self._proxy, RequestCode.REDRIVE, {"op": op, "task": task}, absent=TaskNotFound)
+        parts = await ask_all(self._proxy, RequestCode.REDRIVE, {"op": "get", "task": task}, absent=TaskNotFound)
+        if not is_of(namespace_in(request), str(parts[0][1]["group"])):
+            # Another namespace's: it is not even looked at any more.
+            raise TaskNotFound(task=task)
+        if op != "get":
+            parts = await ask_all(self._proxy, RequestCode.REDRIVE, {"op": op, "task": task}, absent=TaskNotFound)
         return respond(request, task_document(parts))

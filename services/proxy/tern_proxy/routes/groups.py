@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tern_proxy.core.listing import PARAMETERS, read_page, take_page, write_cursor
+from tern_proxy.core.namespaces import namespace_in, whole_topic
 from tern_proxy.core.topic_documents import group_change, group_description, group_document, start_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import ask_all, read_document, read_parameters, respond
@@ -11,7 +12,7 @@ from tern_proxy.routes.topics import confirm, mode_of_put
 from tern_wire.errors import GroupNotFound
 from tern_wire.group_settings import read_group_change
 from tern_wire.messages import GroupSettings
-from tern_wire.names import check_group, check_topic
+from tern_wire.names import check_group
 from tern_wire.paths import GROUPS_PATH
 from tern_wire.requests import RequestCode, body_parts
 from tern_wire.topic_settings import ALTER, CREATE
@@ -69,7 +70,10 @@ class _Groups:
         With `topic` only that one; without, topics with 20,000 queues together at most (`truncated`).
         """
         query = read_parameters(request, ("topic",))
-        asked = {"group": check_group(group), "topic": check_topic(query["topic"]) if query.get("topic") else ""}
+        asked = {
+            "group": check_group(group),
+            "topic": whole_topic(request, query["topic"]) if query.get("topic") else "",
+        }
         answers = await ask_all(self._proxy, RequestCode.DESCRIBE_GROUP, asked, absent=GroupNotFound)
         return respond(request, group_description(answers))
 
@@ -78,6 +82,7 @@ class _Groups:
         query = read_parameters(request, PARAMETERS)
         page = read_page(query, {"name": str})
         asked = {
+            "namespace": namespace_in(request),
             "q": page.pattern,
             "after": page.after[1] if page.after is not None else "",
             "limit": page.limit,

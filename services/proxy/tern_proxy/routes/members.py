@@ -12,6 +12,7 @@ from zlib import crc32
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from tern_proxy.core.namespaces import whole_topic
 from tern_proxy.core.parameters import BASIC, answer_kind
 from tern_proxy.core.topic import Topic
 from tern_proxy.proxy import Proxy
@@ -68,7 +69,11 @@ class _Members:
         """
         document = await read_document(request, MemberHeartbeat)
         fields = {name: getattr(document, name) for name in document.__struct_fields__}
-        says = read_heartbeat({**fields, "group": group, "subscriptions": _canonical(document.subscriptions)})
+        by_topic = {
+            name: {whole_topic(request, topic): value for topic, value in told.items()}
+            for name, told in (("subscriptions", _canonical(document.subscriptions)), ("queues", document.queues))
+        }
+        says = read_heartbeat({**fields, "group": group, **by_topic})
         answers = await self._tell_all(group, {"op": "heartbeat", **says.document()})
         first = next(answer for answer in answers.values() if isinstance(answer, dict))
         return respond(
@@ -79,7 +84,7 @@ class _Members:
                 "role": says.role.value,
                 **{name: first[name] for name in ("joined", "members", "generation", "subscription_conflict")},
                 "heartbeat_interval_ms": HEARTBEAT_INTERVAL_MS,
-                "expires_in_ms": MEMBER_EXPIRY_MS,
+                "expires_in_ms": first.get("expiry_ms", MEMBER_EXPIRY_MS),
                 "missed": _missed(answers),
             },
         )
@@ -118,7 +123,7 @@ class _Members:
         query = read_parameters(request, ("topic", "member", "strategy"), needed=("topic",))
         strategy = read_strategy(query["strategy"]).value if "strategy" in query else ""
         member = check_member(query["member"]) if "member" in query else ""
-        topic = await self._proxy.topic(query["topic"])
+        topic = await self._proxy.topic(whole_topic(request, query["topic"]))
         queues = [queue.name for queues in topic.broker_groups.values() for queue in queues]
         asked = {"group": group, "topic": topic.name, "queues": queues, "member": member, "strategy": strategy}
         found = await self._ask_first(group, RequestCode.ASSIGNMENTS, asked)
@@ -130,7 +135,7 @@ class _Members:
         """Which queues of `topic` are locked, by whom, as of which epoch, and for how long yet."""
         check_group(group)
         query = read_parameters(request, ("topic",), needed=("topic",))
-        topic = await self._proxy.topic(query["topic"])
+        topic = await self._proxy.topic(whole_topic(request, query["topic"]))
         asked = {"group": group, "topic": topic.name}
         answers = await ask_each(self._proxy, topic, RequestCode.QUEUE_LOCKS, asked)
         names = ("member", "epoch", "expires_in_ms")
@@ -150,7 +155,7 @@ class _Members:
         document = await read_document(request, LockRequest)
         if not 0 < len(document.queues) <= QUEUES_PER_TOPIC_MAX:
             raise InvalidField(reason=f"'queues' are 1 to {QUEUES_PER_TOPIC_MAX}", pointer="/queues")
-        topic = await self._proxy.topic(document.topic)
+        topic = await self._proxy.topic(whole_topic(request, document.topic))
         answers, parts = await self._tell_holders("lock", group, topic, document.member, document.queues)
         found: dict[str, dict[str, Any]] = {"locked": {}, "held": {}, "missed": {}}
         for name, answer in answers.items():
@@ -166,7 +171,7 @@ class _Members:
         """Give up locks of `member` in `topic`: those of `queues` (by commas), or all. `unlocked`: those that it had."""
         query = read_parameters(request, ("topic", "member", "queues"), needed=("topic", "member"))
         answer_kind(request.headers.get("accept", ""), BASIC)
-        topic = await self._proxy.topic(query["topic"])
+        topic = await self._proxy.topic(whole_topic(request, query["topic"]))
         every = (queue.name for queues in topic.broker_groups.values() for queue in queues)
         queues = query["queues"].split(",") if "queues" in query else list(every)
         answers, _ = await self._tell_holders("unlock", group, topic, query["member"], queues)

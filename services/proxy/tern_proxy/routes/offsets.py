@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from tern_proxy.core.namespaces import whole_topic
 from tern_proxy.core.parameters import number_of, time_of
 from tern_proxy.core.seeking import plan_seek
 from tern_proxy.proxy import Proxy
@@ -55,7 +56,7 @@ class _Offsets:
         """The group's committed offset in every queue of `?topic=` that it has begun."""
         check_group(group)
         query = read_parameters(request, ("topic",), needed=("topic",))
-        topic = await self._proxy.topic(query["topic"])
+        topic = await self._proxy.topic(whole_topic(request, query["topic"]))
         asked = {"group": group, "topic": topic.name}
         answers = await ask_each(self._proxy, topic, RequestCode.GROUP_OFFSETS, asked)
         offsets = {f"{name}:{queue}": offset for name, head, _ in answers for queue, offset in head["offsets"].items()}
@@ -71,7 +72,7 @@ class _Offsets:
         commit = await read_document(request, OffsetsCommit)
         if not commit.offsets:
             raise InvalidField(reason="At least one offset is needed", pointer="/offsets")
-        topic = await self._proxy.topic(commit.topic)
+        topic = await self._proxy.topic(whole_topic(request, commit.topic))
         fields = {"offsets": commit.offsets, "expected": commit.expected, "epochs": commit.epochs}
         parts: dict[str, dict[str, dict[str, int]]] = {}
         for field, numbers in fields.items():
@@ -99,7 +100,7 @@ class _Offsets:
         """
         check_group(group)
         seek = await read_document(request, SeekRequest)
-        topic = await self._proxy.topic(seek.topic)
+        topic = await self._proxy.topic(whole_topic(request, seek.topic))
         plan = plan_seek(seek, topic, time_of)
         rows: list[dict[str, Any]] = []
         for name, part in plan.parts.items():

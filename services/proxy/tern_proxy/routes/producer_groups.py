@@ -2,18 +2,22 @@
 
 import asyncio
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tern_proxy.core.listing import read_page, take_page, write_cursor
+from tern_proxy.core.namespaces import namespace_in
 from tern_proxy.core.producer_groups import (
     SECRET_SIZE_BYTES,
     Answers,
+    newest,
     producer_change,
     producer_group_document,
-    with_secret,
+    to_copy,
+    to_decide,
     write_secret,
 )
 from tern_proxy.proxy import Proxy
@@ -30,6 +34,7 @@ from tern_wire.errors import ProducerGroupBusy, ProducerGroupNotFound
 from tern_wire.messages import ProducerGroupSettings
 from tern_wire.names import check_group
 from tern_wire.paths import PRODUCER_GROUPS_PATH, producer_group_path
+from tern_wire.producer_settings import ProducerChange
 from tern_wire.requests import RequestCode, body_parts
 
 
@@ -65,17 +70,36 @@ class _ProducerGroups:
         change = producer_change(producer_group, settings)
         if url := change.settings.get("check_url"):
             self._proxy.check_hosts.require_allowed(url)
-        known = ""
-        if url and not change.settings.get("check_secret"):
-            before = await self._describe(producer_group)
-            known = next((head["check_secret"] for _, head in before if head["check_secret"]), "")
-        change, is_secret_new = with_secret(change, known, write_secret(secrets.token_bytes(SECRET_SIZE_BYTES)))
-        answers = await ask_all(self._proxy, RequestCode.ALTER_PRODUCER_GROUP, change.packed())
-        created = any(head["created"] for _, head in answers)
+        fresh = write_secret(secrets.token_bytes(SECRET_SIZE_BYTES))
+        known = await self._describe(producer_group)
+        answers = await self._alter(to_decide(change, known, fresh), newest(known))
+        created, secret = any(head["created"] for _, head in answers), answers[0][1]["check_secret"]
         document = {**producer_group_document(producer_group, answers), "created": created}
-        if is_secret_new:
-            document["check_secret"] = change.settings["check_secret"]
+        if secret and secret in {fresh, settings.check_secret}:
+            document["check_secret"] = secret
         return respond(request, document, 201 if created else 200)
+
+    async def _alter(
+        self, change: ProducerChange, before: Mapping[str, Any] | None
+    ) -> list[tuple[str, dict[str, Any]]]:
+        """The first broker group decides, the others follow. If one of them cannot, a repeat of the PUT brings it what was decided.
+
+        *before*: what was decided last; the first one is told of it if it has not heard of it, such as one that is new.
+        """
+        name = change.producer_group
+        first, *others = await broker_group_names(self._proxy)
+        created = False
+        if before is not None and before["revision"]:
+            created = (await self._tell(first, to_copy(name, before)))["created"]
+        # Repeated, it is decided as it was, one revision later.
+        decided = await self._tell(first, change)
+        copied = await asyncio.gather(*(self._tell(other, to_copy(name, decided)) for other in others))
+        return [(first, {**decided, "created": decided["created"] or created}), *zip(others, copied, strict=True)]
+
+    async def _tell(self, broker_group: str, change: ProducerChange) -> dict[str, Any]:
+        link = self._proxy.group(broker_group).link
+        head, _ = await link.request(RequestCode.ALTER_PRODUCER_GROUP, body_parts(change.packed()), is_repeatable=True)
+        return head
 
     async def get_producer_group(self, request: Request, producer_group: str) -> Response:
         """Settings, and how many of its transactions are open, expired, committed and rolled back, and how often it was asked."""
@@ -87,6 +111,7 @@ class _ProducerGroups:
         """Producer groups in order of their names, page by page: `next_cursor` is empty on the last one."""
         page = read_page(read_parameters(request, ("limit", "cursor")), {"name": str})
         asked = {"producer_group": "", "after": page.after[1] if page.after is not None else "", "limit": page.limit}
+        asked["namespace"] = namespace_in(request)
         answers = await ask_all(self._proxy, RequestCode.DESCRIBE_PRODUCER_GROUP, asked)
         rows: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for broker_group, answer in answers:

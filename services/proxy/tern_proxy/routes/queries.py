@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tern_proxy.core.delivery import Message, read_records
+from tern_proxy.core.namespaces import whole_topic
 from tern_proxy.core.parameters import TIME_MAX_MS, number_of, time_of
 from tern_proxy.core.searching import FoundPage, Place, put_together, read_cursor, write_cursor
 from tern_proxy.core.topic import Topic
@@ -108,7 +109,7 @@ class _Queries:
         query = read_parameters(request, ("topic",), needed=("topic",))
         answer_form(request)
         _check_id(message_id)
-        topic = await self._proxy.topic(query["topic"])
+        topic = await self._proxy.topic(whole_topic(request, query["topic"]))
         asked = {"topic": topic.name, "message_id": message_id}
         for name, head, raw in await ask_each(self._proxy, topic, RequestCode.TRACE, asked):
             if not head["found"]:

@@ -13,6 +13,7 @@ from typing import Any
 from zlib import crc32
 
 from tern_proxy.core.delivery import Message, put_bytes, put_fitting, raw_headers, read_records
+from tern_proxy.core.namespaces import namespace_in
 from tern_proxy.core.parameters import BASIC, answer_kind
 from tern_proxy.core.requesting import (
     Sought,
@@ -64,7 +65,7 @@ async def post_request(proxy: Proxy, request: HotRequest, topic_name: str) -> Re
     asked = read_request(request.scope["headers"], request.query_string, body)
     if not proxy.parking.has_room:
         raise Overloaded(what="requests that wait for a reply")
-    replies = await own_topic(proxy, proxy.reply_topic)
+    replies = await own_topic(proxy, proxy.reply_topic(namespace_in(request)))
     correlation_id = correlation_id_of(asked, topic.name_bytes, proxy.ids.take())
     client = asked.client or correlation_id
     groups = proxy.usable(replies)
@@ -87,7 +88,7 @@ async def post_request(proxy: Proxy, request: HotRequest, topic_name: str) -> Re
             offset=receipt["offset"],
             ask_again=asking_path(topic.name, correlation_id, client),
         )
-    return _answered(proxy, found, kind)
+    return _answered(proxy, namespace_in(request), found, kind)
 
 
 async def get_reply(proxy: Proxy, request: HotRequest, topic_name: str, correlation_id: str) -> Reply:
@@ -98,7 +99,7 @@ async def get_reply(proxy: Proxy, request: HotRequest, topic_name: str, correlat
     if wait_ms and not proxy.parking.has_room:
         raise Overloaded(what="requests that wait for a reply")
     try:
-        names = tuple((await proxy.topic(proxy.reply_topic)).broker_groups)
+        names = tuple((await proxy.topic(proxy.reply_topic(namespace_in(request)))).broker_groups)
     except TopicNotFound:
         # Nobody has asked for anything in this cluster; or another proxy has, just now, and the brokers know.
         names = tuple(proxy.groups)
@@ -111,7 +112,7 @@ async def get_reply(proxy: Proxy, request: HotRequest, topic_name: str, correlat
         if trouble is not None and not isinstance(trouble, TopicNotFound):
             raise trouble
         raise NoReply(correlation_id=correlation_id, client=sought.client)
-    return _answered(proxy, found, kind)
+    return _answered(proxy, namespace_in(request), found, kind)
 
 
 async def post_reply(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
@@ -120,7 +121,7 @@ async def post_reply(proxy: Proxy, request: HotRequest, topic_name: str) -> Repl
     await proxy.topic(topic_name)
     body = await request.read_body(MESSAGE_BODY_SIZE_MAX_BYTES, message_too_large)
     answer = read_reply(request.scope["headers"], request.query_string, body)
-    replies = await own_topic(proxy, proxy.reply_topic)
+    replies = await own_topic(proxy, proxy.reply_topic(namespace_in(request)))
     queues = replies.broker_groups.get(answer.address.broker_group)
     if queues is None:
         raise BrokerGroupNotFound(
@@ -135,10 +136,10 @@ async def post_reply(proxy: Proxy, request: HotRequest, topic_name: str) -> Repl
     return status, headers, document
 
 
-def _answered(proxy: Proxy, found: Found, kind: str) -> Reply:
+def _answered(proxy: Proxy, namespace: str, found: Found, kind: str) -> Reply:
     broker_group, raw = found
     put_body = put_fitting if kind == JSON else put_bytes
-    (message,) = read_records(bytes(raw), proxy.reply_topic, broker_group, put_body)
+    (message,) = read_records(bytes(raw), proxy.reply_topic(namespace), broker_group, put_body)
     proxy.counters.messages["replied"] += 1
     if kind != OCTETS:
         return reply(200, message, kind)
@@ -152,6 +153,7 @@ class _Waiting:
 
     def __init__(self, proxy: Proxy, request: HotRequest, sought: Sought, until: float) -> None:
         self._proxy, self._request, self._sought, self._until = proxy, request, sought, until
+        self._replies = proxy.reply_topic(namespace_in(request))
         self._trouble: TernError | None = None
 
     async def find(self, broker_groups: tuple[str, ...]) -> tuple[Found | None, TernError | None]:
@@ -206,7 +208,7 @@ class _Waiting:
         return None
 
     async def _ask(self, broker_group: str, wait_ms: int) -> memoryview | None:
-        head = self._sought.head(self._proxy.reply_topic, broker_group, wait_ms)
+        head = self._sought.head(self._replies, broker_group, wait_ms)
         answer, raw = await self._proxy.group(broker_group).link.request(
             RequestCode.AWAIT_REPLY,
             body_parts(head),

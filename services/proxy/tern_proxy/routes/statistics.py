@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from tern_proxy.core.namespaces import whole_topic
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import answer_form, ask_all, ask_each, read_parameters, refuse_query, respond
 from tern_wire.errors import GroupNotFound
@@ -75,7 +76,7 @@ class _Statistics:
         answer_form(request)
         asked: dict[str, Any] = {"group": group}
         if "topic" in query:
-            topic = await self._proxy.topic(query["topic"])
+            topic = await self._proxy.topic(whole_topic(request, query["topic"]))
             asked["topic"] = topic.name
             answers = [
                 (name, head) for name, head, _ in await ask_each(self._proxy, topic, RequestCode.GROUP_STATS, asked)

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tern_proxy.core.listing import PARAMETERS, read_page, take_page
+from tern_proxy.core.namespaces import namespace_in
 from tern_proxy.core.parameters import BASIC, answer_kind
 from tern_proxy.core.topic import Topic
 from tern_proxy.core.topic_documents import topic_change, topic_description, topic_document, topic_route, topic_row
@@ -17,7 +18,7 @@ from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import ask_all, read_document, read_parameters, refuse_query, respond
 from tern_wire.errors import ConfirmationNeeded, InvalidField, NoNameServer, TopicNotFound, WarmingUp
 from tern_wire.messages import TopicSettings
-from tern_wire.names import check_topic
+from tern_wire.names import check_topic, is_of, own_name
 from tern_wire.paths import TOPICS_PATH
 from tern_wire.requests import RequestCode, body_parts
 from tern_wire.topic_settings import ALTER, CREATE, DECLARE, read_topic_change
@@ -94,7 +95,12 @@ class _Topics:
             raise NoNameServer(endpoints=cache.endpoints)
         if not cache.routes.warm and not cache.topics:
             raise WarmingUp()
-        found = (topic for name, topic in cache.topics.items() if page.pattern in name.lower() and "%" not in name)
+        namespace = namespace_in(request)
+        found = (
+            topic
+            for name, topic in cache.topics.items()
+            if is_of(namespace, name) and page.pattern in own_name(name).lower()
+        )
         names, cursor = take_page(((_SORTS[page.sort](topic), topic.name) for topic in found), page)
         rows = [topic_row(name, cache.topics[name].route) for name in names]
         return respond(request, {"topics": rows, "next_cursor": cursor})
@@ -123,5 +129,6 @@ def confirm(request: Request, what: str, name: str, loss: str) -> None:
     """ConfirmationNeeded unless the query repeats the name of what is to be deleted."""
     query = read_parameters(request, ("confirm",))
     answer_kind(request.headers.get("accept", ""), BASIC)
-    if query.get("confirm") != name:
+    # As the client writes it: the name alone, whatever its namespace is.
+    if query.get("confirm") != own_name(name):
         raise ConfirmationNeeded(what=what, name=name, loss=loss)

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from tern_proxy.core.namespaces import namespace_in, whole_group
 from tern_proxy.core.transaction_documents import (
     LIST_PARAMETERS,
     Place,
@@ -15,7 +16,7 @@ from tern_proxy.core.transaction_documents import (
     transaction_document,
     write_cursor,
 )
-from tern_proxy.core.transaction_ends import ended_of, read_resolution
+from tern_proxy.core.transaction_ends import read_resolution
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import (
     answer_form,
@@ -25,11 +26,12 @@ from tern_proxy.routes.documents import (
     refuse_query,
     respond,
 )
-from tern_proxy.routes.transactions import describe_end
+from tern_proxy.routes.transactions import describe_end, resolve
 from tern_wire.errors import ProducerGroupNotFound
 from tern_wire.messages import TransactionResolution
 from tern_wire.paths import TRANSACTIONS_PATH, transaction_path
 from tern_wire.requests import RequestCode, body_parts
+from tern_wire.transactions import BY_HAND
 
 
 def transactions_router(proxy: Proxy) -> APIRouter:
@@ -60,12 +62,13 @@ class _Transactions:
         refuse_query(request)
         answer_form(request)
         proxy = self._proxy
-        transaction = proxy.transaction_ids.read(transaction_id)
+        ids = proxy.transaction_ids(namespace_in(request))
+        transaction = ids.read(transaction_id)
         asked = {"number": transaction.number, "producer_group_id": transaction.producer_group_id}
         link = proxy.group(transaction.broker_group).link
         head, _ = await link.request(RequestCode.DESCRIBE_TRANSACTION, body_parts(asked), is_repeatable=True)
         found = head["transaction"]
-        return respond(request, transaction_document(transaction.broker_group, found, proxy.transaction_ids))
+        return respond(request, transaction_document(transaction.broker_group, found, ids))
 
     async def list_transactions(self, request: Request) -> Response:
         """Transactions that have not ended, the oldest first in each broker group: open ones, and expired ones, which nobody has answered for.
@@ -74,7 +77,11 @@ class _Transactions:
         """
         query = read_parameters(request, LIST_PARAMETERS)
         answer_form(request)
+        if query.get("producer_group"):
+            query["producer_group"] = whole_group(request, query["producer_group"])
         asked, limit, behind = read_list(query)
+        asked["namespace"] = namespace_in(request)
+        ids = self._proxy.transaction_ids(asked["namespace"])
         rows: list[dict[str, Any]] = []
         last: Place | None = None
         unknown: ProducerGroupNotFound | None = None
@@ -94,7 +101,7 @@ class _Transactions:
                 continue
             is_known = True
             found = head["transactions"]
-            rows += [transaction_document(name, one, self._proxy.transaction_ids) for one in found]
+            rows += [transaction_document(name, one, ids) for one in found]
             if found:
                 last = (name, found[-1]["number"])
             if head["more"]:
@@ -109,14 +116,6 @@ class _Transactions:
     async def post_resolve(self, request: Request, transaction_id: str) -> Response:
         """End a transaction by hand, an expired one too: `outcome` commit or rollback, and the `reason`, which is kept with it."""
         outcome, reason = read_resolution(await read_document(request, TransactionResolution))
-        transaction = self._proxy.transaction_ids.read(transaction_id)
-        asked = {
-            "number": transaction.number,
-            "producer_group_id": transaction.producer_group_id,
-            "outcome": outcome,
-            "reason": reason,
-        }
-        link = self._proxy.group(transaction.broker_group).link
-        # The same decision twice is one.
-        head, _ = await link.request(RequestCode.RESOLVE_TRANSACTION, body_parts(asked), is_repeatable=True)
-        return respond(request, await describe_end(self._proxy, transaction_id, transaction, ended_of(head)))
+        transaction = self._proxy.transaction_ids(namespace_in(request)).read(transaction_id)
+        ended = await resolve(self._proxy, transaction, outcome, reason, BY_HAND)
+        return respond(request, await describe_end(self._proxy, transaction_id, transaction, ended))

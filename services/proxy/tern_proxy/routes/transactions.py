@@ -6,11 +6,11 @@
 A begin without an idempotency key is sent once, as any send; an end may be repeated, so it is, until its deadline.
 """
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 from tern_proxy.core.begin_requests import read_begin, read_begin_document, read_key
+from tern_proxy.core.namespaces import namespace_in, whole_group, whole_topic
 from tern_proxy.core.parameters import BASIC, answer_kind, is_packed, read_query
 from tern_proxy.core.results import Outcome, find_missing_topic
 from tern_proxy.core.topic_kinds import refuse_unwritable
@@ -20,6 +20,7 @@ from tern_proxy.core.transaction_ends import (
     Ended,
     EndParcel,
     ended_document,
+    ended_of,
     read_reason,
     refusal_of_end,
 )
@@ -41,9 +42,7 @@ from tern_wire.messages import JsonTopicMessage, PackedTopicMessage
 from tern_wire.paths import transaction_path
 from tern_wire.record import host_bytes
 from tern_wire.requests import RequestCode, body_parts
-from tern_wire.transactions import COMMIT, ENDED, ROLLBACK, TransactionId
-
-logger = logging.getLogger(__name__)
+from tern_wire.transactions import BY_CLIENT, COMMIT, ENDED, ROLLBACK, TransactionId
 
 
 async def post_begin(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
@@ -54,7 +53,10 @@ async def post_begin(proxy: Proxy, request: HotRequest, topic_name: str) -> Repl
     message, producer_group, check_after_ms = read_begin(request.scope["headers"], request.query_string, body)
     halves = (HalfMessage(topic=topic, message=message, at=""),)
     begin = Begin(
-        producer_group=producer_group, check_after_ms=check_after_ms, key=message.idempotency_key, halves=halves
+        producer_group=whole_group(request, producer_group),
+        check_after_ms=check_after_ms,
+        key=message.idempotency_key,
+        halves=halves,
     )
     return await _begin(proxy, request, begin, kind)
 
@@ -66,13 +68,18 @@ async def post_begin_several(proxy: Proxy, request: HotRequest) -> Reply:
     read_query(request.query_string, ())
     messages, producer_group, check_after_ms = read_begin_document(body, request.header(b"content-type"))
     key = read_key(request.fields, messages)
-    halves = await _halves(proxy, messages)
-    begin = Begin(producer_group=producer_group, check_after_ms=check_after_ms, key=key, halves=halves)
+    halves = await _halves(proxy, request, messages)
+    begin = Begin(
+        producer_group=whole_group(request, producer_group), check_after_ms=check_after_ms, key=key, halves=halves
+    )
     return await _begin(proxy, request, begin, kind)
 
 
-async def _halves(proxy: Proxy, messages: Sequence[PackedTopicMessage | JsonTopicMessage]) -> tuple[HalfMessage, ...]:
-    topics = {name: await topic_to_send(proxy, name) for name in dict.fromkeys(each.topic for each in messages)}
+async def _halves(
+    proxy: Proxy, request: HotRequest, messages: Sequence[PackedTopicMessage | JsonTopicMessage]
+) -> tuple[HalfMessage, ...]:
+    names = {each.topic: whole_topic(request, each.topic) for each in messages}
+    topics = {own: await topic_to_send(proxy, name) for own, name in names.items()}
     return tuple(
         HalfMessage(topic=topics[message.topic], message=message, at=f"/messages/{number}")
         for number, message in enumerate(messages)
@@ -113,7 +120,7 @@ async def _prepare(proxy: Proxy, request: HotRequest, begin: Begin) -> tuple[dic
     outcome: Outcome = await proxy.group(broker_group).sends.submit(encoded.parcel)
     if find_missing_topic([encoded.parcel], [outcome]):
         proxy.cache.refresh_soon()
-    document, is_replay = begun_document(begin, encoded, outcome, born_ms, proxy.transaction_ids)
+    document, is_replay = begun_document(begin, encoded, outcome, born_ms, proxy.transaction_ids(namespace_in(request)))
     proxy.counters.messages["replayed" if is_replay else "prepared"] += len(begin.halves)
     return document, is_replay
 
@@ -137,16 +144,32 @@ async def _end(proxy: Proxy, request: HotRequest, transaction_id: str, outcome: 
     kind = answer_kind(request.header(b"accept"), BASIC)
     body = await request.read_body(END_BODY_SIZE_MAX_BYTES, _end_too_large)
     read_query(request.query_string, ())
-    transaction = proxy.transaction_ids.read(transaction_id)
+    transaction = proxy.transaction_ids(namespace_in(request)).read(transaction_id)
     reason = read_reason(body, packed=is_packed(request.header(b"content-type")))
-    ended = await proxy.group(transaction.broker_group).ends.submit(EndParcel(transaction, outcome))
-    if isinstance(ended, TernError):
-        raise ended
-    document = await describe_end(proxy, transaction_id, transaction, ended)
     if reason:
-        number = {"broker_group": transaction.broker_group, "transaction": transaction.number}
-        logger.info("a transaction ended with a reason", extra={**number, "state": document["state"], "reason": reason})
-    return reply(200, document, kind)
+        # Kept with the outcome: such an end is rare, and goes by itself.
+        ended = await resolve(proxy, transaction, outcome, reason, BY_CLIENT)
+    else:
+        told = await proxy.group(transaction.broker_group).ends.submit(EndParcel(transaction, outcome))
+        if isinstance(told, TernError):
+            raise told
+        ended = told
+    return reply(200, await describe_end(proxy, transaction_id, transaction, ended), kind)
+
+
+async def resolve(proxy: Proxy, transaction: TransactionId, outcome: int, reason: str, by: int) -> Ended:
+    """End *transaction* with a reason that is kept with it; what became of that. Its broker group's refusals."""
+    asked = {
+        "number": transaction.number,
+        "producer_group_id": transaction.producer_group_id,
+        "outcome": outcome,
+        "reason": reason,
+        "by": by,
+    }
+    link = proxy.group(transaction.broker_group).link
+    # The same decision twice is one.
+    head, _ = await link.request(RequestCode.RESOLVE_TRANSACTION, body_parts(asked), is_repeatable=True)
+    return ended_of(head)
 
 
 async def describe_end(proxy: Proxy, transaction_id: str, transaction: TransactionId, ended: Ended) -> dict[str, Any]:

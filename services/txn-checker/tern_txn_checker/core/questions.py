@@ -1,6 +1,6 @@
 """What a claim brings becomes what producers are asked: CloudEvents in JSON, one for each transaction. numpy comes with this module.
 
-    CLAIM_CHECKS reply: checks [[number, claim, attempt, producer group, its id, begun_ms, claimed_until_ms, [[topic, queue, size]...]]...]; records
+    CLAIM_CHECKS reply: checks [[number, claim, attempt, producer group, its id, begun_ms, claimed_until_ms, [[topic, queue, size]...]]...], now_ms; records
     callback: {specversion, type, source, id, subject, time, datacontenttype, data: {transaction_id, producer_group, attempt, begun_at, messages}}
 
 A message is shown as `receive` shows it, and its body only where the producer group asks for it.
@@ -14,6 +14,7 @@ from typing import Any
 
 from tern_wire.codec import encode_json
 from tern_wire.errors import LinkBodyMalformed
+from tern_wire.names import namespace_of, own_name
 from tern_wire.paths import JSON, producer_group_path
 from tern_wire.record import CONTENT_TYPE, KEYS, MESSAGE_ID, RESERVED_PROPERTIES, TAGS, Record, decode_record
 from tern_wire.transactions import TransactionId, TransactionIds
@@ -24,7 +25,10 @@ CLOUD_EVENT = "application/cloudevents+json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """One check as the broker group has handed it out; *records* are its messages, one behind the other."""
+    """One check as the broker group has handed it out; *records* are its messages, one behind the other.
+
+    *claim_ms*: for how long it is ours, from when it was handed out.
+    """
 
     number: int
     claim: int
@@ -32,6 +36,7 @@ class Claimed:
     producer_group: str
     producer_group_id: int
     begun_ms: int
+    claim_ms: int
     sizes: tuple[int, ...]
     records: memoryview
 
@@ -41,7 +46,8 @@ def read_claimed(head: Mapping[str, Any], raw: memoryview) -> list[Claimed]:
     found: list[Claimed] = []
     at = 0
     try:
-        for number, claim, attempt, name, group_id, begun_ms, _, messages in head["checks"]:
+        now_ms = int(head["now_ms"])
+        for number, claim, attempt, name, group_id, begun_ms, until_ms, messages in head["checks"]:
             sizes = tuple(int(size) for _, _, size in messages)
             end = at + sum(sizes)
             found.append(
@@ -52,6 +58,7 @@ def read_claimed(head: Mapping[str, Any], raw: memoryview) -> list[Claimed]:
                     producer_group=str(name),
                     producer_group_id=int(group_id),
                     begun_ms=int(begun_ms),
+                    claim_ms=int(until_ms) - now_ms,
                     sizes=sizes,
                     records=raw[at:end],
                 )
@@ -67,30 +74,33 @@ def read_claimed(head: Mapping[str, Any], raw: memoryview) -> list[Claimed]:
 class Questions:
     """Makes questions of one broker group's checks. Immutable."""
 
-    __slots__ = ("_broker_group", "_ids")
+    __slots__ = ("_broker_group", "_cluster_key")
 
     def __init__(self, cluster_key: bytes, broker_group: str) -> None:
-        self._ids = TransactionIds(cluster_key)
+        self._cluster_key = cluster_key
         self._broker_group = broker_group
 
     def transaction_id(self, claimed: Claimed) -> str:
         """The transaction's id, as its producer knows it."""
-        return self._ids.make(TransactionId(self._broker_group, claimed.number, claimed.producer_group_id))
+        ids = TransactionIds(self._cluster_key, namespace_of(claimed.producer_group))
+        return ids.make(TransactionId(self._broker_group, claimed.number, claimed.producer_group_id))
 
     def body(self, claimed: Claimed, transaction_id: str, *, time: str, include_body: bool) -> bytes:
         """The question's body; *time* is now in RFC 3339. LinkBodyMalformed when the records are none."""
+        namespace = namespace_of(claimed.producer_group)
         return encode_json(
             {
                 "specversion": "1.0",
                 "type": EVENT_TYPE,
-                "source": producer_group_path(claimed.producer_group),
+                "source": producer_group_path(own_name(claimed.producer_group)),
                 "id": transaction_id,
                 "subject": transaction_id,
                 "time": time,
                 "datacontenttype": JSON,
                 "data": {
                     "transaction_id": transaction_id,
-                    "producer_group": claimed.producer_group,
+                    **({"namespace": namespace} if namespace else {}),
+                    "producer_group": own_name(claimed.producer_group),
                     "attempt": claimed.attempt,
                     "begun_at": claimed.begun_ms,
                     "messages": [_message(record, include_body=include_body) for record in _records(claimed)],
@@ -112,7 +122,7 @@ def _records(claimed: Claimed) -> Iterator[Record]:
 def _message(record: Record, *, include_body: bool) -> dict[str, Any]:
     properties = record.properties
     message: dict[str, Any] = {
-        "topic": record.topic,
+        "topic": own_name(record.topic),
         "message_id": properties.get(MESSAGE_ID, ""),
         "keys": properties.get(KEYS, "").split(),
         "tag": properties.get(TAGS, ""),
