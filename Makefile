@@ -21,13 +21,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 DEMO_TESTS := tests/unit/spark tests/unit/demo
 # Tests that only compute share the cores (JOBS); those with a mesh of real processes have the machine to themselves.
 SHARED_TESTS := tests/sim tests/crash tests/test_tidy.py tests/unit
-ALONE_TESTS := tests/mesh tests/procs
+ALONE_TESTS := tests/mesh tests/procs tests/secure
 # With ARGS one of the two may have nothing to do, which pytest calls 5.
 PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test test-spark test-failover crash-states sim chaos fuzz check bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
+.PHONY: help install run down test test-spark test-failover crash-states sim chaos fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -60,6 +60,9 @@ test-failover: .venv/.test ## The tests of tests/mesh again, each with the leade
 
 chaos: .venv/.test ## Kill, pause, cut off and damage real brokers under load (SCENARIO=kill-leader; ARGS='--trials 50')
 	$(BIN)/python -m tests.chaos $(SCENARIO) $(ARGS)
+
+compose-test: .venv/.test ## Build the images, bring the deployment up in Docker, hold it to its promises, take it down (ARGS=--demo)
+	$(BIN)/python -m tests.compose $(ARGS)
 
 fuzz: .venv/.test ## A million hostile frames at the Raft port of a node in memory (FRAMES=1000000)
 	$(BIN)/python -m tests.fuzz.raft_port --frames $(FRAMES) $(ARGS)

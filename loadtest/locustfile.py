@@ -2,6 +2,8 @@
 
 Each run has a topic and a group of its own. Every send carries idempotency keys and is repeated with them after 503, 504 or a
 broken connection. At the end the group is drained; sent, stored and acked must agree, or the exit code is 1.
+
+A mesh that asks for credentials: TERNMQ_KEY_FILE (a bearer key that may do everything with topics and groups `load-*`) and TERNMQ_CA_FILE.
 """
 # mypy: disallow-subclassing-any=False, disallow-untyped-decorators=False
 
@@ -17,6 +19,8 @@ from locust.runners import LocalRunner
 
 from loadtest.ledger import Ledger, Send
 from loadtest.settlement import RECEIVE_HEADERS, Door, read_send, settle_run
+from tern_client.credentials import Credentials
+from tern_client.exchange import Request
 from tern_wire import paths
 
 BODY_SIZE_BYTES = 1_024
@@ -88,6 +92,13 @@ class MeshUser(FastHttpUser):
     abstract = True
     wait_time = constant(0)
     network_timeout = 40.0  # above the longest wait of a receive and the append deadline of a send
+    insecure = False  # Locust would trust anybody
+
+    def __init__(self, environment: Any) -> None:
+        credentials = Credentials((environment.host,))
+        self.ssl_context_factory = credentials.context
+        self.default_headers = dict(credentials.applied(Request("GET", "/"), environment.host).headers)
+        super().__init__(environment)
 
     def send(self, key: str, send: Send, name: str) -> None:
         """Send until it is stored. A user that is stopped meanwhile leaves it to the end of the run."""

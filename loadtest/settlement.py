@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from loadtest.ledger import Ledger
+from tern_client.credentials import Credentials
+from tern_client.exchange import Request
 from tern_wire import paths
 from tern_wire.limits import RECEIVE_MESSAGES_MAX
 
@@ -21,18 +23,27 @@ _PAUSE_S = 0.2
 
 
 class Door:
-    """One kept connection to the proxy."""
+    """One kept connection to the proxy, with the key of TERNMQ_KEY_FILE and the authority of TERNMQ_CA_FILE, if there are any."""
 
     def __init__(self, host: str) -> None:
         address = urlsplit(host)
-        self._connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=40)
+        self._host, self._credentials = host.rstrip("/"), Credentials((host,))
+        self._connection = (
+            http.client.HTTPSConnection(
+                address.hostname or "", address.port, timeout=40, context=self._credentials.context()
+            )
+            if address.scheme == "https"
+            else http.client.HTTPConnection(address.hostname or "", address.port, timeout=40)
+        )
 
     def ask(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any]:
         """Status and document; status 0 when the connection broke, which says nothing about the outcome."""
         try:
-            self._connection.request(method, path, body, dict(headers or {"Content-Type": paths.JSON}))
+            own = tuple((headers or {"Content-Type": paths.JSON}).items())
+            asked = self._credentials.applied(Request(method, path, own, body), self._host)
+            self._connection.request(method, path, body, dict(asked.headers))
             reply = self._connection.getresponse()
             text = reply.read()
         except (OSError, http.client.HTTPException):

@@ -14,14 +14,17 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from tern_cli.acl_commands import acl_app
 from tern_cli.admin_commands import show_offsets
-from tern_cli.command_words import asks_for_json, not_text
+from tern_cli.cluster_commands import init_cluster
+from tern_cli.command_words import asks_for_json, credentials_first, not_text
 from tern_cli.demo.commands import demo_app
 from tern_cli.demo.transfer.command import transfer
 from tern_cli.dlq_commands import dlq_app
 from tern_cli.endpoint import NAMESPACE_VARIABLE, use_namespace
 from tern_cli.failures import CommandFailed
 from tern_cli.group_commands import group_app
+from tern_cli.key_commands import key_app
 from tern_cli.member_commands import list_assignments, list_locks, list_members
 from tern_cli.mesh_commands import down, status, up
 from tern_cli.message_commands import recv, send
@@ -35,9 +38,11 @@ from tern_cli.scheduled_commands import scheduled_app
 from tern_cli.store import store_app
 from tern_cli.topic_commands import topic_app
 from tern_cli.tx_commands import tx_app
+from tern_client.credentials import CA_FILE, KEY_FILE
 from tern_wire.errors import TernError
 
 _AS_JSON = "tern_cli.as_json"
+CREDENTIALS = ("--key-file", "--ca-file")
 
 
 class FailureGroup(TyperGroup):
@@ -49,7 +54,7 @@ class FailureGroup(TyperGroup):
         with _failures_told(as_json):
             if sentence := not_text(args, os.environ):
                 raise CommandFailed("Not a text", sentence, exit_code=2)
-            context = super().make_context(info_name, args, parent, **extra)
+            context = super().make_context(info_name, credentials_first(args, CREDENTIALS), parent, **extra)
         context.meta[_AS_JSON] = as_json
         return context
 
@@ -117,9 +122,29 @@ def common(
             envvar=NAMESPACE_VARIABLE, help="Whose topics and groups the command names; by default those of nobody."
         ),
     ] = "",
+    key_file: Annotated[
+        str,
+        typer.Option(
+            "--key-file",
+            metavar="FILE",
+            envvar=KEY_FILE,
+            help="The key of this client; behind any command, too.",
+            show_default=False,
+        ),
+    ] = "",
+    ca_file: Annotated[
+        str,
+        typer.Option(
+            "--ca-file", metavar="FILE", envvar=CA_FILE, help="Whom https endpoints are trusted by.", show_default=False
+        ),
+    ] = "",
 ) -> None:
     """What every command takes, before its name."""
     use_namespace(namespace)
+    # Clients read these variables, in this process and in those that it starts.
+    for variable, file in ((KEY_FILE, key_file), (CA_FILE, ca_file)):
+        if file:
+            os.environ[variable] = file
 
 
 class Service(StrEnum):
@@ -152,6 +177,7 @@ def serve(
 app.command(rich_help_panel="Mesh")(up)
 app.command(rich_help_panel="Mesh")(down)
 app.command(rich_help_panel="Mesh")(status)
+app.command(name="init-cluster", rich_help_panel="Mesh")(init_cluster)
 app.command(rich_help_panel="Messages")(send)
 app.command(rich_help_panel="Messages")(recv)
 app.command(rich_help_panel="Messages")(request)
@@ -171,6 +197,8 @@ group_app.command(name="assignments")(list_assignments)
 group_app.command(name="locks")(list_locks)
 app.add_typer(group_app, name="group", rich_help_panel="Admin")
 app.add_typer(producer_group_app, name="producer-group", rich_help_panel="Admin")
+app.add_typer(key_app, name="key", rich_help_panel="Admin")
+app.add_typer(acl_app, name="acl", rich_help_panel="Admin")
 app.add_typer(namesrv_app, name="namesrv", rich_help_panel="Admin")
 app.add_typer(raft_app, name="raft", rich_help_panel="Admin")
 app.add_typer(store_app, name="store", rich_help_panel="Files")

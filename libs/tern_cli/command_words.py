@@ -28,6 +28,26 @@ def asks_for_json(words: Sequence[str]) -> bool:
     return asked in _JSON
 
 
+def credentials_first(words: Sequence[str], options: Sequence[str]) -> list[str]:
+    """*words* with those of *options* that have a value moved to the front, where the command line reads them; nothing behind `--`, and nothing
+    of `serve`, whose words are another program's."""
+    end = words.index("--") if "--" in words else len(words)
+    front: list[str] = []
+    rest: list[str] = []
+    at = 0
+    while at < end:
+        word = words[at]
+        if word in options and at + 1 < end and (not rest or rest[0] != "serve"):
+            front += words[at : at + 2]
+            at += 1
+        elif word.partition("=")[0] in options and "=" in word and (not rest or rest[0] != "serve"):
+            front.append(word)
+        else:
+            rest.append(word)
+        at += 1
+    return [*front, *rest, *words[end:]]
+
+
 def not_text(words: Sequence[str], environ: Mapping[str, str]) -> str:
     r"""A sentence about the first of *words*, or variable of ours, with bytes that are not UTF-8 (shown as `\xff`); "" when all are."""
     for what, word in _named(words, environ):

@@ -3,6 +3,7 @@ this order."""
 
 import os
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ import typer
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh_files import MeshFiles
 from tern_client import BlockingAdmin, RetryPolicy
+from tern_client.credentials import CA_FILE, KEY_FILE
 from tern_wire.errors import InvalidField
 from tern_wire.names import check_namespace
 from tern_wire.paths import PORT_NAMESRV, PORT_PROXY
@@ -42,7 +44,10 @@ def endpoints(option: str, data_dir: str = "") -> list[str]:
     """The URLs; CommandFailed (exit 2) when one is no http URL."""
     if urls := _urls(option, "an endpoint", ENDPOINT_DEFAULT):
         return urls
-    return _of_mesh("proxies", data_dir) or [ENDPOINT_DEFAULT]
+    found = _of_mesh("proxies", data_dir)
+    if any(url.startswith("https:") for url in found):
+        _trust_mesh(MeshFiles(data_dir or mesh_directory()).root)
+    return found or [ENDPOINT_DEFAULT]
 
 
 def name_servers(option: str, data_dir: str = "") -> list[str]:
@@ -50,6 +55,13 @@ def name_servers(option: str, data_dir: str = "") -> list[str]:
     if urls := _urls(option, "a name server", f"http://127.0.0.1:{PORT_NAMESRV}"):
         return urls
     return _of_mesh("namesrvs", data_dir) or [f"http://127.0.0.1:{PORT_NAMESRV}"]
+
+
+def _trust_mesh(root: Path) -> None:
+    """The authority and the root key of a secure mesh in *root*, unless others are named. They are for clients of this process only."""
+    for variable, name in ((CA_FILE, "ca.crt"), (KEY_FILE, "root.key")):
+        if (root / name).is_file():
+            os.environ.setdefault(variable, str(root / name))
 
 
 def _of_mesh(role: str, data_dir: str) -> list[str]:

@@ -55,6 +55,14 @@ def up(
         ),
     ] = None,
     cluster: Annotated[str | None, typer.Option(help="The cluster's name.")] = None,
+    secure: Annotated[
+        bool | None,
+        typer.Option(
+            "--secure/--no-secure",
+            help="TLS everywhere, and no request without a key, as beyond loopback.",
+            show_default=False,
+        ),
+    ] = None,
     disk_budget: Annotated[
         int | None,
         typer.Option(
@@ -106,6 +114,7 @@ def up(
         "checker_port": checker_port,
         "check_hosts": check_hosts,
         "cluster": cluster,
+        "secure": secure,
         "segment_size_bytes": segment_size_bytes,
         "disk_budget_bytes": disk_budget,
     }
@@ -192,7 +201,7 @@ def status(data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE) -> None:
     if not mesh or not living(mesh):
         start = with_data_dir("ternmq up", files.root)
         raise CommandFailed("No mesh runs here", f"{files.root} has no running mesh. Start one: {start}.")
-    rows = process_rows(files, mesh, leaders(mesh["namesrvs"]))
+    rows = process_rows(files, mesh, leaders(mesh["namesrvs"], str(files.root)))
     if output is Format.JSON:
         show_json(
             {"cluster": mesh["cluster"], "data_dir": mesh["data_dir"], "proxies": mesh["proxies"], "processes": rows}

@@ -16,6 +16,7 @@ OPTIONS = {
     "namesrv_port": "--namesrv-port",
     "broker_port": "--broker-port",
     "checker_port": "--checker-port",
+    "secure": "--secure",
     "check_hosts": "--check-hosts",
     "cluster": "--cluster",
     "disk_budget_bytes": "--disk-budget",

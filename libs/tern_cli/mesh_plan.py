@@ -46,6 +46,8 @@ class MeshShape:
     broker_port: int = 10911
     # Behind nine proxies, the most that there can be.
     checker_port: int = 8090
+    # TLS and keys, as beyond loopback: certificates lie in the data directory.
+    secure: bool = False
     # Whom checkers may call, as tern_wire.check_urls has it.
     check_hosts: str = CHECK_HOSTS
     # 0: the broker's default. A new mesh gets what suits its budget.
@@ -62,6 +64,13 @@ class ProcessPlan:
     role: str
     argv: tuple[str, ...]
     ports: Mapping[str, int] = field(default_factory=dict)
+    # Whether its HTTP is TLS.
+    is_secure: bool = False
+
+    @property
+    def url(self) -> str:
+        """Where its HTTP is."""
+        return f"{'https' if self.is_secure else 'http'}://{HOST}:{self.ports.get('http', 0)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +88,7 @@ class MeshPlan:
 
     def endpoints(self, role: str) -> list[str]:
         """The HTTP addresses of all processes of *role*."""
-        return [f"http://{HOST}:{process.ports['http']}" for process in self.processes if process.role == role]
+        return [process.url for process in self.processes if process.role == role]
 
 
 def shape_from_base(shape: dict[str, Any], port_base: int) -> dict[str, Any]:
@@ -96,15 +105,16 @@ def shape_from_base(shape: dict[str, Any], port_base: int) -> dict[str, Any]:
 def plan_mesh(shape: MeshShape, *, data_dir: str, group_id: str, python: str) -> MeshPlan:
     """The processes of *shape*; *data_dir* is absolute, *group_id* 32 hex digits. Brokers carry --bootstrap:
     the supervisor leaves it out once the group is born."""
+    processes = (
+        *(_namesrv(shape, number, python, data_dir) for number in range(shape.namesrvs)),
+        *(_broker(shape, number, python, data_dir, group_id) for number in range(shape.brokers)),
+        *(_proxy(shape, number, python, data_dir) for number in range(shape.proxies)),
+        *(_checker(shape, number, python, data_dir) for number in range(shape.checkers)),
+    )
     return MeshPlan(
         cluster=shape.cluster,
         data_dir=data_dir,
-        processes=(
-            *(_namesrv(shape, number, python, data_dir) for number in range(shape.namesrvs)),
-            *(_broker(shape, number, python, data_dir, group_id) for number in range(shape.brokers)),
-            *(_proxy(shape, number, python, data_dir) for number in range(shape.proxies)),
-            *(_checker(shape, number, python, data_dir) for number in range(shape.checkers)),
-        ),
+        processes=tuple(_protected(shape, process, data_dir) for process in processes),
     )
 
 
@@ -125,7 +135,23 @@ def member_names(brokers: int) -> list[str]:
 
 
 def _namesrvs(shape: MeshShape) -> str:
-    return ",".join(f"http://{HOST}:{shape.namesrv_port + number}" for number in range(shape.namesrvs))
+    scheme = "https" if shape.secure else "http"
+    return ",".join(f"{scheme}://{HOST}:{shape.namesrv_port + number}" for number in range(shape.namesrvs))
+
+
+def certificate_role(role: str) -> str:
+    """What the certificate of a process of *role* says."""
+    return {"namesrv": "name-server", "txn-checker": "checker"}.get(role, role)
+
+
+def _protected(shape: MeshShape, plan: ProcessPlan, data_dir: str) -> ProcessPlan:
+    """*plan* with its certificate, if the mesh is a secure one; its proxies take no request without a key."""
+    if not shape.secure:
+        return plan
+    pair = f"{data_dir}/certs/{certificate_role(plan.role)}/{plan.name}"
+    argv = [*plan.argv, "--tls-cert-file", f"{pair}.crt", "--tls-key-file", f"{pair}.key"]
+    argv += ["--tls-ca-file", f"{data_dir}/ca.crt", "--auth", "required"]
+    return replace(plan, argv=tuple(argv), is_secure=True)
 
 
 def _namesrv(shape: MeshShape, number: int, python: str, data_dir: str) -> ProcessPlan:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from tern_cli.failures import CommandFailed
@@ -19,6 +20,7 @@ from tern_cli.mesh_plan import (
     HOST,
     MeshPlan,
     MeshShape,
+    certificate_role,
     member_names,
     plan_mesh,
     plan_to_document,
@@ -40,8 +42,8 @@ _PORT_OPTIONS = {
 # A mesh may accept messages before its last node has said how it is: worth waiting for, but not for long.
 NODES_ANSWER_WITHIN_S = 2.0
 
-# Asks an endpoint for something: "" when it is so, else why not.
-Probe = Callable[[str], str]
+# Asks an endpoint of the mesh in a directory for something: "" when it is so, else why not.
+Probe = Callable[[str, Path], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +53,10 @@ class Probes:
     accepts: Probe
     warms_up: Probe
 
-    def why_not(self, mesh: dict[str, Any]) -> str:
-        """ "" once *mesh* is up."""
-        return self.accepts(mesh["proxies"][0]) or next(filter(None, map(self.warms_up, mesh["namesrvs"])), "")
+    def why_not(self, mesh: dict[str, Any], directory: Path) -> str:
+        """ "" once *mesh*, whose files are in *directory*, is up."""
+        warming = (self.warms_up(each, directory) for each in mesh["namesrvs"])
+        return self.accepts(mesh["proxies"][0], directory) or next(filter(None, warming), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +124,8 @@ def start_mesh(
             warn(_lost_key(files))
         plan = plan_mesh(shape, data_dir=str(files.root), group_id=group_id, python=sys.executable)
         check_ports(plan)
+        if shape.secure:
+            make_certificates(files, plan)
         supervisor = spawn_supervisor(files, plan, lock, foreground=asked.foreground)
     finally:
         os.close(lock)
@@ -133,13 +138,24 @@ def start_mesh(
     return Started(mesh=mesh, already_running=False, seconds=time.monotonic() - began_s, supervisor=supervisor)
 
 
+def make_certificates(files: MeshFiles, plan: MeshPlan) -> None:
+    """What the processes of *plan* need of `ternmq init-cluster`, in the data directory; what is there stays. CommandFailed (exit 2)."""
+    from tern_cli.cluster_commands import SCRAPER, make_cluster  # noqa: PLC0415 - only a secure mesh pays for these
+    from tern_security.cluster_directory import Wanted  # noqa: PLC0415
+    from tern_security.peer_identity import CLIENT, OPERATOR  # noqa: PLC0415
+
+    wanted = [Wanted(role=certificate_role(process.role), name=process.name) for process in plan.processes]
+    clients = [Wanted(role=CLIENT, name=name) for name in (OPERATOR, SCRAPER)]
+    make_cluster(files.root, [*wanted, *clients], cluster=plan.cluster)
+
+
 def start_notes(files: MeshFiles) -> list[str]:
     """What somebody should look at in the mesh that has just become ready: asked once every broker and checker has answered or failed."""
     deadline_s = time.monotonic() + NODES_ANSWER_WITHIN_S
     while True:
         mesh = files.read_mesh()
         asked = [row for row in mesh["processes"] if row["role"] in TELLING and row["state"] != "failed"]
-        silent = [row["name"] for row in asked if answers(row) is None]
+        silent = [row["name"] for row in asked if answers(row, str(files.root)) is None]
         if not silent or time.monotonic() >= deadline_s:
             waited = f"{', '.join(silent)}: no answer yet; see `{with_data_dir('ternmq status', files.root)}`."
             return [*notes(files, process_rows(files, mesh, set())), *([waited] if silent else [])]
@@ -266,7 +282,7 @@ def _wait_until_ready(files: MeshFiles, deadline_s: float, probes: Probes, *, ou
         if ours and _is_hopeless(mesh.get("processes", [])):
             raise _not_ready(files, mesh, f"{failed[0]['name']}: {failed[0]['reason']}", culprits=[failed[0]["name"]])
         if mesh and not mesh["stopping"]:
-            why = probes.why_not(mesh)
+            why = probes.why_not(mesh, files.root)
             if not why:
                 return files.read_mesh()
         if time.monotonic() >= deadline_s:

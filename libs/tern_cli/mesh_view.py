@@ -5,9 +5,9 @@ import http.client
 import json
 import shlex
 from typing import Any
-from urllib.parse import urlsplit
 
 from tern_cli.mesh_files import MeshFiles
+from tern_cli.mesh_http import connect
 from tern_cli.process_table import is_same, rss_bytes
 from tern_cli.supervision import EXIT_REFUSED
 from tern_wire.paths import BROKER_PATH, CHECKER_PATH, ROUTES_PATH
@@ -36,7 +36,7 @@ def _row(files: MeshFiles, row: dict[str, Any], leading: set[str]) -> dict[str, 
     elif state == "running" and not alive:
         state = "dead"
     elif row["role"] in TELLING and alive:
-        said = answers(row) or {}
+        said = answers(row, str(files.root)) or {}
         state = "quarantined" if said.get("role") == "quarantined" else state
     found = said.get("quarantined")
     return {
@@ -93,9 +93,10 @@ def _silent_hosts(said: dict[str, Any]) -> list[str]:
     ]
 
 
-def answers(row: dict[str, Any]) -> dict[str, Any] | None:
-    """What a broker or a checker says of itself: {} when that is no status, None when nobody answers."""
-    connection = http.client.HTTPConnection("127.0.0.1", row["ports"].get("http", 0), timeout=_TIMEOUT_S)
+def answers(row: dict[str, Any], data_dir: str = "") -> dict[str, Any] | None:
+    """What a broker or a checker of the mesh in *data_dir* says of itself: {} when that is no status, None when nobody answers."""
+    url = row.get("url") or f"http://127.0.0.1:{row['ports'].get('http', 0)}"
+    connection = connect(url, timeout_s=_TIMEOUT_S, data_dir=data_dir)
     try:
         connection.request("GET", TELLING[row["role"]])
         answer = connection.getresponse()
@@ -124,16 +125,20 @@ def _last_line(files: MeshFiles, row: dict[str, Any]) -> str:
     return next(iter([*refusals[-1:], *lines[-1:]]), "")[:_LINE_SHOWN_MAX]
 
 
-def leaders(namesrvs: list[str]) -> set[str]:
+def leaders(namesrvs: list[str], data_dir: str = "") -> set[str]:
     """Names of the nodes that lead their broker group; empty when no name server answers: a table without them is still a status."""
-    return {group["leader"] for group in routes_of(namesrvs).get("broker_groups", {}).values() if group["leader"]}
+    return {
+        group["leader"] for group in routes_of(namesrvs, data_dir).get("broker_groups", {}).values() if group["leader"]
+    }
 
 
-def routes_of(namesrvs: list[str]) -> dict[str, Any]:
-    """The routes document (tern_wire.route.Routes) of the first name server that answers; empty when none does."""
+def routes_of(namesrvs: list[str], data_dir: str = "") -> dict[str, Any]:
+    """The routes document (tern_wire.route.Routes) of the first name server that answers; empty when none does.
+
+    *data_dir*: where the operator's certificate is, for https.
+    """
     for endpoint in namesrvs:
-        address = urlsplit(endpoint)
-        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_TIMEOUT_S)
+        connection = connect(endpoint, timeout_s=_TIMEOUT_S, data_dir=data_dir)
         try:
             connection.request("GET", ROUTES_PATH)
             routes = json.loads(connection.getresponse().read())

@@ -43,7 +43,7 @@ def namesrv_status(namesrv: NameServers = None, data_dir: DataDir = DATA_DIR, ou
     ternmq namesrv status -o json
     ternmq namesrv status --namesrv http://10.0.0.1:9876 --namesrv http://10.0.0.2:9876
     """
-    said = ask_all(_urls(namesrv, data_dir), "GET", CLUSTER_PATH)
+    said = ask_all(_urls(namesrv, data_dir), "GET", CLUSTER_PATH, data_dir=data_dir)
     rows = [_status_row(one) for one in said]
     if output is Format.JSON:
         show_json([{"name_server": one.url, "answers": one.is_good, **one.document} for one in said])
@@ -67,7 +67,7 @@ def topic_route(
     ternmq namesrv route orders
     ternmq namesrv route orders -o json
     """
-    said = ask_all(_urls(namesrv, data_dir), "GET", topic_route_path(quote(topic, safe="")))
+    said = ask_all(_urls(namesrv, data_dir), "GET", topic_route_path(quote(topic, safe="")), data_dir=data_dir)
     route = next((one for one in answered(said) if one.document.get("warm")), answered(said)[0]).document
     if output is Format.JSON:
         show_json(route)
@@ -97,7 +97,7 @@ def wipe_write(
 
     ternmq namesrv wipe-write broker-a
     """
-    _permit(broker_group, _urls(namesrv, data_dir), output, writable=False)
+    _permit(broker_group, _urls(namesrv, data_dir), data_dir, output, writable=False)
 
 
 @namesrv_app.command("restore-write")
@@ -110,7 +110,7 @@ def restore_write(
 
     ternmq namesrv restore-write broker-a
     """
-    _permit(broker_group, _urls(namesrv, data_dir), output, writable=True)
+    _permit(broker_group, _urls(namesrv, data_dir), data_dir, output, writable=True)
 
 
 @kv_app.command("get")
@@ -127,7 +127,7 @@ def kv_get(
 
     ternmq namesrv kv get ORDER_TOPIC_CONFIG orders
     """
-    said = ask_all(_urls(namesrv, data_dir), "GET", _place(namespace, key))
+    said = ask_all(_urls(namesrv, data_dir), "GET", _place(namespace, key), data_dir=data_dir)
     document = answered(said)[0].document
     for one in said:
         if not one.is_good:
@@ -155,7 +155,9 @@ def kv_put(
 
     ternmq namesrv kv put ORDER_TOPIC_CONFIG orders 'broker-a:8;broker-b:8'
     """
-    taken = taken_by_all(ask_all(_urls(namesrv, data_dir), "PUT", _place(namespace, key), {"value": value}))
+    taken = taken_by_all(
+        ask_all(_urls(namesrv, data_dir), "PUT", _place(namespace, key), {"value": value}, data_dir=data_dir)
+    )
     if output is Format.JSON:
         show_json({**taken[0].document, "name_servers": [one.url for one in taken]})
     else:
@@ -176,7 +178,7 @@ def kv_rm(
 
     ternmq namesrv kv rm ORDER_TOPIC_CONFIG orders
     """
-    taken = taken_by_all(ask_all(_urls(namesrv, data_dir), "DELETE", _place(namespace, key)))
+    taken = taken_by_all(ask_all(_urls(namesrv, data_dir), "DELETE", _place(namespace, key), data_dir=data_dir))
     removed = any(one.document["removed"] for one in taken)
     if output is Format.JSON:
         show_json({"namespace": namespace, "key": key, "removed": removed, "name_servers": [one.url for one in taken]})
@@ -198,7 +200,8 @@ def kv_ls(
     ternmq namesrv kv ls
     ternmq namesrv kv ls ORDER_TOPIC_CONFIG -o json
     """
-    said = ask_all(_urls(namesrv, data_dir), "GET", kv_path(quote(namespace, safe="")) if namespace else KV_PATH)
+    path = kv_path(quote(namespace, safe="")) if namespace else KV_PATH
+    said = ask_all(_urls(namesrv, data_dir), "GET", path, data_dir=data_dir)
     good = answered(said)
     for one in said:
         if not one.is_good:
@@ -215,9 +218,9 @@ def kv_ls(
     show_rows(rows, (*columns, "name_servers"), output)
 
 
-def _permit(broker_group: str, urls: list[str], output: Format, *, writable: bool) -> None:
+def _permit(broker_group: str, urls: list[str], data_dir: str, output: Format, *, writable: bool) -> None:
     path = write_permission_path(quote(broker_group, safe=""))
-    taken = taken_by_all(ask_all(urls, "POST", path, {"writable": writable}))
+    taken = taken_by_all(ask_all(urls, "POST", path, {"writable": writable}, data_dir=data_dir))
     topics = max(int(one.document["topics"]) for one in taken)
     if output is Format.JSON:
         facts = {"broker_group": broker_group, "writable": writable, "topics": topics}

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tern_cli.failures import CommandFailed
+from tern_cli.mesh_http import connect
 
 # One that is stopped takes connections and answers nothing; one that is alive may wait for its disk.
 _TIMEOUT_S = 3.0
@@ -39,10 +40,12 @@ class Said:
         return f"{self.url} refuses: {self.document.get('detail') or f'status {self.status}'}"
 
 
-def ask_all(urls: Sequence[str], method: str, path: str, document: dict[str, Any] | None = None) -> list[Said]:
-    """The same request to each of *urls*, at once; answers in their order."""
+def ask_all(
+    urls: Sequence[str], method: str, path: str, document: dict[str, Any] | None = None, *, data_dir: str = ""
+) -> list[Said]:
+    """The same request to each of *urls*, at once; answers in their order. *data_dir*: where the operator's certificate is, for https."""
     with ThreadPoolExecutor(max_workers=_ASKED_AT_ONCE) as threads:
-        return list(threads.map(lambda url: _ask(url, method, path, document), urls))
+        return list(threads.map(lambda url: _ask(url, method, path, document, data_dir), urls))
 
 
 def answered(said: Sequence[Said]) -> list[Said]:
@@ -70,11 +73,10 @@ def taken_by_all(said: Sequence[Said]) -> list[Said]:
     )
 
 
-def _ask(url: str, method: str, path: str, document: dict[str, Any] | None) -> Said:
+def _ask(url: str, method: str, path: str, document: dict[str, Any] | None, data_dir: str) -> Said:
     body = None if document is None else json.dumps(document)
     address = urlsplit(url)
-    kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
-    connection = kind(address.hostname or "", address.port, timeout=_TIMEOUT_S)
+    connection = connect(url, timeout_s=_TIMEOUT_S, data_dir=data_dir)
     try:
         where = address.path.rstrip("/") + path
         connection.request(method, where, body, {"Content-Type": "application/json"} if body else {})

@@ -6,12 +6,12 @@ Brokers are asked directly, not through a proxy: what is wrong with a group is b
 import http.client
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from tern_cli.endpoint import name_servers
 from tern_cli.mesh_files import MeshFiles
+from tern_cli.mesh_http import connect
 from tern_cli.mesh_view import routes_of
 
 TRANSFER_PATH = "/v1/broker/transfer"
@@ -30,6 +30,9 @@ class BrokerNode:
     name: str
     http: str
     status: dict[str, Any] = field(default_factory=dict)
+    # With TLS, and where the operator's certificate is.
+    is_secure: bool = False
+    data_dir: str = ""
 
     @property
     def leads(self) -> bool:
@@ -48,7 +51,9 @@ def ask_brokers(namesrv: str, data_dir: str) -> list[BrokerNode]:
     CommandFailed when *namesrv* is no URL or mesh.json is damaged.
     """
     places: dict[tuple[str, str], str] = {}
-    for name, group in routes_of(name_servers(namesrv, data_dir)).get("broker_groups", {}).items():
+    servers = name_servers(namesrv, data_dir)
+    is_secure = any(url.startswith("https://") for url in servers)
+    for name, group in routes_of(servers, data_dir).get("broker_groups", {}).items():
         places |= {(name, node): str(place["http"]) for node, place in group["nodes"].items()}
     known = {node for _, node in places}
     if not namesrv:
@@ -56,7 +61,10 @@ def ask_brokers(namesrv: str, data_dir: str) -> list[BrokerNode]:
         for row in MeshFiles(data_dir).read_mesh().get("processes", ()):
             if row["role"] == "broker" and row["name"] not in known:
                 places[row["name"].rpartition("-")[0], row["name"]] = f"127.0.0.1:{row['ports'].get('http', 0)}"
-    nodes = [BrokerNode(broker_group=group, name=name, http=at) for (group, name), at in sorted(places.items())]
+    nodes = [
+        BrokerNode(broker_group=group, name=name, http=at, is_secure=is_secure, data_dir=data_dir)
+        for (group, name), at in sorted(places.items())
+    ]
     return ask_again(nodes)
 
 
@@ -65,9 +73,7 @@ def ask_again(nodes: list[BrokerNode]) -> list[BrokerNode]:
 
     def ask(node: BrokerNode) -> BrokerNode:
         code, said = call(node, "GET", _STATUS_PATH)
-        return BrokerNode(
-            broker_group=node.broker_group, name=node.name, http=node.http, status=said if code == 200 else {}
-        )
+        return replace(node, status=said if code == 200 else {})
 
     with ThreadPoolExecutor(max_workers=_ASKED_AT_ONCE) as threads:
         return list(threads.map(ask, nodes))
@@ -79,8 +85,8 @@ def call(
     """Status and document of one request to *node*; (0, {}) when it does not answer in time."""
     body = None if document is None else json.dumps(document)
     try:
-        address = urlsplit(f"//{node.http}")
-        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_TIMEOUT_S)
+        url = f"{'https' if node.is_secure else 'http'}://{node.http}"
+        connection = connect(url, timeout_s=_TIMEOUT_S, data_dir=node.data_dir)
     except ValueError:
         return 0, {}
     try:

@@ -199,6 +199,7 @@ def _row(child: Child) -> dict[str, Any]:
         "pid": child.process.pid if child.process else 0,
         "start_ticks": child.ticks if child.process else 0,
         "ports": dict(child.plan.ports),
+        "url": child.plan.url,
         "state": child.state,
         "restarts": child.restarts,
         "exit_code": child.exit_code,

@@ -1,4 +1,4 @@
-"""The async Admin: topics, groups, producer groups, offsets, and what the cluster looks like."""
+"""The async Admin: topics, groups, producer groups, principals, offsets, and what the cluster looks like."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +15,7 @@ from tern_client.documents import (
 )
 from tern_client.members import assignments_request, locks_request, members_request
 from tern_client.models import QueueOffsets
+from tern_client.principals import PrincipalCalls
 from tern_client.queries import QueryCalls
 from tern_client.scheduled import ScheduledPage, read_scheduled, recall_request, scheduled_request
 from tern_client.topics import TopicCalls
@@ -22,7 +23,7 @@ from tern_client.transaction_calls import ProducerGroupCalls
 from tern_wire.paths import CLUSTER_PATH
 
 
-class Admin(TopicCalls, DeadLetterCalls, QueryCalls, ProducerGroupCalls):
+class Admin(TopicCalls, DeadLetterCalls, QueryCalls, ProducerGroupCalls, PrincipalCalls):
     """Declares and inspects. Owns its connections."""
 
     __slots__ = ()

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tern_client.blocking_transport import BlockingTransport
+from tern_client.credentials import FileName
 from tern_client.dead_letters import BlockingDeadLetterCalls
 from tern_client.documents import (
     Settle,
@@ -21,6 +22,7 @@ from tern_client.documents import (
 )
 from tern_client.members import assignments_request, locks_request, members_request
 from tern_client.models import BatchOutcome, OutgoingMessage, QueueOffsets, ReceivedMessage, RecordPage, SendReceipt
+from tern_client.principals import BlockingPrincipalCalls
 from tern_client.queries import BlockingQueryCalls
 from tern_client.requesting import BlockingReplyCalls, BlockingRequestCalls
 from tern_client.retrying import RetryPolicy
@@ -48,9 +50,13 @@ class BlockingProducer(BlockingRequestCalls):
         idempotent: bool = True,
         namespace: str = "",
         policy: RetryPolicy | None = None,
+        key_file: FileName | None = None,
+        ca_file: FileName | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
-        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
+        super().__init__(
+            endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
+        )
         self._keys = unique_keys(os.urandom(8).hex()) if idempotent else None
 
     def send(
@@ -116,9 +122,13 @@ class BlockingConsumer(BlockingReplyCalls):
         sql: str = "",
         namespace: str = "",
         policy: RetryPolicy | None = None,
+        key_file: FileName | None = None,
+        ca_file: FileName | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
-        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
+        super().__init__(
+            endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
+        )
         self._subscription = Subscription(
             topic=topic,
             group=group,
@@ -182,7 +192,9 @@ class BlockingConsumer(BlockingReplyCalls):
             self._caller.drive(self._subscription.settle(self._course, pending.take(), now_ms()))
 
 
-class BlockingAdmin(BlockingTopicCalls, BlockingDeadLetterCalls, BlockingQueryCalls, BlockingProducerGroupCalls):
+class BlockingAdmin(
+    BlockingTopicCalls, BlockingDeadLetterCalls, BlockingQueryCalls, BlockingProducerGroupCalls, BlockingPrincipalCalls
+):
     """Declares and inspects, as the async Admin; and reads queues by offset. May be shared between threads."""
 
     def offsets(self, topic: str) -> list[QueueOffsets]:

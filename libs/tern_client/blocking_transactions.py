@@ -8,6 +8,7 @@ from typing import Self
 
 from tern_client.blocking_transport import BlockingTransport
 from tern_client.checking import CHECKS_IN_HAND_MAX, CheckCounts, CheckDesk, ask, checker_failed, tell
+from tern_client.credentials import FileName
 from tern_client.retrying import RetryPolicy
 from tern_client.sending import unique_keys
 from tern_client.transaction_calls import BlockingTransactionCalls
@@ -48,6 +49,8 @@ class BlockingTransactionProducer(BlockingTransactionCalls):
         idempotent: bool = True,
         namespace: str = "",
         policy: RetryPolicy | None = None,
+        key_file: FileName | None = None,
+        ca_file: FileName | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
         self.producer_group = check_group(producer_group)
@@ -58,7 +61,9 @@ class BlockingTransactionProducer(BlockingTransactionCalls):
         self._closing = threading.Event()
         self._starting = threading.Lock()
         self._asking: threading.Thread | None = None
-        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
+        super().__init__(
+            endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
+        )
 
     @property
     def checks(self) -> CheckCounts:

@@ -1,10 +1,11 @@
-"""How blocking clients reach a proxy: http.client for plain http, httpx for https and forward proxies; and their shell of a call.
+"""How blocking clients reach a proxy: http.client, httpx for forward proxies; and their shell of a call.
 
 Measured in DESIGN.md beside this file: http.client costs a quarter of httpx's CPU, and 80 ms less at start-up.
 """
 
 import http.client
 import random
+import ssl
 import threading
 import time
 from collections.abc import Generator, Sequence
@@ -12,10 +13,11 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from tern_client.calling import Attempt, Course, Outcome, Step, namespace_headers
+from tern_client.credentials import Credentials, FileName
 from tern_client.endpoints import Endpoints
 from tern_client.exchange import Request, Response, lost_connection, unreachable
 from tern_client.retrying import RetryPolicy
-from tern_client.transport import CONNECTIONS_MAX, is_direct, is_loopback, now_ms
+from tern_client.transport import CONNECTIONS_MAX, is_direct, is_loopback, now_ms, tls_of
 from tern_wire.errors import TernError
 
 T = TypeVar("T")
@@ -36,9 +38,10 @@ class BlockingTransport(Protocol):
 class PlainTransport:
     """One keep-alive connection per thread in use, kept in a pool per endpoint. The lock guards the pool only."""
 
-    __slots__ = ("_idle", "_is_closed", "_lock")
+    __slots__ = ("_idle", "_is_closed", "_lock", "_tls")
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self._idle: dict[str, list[http.client.HTTPConnection]] = {}
         self._is_closed = False
         self._lock = threading.Lock()
@@ -80,7 +83,12 @@ class PlainTransport:
             connection.sock.settimeout(timeout_ms / 1000)
             return connection
         address = urlsplit(endpoint)
-        connection = http.client.HTTPConnection(address.hostname or "", address.port or 80, timeout=timeout_ms / 1000)
+        host, timeout_s = address.hostname or "", timeout_ms / 1000
+        connection = (
+            http.client.HTTPSConnection(host, address.port or 443, timeout=timeout_s, context=self._tls)
+            if address.scheme == "https"
+            else http.client.HTTPConnection(host, address.port or 80, timeout=timeout_s)
+        )
         try:
             connection.connect()
         except OSError as error:
@@ -112,7 +120,7 @@ def _is_cut(connection: http.client.HTTPConnection) -> bool:
     sock.settimeout(0)
     try:
         sock.recv(1)
-    except BlockingIOError:
+    except (BlockingIOError, ssl.SSLWantReadError):
         return False
     except OSError:
         pass
@@ -121,16 +129,16 @@ def _is_cut(connection: http.client.HTTPConnection) -> bool:
 
 
 class HttpxBlockingTransport:
-    """For https, and forward proxies of the environment. Owns an httpx client, which is safe to share between threads."""
+    """For forward proxies of the environment. Owns an httpx client, which is safe to share between threads."""
 
     __slots__ = ("_client", "_httpx")
 
-    def __init__(self, endpoints: Sequence[str]) -> None:
+    def __init__(self, endpoints: Sequence[str], tls: ssl.SSLContext | None = None) -> None:
         import httpx  # noqa: PLC0415 - costs 100 ms and 15 MB, and most connections do not need it
 
         self._httpx = httpx
         limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX)
-        self._client = httpx.Client(limits=limits, trust_env=not all(map(is_loopback, endpoints)))
+        self._client = httpx.Client(limits=limits, trust_env=not all(map(is_loopback, endpoints)), verify=tls or True)
 
     def exchange(self, endpoint: str, request: Request, timeout_ms: float) -> Response:
         """As the protocol says."""
@@ -153,10 +161,15 @@ class HttpxBlockingTransport:
         self._client.close()
 
 
+def _choose_transport(endpoints: Sequence[str], credentials: Credentials) -> BlockingTransport:
+    tls = tls_of(endpoints, credentials)
+    return PlainTransport(tls) if all(map(is_direct, endpoints)) else HttpxBlockingTransport(endpoints, tls)
+
+
 class BlockingCaller:
     """Drives calls in the calling thread: the blocking shell. Owns the transport and the choice of endpoint."""
 
-    __slots__ = ("_transport", "course")
+    __slots__ = ("_credentials", "_transport", "course")
 
     def __init__(
         self,
@@ -164,13 +177,15 @@ class BlockingCaller:
         *,
         namespace: str = "",
         policy: RetryPolicy | None = None,
+        key_file: FileName | None = None,
+        ca_file: FileName | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
         proxies = Endpoints(endpoints)
         headers = namespace_headers(namespace)
         self.course = Course(endpoints=proxies, policy=policy or RetryPolicy(), chance=random.random, headers=headers)
-        direct = all(map(is_direct, proxies.urls))
-        self._transport = transport or (PlainTransport() if direct else HttpxBlockingTransport(proxies.urls))
+        self._credentials = Credentials(proxies.urls, key_file, ca_file)
+        self._transport = transport or _choose_transport(proxies.urls, self._credentials)
 
     def drive(self, steps: Generator[Step, Outcome, T]) -> T:
         """Do what *steps* say until they return; their errors are raised. An interrupted call ends its steps, too."""
@@ -188,7 +203,8 @@ class BlockingCaller:
         result: Response | TernError | None = None
         if isinstance(step, Attempt):
             try:
-                result = self._transport.exchange(step.endpoint, step.request, step.timeout_ms)
+                request = self._credentials.applied(step.request, step.endpoint)
+                result = self._transport.exchange(step.endpoint, request, step.timeout_ms)
             except TernError as error:
                 result = error
         elif step.delay_ms:

@@ -100,7 +100,7 @@ class _CheckApp:
         if not any(_is_signed(verifier, body, headers) for verifier in self._verifiers):
             raise _Refused(401, "The signature is not this producer group's, or its time is more than 5 minutes off")
         try:
-            return read_check(read_json(body, dict)["data"])
+            return read_check(read_json(body, dict, nodes_max=0)["data"])
         except (TernError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise _Refused(400, "The body is no check of a transaction") from error
 

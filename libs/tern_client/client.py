@@ -13,6 +13,7 @@ from typing import ClassVar, Self, TypeVar
 
 from tern_client.blocking_transport import BlockingCaller, BlockingTransport
 from tern_client.calling import Course, Outcome, Step, call
+from tern_client.credentials import FileName
 from tern_client.exchange import Request, Response
 from tern_client.retrying import RetryPolicy
 from tern_client.transport import AsyncCaller, Transport, now_ms
@@ -43,10 +44,14 @@ class AsyncClient:
         *,
         namespace: str = "",
         policy: RetryPolicy | None = None,
+        key_file: FileName | None = None,
+        ca_file: FileName | None = None,
         transport: Transport | None = None,
     ) -> None:
         """*namespace*: all topics and groups that this client names are in it. InvalidField, EndpointMalformed."""
-        self._caller = AsyncCaller(endpoints, namespace=namespace, policy=policy, transport=transport)
+        self._caller = AsyncCaller(
+            endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
+        )
         self._is_closed = False
         self._is_over = asyncio.Event()
 
@@ -101,10 +106,14 @@ class BlockingClient:
         *,
         namespace: str = "",
         policy: RetryPolicy | None = None,
+        key_file: FileName | None = None,
+        ca_file: FileName | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
         """As AsyncClient."""
-        self._caller = BlockingCaller(endpoints, namespace=namespace, policy=policy, transport=transport)
+        self._caller = BlockingCaller(
+            endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
+        )
         self._is_closed = False
 
     def close(self) -> None:

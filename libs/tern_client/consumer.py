@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from tern_client.client import ClientClosed
+from tern_client.credentials import FileName
 from tern_client.documents import Settle
 from tern_client.leases import Leases
 from tern_client.models import ReceivedMessage
@@ -59,10 +60,14 @@ class Consumer(ReplyCalls):
         in_flight_max: int = IN_FLIGHT_MAX,
         namespace: str = "",
         policy: RetryPolicy | None = None,
+        key_file: FileName | None = None,
+        ca_file: FileName | None = None,
         transport: Transport | None = None,
         clock: Callable[[], int] | None = None,
     ) -> None:
-        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
+        super().__init__(
+            endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
+        )
         self._subscription = Subscription(
             topic=topic,
             group=group,

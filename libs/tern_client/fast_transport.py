@@ -1,9 +1,10 @@
-"""HTTP/1.1 over asyncio protocols with keep-alive: what the SDK uses for plain http. Needs httptools (llhttp), which every service has.
+"""HTTP/1.1 over asyncio protocols with keep-alive: what the SDK uses where no forward proxy is in between. Needs httptools (llhttp), which every service has.
 
 Measured against httpx in DESIGN.md beside this file. One request at a time per connection, no pipelining, no redirects, no cookies.
 """
 
 import asyncio
+import ssl
 from collections import defaultdict
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -113,9 +114,10 @@ class Connection(asyncio.Protocol):
 class FastTransport:
     """A pool of connections per endpoint. Owns them all; at most *connections_max* per endpoint, others wait their turn."""
 
-    __slots__ = ("_heads", "_idle", "_is_closed", "_turns")
+    __slots__ = ("_heads", "_idle", "_is_closed", "_tls", "_turns")
 
-    def __init__(self, connections_max: int = CONNECTIONS_MAX) -> None:
+    def __init__(self, connections_max: int = CONNECTIONS_MAX, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self._idle: defaultdict[str, list[Connection]] = defaultdict(list)
         self._turns = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(connections_max))
         self._heads: dict[str, str] = {}
@@ -157,7 +159,9 @@ class FastTransport:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(min(timeout_ms / 1000, CONNECT_TIMEOUT_S)):
-                _, connection = await loop.create_connection(Connection, address.hostname or "", address.port or 80)
+                tls = self._tls if address.scheme == "https" else None
+                port = address.port or (443 if tls else 80)
+                _, connection = await loop.create_connection(Connection, address.hostname or "", port, ssl=tls)
         except (OSError, TimeoutError) as error:
             raise unreachable(endpoint, error) from error
         return connection

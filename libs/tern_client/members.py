@@ -18,6 +18,7 @@ from urllib.parse import quote
 from tern_client.blocking_transport import BlockingTransport
 from tern_client.calling import call
 from tern_client.client import AsyncClient, BlockingClient
+from tern_client.credentials import FileName
 from tern_client.documents import get_request, read_document
 from tern_client.exchange import Request
 from tern_client.retrying import RetryPolicy
@@ -125,12 +126,16 @@ class Membership(AsyncClient):
         queues: Mapping[str, Sequence[str]] | None = None,
         namespace: str = "",
         policy: RetryPolicy | None = None,
+        key_file: FileName | None = None,
+        ca_file: FileName | None = None,
         transport: Transport | None = None,
     ) -> None:
         """*subscriptions*: topic -> filter, as `A || B`, `*`, or `sql:...`. *member*: by default an id that nobody else has."""
         self._says = _says(group, subscriptions, member, strategy, room, queues)
         self._has_joined = False
-        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
+        super().__init__(
+            endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
+        )
 
     @property
     def member(self) -> str:
@@ -178,12 +183,16 @@ class BlockingMembership(BlockingClient):
         queues: Mapping[str, Sequence[str]] | None = None,
         namespace: str = "",
         policy: RetryPolicy | None = None,
+        key_file: FileName | None = None,
+        ca_file: FileName | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
         """As Membership."""
         self._says = _says(group, subscriptions, member, strategy, room, queues)
         self._has_joined = False
-        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
+        super().__init__(
+            endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
+        )
 
     @property
     def member(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from tern_client.batching import Accumulator, Batch, BatchLimits, size_of
+from tern_client.credentials import FileName
 from tern_client.models import BatchOutcome, OutgoingMessage, SendReceipt
 from tern_client.requesting import RequestCalls
 from tern_client.retrying import RetryPolicy
@@ -50,9 +51,13 @@ class Producer(RequestCalls):
         buffer_size_max_bytes: int = BUFFER_SIZE_MAX_BYTES,
         namespace: str = "",
         policy: RetryPolicy | None = None,
+        key_file: FileName | None = None,
+        ca_file: FileName | None = None,
         transport: Transport | None = None,
     ) -> None:
-        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
+        super().__init__(
+            endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
+        )
         self._keys = unique_keys(os.urandom(8).hex()) if idempotent else None
         self._buffer: Accumulator[Receipt] = Accumulator(limits or BatchLimits())
         self._buffered_bytes = 0

@@ -10,6 +10,7 @@ from typing import Self
 
 from tern_client.blocking_transport import BlockingTransport
 from tern_client.client import AsyncClient, BlockingClient, ClientClosed
+from tern_client.credentials import FileName
 from tern_client.documents import (
     commit_request,
     group_offsets_request,
@@ -65,9 +66,13 @@ class PullConsumer(AsyncClient):
         wait_ms: int = WAIT_DEFAULT_MS,
         namespace: str = "",
         policy: RetryPolicy | None = None,
+        key_file: FileName | None = None,
+        ca_file: FileName | None = None,
         transport: Transport | None = None,
     ) -> None:
-        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
+        super().__init__(
+            endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
+        )
         self._settings = PullSettings(topic=topic, start=start, tags=tags, sql=sql, max_messages=max_messages)
         self._offsets: OffsetStore | GroupOffsets = MemoryOffsets() if offsets is None else offsets
         self._wait_ms = wait_ms
@@ -188,9 +193,13 @@ class BlockingPullConsumer(BlockingClient):
         wait_ms: int = 0,
         namespace: str = "",
         policy: RetryPolicy | None = None,
+        key_file: FileName | None = None,
+        ca_file: FileName | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
-        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
+        super().__init__(
+            endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
+        )
         self._settings = PullSettings(topic=topic, start=start, tags=tags, sql=sql, max_messages=max_messages)
         self._offsets: OffsetStore | GroupOffsets = MemoryOffsets() if offsets is None else offsets
         self._wait_ms = wait_ms

@@ -7,6 +7,7 @@ from inspect import isawaitable
 from typing import Self
 
 from tern_client.checking import CHECKS_IN_HAND_MAX, CheckCounts, CheckDesk, ask, checker_failed, tell
+from tern_client.credentials import FileName
 from tern_client.retrying import RetryPolicy
 from tern_client.sending import unique_keys
 from tern_client.transaction_calls import TransactionCalls
@@ -52,6 +53,8 @@ class TransactionProducer(TransactionCalls):
         idempotent: bool = True,
         namespace: str = "",
         policy: RetryPolicy | None = None,
+        key_file: FileName | None = None,
+        ca_file: FileName | None = None,
         transport: Transport | None = None,
     ) -> None:
         self.producer_group = check_group(producer_group)
@@ -60,7 +63,9 @@ class TransactionProducer(TransactionCalls):
         self._desk = CheckDesk(checks_in_hand_max)
         self._asking: asyncio.Task[None] | None = None
         self._answering: set[asyncio.Task[None]] = set()
-        super().__init__(endpoints, namespace=namespace, policy=policy, transport=transport)
+        super().__init__(
+            endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
+        )
 
     @property
     def checks(self) -> CheckCounts:

@@ -6,6 +6,7 @@ where another was expected, is closed and counted.
 """
 
 import random
+import ssl
 import time
 from functools import partial
 
@@ -39,7 +40,11 @@ class PeerLinks:
         listen: str,
         rng: random.Random,
         handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
+        listener_tls: ssl.SSLContext | None = None,
+        dialler_tls: ssl.SSLContext | None = None,
     ) -> None:
+        """The contexts admit brokers alone; that a link is in its certificate's name, `tern_remoting` checks. None: in the clear."""
+        self._listener_tls, self._dialler_tls = listener_tls, dialler_tls
         self._me, self._members = me, members
         self._key, self._group_id, self._listen, self._rng = key, group_id, listen, rng
         self._handshake_timeout_s = handshake_timeout_s
@@ -82,6 +87,7 @@ class PeerLinks:
             handshake_timeout_s=self._handshake_timeout_s,
             silence_max_s=SILENCE_MAX_S,
             refusals=self._refusals,
+            tls=self._listener_tls,
         )
 
     def _dial(self, name: str) -> Redialer:
@@ -100,6 +106,7 @@ class PeerLinks:
             rng=self._rng,
             silence_max_s=SILENCE_MAX_S,
             refusals=self._refusals,
+            tls=self._dialler_tls,
         )
 
     async def stop(self) -> None:

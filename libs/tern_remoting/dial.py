@@ -4,11 +4,14 @@ import asyncio
 import logging
 import random
 import secrets
+import socket
+import ssl
 
 from tern_remoting.errors import LinkError, LinkTimeout
-from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S, NONCE_SIZE_BYTES, ClientHandshake, Identity
+from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S, NONCE_SIZE_BYTES, TLS_TIMEOUT_S, ClientHandshake, Identity
 from tern_remoting.link import (
     BUFFERED_SIZE_MAX_BYTES,
+    CLOSE_GRACE_S,
     IN_FLIGHT_MAX,
     SILENCE_MAX_S,
     Link,
@@ -45,10 +48,13 @@ async def dial(
     buffered_size_max_bytes: int = BUFFERED_SIZE_MAX_BYTES,
     silence_max_s: int = SILENCE_MAX_S,
     refusals: Refusals | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Link:
-    """A ready link to *host*:*port*, within *timeout_s* for connecting and greeting together.
+    """A ready link to *host*:*port*, within *timeout_s* for connecting and greeting together; *tls* None: in the clear.
 
-    Raises OSError (nobody listens), LinkTimeout, HandshakeRefused, and ValueError for an identity that cannot be said.
+    A TLS handshake between both has TLS_TIMEOUT_S of its own: a network that swallows packets is noticed as soon as without TLS.
+
+    Raises OSError (nobody listens, or ssl.SSLError), LinkTimeout, HandshakeRefused, and ValueError for an identity that cannot be said.
     """
     identity = Identity(key=key, role=role, name=name, group_id=group_id)
     link = Link(
@@ -64,9 +70,12 @@ async def dial(
         refusals=refusals,
     )
     try:
-        async with asyncio.timeout(timeout_s):
-            await asyncio.get_running_loop().create_connection(lambda: link, host, port)
-            await link.greeted()
+        if tls is None:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.get_running_loop().create_connection(lambda: link, host, port)
+                await link.greeted()
+        else:
+            await _connect_by_tls(link, host, port, tls, timeout_s)
     except TimeoutError as error:
         link.abort("not ready in time")
         raise LinkTimeout(f"no link to {host}:{port} within {timeout_s:g} s") from error
@@ -74,6 +83,48 @@ async def dial(
         link.abort("dialling was given up")
         raise
     return link
+
+
+async def _connect_by_tls(link: Link, host: str, port: int, tls: ssl.SSLContext, timeout_s: float) -> None:
+    """As dial. TimeoutError, OSError."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(timeout_s):
+        sock = await _connected_socket(host, port)
+    try:
+        async with asyncio.timeout(TLS_TIMEOUT_S):
+            await loop.create_connection(
+                lambda: link,
+                sock=sock,
+                ssl=tls,
+                server_hostname=host,
+                ssl_handshake_timeout=TLS_TIMEOUT_S,
+                ssl_shutdown_timeout=CLOSE_GRACE_S,
+            )
+    except BaseException:
+        sock.close()
+        raise
+    async with asyncio.timeout(timeout_s):
+        await link.greeted()
+
+
+async def _connected_socket(host: str, port: int) -> socket.socket:
+    """A socket to the first address of *host* that takes a connection; the OSError of the last one."""
+    loop = asyncio.get_running_loop()
+    failure = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        sock.setblocking(False)
+        try:
+            await loop.sock_connect(sock, address)
+        except OSError as error:
+            sock.close()
+            failure = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise failure
 
 
 class Redialer:
@@ -100,8 +151,9 @@ class Redialer:
         timeout_s: float = HANDSHAKE_TIMEOUT_S,
         silence_max_s: int = SILENCE_MAX_S,
         refusals: Refusals | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._host, self._port = host, port
+        self._host, self._port, self._tls = host, port, tls
         self._identity = Identity(key=key, role=role, name=name, group_id=group_id)
         self._on_frame, self._on_up, self._on_down = on_frame, on_up, on_down
         self._frame_size_max_bytes = frame_size_max_bytes
@@ -158,6 +210,7 @@ class Redialer:
             timeout_s=self._timeout_s,
             silence_max_s=self._silence_max_s,
             refusals=self._refusals,
+            tls=self._tls,
         )
 
     @property

@@ -45,6 +45,12 @@ class WrongGroup(HandshakeRefused):
     refusal = Refusal.GROUP
 
 
+class WrongCertificate(HandshakeRefused):
+    """The peer knows the key, and its certificate is for another role, or for another broker."""
+
+    refusal = Refusal.STRANGER
+
+
 class LinkClosed(LinkError):
     """The link is down. A request that was in flight may or may not have been carried out."""
 

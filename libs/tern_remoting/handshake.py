@@ -19,6 +19,7 @@ from typing import Protocol
 
 from tern_remoting.errors import HandshakeRefused, WrongGroup, WrongKey
 from tern_remoting.frames import Frame
+from tern_wire.limits import TLS_HANDSHAKE_MAX_MS
 
 KEY_SIZE_BYTES = 32
 NONCE_SIZE_BYTES = 16
@@ -28,6 +29,9 @@ ROLES = frozenset({"proxy", "broker", "checker"})
 GREETING_SIZE_MAX_BYTES = 4 * 1024
 # ... and time for two round trips on a bad network and no more.
 HANDSHAKE_TIMEOUT_S = 2.0
+# A TLS handshake before it is milliseconds of work and some turns of both loops: on a machine with ten times more work than cores these
+# add up to seconds, and whoever gives up too early begins again, which is more work.
+TLS_TIMEOUT_S = TLS_HANDSHAKE_MAX_MS / 1_000
 
 HELLO, CHALLENGE, PROOF, WELCOME = 0x7F01, 0x7F02, 0x7F03, 0x7F04
 

@@ -11,11 +11,20 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, cast
 
-from tern_remoting.errors import FrameTooLarge, HandshakeRefused, LinkBusy, LinkClosed, LinkError, LinkTimeout
+from tern_remoting.errors import (
+    FrameTooLarge,
+    HandshakeRefused,
+    LinkBusy,
+    LinkClosed,
+    LinkError,
+    LinkTimeout,
+    WrongCertificate,
+)
 from tern_remoting.frames import ONE_WAY, RESPONSE, Buffer, Frame, FrameReader, encode_frame, frame_size
 from tern_remoting.handshake import GREETING_SIZE_MAX_BYTES, HANDSHAKE_TIMEOUT_S, Handshake, PeerName
 from tern_remoting.refusals import Refusal, Refusals
 from tern_remoting.waiting import Waiting
+from tern_security.peer_identity import BROKER, PeerIdentity, peer_of
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +69,8 @@ class Link(asyncio.Protocol):
     ) -> None:
         """*silence_max_s*: at least 3. *refusals*: where this end counts what it closes the link for."""
         self.peer = PeerName("", "")
+        # Whose certificate the peer has shown; None without TLS.
+        self.identity: PeerIdentity | None = None
         self.address = ""
         self.ready = False
         self._loop = asyncio.get_running_loop()
@@ -96,6 +107,11 @@ class Link(asyncio.Protocol):
     def closed(self) -> bool:
         """True from the first sign of the end on; nothing is sent any more."""
         return self._closed
+
+    @property
+    def connected(self) -> bool:
+        """Whether there ever was a connection: not before a TLS handshake is over."""
+        return self._transport is not None
 
     @property
     def buffered_bytes(self) -> int:
@@ -196,6 +212,7 @@ class Link(asyncio.Protocol):
         if self._closed:
             self._transport.abort()
             return
+        self.identity = peer_of(transport)
         self._timer = self._loop.call_later(self._handshake_timeout_s, self._greeting_late)
         opening = self._handshake.opening()
         if opening is not None:
@@ -244,6 +261,7 @@ class Link(asyncio.Protocol):
     def _greet(self, frame: Frame) -> None:
         try:
             answer = self._handshake.receive(frame)
+            self._check_certificate(self._handshake.peer)
         except HandshakeRefused as error:
             self._break(error)
             return
@@ -262,6 +280,17 @@ class Link(asyncio.Protocol):
                 self._on_ready(self)
             except Exception as error:
                 self._callback_failed(error)
+
+    def _check_certificate(self, peer: PeerName | None) -> None:
+        """The key is everybody's, a certificate is one process's: who greets must be who it is for. WrongCertificate.
+
+        Names of proxies and checkers carry no rights, and many may share one certificate.
+        """
+        shown = self.identity
+        if peer is None or shown is None:
+            return
+        if shown.role != peer.role or (shown.role == BROKER and shown.name != peer.name):
+            raise WrongCertificate("greets under another role or name than its certificate's")
 
     def _greeting_late(self) -> None:
         self._break(LinkTimeout("the handshake took too long"))
@@ -330,13 +359,14 @@ class Link(asyncio.Protocol):
             return
         self._out = []
         self._out_size_bytes = 0
-        if size <= JOIN_SIZE_MAX_BYTES:
+        # Each buffer of a vector would become a TLS record of its own, however small.
+        if size <= JOIN_SIZE_MAX_BYTES or self.identity is not None:
             self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)
 
 
-_CLOSED_EARLY = "the server closed the connection: another cluster key, another group id, or no TernMQ"
+_CLOSED_EARLY = "the server closed the connection: another cluster key or group id, a certificate that it does not take, or no TernMQ"
 
 
 def _address(peername: object) -> str:

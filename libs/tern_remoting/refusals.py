@@ -14,6 +14,7 @@ LOG_PERIOD_S = 1.0
 class Refusal(StrEnum):
     """Why. Before the handshake is over the peer is a stranger; the last four are of peers that know the key."""
 
+    TLS = "tls"  # no TLS, or a certificate that is not wanted here
     GARBAGE = "garbage"  # bytes that are no frame
     OVERSIZED = "oversized"  # a frame over the limit: 4 KiB before the handshake is over
     GREETING = "greeting"  # a frame that is no greeting, or out of turn

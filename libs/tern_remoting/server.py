@@ -5,14 +5,16 @@ Here a lack of descriptors is a pause, and the number of connections is capped b
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import secrets
 import socket
+import ssl
 
 from tern_remoting.errors import PortInUse
-from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S, NONCE_SIZE_BYTES, Identity, ServerHandshake
-from tern_remoting.link import SILENCE_MAX_S, Link, OnFrame, OnLost, OnReady
+from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S, NONCE_SIZE_BYTES, TLS_TIMEOUT_S, Identity, ServerHandshake
+from tern_remoting.link import CLOSE_GRACE_S, SILENCE_MAX_S, Link, OnFrame, OnLost, OnReady
 from tern_remoting.refusals import Refusal, Refusals
 
 log = logging.getLogger(__name__)
@@ -32,7 +34,8 @@ class LinkServer:
     """Serves links on one address. *port* 0 lets the kernel choose; `port` tells which after `start`.
 
     Peers must know *key* (32 bytes) and, when *group_id* is not empty, be of the same group id. *option* names the
-    setting that an operator changes when the port is in use.
+    setting that an operator changes when the port is in use. *tls* None: links in the clear;
+    its handshake has *tls_timeout_s*, and the greeting its own time after that.
     """
 
     def __init__(
@@ -53,7 +56,10 @@ class LinkServer:
         option: str = "--port",
         silence_max_s: int = SILENCE_MAX_S,
         refusals: Refusals | None = None,
+        tls: ssl.SSLContext | None = None,
+        tls_timeout_s: float = TLS_TIMEOUT_S,
     ) -> None:
+        self._tls, self._tls_timeout_s = tls, tls_timeout_s
         self._host, self._port, self._option = host, port, option
         self._identity = Identity(key=key, role=role, name=name, group_id=group_id)
         self._frame = on_frame
@@ -68,6 +74,8 @@ class LinkServer:
         self._retry: asyncio.TimerHandle | None = None
         # Every accepted connection until it is gone, in order of arrival, and the task that watches over it.
         self._links: dict[Link, asyncio.Task[None]] = {}
+        # The sockets of those whose TLS handshake is under way: such a link has no transport to close yet.
+        self._shaking: dict[Link, socket.socket] = {}
 
     @property
     def port(self) -> int:
@@ -111,6 +119,7 @@ class LinkServer:
                 link.close("the server stops")
             else:
                 link.abort("the server stops")
+                self._end_handshake(link)
         if tasks:
             await asyncio.wait(tasks)
 
@@ -150,6 +159,7 @@ class LinkServer:
         for link in self._links:
             if not link.ready and not link.closed:
                 link.refuse(Refusal.CROWDED, "too many connections")
+                self._end_handshake(link)
                 return True
         if self._refusals.add(Refusal.CROWDED):
             log.warning("refused a link", extra={"port": self._port, "reason": "too many connections"})
@@ -170,9 +180,9 @@ class LinkServer:
     async def _serve(self, link: Link, sock: socket.socket) -> None:
         """Watch over one connection until it is gone."""
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: link, sock)
+            await self._connect(link, sock)
         except OSError as error:
-            log.info("a connection was gone at once", extra={"port": self._port, "reason": str(error)})
+            self._not_connected(link, error)
             sock.close()
         else:
             await link.gone()
@@ -180,6 +190,43 @@ class LinkServer:
                 self._refusals.add(Refusal.UNFINISHED)
         finally:
             del self._links[link]
+
+    async def _connect(self, link: Link, sock: socket.socket) -> None:
+        """Give *sock* to *link*, after the TLS handshake if there is to be one. OSError, which ssl.SSLError is."""
+        loop = asyncio.get_running_loop()
+        if self._tls is None:
+            await loop.connect_accepted_socket(lambda: link, sock)
+            return
+        if link.closed:  # it had to make room before its first turn
+            raise ConnectionResetError("closed before its TLS handshake")
+        self._shaking[link] = sock
+        try:
+            await loop.connect_accepted_socket(
+                lambda: link,
+                sock,
+                ssl=self._tls,
+                ssl_handshake_timeout=self._tls_timeout_s,
+                ssl_shutdown_timeout=CLOSE_GRACE_S,
+            )
+        finally:
+            del self._shaking[link]
+        if not link.connected:
+            raise ConnectionResetError("closed in its TLS handshake")
+
+    def _not_connected(self, link: Link, error: OSError) -> None:
+        facts = {"port": self._port, "reason": str(error)}
+        if self._tls is None:
+            log.info("a connection was gone at once", extra=facts)
+        elif not link.closed:  # else it was counted as what it was closed for
+            late = Refusal.LATE if isinstance(error, ConnectionAbortedError) else Refusal.UNFINISHED
+            if self._refusals.add(Refusal.TLS if isinstance(error, ssl.SSLError) else late):
+                log.warning("refused a link in its TLS handshake", extra=facts)
+
+    def _end_handshake(self, link: Link) -> None:
+        sock = self._shaking.get(link)
+        if sock is not None:
+            with contextlib.suppress(OSError):  # the peer was faster
+                sock.shutdown(socket.SHUT_RDWR)
 
 
 def _nothing(link: Link, error: Exception | None = None) -> None:

@@ -10,11 +10,12 @@ from starlette.requests import Request
 
 from tern_wire.codec import read_json
 from tern_wire.errors import MessageTooLarge, UnknownField
+from tern_wire.limits import JSON_NODES_MAX
 
 T = TypeVar("T")
 
 
-async def read_body(request: Request, kind: type[T], *, size_max_bytes: int) -> T:
+async def read_body(request: Request, kind: type[T], *, size_max_bytes: int, nodes_max: int = JSON_NODES_MAX) -> T:
     """The JSON body of *request* as a *kind*, at most *size_max_bytes* long.
 
     MessageTooLarge as soon as it is longer; MalformedBody, InvalidField or UnknownField with a JSON pointer.
@@ -27,12 +28,12 @@ async def read_body(request: Request, kind: type[T], *, size_max_bytes: int) -> 
         body += part
         if len(body) > size_max_bytes:
             raise MessageTooLarge(actual=len(body), limit=size_max_bytes)
-    return read_strict(bytes(body), kind)
+    return read_strict(bytes(body), kind, nodes_max=nodes_max)
 
 
-def read_strict(data: bytes, kind: type[T]) -> T:
-    """*data* as a *kind*, as tern_wire's read_json, but a field that no dataclass in it has is an UnknownField."""
-    value = read_json(data, kind)
+def read_strict(data: bytes, kind: type[T], *, nodes_max: int = JSON_NODES_MAX) -> T:
+    """*data* as a *kind*, as tern_wire's read_json, with at most *nodes_max* values, but a field that no dataclass in it has is an UnknownField."""
+    value = read_json(data, kind, nodes_max=nodes_max)
     # msgspec can forbid unknown fields of its own Structs only; what it accepted is well-formed JSON.
     try:
         _decoder_of_known(cast(Any, kind)).decode(data)

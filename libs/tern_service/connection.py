@@ -1,74 +1,103 @@
 """One HTTP connection, guarded: uvicorn's httptools protocol with deadlines and bounds for what a client sends.
 
-uvicorn waits without end for a request's head and body and takes a head of any length. Here a head has an absolute
-deadline (a connection that sends nothing has it too), a body has one, a head and its trailers have a size, and
-connections have a number. What cannot be read gets a 400 problem and the connection closes; it never reaches the log
-as a traceback. Owner of all its state is the event loop that the connection was accepted on.
+uvicorn waits without end for a request's head and body, takes a head of any length, and waits without end for a client to take its answer.
+Here all of it is bounded, with the figures of `Bounds`. What cannot be read gets a 4xx problem and the connection closes; it never reaches
+the log as a traceback. Owner of all its state is the event loop that the connection was accepted on.
 
-      accepted --10 s--> head begins --10 s--> head complete --30 s--> body complete --> answered --75 s--> closed
-                         (each deadline is absolute: bytes that trickle in do not extend it)
+      accepted --5 s--> head begins --5 s--> head complete --30 s and >= 1 KiB/s--> body complete --> answered --75 s--> closed
+                        (absolute: bytes that trickle in do not extend it)                            taken at >= 1 KiB/s, or broken off
+
+The parser (llhttp) refuses by itself: Content-Length beside Transfer-Encoding, repeated or signed lengths, folded lines, line ends without
+CR, chunk sizes that are none. What it lets through and others read differently is refused here and in request_head.py.
+Reference: RFC 9112 (HTTP/1.1), 11.2 (smuggling).
 """
 
 import asyncio
-from typing import Any
+from typing import Any, NoReturn
+from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from tern_service.problems import new_request_id, problem_reply
-from tern_wire.errors import Overloaded, RequestMalformed, RequestTimeout, TernError
-from tern_wire.limits import BODY_DEADLINE_MS, CONNECTIONS_MAX, REQUEST_HEAD_SIZE_MAX_BYTES
-
-# A head is one packet or two; a client that needs longer is broken or hostile (nginx and Apache: 20 to 60 s).
-HEAD_DEADLINE_MS = 10_000
+from tern_service.bounds import Bounds
+from tern_service.crowd import Crowd
+from tern_service.problems import new_request_id, problem_reply, request_id_of
+from tern_service.request_head import EXPECT, GIVEN_ONCE, HOST, SPECIAL_MAX, TRANSFER_ENCODING, is_host, split_target
+from tern_wire import limits
+from tern_wire.errors import HeadTooLarge, Overloaded, RequestMalformed, RequestTimeout, TargetTooLong, TernError
 
 _IDLE, _HEAD, _BODY = 0, 1, 2
+_LINE_FEED = 0x0A
+# Supervisors and scrapers must not take a process for dead because it has much to do.
+_ALWAYS_TAKEN = (b"/healthz", b"/readyz", b"/metrics")
 
 
-class _HeadTooLarge(Exception):
-    """Ends httptools' parsing from within one of its callbacks."""
+class _Refused(Exception):
+    """Ends httptools' parsing from within one of its callbacks; the error is kept by the protocol."""
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """As above. The keyword arguments are for tests and for services with other bounds (milliseconds, bytes, count)."""
+    """As above. *crowd* is shared by all connections of a listener."""
 
     def __init__(
-        self,
-        *arguments: Any,
-        connections_max: int = CONNECTIONS_MAX,
-        head_deadline_ms: int = HEAD_DEADLINE_MS,
-        body_deadline_ms: int = BODY_DEADLINE_MS,
-        head_size_max_bytes: int = REQUEST_HEAD_SIZE_MAX_BYTES,
-        **keywords: Any,
+        self, *arguments: Any, bounds: Bounds | None = None, crowd: Crowd | None = None, **keywords: Any
     ) -> None:
         super().__init__(*arguments, **keywords)
-        self._connections_max = connections_max
-        self._deadline_ms = {_HEAD: head_deadline_ms, _BODY: body_deadline_ms}
-        self._head_size_max_bytes = head_size_max_bytes
+        self._bounds = bounds = bounds or Bounds()
+        self._crowd = Crowd() if crowd is None else crowd
+        self._address: str | None = None
+        self._head_size_max_bytes, self._target_size_max_bytes = (
+            bounds.head_size_max_bytes,
+            bounds.target_size_max_bytes,
+        )
+        self._fields_max, self._requests_max = bounds.fields_max, bounds.requests_max
         self._state = _IDLE
         self._deadline: asyncio.TimerHandle | None = None
-        # Bytes of the current head's (or trailers') names and values, and of whole reads that lie within the head.
-        self._head_bytes = 0
-        self._unfinished_bytes = 0
+        # Of the current head: which of GIVEN_ONCE are there, bytes of whole reads that lie within it, and whether it must be small.
+        self._seen = self._unfinished_bytes = 0
+        self._is_small_read = True
+        self._host = b""
+        # Of a body that did not come with its head: when it began (loop time), its bytes on the wire, its chunks, bytes of its trailers.
+        self._body_began_s = 0.0
+        self._wire_bytes = self._chunks = self._trailer_bytes = 0
+        self._answer_watch: asyncio.TimerHandle | None = None
+        self._refusal: TernError | None = None
         self._refused = False
 
+    # Beginning and end ------------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self._connections_max:
-            self._refuse(Overloaded(what="connections", limit=self._connections_max))
+        bounds = self._bounds
+        if len(self.connections) > bounds.connections_max:
+            self._refuse(Overloaded(what="connections", limit=bounds.connections_max))
+            return
+        most = bounds.connections_per_address_max
+        self._address = self._crowd.enter(self.client[0] if self.client else "", most)
+        if self._address is None:
+            self._refuse(Overloaded(what="connections of one address", limit=most))
             return
         self._arm(_HEAD)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self._unwatch()
+        if self._address:
+            self._crowd.leave(self._address)
+            self._address = None
         super().connection_lost(exc)
         # uvicorn leaves its keep-alive timer running when the connection ends by an error.
         self._unset_keepalive_if_required()
 
+    # Reading ----------------------------------------------------------------------------------------------------
     def data_received(self, data: bytes) -> None:
         if self._refused or self.transport.is_closing():
             return
-        began_in_head = self._state == _HEAD
+        state = self._state
+        self._is_small_read = state == _IDLE and len(data) <= self._head_size_max_bytes
+        if data[0] == _LINE_FEED and state == _IDLE:
+            self._refuse(RequestMalformed(reason="A line ends without CR"))
+            return
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -76,52 +105,166 @@ class GuardedProtocol(HttpToolsProtocol):
             self._finish_after_answer()
             return
         except httptools.HttpParserError as error:
-            if isinstance(error.__context__, _HeadTooLarge):
-                self._refuse_large_head()
-            else:
-                self._refuse(RequestMalformed(reason="This is not an HTTP/1.1 request"))
+            refusal, self._refusal = self._refusal, None
+            self._refuse(refusal or RequestMalformed(reason=f"This is not an HTTP/1.1 request ({_shown(error)})"))
             return
-        if self._state == _HEAD and began_in_head:
-            self._unfinished_bytes += len(data)
-            if self._unfinished_bytes > self._head_size_max_bytes:
-                self._refuse_large_head()
-                return
         # A request that came whole, as nearly all do, never pays for a timer.
-        if self._state != _IDLE and self._deadline is None:
+        if self._state != _IDLE and self._go_on(state, len(data)) and self._deadline is None:
             self._arm(self._state)
+
+    def _go_on(self, state_before: int, size_bytes: int) -> bool:
+        """After a read that ends within a head or a body: whether more of it may come."""
+        if self._state == _HEAD:
+            if state_before == _HEAD:
+                self._unfinished_bytes += size_bytes
+            may_be = max(size_bytes, self._unfinished_bytes) > self._head_size_max_bytes
+            too_large = self._size_trouble() if may_be else None
+            if too_large is not None:
+                self._refuse(too_large)
+                return False
+            return True
+        self._wire_bytes += size_bytes
+        if self._wire_bytes > self._bounds.body_wire_size_max_bytes:
+            most = self._bounds.body_wire_size_max_bytes
+            self._refuse(RequestMalformed(reason=f"The body takes more than {most} bytes on its way"))
+            return False
+        return True
 
     def on_message_begin(self) -> None:
         self._unset_keepalive_if_required()
-        self._state, self._head_bytes, self._unfinished_bytes = _HEAD, 0, 0
+        self._state = _HEAD
+        self._seen = self._unfinished_bytes = 0
+        self._host = b""
         super().on_message_begin()
 
-    def on_url(self, url: bytes) -> None:
-        self._count_head(len(url))
-        super().on_url(url)
-
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_head(len(name) + len(value) + 4)
+        """httptools calls it with each field of a head, and of what stands behind a body in chunks."""
+        name = name.lower()
+        bit = GIVEN_ONCE.get(name)
+        if bit is not None:
+            if self._seen & bit or self._state == _BODY:
+                self._break_off(RequestMalformed(reason=f"The header {name.decode()} is given more than once"))
+            self._seen |= bit
+            if bit <= SPECIAL_MAX:
+                self._note(bit, value)
         if self._state == _BODY:
-            return  # trailers: counted and dropped; the application already has its headers
-        super().on_header(name, value)
+            self._count_trailer(len(name) + len(value) + 4)
+            return  # counted and dropped; the application already has its headers
+        self.headers.append((name, value))
+
+    def _note(self, bit: int, value: bytes) -> None:
+        if bit == HOST:
+            self._host = value
+        elif bit == EXPECT:
+            self.expect_100_continue = value.lower() == b"100-continue"
+        elif value.strip(b" \t").lower() != b"chunked":
+            # Now, and not when the head is complete: llhttp would call it complete and then refuse it, with the application under way.
+            self._break_off(RequestMalformed(reason="The only Transfer-Encoding here is chunked"))
+
+    def _count_trailer(self, size_bytes: int) -> None:
+        self._trailer_bytes += size_bytes
+        if self._trailer_bytes > self._head_size_max_bytes:
+            self._break_off(HeadTooLarge(limit=self._head_size_max_bytes, unit="bytes behind the body"))
 
     def on_headers_complete(self) -> None:
-        self._disarm()
-        self._state, self._head_bytes = _BODY, 0
-        super().on_headers_complete()
+        """uvicorn's own, with checks before the application hears of the request, and without its WebSockets and root paths."""
+        if self._deadline is not None:
+            self._disarm()
+        url, version = self.url, self.parser.get_http_version()
+        if len(url) > self._target_size_max_bytes or len(self.headers) > self._fields_max or not self._is_small_read:
+            too_large = self._size_trouble()
+            if too_large is not None:
+                self._break_off(too_large)
+        if version != "1.1" or not self._seen & HOST or not is_host(self._host) or self.pipeline:
+            self._check_rarities(version)
+        try:
+            raw_path, query = split_target(url, self._host)
+        except RequestMalformed as error:
+            self._break_off(error)
+        self._state = _BODY
+        self._trailer_bytes = self._wire_bytes = self._chunks = 0
+        path = raw_path.decode("ascii")
+        scope = self.scope
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["path"] = unquote(path) if "%" in path else path
+        scope["raw_path"], scope["query_string"], scope["http_version"] = raw_path, query, version
+        before = self.cycle
+        self.cycle = cycle = RequestResponseCycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        app: Any = _answer_overloaded if len(self.tasks) >= self._requests_max and self._is_crowded() else self.app
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, app))
+
+    def _check_rarities(self, version: str) -> None:
+        reason = ""
+        if version == "1.1":
+            if not self._seen & HOST:
+                reason = "The header Host is missing"
+        elif version != "1.0":
+            reason = f"HTTP/{version} is not spoken here"
+        elif self._seen & TRANSFER_ENCODING:
+            reason = "HTTP/1.0 has no Transfer-Encoding"
+        if self._seen & HOST and not is_host(self._host):
+            reason = "The header Host is not a host"
+        if len(self.pipeline) >= self._bounds.pipelined_max:
+            reason = f"More than {self._bounds.pipelined_max} requests wait on one connection"
+        if reason:
+            self._break_off(RequestMalformed(reason=reason))
+
+    def _size_trouble(self) -> TernError | None:
+        """What is too large of the head so far, counted only where it may be: most heads come in one small read."""
+        if len(self.url) > self._target_size_max_bytes:
+            return TargetTooLong(limit=self._target_size_max_bytes)
+        if len(self.headers) > self._fields_max:
+            return HeadTooLarge(limit=self._fields_max, unit="fields")
+        size_bytes = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if max(size_bytes, self._unfinished_bytes) > self._head_size_max_bytes:
+            return HeadTooLarge(limit=self._head_size_max_bytes, unit="bytes")
+        return None
+
+    def _is_crowded(self) -> bool:
+        working = len(self.tasks) - self._crowd.parked()
+        return working >= self._requests_max and not self.url.startswith(_ALWAYS_TAKEN)
+
+    def on_chunk_header(self) -> None:
+        """httptools calls it behind each chunk's size."""
+        self._chunks += 1
+        if self._chunks > self._bounds.chunks_max:
+            self._break_off(RequestMalformed(reason=f"The body has more than {self._bounds.chunks_max} chunks"))
 
     def on_message_complete(self) -> None:
-        self._disarm()
+        if self._deadline is not None:
+            self._disarm()
         self._state = _IDLE
         super().on_message_complete()
 
-    def _count_head(self, size_bytes: int) -> None:
-        self._head_bytes += size_bytes
-        if self._head_bytes > self._head_size_max_bytes:
-            raise _HeadTooLarge
+    def _break_off(self, error: TernError) -> NoReturn:
+        self._refusal = error
+        raise _Refused
 
+    # Deadlines --------------------------------------------------------------------------------------------------
     def _arm(self, state: int) -> None:
-        self._deadline = self.loop.call_later(self._deadline_ms[state] / 1_000, self._on_deadline, state)
+        bounds = self._bounds
+        if state == _BODY:
+            self._body_began_s = self.loop.time()
+            wait_ms = min(bounds.body_rate_step_ms, bounds.body_deadline_ms)
+        else:
+            wait_ms = bounds.head_deadline_ms
+        self._deadline = self.loop.call_later(wait_ms / 1_000, self._on_deadline, state)
 
     def _disarm(self) -> None:
         if self._deadline is not None:
@@ -133,16 +276,63 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self.flow.read_paused:
+            self._wire_bytes = 0
             self._arm(state)  # it is we who do not read: the client is not late
         elif self._state == _IDLE:
             self.transport.close()  # nothing was ever asked
+        elif state == _HEAD:
+            self._refuse(RequestTimeout(limit_s=self._bounds.head_deadline_ms // 1_000))
         else:
-            self._refuse(RequestTimeout(limit_s=self._deadline_ms[state] // 1_000))
+            self._judge_body()
 
-    def _refuse_large_head(self) -> None:
-        limit = self._head_size_max_bytes
-        self._refuse(RequestMalformed(reason=f"The request's head has more than {limit} bytes"))
+    def _judge_body(self) -> None:
+        """At a step of the body's deadline: late, slow, or to be looked at again."""
+        bounds = self._bounds
+        elapsed_s = self.loop.time() - self._body_began_s
+        left_s = bounds.body_deadline_ms / 1_000 - elapsed_s
+        if left_s <= 0 or self._wire_bytes < elapsed_s * limits.BODY_RATE_MIN_BYTES_PER_S:
+            self._refuse(RequestTimeout(limit_s=bounds.body_deadline_ms // 1_000))
+            return
+        self._deadline = self.loop.call_later(min(bounds.body_rate_step_ms / 1_000, left_s), self._on_deadline, _BODY)
 
+    # Answers that nobody takes ----------------------------------------------------------------------------------
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        self._unwatch()
+        super().resume_writing()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.timeout_keep_alive_task is None:  # it was the last one
+            self._watch()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._watch()
+
+    def _watch(self) -> None:
+        """What is in the buffer now must shrink step by step."""
+        size = self.transport.get_write_buffer_size()
+        if self._answer_watch is None and size:
+            self._answer_watch = self.loop.call_later(self._bounds.answer_step_ms / 1_000, self._on_answer_step, size)
+
+    def _unwatch(self) -> None:
+        if self._answer_watch is not None:
+            self._answer_watch.cancel()
+            self._answer_watch = None
+
+    def _on_answer_step(self, before_bytes: int) -> None:
+        self._answer_watch = None
+        taken_bytes = before_bytes - self.transport.get_write_buffer_size()
+        if taken_bytes < min(before_bytes, self._bounds.answer_step_ms * limits.BODY_RATE_MIN_BYTES_PER_S // 1_000):
+            self.transport.abort()
+        else:
+            self._watch()
+
+    # Refusing ---------------------------------------------------------------------------------------------------
     def _refuse(self, error: TernError) -> None:
         """Answer *error* and close, unless answers to earlier requests are still due: these come first, then close."""
         self._disarm()
@@ -158,12 +348,16 @@ class GuardedProtocol(HttpToolsProtocol):
             # The request that is being read is the one that cannot be read: its application gets a disconnect.
             cycle.disconnected = True
             cycle.message_event.set()
+        elif self._state == _BODY:
+            self.transport.close()  # it was answered before its body came: a second answer would be taken for the next one's
+            return
         status, headers, body = problem_reply(error, request_id=new_request_id())
         lines = [STATUS_LINE[status]]
         for name, value in [*self.server_state.default_headers, *headers, (b"connection", b"close")]:
             lines += [name, b": ", value, b"\r\n"]
         self.transport.write(b"".join([*lines, b"\r\n", body]))
         self.transport.close()
+        self._watch()
 
     def _finish_after_answer(self) -> None:
         self._refused = True
@@ -172,3 +366,16 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.close()
         else:
             self.cycle.keep_alive = False
+
+
+def _shown(error: Exception) -> str:
+    """What the parser says, which is about the form and holds nothing of the request."""
+    return str(error) if type(error) is httptools.HttpParserError else "its target or method"
+
+
+async def _answer_overloaded(scope: Scope, receive: Receive, send: Send) -> None:
+    """Instead of the application, while too many requests are being worked on."""
+    error = Overloaded(what="requests at a time", limit=limits.REQUESTS_MAX)
+    status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -11,7 +11,7 @@ from tern_service.plain import Answer, Ready, alive, readiness
 
 
 def add_health(app: FastAPI, *, ready: Ready, info: Mapping[str, Any]) -> None:
-    """GET /healthz: 200 while the event loop turns (`?verbose` adds *info* and the notice about credentials).
+    """GET /healthz: 200 while the event loop turns (`?verbose` adds *info*: ProcessSecurity.info has the notice about credentials).
 
     GET /readyz: 200 or 503 with what *ready* says: whether work is accepted, and the reasons by name.
     """

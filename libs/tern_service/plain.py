@@ -18,11 +18,6 @@ from tern_wire.paths import JSON
 
 logger = logging.getLogger(__name__)
 
-NOTICE = (
-    "Every listener is on loopback, so credentials are optional. "
-    "Authentication and TLS are not part of this release: other addresses are refused."
-)
-
 # Status, headers (lower case), body.
 Answer: TypeAlias = tuple[int, dict[str, str], bytes]
 # What a path answers, given the raw query string. It must not wait.
@@ -92,10 +87,12 @@ def json_answer(status: int, document: Mapping[str, Any]) -> Answer:
 
 
 def alive(info: Mapping[str, Any], *, is_verbose: bool) -> Answer:
-    """Alive: the event loop turns. *is_verbose* tells what runs here."""
+    """Alive: the event loop turns. *is_verbose* tells what runs here; that it is insecure, everybody is told."""
     document: dict[str, Any] = {"status": "alive"}
+    if info.get("insecure"):
+        document["notice"] = info["notice"]
     if is_verbose:
-        document |= {**info, "notice": NOTICE}
+        document |= info
     return json_answer(200, document)
 
 

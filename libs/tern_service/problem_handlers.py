@@ -25,12 +25,15 @@ from tern_wire.errors import (
     TernError,
     UnknownField,
     UnknownParameter,
+    UnsupportedEncoding,
 )
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES
 
 logger = logging.getLogger(__name__)
 
 _SCOPE_LIMIT = "tern.body_size_max_bytes"
+# Whatever is packed may unpack to anything: nobody unpacks here.
+_NOT_ENCODED = frozenset({b"", b"identity"})
 
 
 def install_problems(app: FastAPI, *, body_size_max_bytes: int = BATCH_SIZE_MAX_BYTES) -> None:
@@ -57,6 +60,17 @@ class _Answers:
             return
         request_id = request_id_of(scope)
         scope[_SCOPE_LIMIT] = self._body_size_max_bytes
+        encoding = next((value for name, value in scope["headers"] if name == b"content-encoding"), b"identity")
+        if encoding.lower() not in _NOT_ENCODED:
+            await _send_problem(
+                UnsupportedEncoding(encoding=encoding.decode("latin-1")[:40]), scope, send, is_last=True
+            )
+            return
+        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        if declared.isdigit() and int(declared[:19]) > self._body_size_max_bytes:
+            too_large = MessageTooLarge(actual=int(declared[:19]), limit=self._body_size_max_bytes)
+            await _send_problem(too_large, scope, send, is_last=True)
+            return
         started = False
         received_bytes = 0
 
@@ -95,8 +109,11 @@ class _Answers:
                 await _send_problem(TernError(), scope, send)
 
 
-async def _send_problem(error: TernError, scope: Scope, send: Send) -> None:
+async def _send_problem(error: TernError, scope: Scope, send: Send, *, is_last: bool = False) -> None:
+    """*is_last*: the request's body is not read, so that nothing else can come on its connection."""
     status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
+    if is_last:
+        headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 

@@ -1,4 +1,4 @@
-"""Listening and serving: sockets on loopback, uvicorn with bounds and a clean stop, and a process's main loop."""
+"""Listening and serving: sockets, uvicorn with bounds, TLS and a clean stop, and a process's main loop."""
 
 import asyncio
 import contextlib
@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, cast
@@ -15,11 +16,15 @@ import uvicorn
 import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tern_security.contexts import TlsRefusal
+from tern_security.peer_identity import peer_of
+from tern_service.bounds import Bounds
 from tern_service.connection import GuardedProtocol
+from tern_service.crowd import Crowd
 from tern_service.problems import problem_reply, request_id_of
 from tern_service.settings import refuse
+from tern_service.tls_listener import TlsListener
 from tern_wire.errors import ShuttingDown
-from tern_wire.limits import CONNECTIONS_MAX
 
 logger = logging.getLogger(__name__)
 
@@ -30,12 +35,15 @@ STOP_GRACE_S = 3
 BACKLOG = 1_024
 
 
-def open_socket(host: str, port: int, option: str, *, host_option: str = "--listen") -> socket.socket:
+def open_socket(
+    host: str, port: int, option: str, *, host_option: str = "--listen", is_protected: bool = False
+) -> socket.socket:
     """A listening TCP socket on *host*:*port* (0: any free one); refusals name *option* for the port.
 
-    Loopback only. SettingsError (exit 78) when the host is another address, or the port is in use or not allowed.
+    Loopback only, unless *is_protected* says that `protection_of` has been asked. SettingsError (exit 78) when the host is another
+    address, or the port is in use or not allowed.
     """
-    address = _loopback(host, host_option)
+    address = _address(host, host_option, is_protected=is_protected)
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     # A restarted service must not wait for its predecessor's closed connections.
@@ -54,29 +62,39 @@ def open_socket(host: str, port: int, option: str, *, host_option: str = "--list
     return sock
 
 
-def _loopback(host: str, option: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def _address(host: str, option: str, *, is_protected: bool) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     try:
         address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host.strip("[]"))
     except ValueError:
         refuse(f"'{host}' ({option}) is not an IP address; use 127.0.0.1.")
-    if not address.is_loopback:
+    if not address.is_loopback and not is_protected:
         refuse(
-            f"'{host}' ({option}) is not a loopback address, and authentication and TLS are not part of this release; "
-            "use 127.0.0.1."
+            f"'{host}' ({option}) is not a loopback address, and this listener has no authentication; use 127.0.0.1."
         )
     return address
 
 
 async def serve(
-    app: ASGIApp, sock: socket.socket, *, stop: asyncio.Event | None = None, connections_max: int = CONNECTIONS_MAX
+    app: ASGIApp,
+    sock: socket.socket,
+    *,
+    stop: asyncio.Event | None = None,
+    bounds: Bounds | None = None,
+    parked: Callable[[], int] = lambda: 0,
+    tls: ssl.SSLContext | None = None,
+    on_refusal: Callable[[TlsRefusal], None] = lambda _: None,
 ) -> None:
-    """Serve *app* on *sock* (from open_socket) until *stop* is set, then stop within 5 s; closes *sock*.
+    """Serve *app* on *sock* (from open_socket) until *stop* is set, then stop within 5 s; closes *sock*. *tls* None: plain HTTP.
+
+    *parked*: how many requests wait for something to happen, which do not count among those that are worked on (`Bounds.requests_max`).
+
+    Every request's `state` has `peer`: the PeerIdentity of who has shown a certificate, else None. *on_refusal*: as TlsListener's.
 
     Runs in the current loop of any thread and leaves signals alone; *stop* belongs to that loop (from another thread:
     `loop.call_soon_threadsafe(stop.set)`). The application's lifespan runs around it. SystemExit when that fails.
     """
     stop = stop or asyncio.Event()
-    protocol = partial(GuardedProtocol, connections_max=connections_max)
+    protocol = partial(_KnownPeer, bounds=bounds or Bounds(), crowd=Crowd(parked=parked))
     config = uvicorn.Config(
         _Stoppable(app, stop),
         http=cast(type[asyncio.Protocol], protocol),
@@ -91,7 +109,15 @@ async def serve(
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=STOP_GRACE_S,
     )
-    await _Server(config, stop).serve(sockets=[sock])
+    await _Server(config, stop, tls, on_refusal).serve(sockets=[sock])
+
+
+class _KnownPeer(GuardedProtocol):
+    """A connection whose requests tell the application who its peer is."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.app_state = {**self.app_state, "peer": peer_of(transport)}
+        super().connection_made(transport)
 
 
 class _Stoppable:
@@ -116,9 +142,27 @@ class _Stoppable:
 class _Server(uvicorn.Server):
     """uvicorn's server, without signals, stopped by an event, and waking once a second instead of ten times."""
 
-    def __init__(self, config: uvicorn.Config, stop: asyncio.Event) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        stop: asyncio.Event,
+        tls: ssl.SSLContext | None,
+        on_refusal: Callable[[TlsRefusal], None],
+    ) -> None:
         super().__init__(config)
-        self._stop = stop
+        self._stop, self._tls, self._on_refusal = stop, tls, on_refusal
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets if self._tls is None else [])
+        if self._tls is not None and not self.should_exit:
+            for sock in sockets or []:
+                listener = TlsListener(sock, self._tls, self._make_protocol, on_refusal=self._on_refusal)
+                self.servers.append(cast(asyncio.base_events.Server, listener))
+
+    def _make_protocol(self) -> asyncio.Protocol:
+        """As uvicorn makes them, whose own way is a closure."""
+        make = cast(Callable[..., asyncio.Protocol], self.config.http_protocol_class)
+        return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

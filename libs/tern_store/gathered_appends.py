@@ -67,12 +67,12 @@ class GatheredAppends:
         codes, firsts, times_ms = codes[order], firsts[order], times_ms[order]
         starts, counts = (np.cumsum(counts) - counts)[order], counts[order]
         ends = np.cumsum(counts)
-        rows = memoryview(entries[np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1])].tobytes())
+        entry_rows = memoryview(entries[np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1])].tobytes())
         is_first = np.concatenate(([True], codes[1:] != codes[:-1]))
         is_new_time = is_first | np.concatenate(([True], times_ms[1:] > times_ms[:-1]))
         pairs = np.empty((int(is_new_time.sum()), 2), ">i8")
         pairs[:, 0], pairs[:, 1] = times_ms[is_new_time], firsts[is_new_time]
-        times = memoryview(pairs.tobytes())
+        time_rows = memoryview(pairs.tobytes())
         time_ends = np.cumsum(is_new_time)
         groups = np.flatnonzero(is_first)
         lasts = np.append(groups[1:], len(codes)) - 1
@@ -89,5 +89,10 @@ class GatheredAppends:
         )
         for code, first, begin, end, time_begin, time_end, first_ms, last_ms in zip(*columns, strict=True):
             yield QueueShare(
-                (code >> 32, code & 0xFFFFFFFF), first, rows[begin:end], times[time_begin:time_end], first_ms, last_ms
+                (code >> 32, code & 0xFFFFFFFF),
+                first,
+                entry_rows[begin:end],
+                time_rows[time_begin:time_end],
+                first_ms,
+                last_ms,
             )

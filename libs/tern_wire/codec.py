@@ -8,6 +8,8 @@ import msgspec
 import orjson
 
 from tern_wire.errors import InvalidField, MalformedBody, TernError, UnknownField
+from tern_wire.json_limits import check_members, check_nodes, facts_of
+from tern_wire.limits import JSON_NODES_MAX
 
 T = TypeVar("T")
 
@@ -36,12 +38,19 @@ def _msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(kind)
 
 
-def read_json(data: bytes, kind: type[T], at: str = "") -> T:
-    """*data* as a *kind*; MalformedBody, UnknownField or InvalidField with a JSON pointer below *at* otherwise."""
+def read_json(data: bytes, kind: type[T], at: str = "", *, nodes_max: int = JSON_NODES_MAX) -> T:
+    """*data* as a *kind*; MalformedBody, UnknownField or InvalidField with a JSON pointer below *at* otherwise.
+
+    *nodes_max*: DocumentTooComplex when it has more values. 0: it is what a service of ours has said, and not checked beyond its type.
+    """
+    if nodes_max:
+        check_nodes(data, nodes_max, at)
     try:
         value: T = _json_decoder(cast(Any, kind)).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _explain(error, at) from error
+    if nodes_max:
+        check_members(data, value, facts_of(cast(Any, kind)), at)
     return value
 
 

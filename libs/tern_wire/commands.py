@@ -66,6 +66,7 @@ class CommandKind(IntEnum):
     RESOLVE_TRANSACTION = 26
     ALTER_PRODUCER_GROUP = 27
     DELETE_PRODUCER_GROUP = 28
+    PUT_PRINCIPAL = 29
 
 
 # What stores messages.

@@ -2,13 +2,24 @@
 
 A core raises the class; the shells map it to an RFC 9457 problem or a link error; the SDK raises the same class again.
 Context travels as fields, never as prose glued together elsewhere. The table is one thing: a code is looked up in one place, and none is
-given twice. What an error is, is in tern_error.py; those of transactions are in errors_transactions.py, and imported from here as all
-are. Reference: RFC 9457.
+given twice. What an error is, is in tern_error.py; those of transactions are in errors_transactions.py, those of credentials, permissions and
+quotas in errors_security.py, and imported from here as all are. Reference: RFC 9457.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from tern_wire.errors_security import (
+    CertificateForbidden,
+    ClientKeyNotFound,
+    Forbidden,
+    PrincipalChanged,
+    PrincipalNotFound,
+    PrincipalPartlyWritten,
+    QuotaExceeded,
+    TooManyFailures,
+    Unauthenticated,
+)
 from tern_wire.errors_transactions import (
     CheckUrlForbidden,
     ProducerGroupBusy,
@@ -24,16 +35,25 @@ from tern_wire.tern_error import TernError
 
 # What is imported to be found here; what follows is found anyway.
 __all__ = [
+    "CertificateForbidden",
     "CheckUrlForbidden",
+    "ClientKeyNotFound",
+    "Forbidden",
+    "PrincipalChanged",
+    "PrincipalNotFound",
+    "PrincipalPartlyWritten",
     "ProducerGroupBusy",
     "ProducerGroupNotFound",
+    "QuotaExceeded",
     "TernError",
+    "TooManyFailures",
     "TooManyOpenTransactions",
     "TopicsApart",
     "TransactionExpired",
     "TransactionIdInvalid",
     "TransactionResolved",
     "TransactionUnknown",
+    "Unauthenticated",
 ]
 
 
@@ -381,6 +401,21 @@ class BatchTooLarge(TernError):
 class PropertiesTooLarge(TernError):
     code, status, title = "properties-too-large", 413, "The properties are too large"
     fix = "Tag, keys and properties have {actual} bytes together, the limit is {limit}."
+
+
+class TargetTooLong(TernError):
+    code, status, title = "target-too-long", 414, "The request's path and query are too long"
+    fix = "Path and query have more than {limit} bytes. Send what is long, such as a filter, in the body."
+
+
+class HeadTooLarge(TernError):
+    code, status, title = "head-too-large", 431, "The request's head is too large"
+    fix = "The head has more than {limit} {unit}. Send fewer and shorter headers; properties may go into the body of a batch."
+
+
+class DocumentTooComplex(TernError):
+    code, status, title = "document-too-complex", 400, "The document is nested too deeply, or has too many values"
+    fix = "The document has more than {limit} {unit} (at {pointer}). Send several smaller ones, or send it as text in 'body'."
 
 
 class UnsupportedBatchFormat(TernError):

@@ -219,6 +219,45 @@ QUEUE_LOCK_MS, QUEUE_LOCK_RENEWAL_MS = 60_000, 20_000
 # Locked queues of all groups and topics: some 20 MiB of state; who holds one is a member.
 QUEUE_LOCKS_MAX = 100_000
 
+# Principals -------------------------------------------------------------------------------------------------------
+# Long enough for an address or a SPIFFE-like name; it stands in paths, logs and audit lines.
+PRINCIPAL_NAME_LENGTH_MAX, PRINCIPAL_TEXT_LENGTH_MAX = 64, 128
+# Every broker group and every proxy has them all. Those that were deleted count too, until they are forgotten (below).
+PRINCIPALS_MAX = 10_000
+# ... all of them together: what every saved state holds of them; and one: a page of grants, far below an entry's size.
+PRINCIPALS_SIZE_MAX_BYTES, PRINCIPAL_SIZE_MAX_BYTES = 16 * MIB, 32 * KIB
+# Whoever needs more gives names a common prefix; each is looked at when a principal's right is first asked for.
+GRANTS_PER_PRINCIPAL_MAX = 100
+# The old one and the new one, while a key is rotated.
+KEYS_LIVE_MAX = 2
+# Two proxies may each have made one while neither reached the other's broker group: so many are merged.
+KEYS_KEPT_MAX = 8
+# Networks of one key; more is a firewall's work.
+KEY_NETWORKS_MAX = 16
+# Revoked keys of one principal that are remembered one by one, until all older ones are revoked too.
+REVOKED_KEPT_MAX = 64
+# A deleted principal is remembered for so long, so that a broker group that was away does not bring it back.
+DELETED_PRINCIPAL_KEPT_MS = 90 * 24 * 3_600_000
+# How often a proxy asks each broker group for changes: a revocation is known after this and an answer, which is less than 5 s ...
+PRINCIPALS_INTERVAL_MS, PRINCIPALS_ANSWER_MS = 2_000, 2_000
+# ... and everything again, in case a broker group was made anew: 16 MiB at most. Principals on one page of that: some ms of work.
+PRINCIPALS_WHOLE_INTERVAL_MS, PRINCIPALS_PAGE_MAX = 300_000, 128
+PRINCIPALS_PAGE_SIZE_MAX_BYTES = 1 * MIB
+
+# Credentials at a proxy --------------------------------------------------------------------------------------------
+# A person who has mistaken a key tries some times a minute; whatever is faster is broken or guesses. Addresses with keys that are counted.
+AUTH_FAILURES_PER_MIN, AUTH_FAILURES_KEPT_MAX = 10, 65_536
+# Keys that were good and are not looked up again until the table of principals changes: 1 KiB each.
+SESSIONS_KEPT_MAX = 8_192
+# How far the clocks of a signer and a proxy may differ, as AWS allows; a nonce is remembered until its signature is too old ...
+SIGNATURE_WINDOW_MS = 300_000
+# ... so many of them, 150 bytes each: 870 signed requests a second. Full means refused, never forgotten early.
+SIGNATURE_NONCES_MAX, SIGNATURE_NONCE_LENGTH_MAX = 524_288, 64
+# Refusals that are audited one by one, a second; the others are counted, and the count is told.
+AUDITED_REFUSALS_PER_S = 100
+# Events that wait for the audit topic while no broker group takes them, 500 bytes each; the log has all of them.
+AUDIT_EVENTS_WAITING_MAX = 10_000
+
 # Routes -----------------------------------------------------------------------------------------------------------
 # Name servers and proxies remember a broker group that is gone for a day: a night, and the morning in which somebody mends it.
 GONE_GROUP_KEPT_MS = 24 * 3_600_000
@@ -235,13 +274,55 @@ KV_SIZE_MAX_BYTES = 4 * MIB
 WIPED_GROUPS_MAX = 1_000
 
 # HTTP -------------------------------------------------------------------------------------------------------------
+# Reference: RFC 6585 5 (431), RFC 9110 15.5.15 (414). nginx takes 32 KiB, Apache 8 KiB a field: 16 are all properties that a message may have.
 REQUEST_HEAD_SIZE_MAX_BYTES = 16 * KIB
+# A TLS handshake is one round trip and a millisecond of work; asyncio would wait 60 s. nginx and Envoy: 60 and 15 s.
+TLS_HANDSHAKE_MAX_MS = 5_000
+# Handshakes under way on one listener: as many as its queue of connections; one costs some 100 KB.
+TLS_HANDSHAKES_MAX = 1_024
+# A browser behind three proxies sends some 30; each field costs a callback and an entry before anybody knows who asks. The same for trailers.
+REQUEST_FIELDS_MAX = 64
+# Our longest path with its longest names is below 1 KiB; the rest is a filter. Longer filters travel in bodies.
+REQUEST_TARGET_SIZE_MAX_BYTES = 4 * KIB
+# A head is one packet or two; a client that needs longer is broken or hostile. Also for the time until its first byte.
+HEAD_DEADLINE_MS = 5_000
+# The largest batch in this time is 4.5 Mbit/s; SDKs give a request up about then.
+BODY_DEADLINE_MS = 30_000
+# ... and never slower than this on average, looked at in such steps: a body of a few bytes that trickles is gone after the first one.
+BODY_RATE_MIN_BYTES_PER_S, BODY_RATE_STEP_MS = 1 * KIB, 5_000
+# Who does not take its answer holds memory: the same rate, looked at in such steps. A phone may lose its network for so long.
+ANSWER_STEP_MS = 30_000
+# A chunk costs a callback whatever is in it: the largest batch in pieces of 1 KiB.
+CHUNKS_MAX = 16_384
+# What one body may take on the wire with its chunk headers, extensions and what nobody reads of it.
+BODY_WIRE_SIZE_MAX_BYTES = 2 * BATCH_SIZE_MAX_BYTES
+# Requests that lie behind an unanswered one on their connection, each some 2 KiB: no client is known to send more than 16 ahead.
+PIPELINED_MAX = 64
+# At a name server, a broker or a checker: the nodes of a large cluster, several times.
 CONNECTIONS_MAX = 1_024
+# At a proxy: each parked poll holds one, some 40 KiB with TLS, so all of them 320 MiB.
+PROXY_CONNECTIONS_MAX = 8_192
+# From one address (IPv4) or one network of 64 bits (IPv6, where one host has it all) that is not loopback: eight of them fill a proxy. Many
+# consumers behind one NAT are fine.
+CONNECTIONS_PER_ADDRESS_MAX = 1_024
+# Requests that one process handles at a time without those that are parked: at 5 ms each that is 100,000 a second, more than it can do.
+REQUESTS_MAX = 512
+# Polls of one principal (or address, without credentials) that wait at one proxy: half of what may wait there, so that nobody starves others.
+PARKED_POLLS_PER_PRINCIPAL_MAX = 4_096
+# Objects and arrays within each other: people write 5, parsers of consumers take about 1,000.
+JSON_DEPTH_MAX = 32
+# Integers are those of the wire and of most languages: from -2^63 to 2^64 - 1, a text beyond.
+JSON_INTEGER_MIN, JSON_INTEGER_MAX = -(1 << 63), (1 << 64) - 1
+# Values of one document, each some 60 bytes in memory: ten for each of 1,024 settles.
+JSON_NODES_MAX = 10_000
+# Values of a batch, a transaction or a registration: 256 for each message of the largest one, or 10 for each topic and more.
+JSON_BATCH_NODES_MAX = 262_144
+# Elements of any list or map in MessagePack before they are looked at: some 10 MiB at most. Whatever means something has a lower limit.
+PACKED_ELEMENTS_MAX = 65_536
 # Bytes of request bodies that one proxy holds at a time; more is refused early, never queued.
 IN_FLIGHT_SIZE_MAX_BYTES = 128 * MIB
 # ... and messages of sends: each costs about 1 KiB beside its own bytes until it is answered. It is some 4 s of a busy proxy's work.
 IN_FLIGHT_MESSAGES_MAX = 131_072
-BODY_DEADLINE_MS = 30_000
 # How long a proxy looks for a leader before it answers `no-leader`: longer than a handover, shorter than a patience.
 LEADER_WAIT_MS = 1_000
 # How long a proxy waits for a quorum before it answers `outcome-unknown`.
@@ -261,4 +342,13 @@ assert QUEUE_LOCK_MS < MEMBER_EXPIRY_MS
 assert CHECK_TIMEOUT_MAX_MS < CLAIM_MAX_MS
 assert TRANSACTION_MESSAGES_MAX <= BATCH_MESSAGES_MAX
 assert TRANSACTION_SIZE_MAX_BYTES + TRANSACTION_MESSAGES_MAX * 64 + 64 * KIB < ENTRY_SIZE_MAX_BYTES
+assert 8 * CONNECTIONS_PER_ADDRESS_MAX <= PROXY_CONNECTIONS_MAX
+assert PARKED_POLLS_PER_PRINCIPAL_MAX <= PROXY_CONNECTIONS_MAX // 2
+assert REQUEST_TARGET_SIZE_MAX_BYTES < REQUEST_HEAD_SIZE_MAX_BYTES
+assert BATCH_MESSAGES_MAX * 256 <= JSON_BATCH_NODES_MAX
+assert TOPICS_MAX * 10 <= JSON_BATCH_NODES_MAX
+assert BATCH_MESSAGES_MAX < PACKED_ELEMENTS_MAX
+assert KEYS_LIVE_MAX <= KEYS_KEPT_MAX <= REVOKED_KEPT_MAX
+assert PRINCIPALS_INTERVAL_MS + PRINCIPALS_ANSWER_MS < 5_000
+assert PRINCIPALS_PAGE_SIZE_MAX_BYTES + PRINCIPAL_SIZE_MAX_BYTES < FRAME_SIZE_MAX_BYTES
 assert OPEN_PER_PRODUCER_GROUP_MAX < PARKED_PER_PRODUCER_GROUP_MAX < TRANSACTIONS_MAX < OUTCOMES_KEPT_MAX

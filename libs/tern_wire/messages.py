@@ -4,13 +4,18 @@ Input documents refuse unknown fields. Exactly one of `body`, `json`, `body_base
 `body` is binary. At most one of `delay`, `deliver_at` and `delay_level` says when a message is delivered.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
+
+from tern_wire.limits import PACKED_ELEMENTS_MAX
+
+# So long a list or map is refused before its elements are made: in MessagePack, thousands of them fit into a few bytes each.
+_BOUNDED = Meta(max_length=PACKED_ELEMENTS_MAX)
 
 
-class JsonMessage(Struct, forbid_unknown_fields=True, gc=False):
-    """One message in a JSON or NDJSON batch."""
+class JsonMessage(Struct, forbid_unknown_fields=True, gc=False, omit_defaults=True):
+    """One message in a JSON or NDJSON batch. `json` is the client's own: it must be JSON and no deeper than JSON_DEPTH_MAX."""
 
     body: str | None = None
     json: Raw | UnsetType = UNSET
@@ -27,7 +32,7 @@ class JsonMessage(Struct, forbid_unknown_fields=True, gc=False):
     delay_level: int | None = None
 
 
-class JsonBatch(Struct, forbid_unknown_fields=True):
+class JsonBatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The body of a JSON batch."""
 
     messages: list[JsonMessage]
@@ -39,8 +44,8 @@ class PackedMessage(Struct, forbid_unknown_fields=True, gc=False):
     body: bytes
     content_type: str = ""
     tag: str = ""
-    keys: list[str] = []
-    properties: dict[str, str] = {}
+    keys: Annotated[list[str], _BOUNDED] = []
+    properties: Annotated[dict[str, str], _BOUNDED] = {}
     queue: str = ""
     idempotency_key: str = ""
     message_group: str = ""
@@ -52,10 +57,10 @@ class PackedMessage(Struct, forbid_unknown_fields=True, gc=False):
 class PackedBatch(Struct, forbid_unknown_fields=True):
     """The body of a MessagePack batch."""
 
-    messages: list[PackedMessage]
+    messages: Annotated[list[PackedMessage], _BOUNDED]
 
 
-class JsonTopicMessage(JsonMessage, forbid_unknown_fields=True, gc=False, kw_only=True):
+class JsonTopicMessage(JsonMessage, forbid_unknown_fields=True, gc=False, kw_only=True, omit_defaults=True):
     """One message of a transaction over several topics, in JSON."""
 
     topic: str
@@ -67,7 +72,7 @@ class PackedTopicMessage(PackedMessage, forbid_unknown_fields=True, gc=False, kw
     topic: str
 
 
-class JsonTransaction(Struct, forbid_unknown_fields=True):
+class JsonTransaction(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The body of POST /v1/transactions in JSON. All messages become visible together, or none; only the first one may have an
     `idempotency_key`, which stands for all."""
 
@@ -80,7 +85,7 @@ class PackedTransaction(Struct, forbid_unknown_fields=True):
     """The body of POST /v1/transactions in MessagePack."""
 
     producer_group: str
-    messages: list[PackedTopicMessage]
+    messages: Annotated[list[PackedTopicMessage], _BOUNDED]
     check_after: str | int | None = None
 
 
@@ -110,6 +115,39 @@ class ProducerGroupSettings(Struct, forbid_unknown_fields=True):
     include_body: bool | UnsetType = UNSET
 
 
+class GrantSettings(Struct, forbid_unknown_fields=True):
+    """What a principal may do, or (`effect` deny) may not: `actions` on the objects of a `kind` whose name is `pattern`, or begins with what
+    stands before its `*`. A deny wins over every allow."""
+
+    actions: list[str]
+    kind: str
+    pattern: str
+    effect: str = "allow"
+
+
+class PrincipalSettings(Struct, forbid_unknown_fields=True):
+    """The body of PUT /v1/principals/{principal}. What is left out stays, or gets its default in a new principal; `grants` replaces all that it
+    has. With `version`, only if it is at that one (0: not there)."""
+
+    description: str | UnsetType = UNSET
+    grants: list[GrantSettings] | UnsetType = UNSET
+    requests_per_s: int | UnsetType = UNSET
+    bytes_per_s: int | UnsetType = UNSET
+    version: int | UnsetType = UNSET
+
+
+class KeySettings(Struct, forbid_unknown_fields=True):
+    """The body of POST /v1/principals/{principal}/keys; every field has a default. With a `public_key` (Ed25519, base64url) the principal signs
+    its requests; without one it gets a bearer key, which is in the answer and nowhere else."""
+
+    public_key: str = ""
+    not_before: str | int | None = None
+    expires_at: str | int | None = None
+    expires_in: str | int | None = None
+    networks: list[str] = []
+    description: str = ""
+
+
 class ChecksRequest(Struct, forbid_unknown_fields=True):
     """The body of POST /v1/producer-groups/{producer_group}/checks/receive; every field has a default."""
 
@@ -131,13 +169,13 @@ class SettleEntry(Struct, forbid_unknown_fields=True):
 class SettleRequest(Struct, forbid_unknown_fields=True):
     """The body of settle."""
 
-    entries: list[SettleEntry]
+    entries: Annotated[list[SettleEntry], _BOUNDED]
 
 
 class AckRequest(Struct, forbid_unknown_fields=True):
     """The body of ack."""
 
-    receipt_handles: list[str]
+    receipt_handles: Annotated[list[str], _BOUNDED]
 
 
 class MessageFilter(Struct, forbid_unknown_fields=True):

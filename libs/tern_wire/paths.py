@@ -95,6 +95,16 @@ def checks_path(producer_group: str) -> str:
     return f"{PRODUCER_GROUPS_PATH}/{producer_group}/checks/receive"
 
 
+def principal_path(principal: str) -> str:
+    """PUT to declare the principal."""
+    return f"{PRINCIPALS_PATH}/{principal}"
+
+
+def keys_path(principal: str, kid: str = "") -> str:
+    """POST to give the principal a key; with a *kid* DELETE to revoke that one."""
+    return f"{PRINCIPALS_PATH}/{principal}/keys/{kid}" if kid else f"{PRINCIPALS_PATH}/{principal}/keys"
+
+
 def receive_path(topic: str, group: str) -> str:
     """POST to receive with a lease."""
     return f"/v1/topics/{topic}/groups/{group}/receive"
@@ -198,6 +208,7 @@ def task_path(task: str) -> str:
 CLUSTER_PATH = "/v1/cluster"
 TOPICS_PATH, GROUPS_PATH = "/v1/topics", "/v1/groups"
 TRANSACTIONS_PATH, PRODUCER_GROUPS_PATH = "/v1/transactions", "/v1/producer-groups"
+PRINCIPALS_PATH, ACLS_PATH, WHOAMI_PATH = "/v1/principals", "/v1/acls", "/v1/whoami"
 # Transaction checker.
 CHECKER_PATH = "/v1/checker"
 # Broker.

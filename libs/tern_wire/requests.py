@@ -75,6 +75,10 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 | DESCRIBE_PRODUCER_GROUP | producer_group ("": list), after,  |                              | groups [{producer_group,           |
 |           | limit                                            |                              | producer_group_id, stats, and its  |
 |           |                                                  |                              | settings}...], more                |
+| PUT_PRINCIPAL | document (`principal_documents.py`), base (the |                              | changed, revision, version         |
+|           | version that it changes, -1: any), is_repair     |                              |                                    |
+| LIST_PRINCIPALS | after (revision; 0: all), limit            |                              | principals [[revision, document in |
+|           |                                                  |                              | MessagePack]...], revision, more   |
 | STATUS    |                                                  |                              | node, role, term, leader, ...      |
 
 A place names one entry of the key index, [file, number]; where the record has no offset now (it is not visible yet, or not in its queue any more)
@@ -150,6 +154,8 @@ class RequestCode(IntEnum):
     ALTER_PRODUCER_GROUP = 404
     DELETE_PRODUCER_GROUP = 405
     DESCRIBE_PRODUCER_GROUP = 406
+    PUT_PRINCIPAL = 3_002
+    LIST_PRINCIPALS = 3_005
 
 
 class NoticeCode(IntEnum):

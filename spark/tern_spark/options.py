@@ -10,6 +10,8 @@
 | minPartitions           | none     | ranges are split until there are so many                                      |
 | pageBytes               | 4194304  | bytes of one request's answer, 64 KiB to 64 MiB                               |
 | failOnDataLoss          | true     | fail when wanted offsets were deleted; false goes on at the oldest one kept   |
+| keyFile                 | none     | file with the key, at each executor; without it TERNMQ_KEY_FILE there         |
+| caFile                  | none     | file with the authority that https endpoints are trusted by; or TERNMQ_CA_FILE |
 | fetchTimeoutMs          | 30000    | patience with one request                                                     |
 | fetchRetries            | 6        | repeats of a failed request, each pause twice the one before                  |
 | fetchRetryIntervalMs    | 200      | the first pause                                                               |
@@ -36,6 +38,8 @@ NAMES = (
     "minPartitions",
     "pageBytes",
     "failOnDataLoss",
+    "keyFile",
+    "caFile",
     "fetchTimeoutMs",
     "fetchRetries",
     "fetchRetryIntervalMs",
@@ -60,6 +64,9 @@ class ReadOptions:
     partitions_min: int = 0
     page_size_bytes: int = 4 * MIB
     fail_on_data_loss: bool = True
+    # None: the environment of the process that reads. The file's name travels to the tasks, what is in it never does.
+    key_file: str | None = None
+    ca_file: str | None = None
     fetch_timeout_ms: int = 30_000
     fetch_retries: int = 6
     fetch_retry_interval_ms: int = 200
@@ -83,6 +90,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         partitions_min=_whole("minPartitions", values, 0, 1, 100_000),
         page_size_bytes=_whole("pageBytes", values, 4 * MIB, 64 * KIB, 64 * MIB),
         fail_on_data_loss=_truth("failOnDataLoss", values, default=True),
+        key_file=values.get("keyFile"),
+        ca_file=values.get("caFile"),
         fetch_timeout_ms=_whole("fetchTimeoutMs", values, 30_000, 100, 600_000),
         fetch_retries=_whole("fetchRetries", values, 6, 0, 100),
         fetch_retry_interval_ms=_whole("fetchRetryIntervalMs", values, 200, 1, 60_000),
@@ -103,7 +112,8 @@ def _endpoints(text: str) -> tuple[str, ...]:
     for url in found:
         parts = urlsplit(url)
         try:
-            legal = parts.scheme == "http" and parts.hostname and not (parts.path or parts.query) and parts.port != 0
+            is_http = parts.scheme in {"http", "https"}
+            legal = is_http and parts.hostname and not (parts.path or parts.query) and parts.port != 0
         except ValueError:  # a port that is no number
             legal = False
         if not legal:

@@ -9,13 +9,16 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPMessage
+from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPSConnection
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import orjson
 
+from tern_client.credentials import Credentials
+from tern_client.exchange import Request
+from tern_client.transport import tls_of
 from tern_spark.options import ReadOptions
 from tern_spark.ranges import QueueSpan
 from tern_wire.errors import NotAcceptable, OutcomeUnknown, TernError, error_from
@@ -48,9 +51,13 @@ class ProxyPages:
         retries: int,
         retry_interval_ms: int,
         first: int = 0,
+        key_file: str | None = None,
+        ca_file: str | None = None,
         pause_s: Callable[[float], None] = time.sleep,
     ) -> None:
         self._endpoints = tuple(endpoints)
+        self._credentials = Credentials(self._endpoints, key_file, ca_file)
+        self._tls = tls_of(self._endpoints, self._credentials)
         self._timeout_ms = timeout_ms
         self._retries = retries
         self._retry_interval_ms = retry_interval_ms
@@ -67,6 +74,8 @@ class ProxyPages:
             retries=options.fetch_retries,
             retry_interval_ms=options.fetch_retry_interval_ms,
             first=first,
+            key_file=options.key_file,
+            ca_file=options.ca_file,
         )
 
     def __enter__(self) -> Self:
@@ -141,15 +150,22 @@ class ProxyPages:
         raise AssertionError("the last try returns or raises")
 
     def _get_once(self, path: str, accept: str, read: Callable[[HTTPMessage, bytes], T]) -> T:
+        endpoint = self._endpoints[self._at]
         if self._connection is None:
-            parts = urlsplit(self._endpoints[self._at])
-            self._connection = HTTPConnection(parts.hostname or "", parts.port or 80, timeout=self._timeout_ms / 1_000)
-        self._connection.request("GET", path, headers={"Accept": accept})
+            self._connection = self._connect(urlsplit(endpoint))
+        request = self._credentials.applied(Request("GET", path, (("Accept", accept),)), endpoint)
+        self._connection.request("GET", path, headers=dict(request.headers))
         answer = self._connection.getresponse()
         body = answer.read()
         if answer.status != 200:
             raise _error_of(answer.status, answer.headers, body)
         return read(answer.headers, body)
+
+    def _connect(self, parts: SplitResult) -> HTTPConnection:
+        host, timeout_s = parts.hostname or "", self._timeout_ms / 1_000
+        if parts.scheme == "https":
+            return HTTPSConnection(host, parts.port or 443, timeout=timeout_s, context=self._tls)
+        return HTTPConnection(host, parts.port or 80, timeout=timeout_s)
 
 
 def _error_of(status: int, headers: HTTPMessage, body: bytes) -> TernError:

@@ -1,4 +1,5 @@
-"""A quiet local Spark session: loopback only, no ports for a UI, no progress bars, no log lines but errors.
+"""A quiet Spark session: no ports for a UI, no progress bars, no log lines but errors. It runs in this process and on loopback alone, or
+on the cluster that TERNMQ_SPARK_MASTER names, whose workers have this package installed and see the same files.
 
 What has to be in the environment is read by the launcher and the JVM before any setting is, so it is set here, once, before
 the first session of the process.
@@ -6,6 +7,7 @@ the first session of the process.
 
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +15,13 @@ from typing import Any
 
 # Short jobs: the client compiler and the serial collector start faster than the server ones pay back.
 _JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_SETTINGS = {
+# The address of a cluster's master, such as spark://spark-master:7077; without it the session is local.
+MASTER_VARIABLE = "TERNMQ_SPARK_MASTER"
+_LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+}
+_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -33,9 +39,9 @@ def java_command(environment: Mapping[str, str]) -> str | None:
 
 
 def open_session(name: str, *, conf_dir: Path, cores: int = 2, memory_mb: int = 1_024) -> Any:
-    """A session of *cores* in this process's JVM, with the `ternmq` format registered. *conf_dir* holds log4j2.properties.
+    """A session of *cores* in this process's JVM, or of all that the cluster has, with the `ternmq` format registered.
 
-    A failed task is tried three times. RuntimeError when there is no Java.
+    *conf_dir* holds log4j2.properties. A failed task is tried three times. RuntimeError when there is no Java.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the environment has to be set before the gateway starts
 
@@ -43,14 +49,26 @@ def open_session(name: str, *, conf_dir: Path, cores: int = 2, memory_mb: int = 
 
     if java_command(os.environ) is None:
         raise RuntimeError("Spark needs Java 17 or later: install a JRE, or point JAVA_HOME at one.")
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    master = os.environ.get(MASTER_VARIABLE, "")
+    if not master:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # Planner and tasks run in this very interpreter; Spark would take whatever `python3` is on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["SPARK_CONF_DIR"] = str(conf_dir.resolve())
-    builder = SparkSession.builder.appName(name).master(f"local[{cores},3]")
-    for key, value in _SETTINGS.items():
+    builder = SparkSession.builder.appName(name).master(master or f"local[{cores},3]")
+    for key, value in (_SETTINGS | (_cluster_settings(memory_mb) if master else _LOCAL_SETTINGS)).items():
         builder = builder.config(key, value)
     builder = builder.config("spark.driver.memory", f"{memory_mb}m")
     spark = builder.config("spark.driver.extraJavaOptions", _JVM_OPTIONS).getOrCreate()
     register(spark)
     return spark
+
+
+def _cluster_settings(memory_mb: int) -> dict[str, str]:
+    """Where the workers find this driver, and how much each may take."""
+    return {
+        "spark.driver.host": socket.gethostbyname(socket.gethostname()),
+        "spark.executor.memory": f"{memory_mb * 3 // 4}m",
+        "spark.executor.extraJavaOptions": _JVM_OPTIONS,
+        "spark.task.maxFailures": "3",
+    }

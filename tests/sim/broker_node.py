@@ -89,7 +89,7 @@ class BrokerNode:
             config, runtime=process, links=self.links, files=machine.files, on_change=lambda: None
         )
         self.links._transport = self.engine.raft.transport
-        self.door = build.door(config, self.engine, rng=rng, monotonic=process.monotonic)
+        self.door = build.door(config, self.engine, key=KEY, rng=rng, monotonic=process.monotonic)
         self.offer = rebuild_offer(config, self.engine, key=KEY)
         self.votes = self.engine.raft._votes
         self._commit, self._role = self.engine.raft.commit_index, (0, False)

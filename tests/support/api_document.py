@@ -15,6 +15,7 @@ from tern_proxy.routes.dead_letters import dead_letters_router
 from tern_proxy.routes.groups import groups_router
 from tern_proxy.routes.members import members_router
 from tern_proxy.routes.offsets import offsets_router
+from tern_proxy.routes.principals import principals_router
 from tern_proxy.routes.producer_groups import producer_groups_router
 from tern_proxy.routes.queries import queries_router
 from tern_proxy.routes.scheduled import scheduled_router
@@ -26,24 +27,29 @@ from tern_wire.paths import PROBLEM
 from tests.support.proxy_mesh import KEY, FixedClock, ScriptedNameServer
 
 METHODS = {"get", "put", "post", "delete", "patch", "head", "options", "trace"}
+ROUTERS = (
+    admin_router,
+    cluster_router,
+    dead_letters_router,
+    members_router,
+    offsets_router,
+    queries_router,
+    scheduled_router,
+    statistics_router,
+    topics_router,
+    groups_router,
+    transactions_router,
+    producer_groups_router,
+    principals_router,
+)
 PROXY = Proxy(cluster_key=KEY, name_servers=ScriptedNameServer([]), clock=FixedClock())
 
 
 def application() -> FastAPI:
     """The proxy's routes that FastAPI knows, with the document completed."""
     app = FastAPI(title="TernMQ", summary="A message queue.", docs_url=None, redoc_url=None)
-    app.include_router(admin_router(PROXY))
-    app.include_router(cluster_router(PROXY))
-    app.include_router(dead_letters_router(PROXY))
-    app.include_router(members_router(PROXY))
-    app.include_router(offsets_router(PROXY))
-    app.include_router(queries_router(PROXY))
-    app.include_router(scheduled_router(PROXY))
-    app.include_router(statistics_router(PROXY))
-    app.include_router(topics_router(PROXY))
-    app.include_router(groups_router(PROXY))
-    app.include_router(transactions_router(PROXY))
-    app.include_router(producer_groups_router(PROXY))
+    for make in ROUTERS:
+        app.include_router(make(PROXY))
     add_health(app, ready=PROXY.readiness, info={})
     add_metrics(app, CollectorRegistry(), service="proxy")
     install_openapi(app)

@@ -52,6 +52,8 @@ def eventually(check: Callable[[], Any], *, within_s: float, what: str) -> Any:
 class Mesh:
     """One mesh. `up` starts it (again), `down` stops it, `kill` sends a signal to one process."""
 
+    scheme = "http"
+
     def __init__(self, directory: Path, *, port_base: int, options: tuple[str, ...] = ()) -> None:
         self.directory, self.port_base, self.options = directory, port_base, options
         self.client = httpx.Client(timeout=30, trust_env=False)
@@ -92,20 +94,20 @@ class Mesh:
     @property
     def endpoint(self) -> str:
         """The first proxy."""
-        return f"http://127.0.0.1:{self.port_base}"
+        return f"{self.scheme}://127.0.0.1:{self.port_base}"
 
     @property
     def namesrv(self) -> str:
         """The first name server."""
-        return f"http://127.0.0.1:{self.port_base + 10}"
+        return f"{self.scheme}://127.0.0.1:{self.port_base + 10}"
 
     def broker_http(self, name: str) -> str:
         """The HTTP door of a broker."""
-        return f"http://127.0.0.1:{self.port_base + 20 + 10 * int(name[-1]) + 2}"
+        return f"{self.scheme}://127.0.0.1:{self.port_base + 20 + 10 * int(name[-1]) + 2}"
 
     def call(self, method: str, path: str, *, proxy: int = 0, **options: Any) -> httpx.Response:
         """One request to a proxy."""
-        return self.client.request(method, f"http://127.0.0.1:{self.port_base + proxy}{path}", **options)
+        return self.client.request(method, f"{self.scheme}://127.0.0.1:{self.port_base + proxy}{path}", **options)
 
     def settled(self, method: str, path: str, *, within_s: float = 15, **options: Any) -> httpx.Response:
         """As call, repeated while the answer is 503 (of a GET or PUT 504, too) or nobody listens: what a patient client does."""

@@ -44,6 +44,7 @@ from tern_wire.rows import (
 from tests.support.scripted_admin import ScriptedAdmin
 from tests.support.scripted_dead_letters import ScriptedDeadLetters
 from tests.support.scripted_members import ScriptedMembers
+from tests.support.scripted_principals import ScriptedPrincipals
 from tests.support.scripted_queries import ScriptedQueries
 from tests.support.scripted_reads import ScriptedReads
 from tests.support.scripted_replies import ScriptedReplies
@@ -88,7 +89,7 @@ class ScriptedBroker:
         # Whether it tells proxies of its leadership when they connect.
         self.greets = True
         self.members = ScriptedMembers(self.topics, self.groups)
-        self.replies = ScriptedReplies(self.topics)
+        self.replies, self.principals = ScriptedReplies(self.topics), ScriptedPrincipals()
         self._bends: dict[RequestCode, deque[Bend]] = {}
         self._keys: dict[bytes, tuple[int, int, int, int]] = {}
         self._cursors: dict[tuple[str, str, int], int] = {}
@@ -219,6 +220,7 @@ class ScriptedBroker:
             **self.scheduled.handlers(),
             **self.transactions.handlers(),
             **self.dead_letters.handlers(),
+            **self.principals.handlers(),
         }
 
     def _send(self, head: dict[str, Any], raw: memoryview) -> tuple[dict[str, Any], bytes]:

@@ -1,6 +1,7 @@
 """Runs the Spark job of the demo as a process of its own, over exactly the offset ranges of one run."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,10 @@ from typing import Any
 from tern_cli.demo.flights import DelayRow, carrier_names
 from tern_cli.failures import CommandFailed
 
-JOB = Path(__file__).resolve().parents[3] / "spark" / "jobs" / "flights_report.py"
+# In a clone it is beside the packages; an image that has them installed says where it is.
+JOB = Path(
+    os.environ.get("TERNMQ_FLIGHTS_JOB") or Path(__file__).resolve().parents[3] / "spark" / "jobs" / "flights_report.py"
+)
 _TIMEOUT_S = 600
 _SHOWN_LINES = 15
 

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from tern_broker.config import BrokerConfig
 from tern_broker.routes import AskTransfer, RebuildDoor, status_routes
 from tern_service import add_health, add_metrics, install_problems
+from tern_service.process_security import UNPROTECTED, ProcessSecurity
 
 AskStatus = Callable[[], "asyncio.Future[dict[str, Any]]"]
 _GAUGES = {
@@ -131,6 +132,7 @@ def create_app(
     ask_trim: AskStatus,
     ask_transfer: AskTransfer | None = None,
     rebuild: RebuildDoor | None = None,
+    security: ProcessSecurity = UNPROTECTED,
 ) -> FastAPI:
     """The application; *ask_status*, *ask_trim* and *ask_transfer* reach the core loop. *rebuild* None: no log to be copied."""
     app = FastAPI(title="TernMQ broker", docs_url=None, redoc_url=None, redirect_slashes=False)
@@ -151,9 +153,10 @@ def create_app(
         return bool(leader), {"leader": leader, "role": metrics.latest.get("role", ""), **reasons}
 
     info = {"service": "broker", "cluster": config.cluster, "broker_group": config.broker_group, "node": config.node}
-    add_health(app, ready=ready, info=info)
+    add_health(app, ready=ready, info=security.info(**info))
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
+    security.register(registry)
     add_metrics(app, registry, service="broker")
     app.include_router(status_routes(ask_status, ask_trim, ask_transfer))
     if rebuild is not None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tern_raft import RaftConfig
 from tern_service import setting
+from tern_service.security_settings import SecuritySettings
 from tern_store import StoreLimits
 from tern_store.retention import RetentionRules
 from tern_wire.commands import STATE_MACHINE_VERSION
@@ -21,16 +22,19 @@ from tern_wire.paths import PORT_BROKER_HTTP, PORT_BROKER_LINK, PORT_BROKER_RAFT
 PREFIX = "TERN_BROKER_"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 _GROUP_SIZES = (1, 3, 5)
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})
+_HOST = re.compile(r"[A-Za-z0-9._:-]{0,253}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(SecuritySettings):
     """TernMQ's broker. 1, 3 or 5 of them with the same --peers and --group-id are one replicated broker group."""
 
     cluster: str = setting("dev", help="name of the cluster")
     broker_group: str = setting("broker-a", help="name of the broker group; queues are written broker-a:3")
     node: str = setting("broker-a-0", help="name of this node; one of --peers")
-    listen: str = setting("127.0.0.1", help="loopback address to listen on")
+    listen: str = setting("127.0.0.1", help="IP address to listen on; beyond loopback only with TLS")
+    advertise: str = setting("", help="host name or address that others are told; by default --listen")
     link_port: int = setting(PORT_BROKER_LINK, help="TCP port for proxies", minimum=1, maximum=65_535)
     raft_port: int = setting(PORT_BROKER_RAFT, help="TCP port for peers", minimum=1, maximum=65_535)
     http_port: int = setting(PORT_BROKER_HTTP, help="TCP port of health and metrics", minimum=0, maximum=65_535)
@@ -72,6 +76,12 @@ class BrokerConfig:
     log_level: str = setting("INFO", help="DEBUG, INFO, WARNING or ERROR")
 
     def __post_init__(self) -> None:
+        self.check_security()
+        self.check_urls("--namesrv", self.namesrv)
+        if not self.advertise and self.listen.strip("[]") in _EVERYWHERE:
+            raise ValueError(f"--listen {self.listen} is every address and none; tell others one with --advertise.")
+        if self.advertise in _EVERYWHERE or not _HOST.fullmatch(self.advertise):
+            raise ValueError(f"--advertise is '{self.advertise}'; use a host name or an address that others can reach.")
         for option, name in (("--broker-group", self.broker_group), ("--node", self.node)):
             if _NAME.fullmatch(name) is None:
                 raise ValueError(f"{option} is '{name}'; use 1 to 31 small letters, digits or '-'.")
@@ -102,6 +112,11 @@ class BrokerConfig:
                 raise ValueError(f"--peers: '{peer}' is not a new name=host:port.")
             found[match[1]] = (match[2], int(match[3]))
         return found
+
+    def address(self, port: int) -> str:
+        """Where others reach *port* of this node: host:port, an IPv6 address in brackets."""
+        host = (self.advertise or self.listen).strip("[]")
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def retention(self) -> RetentionRules:
         """When segments go."""

@@ -9,6 +9,7 @@ creating ten thousand of them costs a tenth of a core and not the square of thei
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -49,8 +50,8 @@ Describe = Callable[[], "asyncio.Future[Described]"]
 class Heartbeat:
     """Owner: the HTTP loop. *describe* asks the core for this moment's registration."""
 
-    def __init__(self, config: BrokerConfig, describe: Describe) -> None:
-        self._tellers = [_Teller(config, url, describe) for url in config.namesrv]
+    def __init__(self, config: BrokerConfig, describe: Describe, tls: ssl.SSLContext | None = None) -> None:
+        self._tellers = [_Teller(config, url, describe, tls) for url in config.namesrv]
 
     def changed(self) -> None:
         """Register now: role, term or topics are not what was last told."""
@@ -65,8 +66,9 @@ class Heartbeat:
 class _Teller:
     """One name server and what it has been told. Owner of its state: its own `run`."""
 
-    def __init__(self, config: BrokerConfig, url: str, describe: Describe) -> None:
+    def __init__(self, config: BrokerConfig, url: str, describe: Describe, tls: ssl.SSLContext | None) -> None:
         self._config, self._url, self._describe = config, url.rstrip("/"), describe
+        self._tls = tls if urlsplit(url).scheme == "https" else None
         self.changed = asyncio.Event()
         # (term, data version) whose topics it has, and the (is leader, term) that it was told last.
         self._topics_told: tuple[int, int] | None = None
@@ -149,7 +151,7 @@ class _Teller:
         if status != 200:
             raise _NotTaken(f"status {status}")
         try:
-            return read_json(body, RegistrationReply)
+            return read_json(body, RegistrationReply, nodes_max=0)
         except TernError as error:
             raise _NotTaken(error.detail) from error
 
@@ -162,7 +164,9 @@ class _Teller:
         )
         try:
             async with asyncio.timeout(timeout_s):
-                reader, writer = await asyncio.open_connection(place.hostname, place.port or 80)
+                reader, writer = await asyncio.open_connection(
+                    place.hostname, place.port or (443 if self._tls else 80), ssl=self._tls
+                )
                 try:
                     writer.write(head.encode() + body)
                     status = int((await reader.readline()).split()[1])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import uvloop
 
 from tern_broker.config import BrokerConfig
+from tern_broker.node_tls import NO_TLS, NodeTls
 from tern_broker.rebuild_offer import RebuildOffer
 from tern_raft import EXIT_BROKEN
 
@@ -36,12 +37,13 @@ class HttpLoop:
         registration: "Callable[[], Described] | None",
         rebuild: RebuildOffer | None = None,
         mark: Callable[[], None] = lambda: None,
+        tls: NodeTls = NO_TLS,
     ) -> None:
         """*registration* None: name servers are told nothing; *transfer* None: there is no group to hand over.
 
         *rebuild*: what other nodes of the group may copy; None: nothing. *mark* is called in the core before each question.
         """
-        self._config, self._sock = config, sock
+        self._config, self._sock, self._tls = config, sock, tls
         self._status, self._trim, self._transfer, self._registration = status, trim, transfer, registration
         self._rebuild, self._mark = rebuild, mark
         self._core = asyncio.get_running_loop()
@@ -85,10 +87,12 @@ class HttpLoop:
                 ask_trim=lambda: self._ask(self._trim),
                 rebuild=self._rebuild_door(),
                 ask_transfer=None if transfer is None else lambda to: self._ask(lambda: transfer(to)),
+                security=self._tls.security,
             )
-            work = [serve(app, self._sock, stop=self._stop)]
+            tls, refused = self._tls.http_listener, self._tls.security.refused
+            work = [serve(app, self._sock, stop=self._stop, tls=tls, on_refusal=refused)]
             if (registration := self._registration) is not None:
-                heartbeat = Heartbeat(self._config, lambda: self._ask(registration))
+                heartbeat = Heartbeat(self._config, lambda: self._ask(registration), self._tls.name_servers)
                 self._changed = heartbeat.changed
                 work.append(heartbeat.run(self._stop))
             await asyncio.gather(*work)

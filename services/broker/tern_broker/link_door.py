@@ -2,12 +2,13 @@
 
 Every request gets exactly one reply, unless its link is gone by then. The subjects have a file each: `link_sends.py`, `link_receives.py`,
 `link_reads.py`, `link_admin.py`, `link_members.py`, `link_offsets.py`, `link_queries.py`, `link_replies.py`, `link_transactions.py`,
-`link_producers.py`; what they share is in `link_requests.py`.
+`link_producers.py`, `link_principals.py`; what they share is in `link_requests.py`.
 """
 
 from collections.abc import Callable
 from random import Random
 
+from tern_broker.callers import Callers
 from tern_broker.config import BrokerConfig
 from tern_broker.core.applied import Applied
 from tern_broker.engine import Engine
@@ -15,6 +16,7 @@ from tern_broker.link_admin import AdminRequests
 from tern_broker.link_dead_letters import DeadLetterRequests
 from tern_broker.link_members import MemberRequests
 from tern_broker.link_offsets import OffsetRequests
+from tern_broker.link_principals import PrincipalRequests
 from tern_broker.link_producers import ProducerRequests
 from tern_broker.link_queries import QueryRequests
 from tern_broker.link_reads import ReadRequests
@@ -28,6 +30,7 @@ from tern_broker.link_transactions import TransactionRequests
 from tern_broker.waiters import Waiters
 from tern_remoting import Frame, Link
 from tern_store import StoreError
+from tern_wire.caller import FIELD
 from tern_wire.errors import LinkBodyMalformed, Overloaded, TernError
 from tern_wire.requests import ERROR, RequestCode, error_parts, read_body
 
@@ -43,8 +46,11 @@ CHECKER_REQUESTS = frozenset(
 class LinkDoor:
     """Owner: the core loop."""
 
-    def __init__(self, config: BrokerConfig, engine: Engine, *, rng: Random, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, config: BrokerConfig, engine: Engine, *, key: bytes, rng: Random, monotonic: Callable[[], float]
+    ) -> None:
         self._engine, self._monotonic = engine, monotonic
+        self._callers = Callers(key)
         self.sends = SendRequests(config, engine, rng)
         self.receives = ReceiveRequests(config, engine, rng=rng, monotonic=monotonic)
         self._reads = ReadRequests(config, engine, monotonic=monotonic)
@@ -55,7 +61,7 @@ class LinkDoor:
         subjects.append(TimerRequests(config, engine))
         subjects.append(ReplyRequests(config, engine, monotonic=monotonic))
         subjects.append(TransactionRequests(config, engine, monotonic=monotonic))
-        subjects.append(ProducerRequests(config, engine))
+        subjects += [ProducerRequests(config, engine), PrincipalRequests(config, engine)]
         self._handlers: dict[int, RequestHandler] = {}
         for subject in subjects:
             self._handlers.update(subject.handlers())
@@ -87,6 +93,8 @@ class LinkDoor:
             if handler is None:
                 raise LinkBodyMalformed(reason=f"request {frame.code} is not known to this release")
             head, raw = read_body(frame.body)
+            if FIELD in head:
+                self._callers.hear(link, frame.code, head)
             if not is_leader and frame.code not in self._anywhere:
                 raise self._reads.not_leader()
             handler(link, frame.opaque, head, raw)

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import http.client
 import socket
+import ssl
 from collections import defaultdict
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -31,12 +32,12 @@ class Reply:
 class PeerHttp:
     """Connections to peers, kept while they live. Owner: one task; a request at a time uses a connection."""
 
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
+        self._timeout_s, self._tls = timeout_s, tls
         self._idle: dict[str, list[http.client.HTTPConnection]] = defaultdict(list)
 
     async def get(self, url: str, target: str, headers: dict[str, str] | None = None) -> Reply:
-        """GET *target* of the node at *url* (http://host:port); PeerUnreachable."""
+        """GET *target* of the node at *url* (http://host:port, or https with TLS); PeerUnreachable."""
         idle = self._idle[url]
         # One that was kept may have been closed by its peer meanwhile: then a new one is tried, once.
         while idle:
@@ -45,7 +46,12 @@ class PeerHttp:
             except PeerUnreachable:
                 continue
         place = urlsplit(url)
-        fresh = http.client.HTTPConnection(place.hostname or "", place.port, timeout=self._timeout_s)
+        host, port, timeout_s = place.hostname or "", place.port, self._timeout_s
+        fresh = (
+            http.client.HTTPConnection(host, port, timeout=timeout_s)
+            if self._tls is None
+            else http.client.HTTPSConnection(host, port, timeout=timeout_s, context=self._tls)
+        )
         return await self._ask(url, fresh, target, headers or {})
 
     def close(self) -> None:

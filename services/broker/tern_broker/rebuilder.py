@@ -8,6 +8,7 @@ import asyncio
 import errno
 import logging
 import secrets
+import ssl
 import time
 from collections import deque
 from collections.abc import Coroutine, Mapping
@@ -67,7 +68,8 @@ class RebuildProgress:
 def peers_http(config: BrokerConfig) -> dict[str, str]:
     """Where the other members answer HTTP: every plan gives a node three ports in a row, for link, Raft and HTTP."""
     members = config.members().items()
-    return {name: f"http://{host}:{port + 1}" for name, (host, port) in members if name != config.node}
+    scheme = "https" if config.has_tls else "http"
+    return {name: f"{scheme}://{host}:{port + 1}" for name, (host, port) in members if name != config.node}
 
 
 async def rebuild(
@@ -80,6 +82,7 @@ async def rebuild(
     stop: asyncio.Event,
     progress: RebuildProgress | None = None,
     rate_max_bytes_per_s: int = REBUILD_RATE_MAX_BYTES_PER_S,
+    tls: ssl.SSLContext | None = None,
 ) -> bool:
     """Whether *directory* holds a copy of the leader's log now, in place; False if *stop* was set before.
 
@@ -94,7 +97,7 @@ async def rebuild(
         chunk_size_bytes=PIECE_SIZE_BYTES,
         entry_size_max_bytes=config.store_limits().entry_size_max_bytes,
     )
-    client = PeerHttp(REQUEST_TIMEOUT_S)
+    client = PeerHttp(REQUEST_TIMEOUT_S, tls)
     copier = _Copier(config, key, peers_http, client, sink, stop, progress or RebuildProgress(), rate_max_bytes_per_s)
     try:
         return await copier.run()

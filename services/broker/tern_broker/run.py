@@ -18,11 +18,13 @@ from tern_broker.http_loop import HttpLoop
 from tern_broker.leadership_notices import LeadershipNotices
 from tern_broker.link_door import CHECKER_REQUESTS, LinkDoor
 from tern_broker.loop_gauge import GaugedListener, GaugedRuntime, LoopGauge
+from tern_broker.node_tls import NO_TLS, NodeTls
 from tern_broker.rebuild_offer import rebuild_offer
 from tern_broker.standby import stand_by
 from tern_broker.status import engine_status
 from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, PeerLinks, ProcessRuntime, RaftNode, Watchdog
 from tern_remoting import Frame, Link, LinkServer, PortInUse, Refusal
+from tern_security.peer_identity import BROKER
 from tern_service import open_socket, refuse, release_free_memory, run_service
 from tern_store import DirectoryLock, LogRot, StoreError, finish_swap
 from tern_store.retention import Pressure
@@ -42,12 +44,13 @@ def run(config: BrokerConfig) -> None:
         key = config.read_key()
     except ValueError as error:
         refuse(str(error))
-    sock = open_socket(config.listen, config.http_port, "--http-port")
+    tls = NodeTls.of(config.open_security(BROKER, config.listen, name=config.node))
+    sock = open_socket(config.listen, config.http_port, "--http-port", is_protected=True)
 
     async def main(stop: asyncio.Event) -> None:
         try:
             lock = DirectoryLock.acquire(config.data_dir)
-            node = await _open(config, key, sock, stop)
+            node = await _open(config, key, tls, sock, stop)
             if node is not None:
                 await node.start()
                 await stop.wait()
@@ -61,22 +64,24 @@ def run(config: BrokerConfig) -> None:
     run_service(main)
 
 
-async def _open(config: BrokerConfig, key: bytes, sock: socket.socket, stop: asyncio.Event) -> "_Node | None":
+async def _open(
+    config: BrokerConfig, key: bytes, tls: NodeTls, sock: socket.socket, stop: asyncio.Event
+) -> "_Node | None":
     """A node on what is in the directory, or on a copy of the leader's log; None if it was stopped before."""
     runtime = ProcessRuntime()
     while True:
         finish_swap(config.data_dir)
         try:
-            return _Node(config, key, sock, runtime)
+            return _Node(config, key, tls, sock, runtime)
         except LogRot as rot:
             reason = rot
-        links = peer_links(config, key)
+        links = peer_links(config, key, tls)
         try:
             if len(config.members()) > 1:
                 # What it has acknowledged may be lost with its log: from here on it is no member until the group takes it back.
                 RaftNode.forget_votes(config.raft(), incarnation=runtime.new_id(), needs_copy=True)
                 await links.start(RaftNode.greeter(config.raft(), links))
-            if not await stand_by(config, sock, reason, stop, key=key):
+            if not await stand_by(config, sock, reason, stop, key=key, tls=tls):
                 return None
             RaftNode.forget_votes(config.raft(), incarnation=runtime.new_id(), needs_copy=False)
         except PortInUse:
@@ -91,18 +96,20 @@ async def _open(config: BrokerConfig, key: bytes, sock: socket.socket, stop: asy
 class _Node:
     """Engine, doors and upkeep of one node. Owner: the core loop."""
 
-    def __init__(self, config: BrokerConfig, key: bytes, sock: socket.socket, runtime: ProcessRuntime) -> None:
+    def __init__(
+        self, config: BrokerConfig, key: bytes, tls: NodeTls, sock: socket.socket, runtime: ProcessRuntime
+    ) -> None:
         """LogRot, and other StoreErrors, if the directory cannot be used."""
         rng = random.Random()  # noqa: S311 (which record to check: no secrets)
-        self._config, self._runtime = config, runtime
+        self._config, self._runtime, self._tls = config, runtime, tls
         self._gauge = gauge = LoopGauge(call_soon=runtime.call_soon, monotonic=runtime.monotonic, cpu=time.thread_time)
-        self._links = peer_links(config, key)
+        self._links = peer_links(config, key, tls)
         gauged = GaugedRuntime(runtime, gauge.mark)
         self._engine = engine = Engine(config, runtime=gauged, links=self._links, on_change=self._changed)
-        self._door = door = LinkDoor(config, engine, rng=rng, monotonic=runtime.monotonic)
+        self._door = door = LinkDoor(config, engine, key=key, rng=rng, monotonic=runtime.monotonic)
         notices = LeadershipNotices(config.node, lambda: (engine.raft.term, engine.raft.is_serving))
         engine.on_role.append(notices.role_changed)
-        self._server = _link_server(config, key, door, notices, gauge)
+        self._server = _link_server(config, key, tls, door, notices, gauge)
         self._http = HttpLoop(
             config,
             sock,
@@ -112,6 +119,7 @@ class _Node:
             rebuild=rebuild_offer(config, engine, key=key),
             registration=lambda: _registration(config, engine),
             mark=gauge.mark,
+            tls=tls,
         )
 
     async def start(self) -> None:
@@ -124,6 +132,7 @@ class _Node:
             "broker is up",
             extra={"node": self._config.node, "link_port": self._config.link_port, "term": self._engine.raft.term},
         )
+        self._tls.security.announce()
         self._watchdog = Watchdog(lambda: self._runtime.end(EXIT_BROKEN))
         self._engine.on_clock.append(self._watchdog.beat)
         self._upkeep = asyncio.create_task(self._watch_disk())
@@ -172,14 +181,23 @@ class _Node:
                 is_new = False
 
 
-def peer_links(config: BrokerConfig, key: bytes) -> PeerLinks:
+def peer_links(config: BrokerConfig, key: bytes, tls: NodeTls = NO_TLS) -> PeerLinks:
     """The sockets between the members of the group."""
     rng = random.Random()  # noqa: S311 (when to dial again: no secret)
-    return PeerLinks(config.node, config.members(), key=key, group_id=config.group_id, listen=config.listen, rng=rng)
+    return PeerLinks(
+        config.node,
+        config.members(),
+        key=key,
+        group_id=config.group_id,
+        listen=config.listen,
+        rng=rng,
+        listener_tls=tls.raft_listener,
+        dialler_tls=tls.raft_dialler,
+    )
 
 
 def _link_server(
-    config: BrokerConfig, key: bytes, door: LinkDoor, notices: LeadershipNotices, gauge: LoopGauge
+    config: BrokerConfig, key: bytes, tls: NodeTls, door: LinkDoor, notices: LeadershipNotices, gauge: LoopGauge
 ) -> LinkServer:
     def on_frame(link: Link, frame: Frame) -> None:
         gauge.mark()
@@ -200,6 +218,7 @@ def _link_server(
         on_lost=notices.lost,
         frame_size_max_bytes=FRAME_SIZE_MAX_BYTES,
         connections_max=CONNECTIONS_MAX,
+        tls=tls.link_listener,
     )
 
 
@@ -211,8 +230,8 @@ def _registration(config: BrokerConfig, engine: Engine) -> Described:
         cluster=config.cluster,
         broker_group=config.broker_group,
         node=config.node,
-        link=f"{config.listen}:{config.link_port}",
-        http=f"{config.listen}:{config.http_port}",
+        link=config.address(config.link_port),
+        http=config.address(config.http_port),
         is_leader=serving,
         term=engine.raft.term,
         group_size=len(config.members()),

@@ -10,6 +10,7 @@ from typing import Any
 
 from tern_broker.config import BrokerConfig
 from tern_broker.http_loop import HttpLoop
+from tern_broker.node_tls import NO_TLS, NodeTls
 from tern_store import REAL_FILES, Files, LogRot
 from tern_wire.limits import REBUILD_RATE_MAX_BYTES_PER_S
 
@@ -25,6 +26,7 @@ async def stand_by(
     key: bytes,
     files: Files = REAL_FILES,
     rate_max_bytes_per_s: int = REBUILD_RATE_MAX_BYTES_PER_S,
+    tls: NodeTls = NO_TLS,
 ) -> bool:
     """Whether a copy of the leader's log is in place now, so that the store can be opened; False if *stop* was set before.
 
@@ -63,6 +65,7 @@ async def stand_by(
         status=status,
         trim=lambda: {"asked": False, "leader": ""},
         registration=None,
+        tls=tls,
     )
     http.start()
     try:
@@ -76,6 +79,7 @@ async def stand_by(
                 stop=stop,
                 progress=progress,
                 rate_max_bytes_per_s=rate_max_bytes_per_s,
+                tls=tls.peers_http,
             )
         await stop.wait()
         return False

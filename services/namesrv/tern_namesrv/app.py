@@ -14,6 +14,7 @@ from tern_namesrv.core import Configuration, OperatorState, Registry
 from tern_namesrv.operator_files import FilesUnusable
 from tern_namesrv.operator_store import OperatorStore, open_store
 from tern_namesrv.routes import broker_routes, lookup_routes, operator_routes
+from tern_security.peer_identity import NAME_SERVER
 from tern_service import (
     Clock,
     SystemClock,
@@ -25,6 +26,7 @@ from tern_service import (
     run_service,
     serve,
 )
+from tern_service.process_security import UNPROTECTED, ProcessSecurity
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +34,13 @@ logger = logging.getLogger(__name__)
 PRINTED_MAX = 1_000
 
 
-def create_app(settings: NamesrvSettings, *, clock: Clock, store: OperatorStore | None = None) -> FastAPI:
+def create_app(
+    settings: NamesrvSettings,
+    *,
+    clock: Clock,
+    store: OperatorStore | None = None,
+    security: ProcessSecurity = UNPROTECTED,
+) -> FastAPI:
     """The application; its lifespan runs the scan for silent brokers. Each call is an instance of its own.
 
     *store* is closed with it; by default it is opened on the settings' data_dir. FilesUnusable.
@@ -71,8 +79,9 @@ def create_app(settings: NamesrvSettings, *, clock: Clock, store: OperatorStore 
         # Ready at once: a cold name server says so itself, and readers know what it means.
         return True, {"warm": registry.is_warm(clock.mono_ms()), "nodes": registry.nodes_count}
 
-    add_health(app, ready=ready, info={"service": "namesrv", "cluster": settings.cluster})
+    add_health(app, ready=ready, info=security.info(service="namesrv", cluster=settings.cluster))
     add_metrics(app, metrics, service="namesrv")
+    security.register(metrics)
     nodes = Gauge("ternmq_namesrv_live_nodes", "Broker nodes that are alive", registry=metrics)
     nodes.set_function(lambda: registry.nodes_count)
     topics = Gauge("ternmq_namesrv_known_topics", "Topics that brokers host, gone ones too", registry=metrics)
@@ -119,16 +128,18 @@ def print_configuration(configuration: Configuration) -> None:
 
 def run(settings: NamesrvSettings) -> None:
     """Serve until SIGTERM or SIGINT. SettingsError (exit 78) when the port or the files cannot be had."""
-    sock = open_socket(settings.listen, settings.port, "--port")
+    security = settings.open_security(NAME_SERVER, settings.listen)
+    sock = open_socket(settings.listen, settings.port, "--port", is_protected=True)
     try:
         store = open_store(settings.data_dir)
     except FilesUnusable as error:
         refuse(str(error))
 
     async def main(stop: asyncio.Event) -> None:
-        app = create_app(settings, clock=SystemClock(), store=store)
+        app = create_app(settings, clock=SystemClock(), store=store, security=security)
         host, port = sock.getsockname()[:2]
         logger.info("name server listens", extra={"host": host, "port": port, "cluster": settings.cluster})
-        await serve(app, sock, stop=stop)
+        security.announce()
+        await serve(app, sock, stop=stop, tls=security.server(), on_refusal=security.refused)
 
     run_service(main)

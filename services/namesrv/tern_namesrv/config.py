@@ -4,16 +4,17 @@ from dataclasses import dataclass
 
 from tern_namesrv.core.registration_rules import check_broker_group
 from tern_service import setting
+from tern_service.security_settings import SecuritySettings
 from tern_wire.paths import PORT_NAMESRV
 
 PREFIX = "TERN_NAMESRV_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamesrvSettings:
+class NamesrvSettings(SecuritySettings):
     """TernMQ's name server. Brokers register here; proxies and clients ask here. Run one, or several side by side."""
 
-    listen: str = setting("127.0.0.1", help="loopback address to listen on")
+    listen: str = setting("127.0.0.1", help="IP address to listen on; beyond loopback only with TLS")
     port: int = setting(PORT_NAMESRV, help="TCP port of HTTP, 0 for any free one", minimum=0, maximum=65_535)
     cluster: str = setting("dev", help="name of the cluster; registrations of other clusters are refused")
     # RocketMQ's figures: a heartbeat every 30 s may be lost three times before a broker counts as gone.
@@ -33,6 +34,7 @@ class NamesrvSettings:
     log_level: str = setting("INFO", help="DEBUG, INFO, WARNING or ERROR")
 
     def __post_init__(self) -> None:
+        self.check_security()
         if not self.cluster:
             raise ValueError("--cluster is empty; give the cluster a name.")
         for name in self.expected_broker_groups:

@@ -14,18 +14,20 @@ from tern_proxy.auto_create import AutoCreate
 from tern_proxy.config import ProxySettings
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes_cache import HttpNameServers
+from tern_security.peer_identity import BROKER, NAME_SERVER, PROXY
 from tern_service import SystemClock, load_settings, open_socket, refuse, run_service, serve, setup_logs
+from tern_service.bounds import Bounds
 from tern_service.cluster_key import read_cluster_key
-from tern_wire.limits import CONNECTIONS_MAX, PARKED_POLLS_MAX
+from tern_wire.limits import CONNECTIONS_MAX, PARKED_POLLS_MAX, PROXY_CONNECTIONS_MAX
 
 # Sockets to brokers and name servers, and what Python itself holds open.
 FILES_OF_ITS_OWN = 256
 
 
 def raise_connections_max() -> int:
-    """How many connections fit: every parked poll holds one, and producers must find room beside them. Raises the limit of files."""
+    """How many connections fit: PROXY_CONNECTIONS_MAX, or fewer where the limit of files is low and cannot be raised. Raises it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = PARKED_POLLS_MAX + CONNECTIONS_MAX + FILES_OF_ITS_OWN
+    wanted = PROXY_CONNECTIONS_MAX + FILES_OF_ITS_OWN
     files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, files), hard))
     return files - FILES_OF_ITS_OWN
@@ -44,13 +46,15 @@ def main() -> None:
         cluster_key = read_cluster_key(settings.cluster_key_file)
     except ValueError as error:
         refuse(str(error))
-    sock = open_socket(settings.listen, settings.port, "--port")
+    security = settings.open_security(PROXY, settings.listen)
+    sock = open_socket(settings.listen, settings.port, "--port", is_protected=True)
 
     connections_max = raise_connections_max()
 
     async def run(stop: asyncio.Event) -> None:
         # trust_env: a proxy set for the outside world must not get between the mesh's own processes.
-        async with httpx.AsyncClient(trust_env=False) as client:
+        verify = security.client(NAME_SERVER) or True
+        async with httpx.AsyncClient(trust_env=False, verify=verify) as client:
             proxy = Proxy(
                 cluster=settings.cluster,
                 cluster_key=cluster_key,
@@ -60,9 +64,21 @@ def main() -> None:
                 polls_max=polls_max_of(connections_max),
                 auto_create=AutoCreate(topics=settings.auto_create_topics, groups=settings.auto_create_groups),
                 check_hosts=settings.parse_check_hosts(),
+                broker_tls=security.client(BROKER),
+                authenticates=security.protection.requires_keys,
             )
+            security.announce()
             watcher = asyncio.create_task(_answer_parked(proxy, stop))
-            await serve(build_app(proxy, now=time.monotonic), sock, stop=stop, connections_max=connections_max)
+            await serve(
+                build_app(proxy, now=time.monotonic, security=security),
+                sock,
+                stop=stop,
+                bounds=Bounds(connections_max=connections_max),
+                parked=lambda: len(proxy.parking),
+                # Clients have keys, and no certificates.
+                tls=security.server(None),
+                on_refusal=security.refused,
+            )
             watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher

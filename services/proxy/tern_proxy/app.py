@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
@@ -17,6 +18,7 @@ from tern_proxy.routes.dead_letters import dead_letters_router
 from tern_proxy.routes.groups import groups_router
 from tern_proxy.routes.members import members_router
 from tern_proxy.routes.offsets import offsets_router
+from tern_proxy.routes.principals import principals_router
 from tern_proxy.routes.producer_groups import producer_groups_router
 from tern_proxy.routes.queries import queries_router
 from tern_proxy.routes.scheduled import scheduled_router
@@ -24,9 +26,15 @@ from tern_proxy.routes.statistics import statistics_router
 from tern_proxy.routes.topics import topics_router
 from tern_proxy.routes.transaction_states import transactions_router
 from tern_service import add_health, add_metrics, install_problems
+from tern_service.process_security import UNPROTECTED, ProcessSecurity
+
+if TYPE_CHECKING:
+    from tern_proxy.guard import Guard
 
 
-def build_app(proxy: Proxy, *, now: Callable[[], float] | None = None) -> NamespaceDoor:
+def build_app(
+    proxy: Proxy, *, now: Callable[[], float] | None = None, security: ProcessSecurity = UNPROTECTED
+) -> NamespaceDoor:
     """The ASGI application of *proxy*, which starts and stops with its lifespan. *now*: seconds, monotonic."""
 
     @asynccontextmanager
@@ -57,9 +65,19 @@ def build_app(proxy: Proxy, *, now: Callable[[], float] | None = None) -> Namesp
     app.include_router(statistics_router(proxy))
     app.include_router(transactions_router(proxy))
     app.include_router(producer_groups_router(proxy))
-    add_health(app, ready=proxy.readiness, info={"service": "proxy", "proxy": proxy.name})
+    app.include_router(principals_router(proxy))
+    add_health(app, ready=proxy.readiness, info=security.info(service="proxy", proxy=proxy.name))
     registry = CollectorRegistry()
     registry.register(proxy.counters)
+    security.register(registry)
     add_metrics(app, registry, service="proxy")
     install_openapi(app)
-    return NamespaceDoor(HotRoutes(proxy, app, now or time.monotonic), proxy.counters)
+    hot = HotRoutes(proxy, app, now or time.monotonic)
+    # The door first: rights are given to whole names.
+    return NamespaceDoor(_guarded(hot, proxy) if proxy.authenticates else hot, proxy.counters)
+
+
+def _guarded(hot: HotRoutes, proxy: Proxy) -> "Guard":
+    from tern_proxy.guard import Guard  # noqa: PLC0415 - 60 ms and 10 MB of cryptography that an open proxy does not need
+
+    return Guard(hot, proxy)

@@ -3,18 +3,19 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from tern_service.security_settings import SecuritySettings
 from tern_service.settings import setting
 from tern_wire.check_urls import CheckHosts
 from tern_wire.paths import PORT_PROXY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProxySettings:
+class ProxySettings(SecuritySettings):
     """TernMQ's HTTP door: produce, receive, settle, pull and admin for all clients. Stateless; run as many as you like."""
 
     namesrv: tuple[str, ...] = setting(help="URLs of the name servers, such as http://127.0.0.1:9876")
     cluster_key_file: Path = setting(help="file with the 32 bytes that all processes of the mesh share, mode 0600")
-    listen: str = setting("127.0.0.1", help="address to listen on; loopback only in this release")
+    listen: str = setting("127.0.0.1", help="IP address to listen on; beyond loopback only with TLS and keys")
     port: int = setting(PORT_PROXY, help="port to listen on", minimum=0, maximum=65_535)
     cluster: str = setting("dev", help="the cluster's name, as the brokers register it")
     # RocketMQ's figure. Whatever proves wrong is asked for at once, so this is how long a change that hurts nobody may take.
@@ -32,11 +33,10 @@ class ProxySettings:
     log_level: str = setting("INFO", help="DEBUG, INFO, WARNING or ERROR")
 
     def __post_init__(self) -> None:
+        self.check_security()
         if not self.namesrv:
             raise ValueError("--namesrv is empty; give at least one URL, such as http://127.0.0.1:9876.")
-        for url in self.namesrv:
-            if not url.startswith(("http://", "https://")):
-                raise ValueError(f"'{url}' (--namesrv) is not a URL; write it like http://127.0.0.1:9876.")
+        self.check_urls("--namesrv", self.namesrv)
         self.parse_check_hosts()
         if self.log_level.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
             raise ValueError(f"'{self.log_level}' (--log-level) is no level; use DEBUG, INFO, WARNING or ERROR.")

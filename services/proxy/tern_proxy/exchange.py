@@ -9,6 +9,9 @@ from typing import Any
 
 from starlette.types import Receive, Scope
 
+from tern_proxy.authorization import admission_of
+from tern_proxy.parking import ParkingLot
+from tern_service.crowd import address_of
 from tern_wire.codec import encode_json, encode_msgpack
 from tern_wire.errors import Overloaded, RequestMalformed, TernError, UnsupportedEncoding
 from tern_wire.limits import IN_FLIGHT_MESSAGES_MAX, IN_FLIGHT_SIZE_MAX_BYTES
@@ -61,7 +64,7 @@ class FlightBudget:
 class HotRequest:
     """A request on a hot route. Header names are lower case; of a repeated header `fields` has the last."""
 
-    __slots__ = ("_budget", "_charged", "_messages", "fields", "is_read", "receive", "scope")
+    __slots__ = ("_budget", "_charged", "_messages", "_place", "fields", "is_read", "receive", "scope")
 
     def __init__(self, scope: Scope, receive: Receive, budget: FlightBudget) -> None:
         self.scope = scope
@@ -69,6 +72,8 @@ class HotRequest:
         self.fields: dict[bytes, bytes] = dict(scope["headers"])
         self._budget = budget
         self._charged = self._messages = 0
+        # Where it may wait, and as whose.
+        self._place: tuple[ParkingLot, str] | None = None
         # Whether the body was read to its end; if not, the connection cannot serve another request.
         self.is_read = False
 
@@ -139,6 +144,16 @@ class HotRequest:
         self._budget.take_messages(count)
         self._messages += count
 
+    def may_wait(self, parking: ParkingLot) -> bool:
+        """Whether there is room for one more poll in *parking*; Overloaded when too many wait for who asks: the principal, or without one
+        the address, unless that is loopback."""
+        client = self.scope.get("client")
+        owner = admission_of(self).principal or (address_of(client[0]) if client else "")
+        if owner and self._place is None:
+            parking.claim(owner)
+            self._place = parking, owner
+        return parking.has_room
+
     async def until_gone(self) -> None:
         """Returns when the client has closed its connection. The body must have been read, or there is none."""
         while (await self.receive())["type"] != "http.disconnect":
@@ -148,6 +163,10 @@ class HotRequest:
         """Give the budget back."""
         self._budget.give(self._charged, self._messages)
         self._charged = self._messages = 0
+        if self._place is not None:
+            parking, owner = self._place
+            self._place = None
+            parking.give_back(owner)
 
 
 def encode(document: Any, kind: str) -> bytes:

@@ -7,6 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tern_proxy.core.namespaces import (
     HEADER,
+    SCOPE_HEADERS,
     SCOPE_KEY,
     is_document,
     own_body,
@@ -24,18 +25,18 @@ class NamespaceDoor:
     """An ASGI application in front of *app*. Stateless."""
 
     def __init__(self, app: ASGIApp, counters: Counters) -> None:
-        self._app, self._counters = app, counters
+        self.app, self._counters = app, counters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         for name, _ in scope["headers"]:
             if name == HEADER:
                 break
         else:
             if SEPARATOR not in scope["path"]:
-                await self._app(scope, receive, send)
+                await self.app(scope, receive, send)
                 return
         try:
             namespace = read_namespace(scope["headers"]) or ""
@@ -44,12 +45,12 @@ class NamespaceDoor:
             await self._refuse(error, scope, send)
             return
         if not namespace:
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         # The header has said what it had to say; whoever reads headers as a message's does not know it.
         headers = [field for field in scope["headers"] if field[0] != HEADER]
-        inside = {**scope, "path": path, "headers": headers, SCOPE_KEY: namespace}
-        await self._app(inside, receive, _Departing(send, namespace).send)
+        inside = {**scope, "path": path, "headers": headers, SCOPE_KEY: namespace, SCOPE_HEADERS: scope["headers"]}
+        await self.app(inside, receive, _Departing(send, namespace).send)
 
     async def _refuse(self, error: TernError, scope: Scope, send: Send) -> None:
         status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))

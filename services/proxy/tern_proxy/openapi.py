@@ -19,6 +19,7 @@ from tern_wire.errors import ERRORS, TernError
 from tern_wire.limits import CONNECTIONS_MAX, MESSAGE_BODY_SIZE_MAX_BYTES
 from tern_wire.membership import MEMBER_PATTERN
 from tern_wire.names import NAMESPACE_LENGTH_MAX
+from tern_wire.principals import PRINCIPAL_PATTERN
 from tern_wire.replies import CORRELATION_PATTERN
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ EXAMPLE_NAMES = {
     "recall_handle": "AQAAAZu7yvoAAAAAAAAAKmJyb2tlci1hAAAAAAAAAAAAAAAA",
     "producer_group": "shop",
     "transaction_id": "AQAAAAAGQAAAAAAABwAAAAAAAAAAYnJva2VyLWEAAAAAAAAAAAAAAAA",
+    "principal": "shop",
+    "kid": "Zk3vQ8mT1xWc5RbN",
 }
 BASE_URL = f"http://127.0.0.1:{paths.PORT_PROXY}"
 _TAGS = {
@@ -46,6 +49,7 @@ _TAGS = {
     "queries": "Find single messages, and where they are.",
     "topics": "Declare topics, see their queues.",
     "groups": "Declare consumer groups, see and move their offsets.",
+    "principals": "Who may do what, and with which keys.",
     "dead letters": "Messages that have failed for the last time: browse, redrive, purge.",
     "cluster": "Who is there and who leads.",
     "health": "For supervisors, load balancers and Prometheus.",
@@ -61,6 +65,10 @@ _FIELDS: Mapping[str, Any] = {
     "correlation_id": "invoice-7",
     "node": "broker-a-0",
     "content_type": "text/csv",
+    "done": "broker-a",
+    "kid": EXAMPLE_NAMES["kid"],
+    "missing": "broker-b",
+    "principal": "shop",
     "encoding": "gzip",
     "endpoints": "http://127.0.0.1:9876",
     "expected": 40,
@@ -84,6 +92,7 @@ _FIELDS: Mapping[str, Any] = {
     "pointer": "/messages/3",
     "queue": "broker-a:9",
     "reason": "Expected `str`, got `int`",
+    "required_permission": "PUB of topic 'orders'",
     "state": "committed",
     "supported": "application/json",
     "task": "5b1f0c9a7e2d4c3b8a190f6e",
@@ -109,6 +118,9 @@ _OTHER_FIELDS: Mapping[str, Mapping[str, Any]] = {
     "illegal-topic": {"topic": "no/slashes"},
     "illegal-wait": {"actual": "60s"},
     "limit-reached": {"actual": 1_000, "limit": 1_000},
+    "quota-exceeded": {"limit": 1_000, "unit": "requests/s"},
+    "too-many-failures": {"limit": 10},
+    "principal-changed": {"actual": 4, "expected": 3},
     "offset-moved": {"actual": 42, "queue": "broker-a:3"},
     "properties-too-large": {"actual": 20_000, "limit": 16_384},
     "overloaded": {"limit": CONNECTIONS_MAX, "what": "connections"},
@@ -136,11 +148,13 @@ def build_document(known: Document) -> Document:
         openapi_cluster,
         openapi_dead_letters,
         openapi_members,
+        openapi_principals,
         openapi_producers,
         openapi_queries,
         openapi_requests,
         openapi_scheduled,
         openapi_schemas,
+        openapi_security,
         openapi_topics,
         openapi_transactions,
     )
@@ -159,15 +173,21 @@ def build_document(known: Document) -> Document:
         *openapi_topics.TOPICS,
         *openapi_cluster.CLUSTER,
         *openapi_dead_letters.DEAD_LETTERS,
+        *openapi_principals.PRINCIPALS,
     )
     documented: dict[str, Document] = {}
     for operation in operations:
         of_fastapi = known["paths"].get(operation.path, {}).get(operation.method.lower(), {})
-        documented.setdefault(operation.path, {})[operation.method.lower()] = _complete(operation, of_fastapi, SERVER)
+        server = (*SERVER, *openapi_security.refusals_of(operation.method, operation.path))
+        completed = _complete(operation, of_fastapi, server) | openapi_security.security_of(
+            operation.method, operation.path
+        )
+        documented.setdefault(operation.path, {})[operation.method.lower()] = completed
     # A route that the tables do not have yet stays as FastAPI describes it.
     for path, methods in known["paths"].items():
         documented[path] = methods | documented.get(path, {})
-    codes = sorted({code for operation in operations for code in (*operation.errors, *SERVER)})
+    refusals = (*SERVER, *openapi_security.REFUSALS)
+    codes = sorted({code for operation in operations for code in (*operation.errors, *refusals)})
     components = known.get("components", {})
     return {
         **known,
@@ -176,6 +196,7 @@ def build_document(known: Document) -> Document:
         "paths": documented,
         "components": {
             **components,
+            "securitySchemes": openapi_security.schemes(),
             "schemas": {
                 **_still_used(components.get("schemas", {}), known["paths"], documented),
                 **openapi_schemas.build_schemas(
@@ -194,6 +215,8 @@ def build_document(known: Document) -> Document:
                         *openapi_queries.ANSWERS,
                         *openapi_scheduled.ANSWERS,
                         *openapi_queries.REQUESTS,
+                        *openapi_principals.ANSWERS,
+                        *openapi_principals.REQUESTS,
                     ),
                     {
                         **openapi_dead_letters.keywords(),
@@ -203,6 +226,7 @@ def build_document(known: Document) -> Document:
                         **openapi_scheduled.keywords(),
                         **openapi_producers.keywords(),
                         **openapi_transactions.keywords(),
+                        **openapi_principals.keywords(),
                     },
                 ),
             },
@@ -303,6 +327,8 @@ def _path_parameters(schemas: Any) -> Document:
         ("recall_handle", "^[A-Za-z0-9_-]{1,96}$", "As the send, or the list of scheduled messages, has given it."),
         ("producer_group", schemas.GROUP_PATTERN, "The producer group."),
         ("transaction_id", "^[A-Za-z0-9_-]{1,96}$", "As the begin, a check or the list of transactions has given it."),
+        ("principal", f"^{PRINCIPAL_PATTERN}$", "The principal."),
+        ("kid", "^[A-Za-z0-9]{16}$", "The key's name."),
         ("task", "^[0-9a-f]{24}$", "The task, as the answer that began it names it."),
     )
     return {

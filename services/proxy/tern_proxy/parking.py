@@ -12,8 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from tern_routing import GroupLink
-from tern_wire.errors import TernError
-from tern_wire.limits import PARKED_POLLS_MAX
+from tern_wire.errors import Overloaded, TernError
+from tern_wire.limits import PARKED_POLLS_MAX, PARKED_POLLS_PER_PRINCIPAL_MAX
 from tern_wire.requests import RequestCode, body_parts
 
 # How much later than asked a broker may answer a NOTIFY before it counts as gone.
@@ -127,8 +127,12 @@ class Bay:
 class ParkingLot:
     """All parked polls of this proxy."""
 
-    def __init__(self, polls_max: int = PARKED_POLLS_MAX) -> None:
-        self._polls_max = polls_max
+    def __init__(
+        self, polls_max: int = PARKED_POLLS_MAX, polls_per_principal_max: int = PARKED_POLLS_PER_PRINCIPAL_MAX
+    ) -> None:
+        self._polls_max, self._polls_per_principal_max = polls_max, polls_per_principal_max
+        # Requests that wait, or may yet, by whose they are; as many as there are connections, at most.
+        self._by_owner: dict[str, int] = {}
         self._bays: dict[tuple[str, str, str], Bay] = {}
         self._parked: set[ParkedPoll] = set()
         self._is_closed = False
@@ -140,6 +144,21 @@ class ParkingLot:
     def has_room(self) -> bool:
         """Whether one more poll may wait."""
         return len(self._parked) < self._polls_max and not self._is_closed
+
+    def claim(self, owner: str) -> None:
+        """A request of *owner* may wait, until `give_back`; Overloaded when too many of its requests may already."""
+        count = self._by_owner.get(owner, 0)
+        if count >= self._polls_per_principal_max:
+            raise Overloaded(what="long polls of one principal at this proxy", limit=self._polls_per_principal_max)
+        self._by_owner[owner] = count + 1
+
+    def give_back(self, owner: str) -> None:
+        """A request that has claimed its place is over."""
+        count = self._by_owner.get(owner, 0) - 1
+        if count > 0:
+            self._by_owner[owner] = count
+        else:
+            self._by_owner.pop(owner, None)
 
     @property
     def is_closed(self) -> bool:

@@ -2,11 +2,13 @@
 
 import random
 import secrets
+import ssl
 import time
 from dataclasses import dataclass
 from typing import Any
 
 from tern_proxy.auto_create import AutoCreate
+from tern_proxy.caller_link import CallerLink
 from tern_proxy.check_bays import CheckDesk
 from tern_proxy.core.message_ids import PREFIX_LENGTH, MessageIds
 from tern_proxy.core.topic import Topic
@@ -15,11 +17,13 @@ from tern_proxy.exchange import FlightBudget
 from tern_proxy.lanes import EndLane, Lane, SendLane, SettleLane
 from tern_proxy.old_data import OldData
 from tern_proxy.parking import ParkingLot
+from tern_proxy.principals_cache import PrincipalsCache
 from tern_proxy.routes_cache import NameServers, RoutesCache
 from tern_proxy.topic_names import TopicNames
 from tern_remoting import Redialer
 from tern_routing import Dial, GroupLink, OnDown, OnNotice, OnUp
 from tern_service.clock import Clock
+from tern_wire.caller import CallerSeal
 from tern_wire.check_urls import CheckHosts
 from tern_wire.errors import NoLeader
 from tern_wire.handles import HandleMaker
@@ -70,7 +74,10 @@ class Proxy:
         id_prefix: str = "",
         auto_create: AutoCreate | None = None,
         check_hosts: CheckHosts | None = None,
+        broker_tls: ssl.SSLContext | None = None,
+        authenticates: bool = False,
     ) -> None:
+        self._broker_tls = broker_tls
         self.clock = clock
         self.check_hosts = check_hosts or CheckHosts.parse("")
         self.auto_create = auto_create or AutoCreate()
@@ -85,8 +92,17 @@ class Proxy:
         self.groups: dict[str, BrokerGroup] = {}
         self.cache = RoutesCache(name_servers, interval_ms=route_interval_ms, on_routes=self._follow)
         self.topic_names = TopicNames(self.cache)
+        self.principals = PrincipalsCache(
+            lambda: {name: group.link for name, group in self.groups.items()},
+            has_routes=lambda: self.cache.routes is not None and self.cache.routes.warm,
+            clock=clock,
+        )
+        self.authenticates = authenticates
         self.is_stopping = False
-        self._cluster_key, self._cluster = cluster_key, cluster
+        self.cluster_key, self.cluster = cluster_key, cluster
+        self._seal = CallerSeal(cluster_key)
+        # Of producer groups, by broker group and their numbers there (transaction_owners.py).
+        self.producer_group_names: dict[tuple[str, int], str] = {}
         self._leader_wait_ms = leader_wait_ms
         self._dial = dial or self._dial_broker
         self._makers: dict[tuple[str, str], HandleMaker] = {}
@@ -98,6 +114,8 @@ class Proxy:
     async def start(self) -> None:
         """Ask the name servers once and go on asking; links dial in the background."""
         await self.cache.start()
+        if self.authenticates:
+            self.principals.start()
 
     def stop_waiting(self) -> None:
         """SIGTERM: not ready any more, parked polls are answered."""
@@ -108,6 +126,7 @@ class Proxy:
     async def stop(self) -> None:
         """Close everything."""
         self.stop_waiting()
+        await self.principals.stop()
         await self.cache.stop()
         for group in self.groups.values():
             group.link.close()
@@ -117,12 +136,13 @@ class Proxy:
         for name, route in routes.broker_groups.items():
             group = self.groups.get(name)
             if group is None:
-                link = GroupLink(
+                link = CallerLink(
                     name,
                     self._dial,
                     leader_wait_ms=self._leader_wait_ms,
                     on_routing_error=self.cache.refresh_soon,
                 )
+                link.seal = self._seal
                 group = self.groups[name] = BrokerGroup(link, SendLane(link), SettleLane(link), EndLane(link))
             # The nodes of a group that is gone are looked for where they were: it comes back there, mostly.
             group.link.update(route, is_whole=routes.warm and bool(route.nodes))
@@ -131,16 +151,17 @@ class Proxy:
         return Redialer(
             host,
             port,
-            key=self._cluster_key,
+            key=self.cluster_key,
             role="proxy",
             name=self.name,
-            group_id=self._cluster,
+            group_id=self.cluster,
             on_frame=on_notice,
             on_up=on_up,
             on_down=on_down,
             frame_size_max_bytes=FRAME_SIZE_MAX_BYTES,
             rng=self._rng,
             timeout_s=DIAL_TIMEOUT_S,
+            tls=self._broker_tls,
         )
 
     def group(self, name: str) -> BrokerGroup:
@@ -196,7 +217,7 @@ class Proxy:
             check_group(group)
             if len(self._makers) >= HANDLE_MAKERS_KEPT_MAX:
                 self._makers.clear()
-            maker = self._makers[topic, group] = HandleMaker(self._cluster_key, topic, group)
+            maker = self._makers[topic, group] = HandleMaker(self.cluster_key, topic, group)
         return maker
 
     def recall_maker(self, topic: str) -> RecallMaker:
@@ -206,7 +227,7 @@ class Proxy:
             check_topic(topic)
             if len(self._recall_makers) >= HANDLE_MAKERS_KEPT_MAX:
                 self._recall_makers.clear()
-            maker = self._recall_makers[topic] = RecallMaker(self._cluster_key, topic)
+            maker = self._recall_makers[topic] = RecallMaker(self.cluster_key, topic)
         return maker
 
     def transaction_ids(self, namespace: str) -> TransactionIds:
@@ -215,12 +236,12 @@ class Proxy:
         if ids is None:
             if len(self._transaction_ids) >= HANDLE_MAKERS_KEPT_MAX:
                 self._transaction_ids.clear()
-            ids = self._transaction_ids[namespace] = TransactionIds(self._cluster_key, namespace)
+            ids = self._transaction_ids[namespace] = TransactionIds(self.cluster_key, namespace)
         return ids
 
     def reply_topic(self, namespace: str) -> str:
         """The topic that the replies of *namespace* are in; each has one of its own."""
-        return reply_topic_of(self._cluster, namespace)
+        return reply_topic_of(self.cluster, namespace)
 
     # What can be seen -------------------------------------------------------------------------------------------
     def readiness(self) -> tuple[bool, dict[str, object]]:

@@ -86,7 +86,7 @@ class HttpNameServers:
             return known[1], known[2]
         if answer.status_code != 200:
             raise NoNameServer(endpoints=url)
-        routes = read_json(answer.content, Routes)
+        routes = read_json(answer.content, Routes, nodes_max=0)
         if routes.topics_known:
             if known is None or known[2].topics_tag != routes.topics_tag:
                 raise NoNameServer(endpoints=url)

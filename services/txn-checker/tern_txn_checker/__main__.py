@@ -7,6 +7,7 @@ import socket
 import sys
 from pathlib import Path
 
+from tern_security.peer_identity import BROKER, CHECKER, NAME_SERVER
 from tern_service import (
     SystemClock,
     load_settings,
@@ -18,6 +19,7 @@ from tern_service import (
     setup_logs,
 )
 from tern_service.cluster_key import read_cluster_key
+from tern_service.process_security import ProcessSecurity
 from tern_txn_checker.app import build_app
 from tern_txn_checker.callback import Callbacks
 from tern_txn_checker.checker import Checker
@@ -36,16 +38,19 @@ def main() -> None:
         cluster_key = read_cluster_key(settings.cluster_key_file)
     except ValueError as error:
         refuse(str(error))
-    sock = open_socket(settings.listen, settings.port, "--port")
-    run_service(lambda stop: _run(settings, cluster_key, sock, stop))
+    security = settings.open_security(CHECKER, settings.listen)
+    sock = open_socket(settings.listen, settings.port, "--port", is_protected=True)
+    run_service(lambda stop: _run(settings, cluster_key, security, sock, stop))
 
 
-async def _run(settings: CheckerSettings, cluster_key: bytes, sock: socket.socket, stop: asyncio.Event) -> None:
+async def _run(
+    settings: CheckerSettings, cluster_key: bytes, security: ProcessSecurity, sock: socket.socket, stop: asyncio.Event
+) -> None:
     clock, hosts = SystemClock(), settings.hosts()
     ca_file = Path(settings.ca_file) if settings.ca_file else None
     callbacks = Callbacks(hosts=hosts, resolver=Resolver(), clock=clock, ca_file=ca_file)
     checker = Checker(
-        routing=NameServers(settings.namesrv),
+        routing=NameServers(settings.namesrv, security.client(NAME_SERVER)),
         ask=callbacks.ask,
         cluster=settings.cluster,
         cluster_key=cluster_key,
@@ -58,13 +63,16 @@ async def _run(settings: CheckerSettings, cluster_key: bytes, sock: socket.socke
         calls_max=settings.calls_max,
         calls_per_host_max=settings.calls_per_host_max,
         held_max=settings.held_max,
+        broker_tls=security.client(BROKER),
     )
     host, port = sock.getsockname()[:2]
     logger.info("transaction checker listens", extra={"host": host, "port": port, "checker": checker.name})
+    security.announce()
     if not hosts.entries:
         logger.warning("no host may be called: --check-hosts is empty, so checks are received by pull only")
     release_free_memory()
-    await serve(build_app(checker), sock, stop=stop)
+    app = build_app(checker, security)
+    await serve(app, sock, stop=stop, tls=security.server(), on_refusal=security.refused)
     callbacks.close()
 
 

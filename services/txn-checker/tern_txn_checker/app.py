@@ -3,16 +3,18 @@
 from prometheus_client import CollectorRegistry
 
 from tern_service import PlainApp, health_routes, metrics_routes
+from tern_service.process_security import UNPROTECTED, ProcessSecurity
 from tern_txn_checker.checker import Checker
 from tern_txn_checker.routes import checker_routes
 
 
-def build_app(checker: Checker) -> PlainApp:
+def build_app(checker: Checker, security: ProcessSecurity = UNPROTECTED) -> PlainApp:
     """The ASGI application of *checker*, which starts and stops with its lifespan."""
     registry = CollectorRegistry()
     registry.register(checker.counters)
+    security.register(registry)
     routes = {
-        **health_routes(ready=checker.readiness, info={"service": "txn-checker", "checker": checker.name}),
+        **health_routes(ready=checker.readiness, info=security.info(service="txn-checker", checker=checker.name)),
         **metrics_routes(registry, service="txn_checker"),
         **checker_routes(checker),
     }

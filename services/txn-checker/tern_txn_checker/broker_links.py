@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import ssl
 from collections.abc import Callable
 from typing import Protocol
 
@@ -51,7 +52,9 @@ class BrokerLinks:
         interval_ms: int,
         rng: random.Random,
         on_group: Callable[[GroupLink], None],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._tls = tls
         self._routing, self._interval_s, self._on_group = routing, interval_ms / 1_000, on_group
         self._name, self._cluster, self._cluster_key, self._rng = name, cluster, cluster_key, rng
         self.groups: dict[str, GroupLink] = {}
@@ -129,4 +132,5 @@ class BrokerLinks:
             frame_size_max_bytes=FRAME_SIZE_MAX_BYTES,
             rng=self._rng,
             timeout_s=DIAL_TIMEOUT_S,
+            tls=self._tls,
         )

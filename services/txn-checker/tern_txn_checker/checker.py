@@ -7,6 +7,7 @@ logs of the broker groups, so checkers may come, die and be many.
 import asyncio
 import random
 import secrets
+import ssl
 from dataclasses import asdict
 from typing import Any
 
@@ -48,6 +49,7 @@ class Checker:
         calls_max: int,
         calls_per_host_max: int,
         held_max: int,
+        broker_tls: ssl.SSLContext | None = None,
     ) -> None:
         self.name = name or f"txn-checker-{secrets.token_hex(4)}"
         self._clock, self._cluster_key, self._hosts, self._held_max = clock, cluster_key, hosts, held_max
@@ -63,6 +65,7 @@ class Checker:
             interval_ms=route_interval_ms,
             rng=self._rng,
             on_group=self._serve,
+            tls=broker_tls,
         )
         self._claimers: list[Claimer] = []
         self._results: dict[str, Results] = {}

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from tern_service.security_settings import SecuritySettings
 from tern_service.settings import setting
 from tern_wire.check_urls import CheckHosts
 from tern_wire.limits import CHECKER_NAME_LENGTH_MAX, CLAIM_MAX_MS, WAIT_MAX_MS
@@ -14,12 +15,14 @@ CLAIM_DEFAULT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckerSettings:
+class CheckerSettings(SecuritySettings):
     """TernMQ's transaction checker: asks producers what became of transactions that nobody ended. Stateless; run as many as you like."""
 
     namesrv: tuple[str, ...] = setting(help="URLs of the name servers, such as http://127.0.0.1:9876")
     cluster_key_file: Path = setting(help="file with the 32 bytes that all processes of the mesh share, mode 0600")
-    listen: str = setting("127.0.0.1", help="loopback address to listen on, for health and metrics")
+    listen: str = setting(
+        "127.0.0.1", help="IP address to listen on, for health and metrics; beyond loopback only with TLS"
+    )
     port: int = setting(PORT_TXN_CHECKER, help="TCP port of HTTP, 0 for any free one", minimum=0, maximum=65_535)
     cluster: str = setting("dev", help="the cluster's name, as the brokers register it")
     name: str = setting("", help="its name in the history of checks; by default one is made up")
@@ -47,11 +50,10 @@ class CheckerSettings:
     log_level: str = setting("INFO", help="DEBUG, INFO, WARNING or ERROR")
 
     def __post_init__(self) -> None:
+        self.check_security()
         if not self.namesrv:
             raise ValueError("--namesrv is empty; give at least one URL, such as http://127.0.0.1:9876.")
-        for url in self.namesrv:
-            if not url.startswith(("http://", "https://")):
-                raise ValueError(f"'{url}' (--namesrv) is not a URL; write it like http://127.0.0.1:9876.")
+        self.check_urls("--namesrv", self.namesrv)
         if len(self.name) > CHECKER_NAME_LENGTH_MAX or not self.name.isprintable():
             raise ValueError(f"--name has at most {CHECKER_NAME_LENGTH_MAX} characters that can be printed.")
         if self.ca_file and not Path(self.ca_file).is_file():

@@ -32,9 +32,10 @@ class GroupRoutes:
 
 
 class NameServers:
-    """*urls*: as `http://127.0.0.1:9876`."""
+    """*urls*: as `http://127.0.0.1:9876`. *tls*: for https; None: what the machine trusts."""
 
-    def __init__(self, urls: tuple[str, ...]) -> None:
+    def __init__(self, urls: tuple[str, ...], tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.endpoints = ", ".join(urls)
         self._urls = list(urls)
         # By URL: the entity tag and what it stands for, so that an unchanged answer costs nothing.
@@ -62,24 +63,24 @@ class NameServers:
     async def _ask(self, url: str) -> GroupRoutes:
         known = self._answers.get(url)
         tag, routes = known if known is not None else ("", GroupRoutes(warm=False))
-        answer = await _get(url, f"{ROUTES_PATH}?topics_tag={routes.topics_tag}", tag)
+        answer = await _get(url, f"{ROUTES_PATH}?topics_tag={routes.topics_tag}", tag, self._tls)
         if answer.status == 304 and known is not None:
             return routes
         if answer.status != 200:
             raise NoNameServer(endpoints=url)
-        routes = read_json(answer.body, GroupRoutes)
+        routes = read_json(answer.body, GroupRoutes, nodes_max=0)
         self._answers[url] = (answer.headers.get("etag", ""), routes)
         return routes
 
 
-async def _get(url: str, path: str, tag: str) -> HttpAnswer:
+async def _get(url: str, path: str, tag: str, tls: ssl.SSLContext | None) -> HttpAnswer:
     address = urlsplit(url)
     host, is_secure = address.hostname or "", address.scheme == "https"
     connection = await connect(
         host,
         address.port or (443 if is_secure else 80),
         server_name=host,
-        tls=ssl.create_default_context() if is_secure else None,
+        tls=(tls or ssl.create_default_context()) if is_secure else None,
         body_size_max_bytes=ROUTES_SIZE_MAX_BYTES,
     )
     try:

@@ -275,7 +275,7 @@ def test_a_door_opens_only_to_nodes_with_the_key(tmp_path: Path) -> None:
 
 
 def test_a_door_gives_pieces_of_the_log_and_nothing_else(tmp_path: Path) -> None:
-    """Goal: other names are 404, other sizes 400, a dropped segment 410."""
+    """Goal: other names are 404, other sizes and paths 400, a dropped segment 410."""
 
     async def work(leader: Leader) -> None:
         async with httpx.AsyncClient(trust_env=False) as client:
@@ -293,7 +293,7 @@ def test_a_door_gives_pieces_of_the_log_and_nothing_else(tmp_path: Path) -> None
                     ]
                 )
             ]
-        assert statuses == [404, 404, 404, 410, 400, 400, 400]
+        assert statuses == [404, 404, 400, 410, 400, 400, 400]
 
     with_leader(tmp_path, work)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tern_client.blocking_transport import BlockingTransport, HttpxBlockingTransport, PlainTransport
+from tern_client.credentials import Credentials
 from tern_client.exchange import ProxyUnreachable, Request, Response
 from tern_client.fast_transport import FastTransport
 from tern_client.transport import HttpxTransport, Transport, choose_transport
@@ -155,14 +156,16 @@ async def test_a_cancelled_request_does_not_leave_its_answer_to_the_next_one() -
         await transport.close()
 
 
-async def test_the_fast_transport_is_chosen_for_plain_http_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """https and forward proxies of the environment are httpx's; loopback never goes through a forward proxy."""
+async def test_the_fast_transport_is_chosen_where_no_forward_proxy_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With TLS or without. Forward proxies of the environment are httpx's; loopback never goes through one."""
     monkeypatch.setenv("http_proxy", "http://10.0.0.1:3128")
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    chosen = [
-        choose_transport([url]) for url in ("http://127.0.0.1:1", "http://queue.example:1", "https://127.0.0.1:1")
-    ]
-    assert [type(transport) for transport in chosen] == [FastTransport, HttpxTransport, HttpxTransport]
+    for name in ("no_proxy", "NO_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    urls = ("http://127.0.0.1:1", "http://queue.example:1", "https://127.0.0.1:1", "https://queue.example:1")
+    chosen = [choose_transport([url], Credentials([url], "", "")) for url in urls]
+    assert [type(transport) for transport in chosen] == [FastTransport, HttpxTransport, FastTransport, FastTransport]
+    monkeypatch.setenv("https_proxy", "http://10.0.0.1:3128")
+    chosen.append(choose_transport(urls[3:], Credentials(urls[3:], "", "")))
+    assert type(chosen[-1]) is HttpxTransport
     for transport in chosen:
         await transport.close()

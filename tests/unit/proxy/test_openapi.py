@@ -19,6 +19,7 @@ from tern_proxy import (
     openapi_cluster,
     openapi_dead_letters,
     openapi_members,
+    openapi_principals,
     openapi_producers,
     openapi_queries,
     openapi_scheduled,
@@ -30,18 +31,6 @@ from tern_proxy.core.batches import read_batch
 from tern_proxy.core.begin_requests import read_begin_document
 from tern_proxy.openapi import EXAMPLE_NAMES
 from tern_proxy.openapi_messages import EXAMPLE_HANDLE
-from tern_proxy.routes.admin import admin_router
-from tern_proxy.routes.cluster import cluster_router
-from tern_proxy.routes.dead_letters import dead_letters_router
-from tern_proxy.routes.groups import groups_router
-from tern_proxy.routes.members import members_router
-from tern_proxy.routes.offsets import offsets_router
-from tern_proxy.routes.producer_groups import producer_groups_router
-from tern_proxy.routes.queries import queries_router
-from tern_proxy.routes.scheduled import scheduled_router
-from tern_proxy.routes.statistics import statistics_router
-from tern_proxy.routes.topics import topics_router
-from tern_proxy.routes.transaction_states import transactions_router
 from tern_wire import limits, messages
 from tern_wire.codec import encode_msgpack, read_json, read_msgpack
 from tern_wire.errors import TernError
@@ -54,6 +43,7 @@ from tests.support.api_document import (
     OF_PROXY,
     OPERATIONS,
     PROXY,
+    ROUTERS,
     application,
     codes,
     media_of,
@@ -68,21 +58,6 @@ from tests.support.proxy_mesh import ProxyMesh, proxy_mesh
 pytestmark = pytest.mark.anyio
 SEND, GROUP, PULL = "/v1/topics/orders/messages", "/v1/topics/orders/groups/billing", "/v1/topics/orders/queues/broker"
 MOVED = '{"topic": "orders", "offsets": {"broker-a:3": 0}, "expected": {"broker-a:3": 7}}'
-
-ROUTERS = (
-    admin_router,
-    cluster_router,
-    dead_letters_router,
-    members_router,
-    offsets_router,
-    topics_router,
-    groups_router,
-    queries_router,
-    scheduled_router,
-    statistics_router,
-    transactions_router,
-    producer_groups_router,
-)
 
 
 async def ask(mesh: ProxyMesh, name: str, query: str = "", **headers: str) -> httpx.Response:
@@ -329,14 +304,14 @@ def test_examples_of_bodies_are_accepted_by_the_decoders() -> None:
                 read_msgpack(encode_msgpack(example), getattr(messages, schema))
             elif schema:
                 read_json(orjson.dumps(example), getattr(messages, schema))
-    assert len(seen) == 2 + 4 + 3 * 2 + 5 * 2 + 3 * 2 + 2 + 6 * 2
+    assert len(seen) == 2 + 4 + 3 * 2 + 5 * 2 + 3 * 2 + 2 + 6 * 2 + 2 * 2
 
 
 def strictly(document: bytes, schema: str) -> None:
     """AssertionError unless *document* is what *schema* describes, with no field that it does not know."""
     known = (
         *(openapi_schemas, openapi_cluster, openapi_dead_letters, openapi_members, openapi_topics, openapi_queries),
-        *(openapi_scheduled, openapi_producers, openapi_transactions),
+        *(openapi_scheduled, openapi_principals, openapi_producers, openapi_transactions),
     )
     kind = next(found for module in known if (found := getattr(module, schema, None)) is not None)
     value = read_json(document, kind)
@@ -377,6 +352,9 @@ async def test_every_curl_does_what_the_document_says() -> None:
                 if EXAMPLE_NAMES["transaction_id"] in source:
                     begun = await mesh.http.post("/v1/topics/orders/transactions?producer_group=shop", content=b"x")
                     source = source.replace(EXAMPLE_NAMES["transaction_id"], begun.json()["transaction_id"])
+                if EXAMPLE_NAMES["kid"] in source:
+                    made = await mesh.http.post("/v1/principals/shop/keys")
+                    source = source.replace(EXAMPLE_NAMES["kid"], made.json()["kid"])
                 asked, url, headers, body = read_curl(source)
                 assert asked == method
                 answer = await mesh.http.request(method, url, headers=headers, content=body)
@@ -390,6 +368,7 @@ async def test_every_curl_does_what_the_document_says() -> None:
                     await mesh.http.put("/v1/topics/orders")
                     await mesh.http.put("/v1/groups/billing")
                     await mesh.http.put("/v1/producer-groups/shop")
+                    await mesh.http.put("/v1/principals/shop")
                 if name == "sendMessage":
                     message_id = answer.json()["message_id"]
                 if name == "receiveMessages":

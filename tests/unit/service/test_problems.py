@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, ConfigDict
 
 from tern_service import add_health, add_metrics, install_problems, problem_reply, read_body
+from tern_service.process_security import UNPROTECTED
 from tern_wire.errors import Overloaded, TopicNotFound
 from tern_wire.route import Registration
 
@@ -164,7 +165,7 @@ async def test_health_and_metrics_answer() -> None:
     """Alive always, ready when it says so, memory and CPU counted."""
     app = sample_app()
     state = {"ready": False}
-    add_health(app, ready=lambda: (state["ready"], {"leader": "none"}), info={"node": "n1"})
+    add_health(app, ready=lambda: (state["ready"], {"leader": "none"}), info=UNPROTECTED.info(node="n1"))
     add_metrics(app, CollectorRegistry(), service="x")
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://mesh") as client:
         assert (await client.get("/healthz")).json() == {"status": "alive"}

@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 
 from tern_service import SettingsError, install_problems, open_socket, serve
+from tern_service.bounds import Bounds
 from tern_service.connection import GuardedProtocol
 
 SEED = 20_261
@@ -54,7 +55,7 @@ async def serving(**bounds: int) -> AsyncIterator[int]:
     if bounds:
         config = uvicorn.Config(
             sample_app(),
-            http=partial(GuardedProtocol, **bounds),  # type: ignore[arg-type]
+            http=partial(GuardedProtocol, bounds=Bounds(**bounds)),  # type: ignore[arg-type]
             ws="none",
             log_config=None,
             timeout_graceful_shutdown=1,
@@ -125,17 +126,17 @@ async def test_a_refusal_on_the_wire_is_a_problem() -> None:
 @pytest.mark.parametrize(
     "parts",
     [
-        [b"GET / HTTP/1.1\r\na: " + b"a" * 3_000 + b"\r\n\r\n"],
-        [b"GET /" + b"a" * 3_000 + b" HTTP/1.1\r\n\r\n"],
+        [b"GET / HTTP/1.1\r\nhost: a\r\na: " + b"a" * 3_000 + b"\r\n\r\n"],
+        [b"GET /" + b"a" * 3_000 + b" HTTP/1.1\r\nhost: a\r\n\r\n"],
         [b"GET / HTTP/1.1\r\n"] + [b"a: " + b"a" * 500 + b"\r\n"] * 8,
-        [b"POST /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n" + b"a: b\r\n" * 500],
+        [b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n" + b"a: b\r\n" * 500],
     ],
 )
 async def test_a_head_or_trailer_beyond_the_limit_is_refused(parts: list[bytes]) -> None:
     """In one piece, in many, in the path, or behind the body."""
     async with serving(head_size_max_bytes=2_000) as port:
         answer = await talk(port, *parts)
-    assert answer == b"" or answer.startswith(b"HTTP/1.1 400 ")
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
     assert b" 200 " not in answer
 
 

@@ -4,7 +4,7 @@ Law: apply never raises on an entry that the log accepted, reads no file, no clo
 entry's `now_ms`, which never goes back. The same entries give the same state on every node.
 
 What commands do is decided by the parts: topics and groups (metadata.py), sends and their keys (sending.py), leases (leasing.py),
-offsets (offsets.py), members and queue locks (clients.py), transactions (transactions.py). This file is what holds them together.
+offsets (offsets.py), members and queue locks (clients.py), transactions (transactions.py), principals (principals.py). This file is what holds them together.
 """
 
 from tern_broker.core.applied import Applied, Counters, Handler, Part, read_map
@@ -17,6 +17,7 @@ from tern_broker.core.idempotency import KeyTable
 from tern_broker.core.leasing import Leasing
 from tern_broker.core.metadata import Metadata
 from tern_broker.core.offsets import Offsets
+from tern_broker.core.principals import Principals
 from tern_broker.core.producers import Producers
 from tern_broker.core.redriving import Redriving
 from tern_broker.core.sending import SendApplier
@@ -53,6 +54,7 @@ class StateMachine:
         self.metadata.on_drop.append(self.slots.drop)
         self.producers = Producers()
         self.transactions = Transactions(self.names, self.producers, self.counters)
+        self.principals = Principals()
         self._sending = SendApplier(self.names, self.keys, self.slots, Preparing(self.transactions))
         # By the name that a saved state gives them, in the order in which they are loaded and their time comes.
         self.parts: dict[str, Part] = {
@@ -67,6 +69,7 @@ class StateMachine:
             "redriving": self.redriving,
             "producers": self.producers,
             "transactions": self.transactions,
+            "principals": self.principals,
         }
         self._handlers: dict[int, Handler] = {
             CommandKind.SEND: self._send,

@@ -18,7 +18,9 @@ from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.limits import RETRY_DELAYS_MS
 from tern_wire.retry_policy import EXPONENTIAL, RetryPolicy
 
-FORMAT = 8
+FORMAT = 9
+# Format 8 had no principals; a state without that part is one in which there are none yet.
+FORMATS_READ = frozenset({8, FORMAT})
 _SIZE = struct.Struct("<I")
 _COUNT = struct.Struct("<q")
 # The arrays of a table, in order.
@@ -108,7 +110,7 @@ def encode(snapshot: Snapshot) -> list[bytes]:
 def is_known(payload: bytes) -> bool:
     """Whether `load` reads *payload*, which may be another release's."""
     facts = decode_msgpack(payload[_SIZE.size : _SIZE.size + _SIZE.unpack_from(payload)[0]])
-    return bool(facts["format"] == FORMAT)
+    return facts["format"] in FORMATS_READ
 
 
 def load(payload: bytes) -> StateMachine:
@@ -116,11 +118,12 @@ def load(payload: bytes) -> StateMachine:
     state = StateMachine()
     end = _SIZE.size + _SIZE.unpack_from(payload)[0]
     facts = decode_msgpack(payload[_SIZE.size : end])
-    if facts["format"] != FORMAT:
-        raise ValueError(f"saved state of format {facts['format']}, this release reads {FORMAT}")
+    if facts["format"] not in FORMATS_READ:
+        raise ValueError(f"saved state of format {facts['format']}, this release reads {sorted(FORMATS_READ)}")
     state.now_ms, state.digest = facts["now_ms"], facts["digest"]
     for name, part in state.parts.items():
-        part.unpack(facts["parts"][name])
+        if name in facts["parts"] or facts["format"] == FORMAT:
+            part.unpack(facts["parts"][name])
     count, end = _COUNT.unpack_from(payload, end)[0], end + _COUNT.size
     arrays = []
     for kind in _ARRAYS:

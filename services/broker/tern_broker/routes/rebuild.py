@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tern_broker.config import BrokerConfig
+from tern_service.process_security import require_broker
 from tern_store.checksum import crc32
 from tern_wire.codec import encode_json
-from tern_wire.errors import PeerProofRefused, RebuildFileGone, RebuildFileUnknown
+from tern_wire.errors import CertificateForbidden, PeerProofRefused, RebuildFileGone, RebuildFileUnknown
 from tern_wire.limits import REBUILD_CHUNK_SIZE_MAX_BYTES
 from tern_wire.paths import (
     HEADER_CRC32,
@@ -76,7 +77,8 @@ class RebuildDoor:
         target = request.scope["raw_path"].decode("latin-1") + (f"?{query}" if query else "")
         header = request.headers.get(HEADER_PEER_PROOF, "")
         try:
-            self._proofs.require(header, request.method, target, int(time.time() * 1000))
-        except PeerProofRefused:
+            node = self._proofs.require(header, request.method, target, int(time.time() * 1000))
+            require_broker(request, node)
+        except (PeerProofRefused, CertificateForbidden):
             self.refused += 1
             raise

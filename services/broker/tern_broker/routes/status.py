@@ -5,10 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from tern_service import read_body
+from tern_service.process_security import require_operator
 from tern_wire.codec import encode_json
 from tern_wire.paths import JSON
 
@@ -27,13 +28,15 @@ class TransferRequest:
 def status_routes(ask: Ask, ask_trim: Ask, ask_transfer: AskTransfer | None = None) -> APIRouter:
     """The router; every question is answered within one turn of the core loop. *ask_transfer* None: this node has no group."""
     router = APIRouter(tags=["broker"])
+    # With TLS anybody of the cluster may look, and it takes the operator's certificate to tell this node anything.
+    operator = [Depends(require_operator)]
 
     @router.get("/v1/broker", response_class=Response)
     async def broker_status() -> Response:
         """Role, term, indexes, peers and counters of this node."""
         return Response(encode_json(await ask()), media_type=JSON)
 
-    @router.post("/v1/broker/trim", status_code=202, response_class=Response)
+    @router.post("/v1/broker/trim", status_code=202, response_class=Response, dependencies=operator)
     async def trim() -> Response:
         """Let retention look now, whatever the hour: what is older than it goes, on every node of the group. Ask the leader."""
         answer = await ask_trim()
@@ -41,7 +44,7 @@ def status_routes(ask: Ask, ask_trim: Ask, ask_transfer: AskTransfer | None = No
 
     if ask_transfer is not None:
 
-        @router.post("/v1/broker/transfer", status_code=202, response_class=Response)
+        @router.post("/v1/broker/transfer", status_code=202, response_class=Response, dependencies=operator)
         async def transfer(request: Request) -> Response:
             """Hand leadership over to `to`. 202: it is under way, and done when another node leads; 409 with the reason if it cannot be."""
             wanted = await read_body(request, TransferRequest, size_max_bytes=TRANSFER_SIZE_MAX_BYTES)

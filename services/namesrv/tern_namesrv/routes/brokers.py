@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from tern_namesrv.core import Registry
 from tern_service import Clock, read_body
+from tern_service.process_security import require_broker
 from tern_wire import TernError
 from tern_wire.limits import KIB, TOPICS_MAX
 from tern_wire.paths import JSON, REGISTER_PATH, UNREGISTER_PATH
@@ -20,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 # A registration with the most topics, each with the longest name.
 _TOPIC_SIZE_MAX_BYTES = 256
+# ... which has some five members.
+REGISTRATION_NODES_MAX = TOPICS_MAX * 20
 REGISTRATION_SIZE_MAX_BYTES = TOPICS_MAX * _TOPIC_SIZE_MAX_BYTES + 64 * KIB
 
 
@@ -33,7 +36,7 @@ class Unregistration:
 
 
 def broker_routes(registry: Registry, clock: Clock, metrics: CollectorRegistry) -> APIRouter:
-    """POST /v1/brokers/register and /v1/brokers/unregister."""
+    """POST /v1/brokers/register and /v1/brokers/unregister; with TLS a broker speaks for itself alone, by its certificate's name."""
     router = APIRouter(tags=["brokers"])
     taken = Counter(
         "ternmq_namesrv_registrations", "Registrations by outcome (ok or a code)", ["outcome"], registry=metrics
@@ -42,9 +45,12 @@ def broker_routes(registry: Registry, clock: Clock, metrics: CollectorRegistry) 
     async def register(request: Request) -> Response:
         """Take a broker node's heartbeat (tern_wire.route.Registration); `wants_topics` asks a leader for the topics that it has left
         out. 409 for a deposed leader's."""
-        registration = await read_body(request, Registration, size_max_bytes=REGISTRATION_SIZE_MAX_BYTES)
+        registration = await read_body(
+            request, Registration, size_max_bytes=REGISTRATION_SIZE_MAX_BYTES, nodes_max=REGISTRATION_NODES_MAX
+        )
         now_ms, before = clock.mono_ms(), registry.version
         try:
+            require_broker(request, registration.node)
             wants_topics = registry.register(registration, now_ms)
         except TernError as error:
             taken.labels(error.code).inc()
@@ -59,6 +65,7 @@ def broker_routes(registry: Registry, clock: Clock, metrics: CollectorRegistry) 
     async def unregister(request: Request) -> Response:
         """Forget a node at once. Idempotent: an unknown node is already forgotten."""
         leaving = await read_body(request, Unregistration, size_max_bytes=REGISTRATION_SIZE_MAX_BYTES)
+        require_broker(request, leaving.node)
         removed = registry.unregister(leaving.cluster, leaving.broker_group, leaving.node, clock.mono_ms())
         if removed:
             logger.info("node left", extra={"broker_group": leaving.broker_group, "node": leaving.node})

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from tern_namesrv.core import OperatorState, Registry
 from tern_namesrv.operator_store import OperatorStore
 from tern_service import Clock, read_body
+from tern_service.process_security import require_operator
 from tern_wire.limits import KIB
 from tern_wire.paths import JSON, KV_PATH, kv_path, write_permission_path
 
@@ -87,9 +88,15 @@ def operator_routes(registry: Registry, store: OperatorStore, clock: Clock) -> A
 
     router.add_api_route(KV_PATH, namespaces, methods=["GET"], response_class=Response)
     router.add_api_route(kv_path("{namespace}"), listed, methods=["GET"], response_class=Response)
-    for method, handler in (("GET", get), ("PUT", put), ("DELETE", remove)):
-        router.add_api_route(kv_path("{namespace}", "{key}"), handler, methods=[method], response_class=Response)
-    router.add_api_route(write_permission_path("{broker_group}"), permit, methods=["POST"], response_class=Response)
+    router.add_api_route(kv_path("{namespace}", "{key}"), get, methods=["GET"], response_class=Response)
+    # Whoever is of the cluster may look; with TLS it takes the operator's certificate to change anything.
+    operator = [Depends(require_operator)]
+    for method, path, handler in (
+        ("PUT", kv_path("{namespace}", "{key}"), put),
+        ("DELETE", kv_path("{namespace}", "{key}"), remove),
+        ("POST", write_permission_path("{broker_group}"), permit),
+    ):
+        router.add_api_route(path, handler, methods=[method], response_class=Response, dependencies=operator)
     return router
 
 

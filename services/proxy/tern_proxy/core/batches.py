@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tern_wire.codec import read_json, read_msgpack
 from tern_wire.errors import BatchEmpty, BatchTooLarge, UnsupportedBatchFormat
-from tern_wire.limits import BATCH_MESSAGES_MAX
+from tern_wire.limits import BATCH_MESSAGES_MAX, JSON_BATCH_NODES_MAX
 from tern_wire.messages import JsonBatch, JsonMessage, PackedBatch, PackedMessage
 from tern_wire.paths import JSON, JSONL, MSGPACK, NDJSON
 
@@ -30,7 +30,7 @@ def read_batch(body: bytes, content_type: str) -> Sequence[PackedMessage | JsonM
     if kind in PACKED:
         messages = read_msgpack(body, PackedBatch).messages
     elif kind == JSON:
-        messages = read_json(body, JsonBatch).messages
+        messages = read_json(body, JsonBatch, nodes_max=JSON_BATCH_NODES_MAX).messages
     elif kind in _LINES:
         messages = _read_lines(body)
     else:

@@ -7,7 +7,7 @@ from tern_proxy.core.parameters import SEND_PARAMETERS, Headers, header_text, re
 from tern_proxy.core.transactions import check_after_of, key_of, producer_group_of
 from tern_wire.codec import read_json, read_msgpack
 from tern_wire.errors import BatchEmpty, BatchTooLarge, IllegalIdempotencyKey, UnknownField, UnsupportedBatchFormat
-from tern_wire.limits import TRANSACTION_MESSAGES_MAX
+from tern_wire.limits import JSON_BATCH_NODES_MAX, TRANSACTION_MESSAGES_MAX
 from tern_wire.messages import (
     JsonMessage,
     JsonTopicMessage,
@@ -54,7 +54,7 @@ def read_begin_document(
     if kind in PACKED:
         asked = read_msgpack(body, PackedTransaction)
     elif kind == JSON:
-        asked = read_json(body, JsonTransaction)
+        asked = read_json(body, JsonTransaction, nodes_max=JSON_BATCH_NODES_MAX)
     else:
         raise UnsupportedBatchFormat(content_type=content_type[:80], supported=SUPPORTED_DOCUMENTS)
     messages: Sequence[PackedTopicMessage | JsonTopicMessage] = asked.messages

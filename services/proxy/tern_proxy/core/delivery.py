@@ -124,6 +124,11 @@ def put_bytes(message: Message, body: bytes, _: str) -> None:
     message["body"] = body
 
 
+def put_size(message: Message, body: bytes, _: str) -> None:
+    """The body's size only: for those who may see that it is there."""
+    message["body_size"] = len(body)
+
+
 def put_base64(message: Message, body: bytes, _: str) -> None:
     """`body_base64`."""
     message["body_base64"] = base64.b64encode(body).decode()

@@ -25,6 +25,7 @@ from tern_wire.errors import (
     PropertiesTooLarge,
     TernError,
 )
+from tern_wire.json_limits import check_depth
 from tern_wire.limits import (
     IDEMPOTENCY_KEY_SIZE_MAX_BYTES,
     KEYS_MAX,
@@ -198,6 +199,7 @@ def body_of(message: JsonMessage) -> tuple[bytes, str]:
         body.decode()
     except UnicodeDecodeError as error:
         raise InvalidField(reason="The value is not UTF-8", pointer="/json") from error
+    check_depth(body, "/json")
     return body, message.content_type or JSON
 
 

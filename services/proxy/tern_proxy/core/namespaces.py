@@ -26,6 +26,8 @@ from tern_wire.paths import HEADER_NAMESPACE, JSON, MSGPACK, NDJSON, PROBLEM
 HEADER = HEADER_NAMESPACE.lower().encode()
 # Where a request's namespace is, in its ASGI scope.
 SCOPE_KEY = "tern.namespace"
+# The headers as the client sent them, which is what it has signed.
+SCOPE_HEADERS = "tern.headers"
 # Fields of documents that hold a name, a list of them or a map by them; and those that hold texts and paths of ours.
 _NAMES = frozenset({"topic", "topics", "group", "groups", "producer_group", "subscriptions", "queues"})
 _TEXTS = frozenset({"error", "links", "ask_again"})

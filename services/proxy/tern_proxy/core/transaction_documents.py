@@ -28,11 +28,11 @@ Place = tuple[str, int]
 
 # Begins -----------------------------------------------------------------------------------------------------------
 def begun_document(
-    begin: Begin, encoded: Encoded, outcome: Outcome, born_ms: int, ids: TransactionIds
+    begin: Begin, encoded: Encoded, outcome: Outcome, born_ms: int, ids: TransactionIds, principal: int = 0
 ) -> tuple[dict[str, Any], bool]:
     """The receipt of a begin, and whether an earlier one with its key had stored it; raises what it was refused with.
 
-    *outcome*: what became of *encoded*'s parcel. A repeat gets the first receipt, as of its begin.
+    *outcome*: what became of *encoded*'s parcel; *principal*: whose it is, in numbers. A repeat gets the first receipt, as of its begin.
     """
     if outcome.error is not None:
         raise outcome.error
@@ -56,7 +56,7 @@ def begun_document(
         if seconds_of(own_check_after_ms) * 1_000 != first_check_after_ms:
             own_check_after_ms = first_check_after_ms
     check_at = born_ms + (own_check_after_ms or check_after_ms)
-    transaction_id = ids.make(TransactionId(parcel.broker_group, number, producer_group_id))
+    transaction_id = ids.make(TransactionId(parcel.broker_group, number, producer_group_id, principal))
     document: dict[str, Any] = {"transaction_id": transaction_id}
     if begin.halves[0].at:
         document |= {"message_ids": [message_id for message_id in message_ids if message_id]}

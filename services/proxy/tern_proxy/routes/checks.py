@@ -6,6 +6,7 @@ It answers by committing or rolling back; no answer is "unknown". A poll whose c
 import asyncio
 from typing import Any
 
+from tern_proxy.authorization import admission_of
 from tern_proxy.core.checks import Check, check_document
 from tern_proxy.core.namespaces import namespace_in
 from tern_proxy.core.parameters import BASIC, answer_kind, is_packed, number_of, read_query_once, wait_of
@@ -42,14 +43,14 @@ async def post_receive_checks(proxy: Proxy, request: HotRequest, producer_group:
     wanted = number_of(query.get("max_messages", asked.max_messages), "max_messages", 1, CHECKS_CLAIMED_MAX, at)
     wait_ms = wait_of(query.get("wait", asked.wait))
     put_body = put_body_of(query, kind)
-    granted_ms = wait_ms if proxy.parking.has_room else 0
+    granted_ms = wait_ms if wait_ms and request.may_wait(proxy.parking) else 0
     until = asyncio.get_running_loop().time() + granted_ms / 1_000
     gone: asyncio.Future[Any] = asyncio.ensure_future(request.receive())
     try:
         try:
             checks = await _receive(proxy, producer_group, wanted, until, gone)
         except ProducerGroupNotFound as unknown:
-            await create_producer_group(proxy, producer_group, unknown)
+            await create_producer_group(proxy, producer_group, unknown, admission_of(request))
             checks = await _receive(proxy, producer_group, wanted, until, gone)
         if gone.done():
             raise ClientGone

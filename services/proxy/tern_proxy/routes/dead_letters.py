@@ -13,7 +13,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from tern_proxy.authorization import OPEN, admission_of
 from tern_proxy.core.dead_letters import read_letters, read_place, redrive_selections, selection_of, task_document
+from tern_proxy.core.delivery import put_size
 from tern_proxy.core.namespaces import namespace_in, whole_topic
 from tern_proxy.core.parameters import number_of, time_of
 from tern_proxy.proxy import Proxy
@@ -37,9 +39,12 @@ from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, RECEIVE_SIZE_DEFAULT_BYTES
 from tern_wire.messages import RedriveRequest
 from tern_wire.names import check_group, is_of, own_name
 from tern_wire.paths import HEADER_IDEMPOTENCY_KEY, dead_letters_path, redrive_path, task_path
+from tern_wire.principals import DESCRIBE, GROUP, SEEK, SUB, TOPIC
 from tern_wire.requests import RequestCode, body_parts
 
 LIMIT_DEFAULT = 32
+# Name and answer of each broker group that has a part in a task.
+Parts = list[tuple[str, dict[str, Any]]]
 _TASK = re.compile(r"[0-9a-f]{24}")
 # Requests for one page: a broker looks at a bounded number of dead letters for each.
 _ASKED_MAX = 8
@@ -72,9 +77,12 @@ class _DeadLetters:
         check_group(group)
         names = ("topic", "tag", "reason", "from", "to", "limit", "cursor", "encoding")
         query = read_parameters(request, names)
+        admission = admission_of(request)
         put_body = put_body_of(query, answer_form(request))
         if query.get("topic"):
             query["topic"] = whole_topic(request, query["topic"])
+        if not admission.may(SUB, GROUP, group):
+            put_body = put_size
         limit = number_of(query.get("limit", LIMIT_DEFAULT), "limit", 1, DEAD_LETTERS_PAGE_MAX)
         selection = selection_of(query, time_of).pack()
         broker_groups = await broker_group_names(self._proxy)
@@ -126,6 +134,7 @@ class _DeadLetters:
         asked = await read_document(request, RedriveRequest)
         if asked.topic:
             asked.topic = whole_topic(request, asked.topic)
+            admission_of(request).require(DESCRIBE, TOPIC, asked.topic)
         key = request.headers.get(HEADER_IDEMPOTENCY_KEY, "")
         if len(key) > 255:
             raise InvalidField(reason="A key has at most 255 characters", pointer=f"header/{HEADER_IDEMPOTENCY_KEY}")
@@ -158,13 +167,24 @@ class _DeadLetters:
 
     async def get_task(self, request: Request, task: str) -> Response:
         """How a task is going, in all broker groups together."""
-        return await self._tell(request, task, "get")
+        parts = await self._ask(request, task, "get")
+        self._require(request, task, parts, DESCRIBE)
+        return respond(request, task_document(parts))
 
     async def delete_task(self, request: Request, task: str) -> Response:
         """Cancel a task: what was redriven stays so. One that has ended stays as it is."""
-        return await self._tell(request, task, "cancel")
+        if admission_of(request) is not OPEN:
+            self._require(request, task, await self._ask(request, task, "get"), SEEK)
+        return respond(request, task_document(await self._ask(request, task, "cancel")))
 
-    async def _tell(self, request: Request, task: str, op: str) -> Response:
+    def _require(self, request: Request, task: str, parts: Parts, action: str) -> None:
+        """Forbidden, or TaskNotFound as of one that is not there, unless *action* may be done to the group of the task."""
+        try:
+            admission_of(request).require(action, GROUP, parts[0][1]["group"])
+        except GroupNotFound as error:
+            raise TaskNotFound(task=task) from error
+
+    async def _ask(self, request: Request, task: str, op: str) -> Parts:
         refuse_query(request)
         answer_form(request)
         if _TASK.fullmatch(task) is None:
@@ -175,4 +195,4 @@ class _DeadLetters:
             raise TaskNotFound(task=task)
         if op != "get":
             parts = await ask_all(self._proxy, RequestCode.REDRIVE, {"op": op, "task": task}, absent=TaskNotFound)
-        return respond(request, task_document(parts))
+        return parts

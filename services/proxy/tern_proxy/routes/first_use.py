@@ -10,11 +10,13 @@ import asyncio
 import logging
 from typing import Any
 
+from tern_proxy.authorization import Admission
 from tern_proxy.core.topic import Topic
 from tern_proxy.core.topic_documents import topic_route
 from tern_proxy.proxy import Proxy
 from tern_wire.errors import GroupNotFound, NoLeader, ProducerGroupNotFound, TernError, TopicNotFound
 from tern_wire.names import check_group
+from tern_wire.principals import CREATE, GROUP, PRODUCER_GROUP, TOPIC
 from tern_wire.producer_settings import ProducerChange
 from tern_wire.requests import RequestCode, body_parts
 from tern_wire.topic_settings import DECLARE
@@ -22,8 +24,8 @@ from tern_wire.topic_settings import DECLARE
 logger = logging.getLogger(__name__)
 
 
-async def topic_to_send(proxy: Proxy, name: str) -> Topic:
-    """The topic, created now if it is unknown and that is wanted. As Proxy.topic."""
+async def topic_to_send(proxy: Proxy, name: str, admission: Admission) -> Topic:
+    """The topic, created now if it is unknown, that is wanted, and *admission* may. As Proxy.topic."""
     found = proxy.cache.topics.get(name)
     if found is not None:
         return found
@@ -32,6 +34,7 @@ async def topic_to_send(proxy: Proxy, name: str) -> Topic:
     except TopicNotFound:
         if not proxy.auto_create.topics:
             raise
+    admission.require(CREATE, TOPIC, name)
     await proxy.auto_create.once(("topic", name), lambda: _create_topic(proxy, name))
     return await proxy.topic(name)
 
@@ -45,19 +48,21 @@ async def own_topic(proxy: Proxy, name: str) -> Topic:
         return await proxy.topic(name)
 
 
-async def create_group(proxy: Proxy, name: str, unknown: GroupNotFound) -> None:
-    """Create the consumer group that a leader does not know; raises *unknown* unless that is wanted."""
+async def create_group(proxy: Proxy, name: str, unknown: GroupNotFound, admission: Admission) -> None:
+    """Create the consumer group that a leader does not know; raises *unknown* unless that is wanted, Forbidden unless *admission* may."""
     if not proxy.auto_create.groups:
         raise unknown
     check_group(name)
+    admission.require(CREATE, GROUP, name)
     await proxy.auto_create.once(("group", name), lambda: _create_group(proxy, name))
 
 
-async def create_producer_group(proxy: Proxy, name: str, unknown: ProducerGroupNotFound) -> None:
+async def create_producer_group(proxy: Proxy, name: str, unknown: ProducerGroupNotFound, admission: Admission) -> None:
     """As create_group, for a producer group; the same setting gives leave."""
     if not proxy.auto_create.groups:
         raise unknown
     check_group(name)
+    admission.require(CREATE, PRODUCER_GROUP, name)
     await proxy.auto_create.once(("producer group", name), lambda: _create_producer_group(proxy, name))
 
 

@@ -1,21 +1,27 @@
 """Consumer groups: declared, altered, described, listed, deleted. Ordinary FastAPI routes; a group is in every broker group that is known."""
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tern_proxy.core.listing import PARAMETERS, read_page, take_page, write_cursor
+from tern_proxy.authorization import admission_of
+from tern_proxy.core.listing import PARAMETERS, Page, read_page
 from tern_proxy.core.namespaces import namespace_in, whole_topic
 from tern_proxy.core.topic_documents import group_change, group_description, group_document, start_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import ask_all, read_document, read_parameters, respond
-from tern_proxy.routes.topics import confirm, mode_of_put
+from tern_proxy.routes.filtered_lists import take_visible
+from tern_proxy.routes.topics import confirm, mode_of_put, names_settings
 from tern_wire.errors import GroupNotFound
 from tern_wire.group_settings import read_group_change
 from tern_wire.messages import GroupSettings
 from tern_wire.names import check_group
 from tern_wire.paths import GROUPS_PATH
+from tern_wire.principals import ALTER as ALTER_IT
+from tern_wire.principals import DESCRIBE, GROUP, TOPIC
 from tern_wire.requests import RequestCode, body_parts
-from tern_wire.topic_settings import ALTER, CREATE
+from tern_wire.topic_settings import ALTER, CREATE, DECLARE
 
 _LOSS = "its offsets, leases and dead letters"
 
@@ -56,6 +62,8 @@ class _Groups:
     async def _change(self, request: Request, group: str, mode: str) -> Response:
         check_group(group)
         settings = await read_document(request, GroupSettings)
+        if mode == DECLARE and names_settings(settings):
+            admission_of(request).require(ALTER_IT, GROUP, group)
         change = read_group_change(group_change(group, mode, settings, start_of(settings))).packed()
         absent = GroupNotFound if mode == ALTER else None
         answers = await ask_all(
@@ -74,26 +82,33 @@ class _Groups:
             "group": check_group(group),
             "topic": whole_topic(request, query["topic"]) if query.get("topic") else "",
         }
+        admission = admission_of(request)
+        if asked["topic"]:
+            admission.require(DESCRIBE, TOPIC, asked["topic"])
         answers = await ask_all(self._proxy, RequestCode.DESCRIBE_GROUP, asked, absent=GroupNotFound)
-        return respond(request, group_description(answers))
+        document = group_description(answers)
+        document["topics"] = [row for row in document["topics"] if admission.sees(TOPIC, row["topic"])]
+        return respond(request, document)
 
     async def list_groups(self, request: Request) -> Response:
         """Groups in order of their names, page by page: `next_cursor` is empty on the last one. `q` finds a part of the name, in any case."""
         query = read_parameters(request, PARAMETERS)
         page = read_page(query, {"name": str})
-        asked = {
-            "namespace": namespace_in(request),
-            "q": page.pattern,
-            "after": page.after[1] if page.after is not None else "",
-            "limit": page.limit,
-            "descending": page.descending,
-        }
-        answers = await ask_all(self._proxy, RequestCode.LIST_GROUPS, asked)
-        rows = {head["group"]: group_document(head) for _, answer in reversed(answers) for head in answer["groups"]}
-        names, cursor = take_page(((name, name) for name in rows), page)
-        if not cursor and names and any(answer["more"] for _, answer in answers):
-            cursor = write_cursor((names[-1], names[-1]))
-        return respond(request, {"groups": [rows[name] for name in names], "next_cursor": cursor})
+
+        async def ask(part: Page) -> tuple[dict[str, Any], bool]:
+            asked = {
+                "namespace": namespace_in(request),
+                "q": part.pattern,
+                "after": part.after[1] if part.after is not None else "",
+                "limit": part.limit,
+                "descending": part.descending,
+            }
+            answers = await ask_all(self._proxy, RequestCode.LIST_GROUPS, asked)
+            rows = {head["group"]: head for _, answer in reversed(answers) for head in answer["groups"]}
+            return rows, any(answer["more"] for _, answer in answers)
+
+        found, cursor = await take_visible(page, ask, admission_of(request), GROUP)
+        return respond(request, {"groups": [group_document(head) for _, head in found], "next_cursor": cursor})
 
     async def delete_group(self, request: Request, group: str) -> Response:
         """Delete a consumer group with its offsets, leases and dead letters. The name is free again."""

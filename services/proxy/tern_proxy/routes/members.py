@@ -12,6 +12,7 @@ from zlib import crc32
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from tern_proxy.authorization import Admission, admission_of
 from tern_proxy.core.namespaces import whole_topic
 from tern_proxy.core.parameters import BASIC, answer_kind
 from tern_proxy.core.topic import Topic
@@ -26,9 +27,10 @@ from tern_wire.limits import (
     QUEUE_LOCK_RENEWAL_MS,
     QUEUES_PER_TOPIC_MAX,
 )
-from tern_wire.membership import check_member, read_heartbeat, read_role, read_strategy
+from tern_wire.membership import Role, check_member, read_heartbeat, read_role, read_strategy
 from tern_wire.messages import LockRequest, MemberHeartbeat
 from tern_wire.names import check_group
+from tern_wire.principals import DESCRIBE, GROUP, PRODUCER_GROUP, SUB, TOPIC, TXN
 from tern_wire.requests import RequestCode, body_parts
 
 # Name of a broker group -> the head of its reply, or why there is none.
@@ -74,6 +76,10 @@ class _Members:
             for name, told in (("subscriptions", _canonical(document.subscriptions)), ("queues", document.queues))
         }
         says = read_heartbeat({**fields, "group": group, **by_topic})
+        admission = admission_of(request)
+        _require_membership(admission, says.role, group)
+        for topic in {**says.subscriptions, **says.queues} if says.role is Role.CONSUMER else ():
+            admission.require(SUB, TOPIC, topic)
         answers = await self._tell_all(group, {"op": "heartbeat", **says.document()})
         first = next(answer for answer in answers.values() if isinstance(answer, dict))
         return respond(
@@ -93,6 +99,7 @@ class _Members:
         """Who is in the group now, what each said last, and where their subscriptions differ. `role`: consumer or producer."""
         check_group(group)
         role = read_role(read_parameters(request, ("role",)).get("role", "consumer"))
+        admission_of(request).require(DESCRIBE, GROUP if role is Role.CONSUMER else PRODUCER_GROUP, group)
         found = await self._ask_first(group, RequestCode.GROUP_MEMBERS, {"group": group, "role": role.value})
         names = (
             *("member", "address", "version", "strategy", "room", "subscriptions", "queues"),
@@ -108,6 +115,7 @@ class _Members:
         check_group(group)
         role = read_role(read_parameters(request, ("role",)).get("role", "consumer"))
         answer_kind(request.headers.get("accept", ""), BASIC)
+        _require_membership(admission_of(request), role, group)
         asked = {"op": "leave", "role": role.value, "group": group, "member": check_member(member)}
         answers = await self._tell_all(group, asked)
         left = any(answer["left"] for answer in answers.values() if isinstance(answer, dict))
@@ -123,7 +131,9 @@ class _Members:
         query = read_parameters(request, ("topic", "member", "strategy"), needed=("topic",))
         strategy = read_strategy(query["strategy"]).value if "strategy" in query else ""
         member = check_member(query["member"]) if "member" in query else ""
-        topic = await self._proxy.topic(whole_topic(request, query["topic"]))
+        name = whole_topic(request, query["topic"])
+        admission_of(request).require(DESCRIBE, TOPIC, name)
+        topic = await self._proxy.topic(name)
         queues = [queue.name for queues in topic.broker_groups.values() for queue in queues]
         asked = {"group": group, "topic": topic.name, "queues": queues, "member": member, "strategy": strategy}
         found = await self._ask_first(group, RequestCode.ASSIGNMENTS, asked)
@@ -135,7 +145,9 @@ class _Members:
         """Which queues of `topic` are locked, by whom, as of which epoch, and for how long yet."""
         check_group(group)
         query = read_parameters(request, ("topic",), needed=("topic",))
-        topic = await self._proxy.topic(whole_topic(request, query["topic"]))
+        name = whole_topic(request, query["topic"])
+        admission_of(request).require(DESCRIBE, TOPIC, name)
+        topic = await self._proxy.topic(name)
         asked = {"group": group, "topic": topic.name}
         answers = await ask_each(self._proxy, topic, RequestCode.QUEUE_LOCKS, asked)
         names = ("member", "epoch", "expires_in_ms")
@@ -155,7 +167,9 @@ class _Members:
         document = await read_document(request, LockRequest)
         if not 0 < len(document.queues) <= QUEUES_PER_TOPIC_MAX:
             raise InvalidField(reason=f"'queues' are 1 to {QUEUES_PER_TOPIC_MAX}", pointer="/queues")
-        topic = await self._proxy.topic(whole_topic(request, document.topic))
+        name = whole_topic(request, document.topic)
+        admission_of(request).require(SUB, TOPIC, name)
+        topic = await self._proxy.topic(name)
         answers, parts = await self._tell_holders("lock", group, topic, document.member, document.queues)
         found: dict[str, dict[str, Any]] = {"locked": {}, "held": {}, "missed": {}}
         for name, answer in answers.items():
@@ -171,7 +185,9 @@ class _Members:
         """Give up locks of `member` in `topic`: those of `queues` (by commas), or all. `unlocked`: those that it had."""
         query = read_parameters(request, ("topic", "member", "queues"), needed=("topic", "member"))
         answer_kind(request.headers.get("accept", ""), BASIC)
-        topic = await self._proxy.topic(whole_topic(request, query["topic"]))
+        name = whole_topic(request, query["topic"])
+        admission_of(request).require(SUB, TOPIC, name)
+        topic = await self._proxy.topic(name)
         every = (queue.name for queues in topic.broker_groups.values() for queue in queues)
         queues = query["queues"].split(",") if "queues" in query else list(every)
         answers, _ = await self._tell_holders("unlock", group, topic, query["member"], queues)
@@ -245,6 +261,14 @@ class _Members:
         if not any(isinstance(answer, dict) for answer in answers):
             raise next(answer for answer in answers if isinstance(answer, TernError))
         return dict(zip(heads, answers, strict=True))
+
+
+def _require_membership(admission: Admission, role: Role, group: str) -> None:
+    """Forbidden, or the error of a group that is not there, unless *admission* may be a member in that *role*."""
+    if role is Role.CONSUMER:
+        admission.require(SUB, GROUP, group)
+    else:
+        admission.require(TXN, PRODUCER_GROUP, group)
 
 
 def _canonical(subscriptions: Mapping[str, str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from tern_proxy.authorization import admission_of
 from tern_proxy.core.namespaces import whole_topic
 from tern_proxy.core.parameters import number_of, time_of
 from tern_proxy.core.seeking import plan_seek
@@ -13,6 +14,7 @@ from tern_proxy.routes.documents import ask_each, read_document, read_parameters
 from tern_wire.errors import InvalidField, OffsetMoved, QueueLockLost
 from tern_wire.messages import OffsetsCommit, SeekRequest
 from tern_wire.names import check_group
+from tern_wire.principals import DESCRIBE, SUB, TOPIC
 from tern_wire.requests import RequestCode, body_parts
 
 OFFSET_MAX = (1 << 63) - 1
@@ -56,7 +58,9 @@ class _Offsets:
         """The group's committed offset in every queue of `?topic=` that it has begun."""
         check_group(group)
         query = read_parameters(request, ("topic",), needed=("topic",))
-        topic = await self._proxy.topic(whole_topic(request, query["topic"]))
+        name = whole_topic(request, query["topic"])
+        admission_of(request).require(DESCRIBE, TOPIC, name)
+        topic = await self._proxy.topic(name)
         asked = {"group": group, "topic": topic.name}
         answers = await ask_each(self._proxy, topic, RequestCode.GROUP_OFFSETS, asked)
         offsets = {f"{name}:{queue}": offset for name, head, _ in answers for queue, offset in head["offsets"].items()}
@@ -72,7 +76,9 @@ class _Offsets:
         commit = await read_document(request, OffsetsCommit)
         if not commit.offsets:
             raise InvalidField(reason="At least one offset is needed", pointer="/offsets")
-        topic = await self._proxy.topic(whole_topic(request, commit.topic))
+        name = whole_topic(request, commit.topic)
+        admission_of(request).require(SUB, TOPIC, name)
+        topic = await self._proxy.topic(name)
         fields = {"offsets": commit.offsets, "expected": commit.expected, "epochs": commit.epochs}
         parts: dict[str, dict[str, dict[str, int]]] = {}
         for field, numbers in fields.items():
@@ -100,7 +106,9 @@ class _Offsets:
         """
         check_group(group)
         seek = await read_document(request, SeekRequest)
-        topic = await self._proxy.topic(whole_topic(request, seek.topic))
+        name = whole_topic(request, seek.topic)
+        admission_of(request).require(DESCRIBE, TOPIC, name)
+        topic = await self._proxy.topic(name)
         plan = plan_seek(seek, topic, time_of)
         rows: list[dict[str, Any]] = []
         for name, part in plan.parts.items():

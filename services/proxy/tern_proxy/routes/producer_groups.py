@@ -8,7 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tern_proxy.core.listing import read_page, take_page, write_cursor
+from tern_proxy.authorization import admission_of
+from tern_proxy.core.listing import Page, read_page
 from tern_proxy.core.namespaces import namespace_in
 from tern_proxy.core.producer_groups import (
     SECRET_SIZE_BYTES,
@@ -30,10 +31,13 @@ from tern_proxy.routes.documents import (
     refuse_query,
     respond,
 )
+from tern_proxy.routes.filtered_lists import take_visible
+from tern_proxy.routes.topics import names_settings
 from tern_wire.errors import ProducerGroupBusy, ProducerGroupNotFound
 from tern_wire.messages import ProducerGroupSettings
 from tern_wire.names import check_group
 from tern_wire.paths import PRODUCER_GROUPS_PATH, producer_group_path
+from tern_wire.principals import ALTER, PRODUCER_GROUP
 from tern_wire.producer_settings import ProducerChange
 from tern_wire.requests import RequestCode, body_parts
 
@@ -67,6 +71,8 @@ class _ProducerGroups:
         """
         check_group(producer_group)
         settings = await read_document(request, ProducerGroupSettings)
+        if names_settings(settings):
+            admission_of(request).require(ALTER, PRODUCER_GROUP, producer_group)
         change = producer_change(producer_group, settings)
         if url := change.settings.get("check_url"):
             self._proxy.check_hosts.require_allowed(url)
@@ -110,17 +116,19 @@ class _ProducerGroups:
     async def list_producer_groups(self, request: Request) -> Response:
         """Producer groups in order of their names, page by page: `next_cursor` is empty on the last one."""
         page = read_page(read_parameters(request, ("limit", "cursor")), {"name": str})
-        asked = {"producer_group": "", "after": page.after[1] if page.after is not None else "", "limit": page.limit}
-        asked["namespace"] = namespace_in(request)
-        answers = await ask_all(self._proxy, RequestCode.DESCRIBE_PRODUCER_GROUP, asked)
-        rows: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-        for broker_group, answer in answers:
-            for head in answer["groups"]:
-                rows.setdefault(head["producer_group"], []).append((broker_group, head))
-        names, cursor = take_page(((name, name) for name in rows), page)
-        if not cursor and names and any(answer["more"] for _, answer in answers):
-            cursor = write_cursor((names[-1], names[-1]))
-        found = [producer_group_document(name, rows[name]) for name in names]
+
+        async def ask(part: Page) -> tuple[dict[str, list[tuple[str, dict[str, Any]]]], bool]:
+            after = part.after[1] if part.after is not None else ""
+            asked = {"producer_group": "", "after": after, "limit": part.limit, "namespace": namespace_in(request)}
+            answers = await ask_all(self._proxy, RequestCode.DESCRIBE_PRODUCER_GROUP, asked)
+            rows: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+            for broker_group, answer in answers:
+                for head in answer["groups"]:
+                    rows.setdefault(head["producer_group"], []).append((broker_group, head))
+            return rows, any(answer["more"] for _, answer in answers)
+
+        shown, cursor = await take_visible(page, ask, admission_of(request), PRODUCER_GROUP)
+        found = [producer_group_document(name, heads) for name, heads in shown]
         return respond(request, {"producer_groups": found, "next_cursor": cursor})
 
     async def delete_producer_group(self, request: Request, producer_group: str) -> Response:

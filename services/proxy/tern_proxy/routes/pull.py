@@ -122,7 +122,7 @@ class _Waiting:
             return *(old or await self._ask(0)), []
         parking = self._proxy.parking
         # The longest wait that costs nothing; the header says it.
-        wait_ms = self._wait_ms if parking.has_room else 0
+        wait_ms = self._wait_ms if self._request.may_wait(parking) else 0
         waited: RawHeaders = [(_WAIT_APPLIED, b"%dms" % wait_ms)]
         until = asyncio.get_running_loop().time() + wait_ms / 1_000
         poll = parking.enter(until)

@@ -10,7 +10,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tern_proxy.core.delivery import Message, read_records
+from tern_proxy.authorization import admission_of
+from tern_proxy.core.delivery import Message, put_size, read_records
 from tern_proxy.core.namespaces import whole_topic
 from tern_proxy.core.parameters import TIME_MAX_MS, number_of, time_of
 from tern_proxy.core.searching import FoundPage, Place, put_together, read_cursor, write_cursor
@@ -21,6 +22,7 @@ from tern_proxy.routes.documents import answer_form, ask_each, read_parameters, 
 from tern_proxy.routes.receive import put_body_of
 from tern_wire.errors import InvalidField, MessageNotFound
 from tern_wire.limits import PROPERTIES_SIZE_MAX_BYTES, QUERY_MESSAGES_MAX
+from tern_wire.principals import DESCRIBE, GROUP, TOPIC
 from tern_wire.requests import RequestCode, body_parts
 
 MESSAGES_DEFAULT = 32
@@ -109,18 +111,22 @@ class _Queries:
         query = read_parameters(request, ("topic",), needed=("topic",))
         answer_form(request)
         _check_id(message_id)
-        topic = await self._proxy.topic(whole_topic(request, query["topic"]))
+        admission = admission_of(request)
+        name = whole_topic(request, query["topic"])
+        admission.require(DESCRIBE, TOPIC, name)
+        topic = await self._proxy.topic(name)
         asked = {"topic": topic.name, "message_id": message_id}
         for name, head, raw in await ask_each(self._proxy, topic, RequestCode.TRACE, asked):
             if not head["found"]:
                 continue
-            (message,) = read_records(bytes(raw), topic.name, name, _without_body)
+            (message,) = read_records(bytes(raw), topic.name, name, put_size)
             document = _visible(message)
             if head["visible_ms"]:
                 document["visible_at"] = head["visible_ms"]
             document["groups"] = [
                 {("until" if field == "until_ms" else field): value for field, value in group.items() if value != ""}
                 for group in head["groups"]
+                if admission.sees(GROUP, group["group"])
             ]
             return respond(request, document)
         raise MessageNotFound(topic=topic.name, message_id=message_id)
@@ -157,7 +163,3 @@ def _visible(message: Message) -> Message:
     if message["offset"] < 0:
         del message["offset"]
     return message
-
-
-def _without_body(message: Message, body: bytes, _content_type: str) -> None:
-    message["body_size"] = len(body)

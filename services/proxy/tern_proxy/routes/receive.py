@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from tern_proxy.authorization import admission_of
 from tern_proxy.core.delivery import ENCODINGS, PUT_BODY, Message, PutBody, put_bytes, raw_headers, read_leased
 from tern_proxy.core.filtering import read_filter
 from tern_proxy.core.parameters import (
@@ -32,6 +33,7 @@ from tern_wire.handles import HandleMaker, Receipt
 from tern_wire.limits import ATTEMPT_ID_LENGTH_MAX, RECEIVE_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES
 from tern_wire.messages import ReceiveRequest
 from tern_wire.paths import HEADER_WAIT_APPLIED, MSGPACK, NDJSON, OCTETS
+from tern_wire.principals import ACK, GROUP
 from tern_wire.requests import RequestCode, body_parts
 from tern_wire.rows import RELEASE, SETTLE_ROW
 
@@ -49,6 +51,7 @@ class _Poll:
     kind: str
     put_body: PutBody
     wait_ms: int
+    has_room: bool
     head: dict[str, Any]
     settles: Settles | None = None
     headers: RawHeaders
@@ -65,7 +68,7 @@ async def post_receive(proxy: Proxy, request: HotRequest, topic_name: str, group
         try:
             messages, receipts = await _wait_for_messages(proxy, poll, gone)
         except GroupNotFound as unknown:
-            await create_group(proxy, poll.group, unknown)
+            await create_group(proxy, poll.group, unknown, admission_of(request))
             messages, receipts = await _wait_for_messages(proxy, poll, gone)
         if gone.done():
             if not poll.head["attempt_id"]:  # with one, the client is expected to ask again for just these
@@ -83,6 +86,8 @@ async def _read(proxy: Proxy, request: HotRequest, topic_name: str, group_name: 
     body = await request.read_body(SETTLE_BODY_SIZE_MAX_BYTES, body_too_large)
     query = read_query_once(request.query_string, _PARAMETERS)
     asked = _read_body(request, body)
+    if asked.settle:
+        admission_of(request).require(ACK, GROUP, group_name)
     for name in ("max_messages", "max_bytes"):
         if name in query:
             setattr(asked, name, number_of(query[name], name, 0, 1 << 31))
@@ -101,13 +106,15 @@ async def _read(proxy: Proxy, request: HotRequest, topic_name: str, group_name: 
         raise InvalidField(reason=reason, pointer="/attempt_id")
     number_of(asked.max_messages, "max_messages", 1, RECEIVE_MESSAGES_MAX, "/")
     number_of(asked.max_bytes, "max_bytes", 1, RECEIVE_SIZE_MAX_BYTES, "/")
+    wait_ms = wait_of(asked.wait)
     return _Poll(
         topic=topic,
         group=group_name,
         maker=maker,
         kind=kind,
         put_body=put_body_of(query, kind),
-        wait_ms=wait_of(asked.wait),
+        wait_ms=wait_ms,
+        has_room=wait_ms > 0 and request.may_wait(proxy.parking),
         head={
             "topic": topic_name,
             "group": group_name,
@@ -164,7 +171,7 @@ async def _wait_for_messages(
             return found
     if not poll.wait_ms:
         return await _receive_from(groups, poll, poll.head, is_last_word=True)
-    if not proxy.parking.has_room:
+    if not poll.has_room:
         # The longest wait that costs nothing; the header below says it.
         poll.wait_ms = 0
     poll.headers.append((_WAIT_APPLIED, b"%dms" % poll.wait_ms))

@@ -9,9 +9,11 @@ proxy that stops costs the wait, never the reply: it is looked for again, here o
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
+from tern_proxy.authorization import admission_of
 from tern_proxy.core.delivery import Message, put_bytes, put_fitting, raw_headers, read_records
 from tern_proxy.core.namespaces import namespace_in
 from tern_proxy.core.parameters import BASIC, answer_kind
@@ -60,21 +62,22 @@ Found = tuple[str, memoryview]
 async def post_request(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
     """200 with the reply; 504 reply-timeout when none came in time, the request being stored."""
     kind = answer_kind(request.header(b"accept"), ANSWERED)
-    topic = await topic_to_send(proxy, topic_name)
+    topic = await topic_to_send(proxy, topic_name, admission_of(request))
     body = await request.read_body(MESSAGE_BODY_SIZE_MAX_BYTES, message_too_large)
     asked = read_request(request.scope["headers"], request.query_string, body)
-    if not proxy.parking.has_room:
+    if not request.may_wait(proxy.parking):
         raise Overloaded(what="requests that wait for a reply")
     replies = await own_topic(proxy, proxy.reply_topic(namespace_in(request)))
     correlation_id = correlation_id_of(asked, topic.name_bytes, proxy.ids.take())
     client = asked.client or correlation_id
     groups = proxy.usable(replies)
-    address = ReplyAddress(groups[crc32(client.encode()) % len(groups)], client)
+    kept = admission_of(request).client(client)
+    address = ReplyAddress(groups[crc32(kept.encode()) % len(groups)], kept)
     until = asyncio.get_running_loop().time() + asked.timeout_ms / 1_000
     system = request_properties(correlation_id, address, asked.timeout_ms)
     receipt, is_replay = await store_message(proxy, request, topic, asked.message, system)
     from_ms = max(0, receipt["born_at"] - REPLY_CLOCKS_SLACK_MS)
-    sought = Sought(correlation_id=correlation_id, client=client, from_ms=from_ms)
+    sought = Sought(correlation_id=correlation_id, client=kept, from_ms=from_ms)
     # Another proxy may have chosen another broker group when it stored the request.
     names = tuple(replies.broker_groups) if is_replay else (address.broker_group,)
     found, _ = await _Waiting(proxy, request, sought, until).find(names)
@@ -94,9 +97,10 @@ async def post_request(proxy: Proxy, request: HotRequest, topic_name: str) -> Re
 async def get_reply(proxy: Proxy, request: HotRequest, topic_name: str, correlation_id: str) -> Reply:
     """200 with the reply to a request that was stored before, 404 no-reply when none came within `wait`."""
     kind = answer_kind(request.header(b"accept"), ANSWERED)
-    sought, wait_ms = read_asking(request.query_string, correlation_id)
+    asked, wait_ms = read_asking(request.query_string, correlation_id)
+    sought = replace(asked, client=admission_of(request).client(asked.client))
     await proxy.topic(topic_name)
-    if wait_ms and not proxy.parking.has_room:
+    if wait_ms and not request.may_wait(proxy.parking):
         raise Overloaded(what="requests that wait for a reply")
     try:
         names = tuple((await proxy.topic(proxy.reply_topic(namespace_in(request)))).broker_groups)
@@ -111,7 +115,7 @@ async def get_reply(proxy: Proxy, request: HotRequest, topic_name: str, correlat
             raise ShuttingDown()
         if trouble is not None and not isinstance(trouble, TopicNotFound):
             raise trouble
-        raise NoReply(correlation_id=correlation_id, client=sought.client)
+        raise NoReply(correlation_id=correlation_id, client=asked.client)
     return _answered(proxy, namespace_in(request), found, kind)
 
 

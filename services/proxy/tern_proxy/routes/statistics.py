@@ -10,11 +10,13 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from tern_proxy.authorization import admission_of
 from tern_proxy.core.namespaces import whole_topic
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import answer_form, ask_all, ask_each, read_parameters, refuse_query, respond
 from tern_wire.errors import GroupNotFound
 from tern_wire.names import check_group
+from tern_wire.principals import DESCRIBE, GROUP, TOPIC
 from tern_wire.requests import RequestCode
 
 _FLOW = ("messages", "bytes", "messages_per_s", "bytes_per_s")
@@ -41,6 +43,7 @@ class _Statistics:
         refuse_query(request)
         answer_form(request)
         found = await self._proxy.topic(topic)
+        admission = admission_of(request)
         answers = await ask_each(self._proxy, found, RequestCode.TOPIC_STATS, {"topic": topic})
         queues = [
             {
@@ -60,7 +63,9 @@ class _Statistics:
             "scheduled": sum(head["scheduled"] for _, head, _ in answers),
             "in": _flow(head["in"] for _, head, _ in answers),
             "out": _flow(head["out"] for _, head, _ in answers),
-            "groups": sorted({group for _, head, _ in answers for group in head["groups"]}),
+            "groups": sorted(
+                {name for _, head, _ in answers for name in head["groups"] if admission.sees(GROUP, name)}
+            ),
             "queues": queues,
         }
         return respond(request, document)
@@ -74,9 +79,12 @@ class _Statistics:
         check_group(group)
         query = read_parameters(request, ("topic",))
         answer_form(request)
+        admission = admission_of(request)
         asked: dict[str, Any] = {"group": group}
         if "topic" in query:
-            topic = await self._proxy.topic(whole_topic(request, query["topic"]))
+            name = whole_topic(request, query["topic"])
+            admission.require(DESCRIBE, TOPIC, name)
+            topic = await self._proxy.topic(name)
             asked["topic"] = topic.name
             answers = [
                 (name, head) for name, head, _ in await ask_each(self._proxy, topic, RequestCode.GROUP_STATS, asked)
@@ -85,7 +93,7 @@ class _Statistics:
             answers = list(await ask_all(self._proxy, RequestCode.GROUP_STATS, asked, absent=GroupNotFound))
         topics: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for name, head in answers:
-            for part in head["topics"]:
+            for part in (part for part in head["topics"] if admission.sees(TOPIC, part["topic"])):
                 topics.setdefault(part["topic"], []).append((name, part))
         rows = [_topic_lag(name, parts) for name, parts in sorted(topics.items())]
         document = {

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
+from msgspec import UNSET
 from starlette.responses import Response
 
+from tern_proxy.authorization import admission_of
 from tern_proxy.core.listing import PARAMETERS, read_page, take_page
 from tern_proxy.core.namespaces import namespace_in
 from tern_proxy.core.parameters import BASIC, answer_kind
@@ -20,6 +22,8 @@ from tern_wire.errors import ConfirmationNeeded, InvalidField, NoNameServer, Top
 from tern_wire.messages import TopicSettings
 from tern_wire.names import check_topic, is_of, own_name
 from tern_wire.paths import TOPICS_PATH
+from tern_wire.principals import ALTER as ALTER_IT
+from tern_wire.principals import GROUP, TOPIC
 from tern_wire.requests import RequestCode, body_parts
 from tern_wire.topic_settings import ALTER, CREATE, DECLARE, read_topic_change
 
@@ -67,6 +71,8 @@ class _Topics:
     async def _change(self, request: Request, topic: str, mode: str) -> Response:
         check_topic(topic)
         settings = await read_document(request, TopicSettings)
+        if mode == DECLARE and names_settings(settings):
+            admission_of(request).require(ALTER_IT, TOPIC, topic)
         change = read_topic_change(topic_change(topic, mode, settings)).packed()
         absent = TopicNotFound if mode == ALTER else None
         answers = await ask_all(
@@ -82,7 +88,9 @@ class _Topics:
         refuse_query(request)
         asked = {"topic": check_topic(topic)}
         answers = await ask_all(self._proxy, RequestCode.DESCRIBE_TOPIC, asked, absent=TopicNotFound)
-        return respond(request, topic_description(topic, answers))
+        document = topic_description(topic, answers)
+        document["groups"] = [name for name in document["groups"] if admission_of(request).sees(GROUP, name)]
+        return respond(request, document)
 
     async def list_topics(self, request: Request) -> Response:
         """Topics in order, page by page: `next_cursor` is empty on the last one. `q` finds a part of the name, in any case."""
@@ -95,11 +103,11 @@ class _Topics:
             raise NoNameServer(endpoints=cache.endpoints)
         if not cache.routes.warm and not cache.topics:
             raise WarmingUp()
-        namespace = namespace_in(request)
+        admission, namespace = admission_of(request), namespace_in(request)
         found = (
             topic
             for name, topic in cache.topics.items()
-            if is_of(namespace, name) and page.pattern in own_name(name).lower()
+            if is_of(namespace, name) and page.pattern in own_name(name).lower() and admission.sees(TOPIC, name)
         )
         names, cursor = take_page(((_SORTS[page.sort](topic), topic.name) for topic in found), page)
         rows = [topic_row(name, cache.topics[name].route) for name in names]
@@ -123,6 +131,11 @@ def mode_of_put(request: Request) -> str:
     if condition is not None and condition.strip() != "*":
         raise InvalidField(reason="The only value of If-None-Match is *", pointer="header/If-None-Match")
     return DECLARE if condition is None else CREATE
+
+
+def names_settings(settings: Any) -> bool:
+    """Whether a body names anything that a PUT would change of something that is there already."""
+    return any(getattr(settings, name) is not UNSET for name in settings.__struct_fields__)
 
 
 def confirm(request: Request, what: str, name: str, loss: str) -> None:

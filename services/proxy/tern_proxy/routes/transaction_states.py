@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from tern_proxy.authorization import admission_of
 from tern_proxy.core.namespaces import namespace_in, whole_group
 from tern_proxy.core.transaction_documents import (
     LIST_PARAMETERS,
@@ -26,10 +27,12 @@ from tern_proxy.routes.documents import (
     refuse_query,
     respond,
 )
+from tern_proxy.routes.transaction_owners import require_of_transaction
 from tern_proxy.routes.transactions import describe_end, resolve
 from tern_wire.errors import ProducerGroupNotFound
 from tern_wire.messages import TransactionResolution
 from tern_wire.paths import TRANSACTIONS_PATH, transaction_path
+from tern_wire.principals import ALTER, DESCRIBE, PRODUCER_GROUP
 from tern_wire.requests import RequestCode, body_parts
 from tern_wire.transactions import BY_HAND
 
@@ -64,6 +67,7 @@ class _Transactions:
         proxy = self._proxy
         ids = proxy.transaction_ids(namespace_in(request))
         transaction = ids.read(transaction_id)
+        await require_of_transaction(proxy, admission_of(request), DESCRIBE, transaction)
         asked = {"number": transaction.number, "producer_group_id": transaction.producer_group_id}
         link = proxy.group(transaction.broker_group).link
         head, _ = await link.request(RequestCode.DESCRIBE_TRANSACTION, body_parts(asked), is_repeatable=True)
@@ -82,6 +86,9 @@ class _Transactions:
         asked, limit, behind = read_list(query)
         asked["namespace"] = namespace_in(request)
         ids = self._proxy.transaction_ids(asked["namespace"])
+        admission = admission_of(request)
+        if asked["producer_group"]:
+            admission.require(DESCRIBE, PRODUCER_GROUP, asked["producer_group"])
         rows: list[dict[str, Any]] = []
         last: Place | None = None
         unknown: ProducerGroupNotFound | None = None
@@ -101,7 +108,11 @@ class _Transactions:
                 continue
             is_known = True
             found = head["transactions"]
-            rows += [transaction_document(name, one, ids) for one in found]
+            rows += [
+                transaction_document(name, one, ids)
+                for one in found
+                if admission.sees(PRODUCER_GROUP, one["producer_group"])
+            ]
             if found:
                 last = (name, found[-1]["number"])
             if head["more"]:
@@ -117,5 +128,6 @@ class _Transactions:
         """End a transaction by hand, an expired one too: `outcome` commit or rollback, and the `reason`, which is kept with it."""
         outcome, reason = read_resolution(await read_document(request, TransactionResolution))
         transaction = self._proxy.transaction_ids(namespace_in(request)).read(transaction_id)
+        await require_of_transaction(self._proxy, admission_of(request), ALTER, transaction)
         ended = await resolve(self._proxy, transaction, outcome, reason, BY_HAND)
         return respond(request, await describe_end(self._proxy, transaction_id, transaction, ended))

@@ -9,6 +9,7 @@ A begin without an idempotency key is sent once, as any send; an end may be repe
 from collections.abc import Sequence
 from typing import Any
 
+from tern_proxy.authorization import Admission, admission_of
 from tern_proxy.core.begin_requests import read_begin, read_begin_document, read_key
 from tern_proxy.core.namespaces import namespace_in, whole_group, whole_topic
 from tern_proxy.core.parameters import BASIC, answer_kind, is_packed, read_query
@@ -36,10 +37,12 @@ from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.first_use import create_producer_group, topic_to_send
 from tern_proxy.routes.produce import REPLAYED, batch_too_large, message_too_large
+from tern_proxy.routes.transaction_owners import remember_owner, require_of_transaction
 from tern_wire.errors import BatchTooLarge, ProducerGroupNotFound, TernError
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES
 from tern_wire.messages import JsonTopicMessage, PackedTopicMessage
 from tern_wire.paths import transaction_path
+from tern_wire.principals import PRODUCER_GROUP, PUB, TOPIC, TXN
 from tern_wire.record import host_bytes
 from tern_wire.requests import RequestCode, body_parts
 from tern_wire.transactions import BY_CLIENT, COMMIT, ENDED, ROLLBACK, TransactionId
@@ -48,7 +51,7 @@ from tern_wire.transactions import BY_CLIENT, COMMIT, ENDED, ROLLBACK, Transacti
 async def post_begin(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
     """201 with the transaction; 200 with the first one when the idempotency key was seen."""
     kind = answer_kind(request.header(b"accept"), BASIC)
-    topic = await topic_to_send(proxy, topic_name)
+    topic = await topic_to_send(proxy, topic_name, admission_of(request))
     body = await request.read_body(MESSAGE_BODY_SIZE_MAX_BYTES, message_too_large)
     message, producer_group, check_after_ms = read_begin(request.scope["headers"], request.query_string, body)
     halves = (HalfMessage(topic=topic, message=message, at=""),)
@@ -68,7 +71,7 @@ async def post_begin_several(proxy: Proxy, request: HotRequest) -> Reply:
     read_query(request.query_string, ())
     messages, producer_group, check_after_ms = read_begin_document(body, request.header(b"content-type"))
     key = read_key(request.fields, messages)
-    halves = await _halves(proxy, request, messages)
+    halves = await _halves(proxy, request, messages, admission_of(request))
     begin = Begin(
         producer_group=whole_group(request, producer_group), check_after_ms=check_after_ms, key=key, halves=halves
     )
@@ -76,10 +79,15 @@ async def post_begin_several(proxy: Proxy, request: HotRequest) -> Reply:
 
 
 async def _halves(
-    proxy: Proxy, request: HotRequest, messages: Sequence[PackedTopicMessage | JsonTopicMessage]
+    proxy: Proxy,
+    request: HotRequest,
+    messages: Sequence[PackedTopicMessage | JsonTopicMessage],
+    admission: Admission,
 ) -> tuple[HalfMessage, ...]:
     names = {each.topic: whole_topic(request, each.topic) for each in messages}
-    topics = {own: await topic_to_send(proxy, name) for own, name in names.items()}
+    for name in names.values():
+        admission.require(PUB, TOPIC, name)
+    topics = {own: await topic_to_send(proxy, name, admission) for own, name in names.items()}
     return tuple(
         HalfMessage(topic=topics[message.topic], message=message, at=f"/messages/{number}")
         for number, message in enumerate(messages)
@@ -87,6 +95,7 @@ async def _halves(
 
 
 async def _begin(proxy: Proxy, request: HotRequest, begin: Begin, kind: str) -> Reply:
+    admission_of(request).require(TXN, PRODUCER_GROUP, begin.producer_group)
     for topic in {half.topic.name: half.topic for half in begin.halves}.values():
         refuse_unwritable(topic.name, topic.perm)
     request.charge_messages(len(begin.halves))
@@ -94,7 +103,7 @@ async def _begin(proxy: Proxy, request: HotRequest, begin: Begin, kind: str) -> 
         document, is_replay = await _prepare(proxy, request, begin)
     except ProducerGroupNotFound as unknown:
         # Nothing was stored, so what is sent again is sent once.
-        await create_producer_group(proxy, begin.producer_group, unknown)
+        await create_producer_group(proxy, begin.producer_group, unknown, admission_of(request))
         document, is_replay = await _prepare(proxy, request, begin)
     status, headers, body = reply(200 if is_replay else 201, document, kind)
     headers.append(REPLAYED if is_replay else (b"location", transaction_path(document["transaction_id"]).encode()))
@@ -120,7 +129,11 @@ async def _prepare(proxy: Proxy, request: HotRequest, begin: Begin) -> tuple[dic
     outcome: Outcome = await proxy.group(broker_group).sends.submit(encoded.parcel)
     if find_missing_topic([encoded.parcel], [outcome]):
         proxy.cache.refresh_soon()
-    document, is_replay = begun_document(begin, encoded, outcome, born_ms, proxy.transaction_ids(namespace_in(request)))
+    principal = admission_of(request).number
+    document, is_replay = begun_document(
+        begin, encoded, outcome, born_ms, proxy.transaction_ids(namespace_in(request)), principal
+    )
+    remember_owner(proxy, broker_group, outcome.producer_group[0], begin.producer_group)
     proxy.counters.messages["replayed" if is_replay else "prepared"] += len(begin.halves)
     return document, is_replay
 
@@ -146,6 +159,7 @@ async def _end(proxy: Proxy, request: HotRequest, transaction_id: str, outcome: 
     read_query(request.query_string, ())
     transaction = proxy.transaction_ids(namespace_in(request)).read(transaction_id)
     reason = read_reason(body, packed=is_packed(request.header(b"content-type")))
+    await require_of_transaction(proxy, admission_of(request), TXN, transaction)
     if reason:
         # Kept with the outcome: such an end is rare, and goes by itself.
         ended = await resolve(proxy, transaction, outcome, reason, BY_CLIENT)

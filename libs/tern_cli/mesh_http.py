@@ -1,0 +1,60 @@
+"""Connections of the command line to the mesh's own HTTP (name servers, brokers, checkers, the proxy that `ternmq up` tries).
+
+With TLS these take certificates and no keys: that of the client `operator`, from the mesh's data directory or from the variables below.
+Proxies are clients' doors: they take keys. Standard library and `tern_security` only, so that `ternmq status` starts fast.
+"""
+
+import http.client
+import os
+import ssl
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tern_cli.failures import CommandFailed
+from tern_security.cluster_directory import ClusterDirectory
+from tern_security.contexts import PeerCheck, make_context
+from tern_security.peer_identity import BROKER, CHECKER, CLIENT, NAME_SERVER, OPERATOR
+
+# Who may have another certificate than the data directory's, and an authority.
+CERT_VARIABLE, KEY_VARIABLE, CA_VARIABLE = "TERNMQ_OPERATOR_CERT_FILE", "TERNMQ_OPERATOR_KEY_FILE", "TERNMQ_CA_FILE"
+_INTERNAL = frozenset({NAME_SERVER, BROKER, CHECKER})
+
+
+def connect(url: str, *, timeout_s: float, data_dir: str = "") -> http.client.HTTPConnection:
+    """A connection to *url* of the mesh's own, not open yet; CommandFailed when it takes a certificate that is not there."""
+    address = urlsplit(url)
+    host, port = address.hostname or "", address.port
+    if address.scheme != "https":
+        return http.client.HTTPConnection(host, port, timeout=timeout_s)
+    return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=operator_context(data_dir))
+
+
+def operator_context(data_dir: str = "") -> ssl.SSLContext:
+    """The operator's certificate, to name servers, brokers and checkers. CommandFailed when there is none, or not a good one."""
+    cert, key, ca = (os.environ.get(name, "") for name in (CERT_VARIABLE, KEY_VARIABLE, CA_VARIABLE))
+    directory = ClusterDirectory(Path(data_dir or os.environ.get("TERNMQ_DATA_DIR") or ".tern"))
+    pair = directory.pair(CLIENT, OPERATOR)
+    try:
+        return make_context(
+            server_side=False,
+            cert=Path(cert) if cert else pair.cert,
+            key=Path(key) if key else pair.key,
+            ca=Path(ca) if ca else directory.ca_cert,
+            check=PeerCheck("", _INTERNAL),
+        )
+    except OSError as error:
+        raise CommandFailed(
+            "The operator's certificate cannot be used",
+            f"{cert or pair.cert}, {key or pair.key}, {ca or directory.ca_cert}: {error.strerror or error}. "
+            f"See {CERT_VARIABLE}, {KEY_VARIABLE}, {CA_VARIABLE}, and `ternmq init-cluster`.",
+        ) from error
+
+
+def connect_to_proxy(url: str, *, timeout_s: float, directory: Path) -> http.client.HTTPConnection:
+    """A connection to the proxy at *url*, which is known by its host name to whoever trusts the authority in *directory*."""
+    address = urlsplit(url)
+    host, port = address.hostname or "", address.port
+    if address.scheme != "https":
+        return http.client.HTTPConnection(host, port, timeout=timeout_s)
+    context = ssl.create_default_context(cafile=str(ClusterDirectory(directory).ca_cert))
+    return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)

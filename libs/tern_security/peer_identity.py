@@ -1,0 +1,69 @@
+"""The name in a certificate: `mq://CLUSTER/ROLE/NAME`, the one URI among its alternative names.
+
+Peers of the mesh are known by it and not by host names: addresses change with every container, roles do not. Pure.
+Reference: RFC 5280, section 4.2.1.6 (uniformResourceIdentifier); the idea is that of SPIFFE's X.509-SVID.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SCHEME = "mq://"
+NAME_SERVER, BROKER, PROXY, CHECKER, CLIENT = "name-server", "broker", "proxy", "checker", "client"
+ROLES = frozenset({NAME_SERVER, BROKER, PROXY, CHECKER, CLIENT})
+# The client whose certificate may change what operators change: write permissions, configuration, leadership.
+OPERATOR = "operator"
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerIdentity:
+    """Who holds a certificate. ValueError for a role that is none, and for names that an URI could not hold."""
+
+    cluster: str
+    role: str
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise ValueError(f"'{self.role}' is no role of a certificate; one of {', '.join(sorted(ROLES))}.")
+        for what, text in (("cluster", self.cluster), ("name", self.name)):
+            if _PART.fullmatch(text) is None:
+                raise ValueError(f"'{text}' cannot be the {what} in a certificate; use letters, digits, '.', '_', '-'.")
+
+    @property
+    def uri(self) -> str:
+        """As certificates have it."""
+        return f"{SCHEME}{self.cluster}/{self.role}/{self.name}"
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether it is an operator's own certificate, and not that of something that only looks, such as a scraper."""
+        return self.role == CLIENT and self.name == OPERATOR
+
+
+def read_identity(uri: str) -> PeerIdentity:
+    """The identity that *uri* names; ValueError when it names none."""
+    parts = uri.removeprefix(SCHEME).split("/")
+    if not uri.startswith(SCHEME) or len(parts) != 3:
+        raise ValueError("The certificate's URI is not mq://CLUSTER/ROLE/NAME.")
+    return PeerIdentity(cluster=parts[0], role=parts[1], name=parts[2])
+
+
+def identity_of(certificate: Mapping[str, Any] | None) -> PeerIdentity:
+    """The identity in *certificate* (as ssl's getpeercert() tells it); ValueError when it has none, or more than one."""
+    names = (certificate or {}).get("subjectAltName", ())
+    uris = [text for kind, text in names if kind == "URI"]
+    if len(uris) != 1:
+        raise ValueError(f"The certificate has {len(uris)} URIs; one of this cluster has exactly one.")
+    return read_identity(uris[0])
+
+
+def peer_of(transport: Any) -> PeerIdentity | None:
+    """Who is at the other end of *transport* (asyncio's or uvloop's); None without TLS, and for a peer that showed no certificate.
+
+    Its authority, role and cluster were checked in the handshake (`contexts.py`).
+    """
+    certificate = transport.get_extra_info("peercert")
+    return identity_of(certificate) if certificate else None

@@ -1,0 +1,24 @@
+"""What one connection of a listener may take, with the figures of limits.py. Used by connection.py; services and tests give other ones."""
+
+from dataclasses import dataclass
+
+from tern_wire import limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Milliseconds, bytes and counts; see limits.py for the reasons."""
+
+    connections_max: int = limits.CONNECTIONS_MAX
+    connections_per_address_max: int = limits.CONNECTIONS_PER_ADDRESS_MAX
+    requests_max: int = limits.REQUESTS_MAX
+    pipelined_max: int = limits.PIPELINED_MAX
+    head_deadline_ms: int = limits.HEAD_DEADLINE_MS
+    body_deadline_ms: int = limits.BODY_DEADLINE_MS
+    body_rate_step_ms: int = limits.BODY_RATE_STEP_MS
+    body_wire_size_max_bytes: int = limits.BODY_WIRE_SIZE_MAX_BYTES
+    chunks_max: int = limits.CHUNKS_MAX
+    answer_step_ms: int = limits.ANSWER_STEP_MS
+    head_size_max_bytes: int = limits.REQUEST_HEAD_SIZE_MAX_BYTES
+    fields_max: int = limits.REQUEST_FIELDS_MAX
+    target_size_max_bytes: int = limits.REQUEST_TARGET_SIZE_MAX_BYTES

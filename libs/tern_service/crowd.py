@@ -1,0 +1,55 @@
+"""Who is connected to one listener: connections by address, and how many requests are being worked on. Used by connection.py.
+
+Owner of the counts: the event loop of the listener. An address is an IPv4 address, or a network of 64 bits of IPv6, of which one host
+usually has all addresses. Loopback is not counted by address: whoever is on this machine can do worse.
+"""
+
+import ipaddress
+from collections.abc import Callable
+from functools import lru_cache
+
+
+class Crowd:
+    """*parked*: how many requests wait for something to happen; they are not being worked on."""
+
+    def __init__(self, *, parked: Callable[[], int] = lambda: 0) -> None:
+        self.parked = parked
+        # As many as there are connections, at most.
+        self._by_address: dict[str, int] = {}
+
+    def enter(self, host: str, limit: int) -> str | None:
+        """Count a connection from *host*: what to give to `leave`, or None when *limit* connections are there already."""
+        address = address_of(host)
+        if not address:
+            return ""
+        count = self._by_address.get(address, 0)
+        if count >= limit:
+            return None
+        self._by_address[address] = count + 1
+        return address
+
+    def leave(self, address: str) -> None:
+        """The connection that `enter` gave *address* for is closed."""
+        count = self._by_address.get(address, 0) - 1
+        if count > 0:
+            self._by_address[address] = count
+        else:
+            self._by_address.pop(address, None)
+
+    def __len__(self) -> int:
+        return len(self._by_address)
+
+
+@lru_cache(maxsize=1_024)
+def address_of(host: str) -> str:
+    """What *host* is counted as; "" for loopback, and for what is no address, such as a Unix socket."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(address, ipaddress.IPv6Address):
+        mapped = address.ipv4_mapped
+        if mapped is None:
+            return "" if address.is_loopback else str(ipaddress.ip_network((address, 64), strict=False))
+        address = mapped
+    return "" if address.is_loopback else str(address)

@@ -1,0 +1,149 @@
+"""Safe by default: the settings that every service has for TLS and authentication, and the rule that decides whether it may start.
+
+Every listener on loopback: credentials are optional, with a notice. Any other: authentication and TLS, else the process ends with 78.
+"""
+
+import ipaddress
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tern_security.tls import ClusterTls, TlsFiles, TlsUnusable
+from tern_service.settings import refuse, setting
+
+if TYPE_CHECKING:
+    from tern_service.process_security import ProcessSecurity
+
+
+AUTO, REQUIRED, OFF = "auto", "required", "off"
+UNDERSTOOD = "I-UNDERSTAND"
+_VERSIONS = {"1.3": ssl.TLSVersion.TLSv1_3, "1.2": ssl.TLSVersion.TLSv1_2}
+# The loopback notice without credentials, and the one that shouts.
+NOTICE_OPTIONAL = "Every listener is on loopback, so credentials are optional."
+NOTICE_INSECURE = (
+    "INSECURE: this process listens beyond loopback without authentication or TLS, because --insecure-no-auth says so."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """How a process is protected. *requires_keys*: clients prove who they are; *notice*: "" when there is nothing to say."""
+
+    requires_keys: bool
+    has_tls: bool
+    is_insecure: bool = False
+    notice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecuritySettings:
+    """What every service's settings begin with. Subclasses call `check_security` in their `__post_init__`."""
+
+    tls_cert_file: str = setting("", help="PEM file of this process's certificate; with key and CA, or none of them")
+    tls_key_file: str = setting("", help="PEM file of its key, without a passphrase, mode 0600")
+    tls_ca_file: str = setting("", help="PEM file of the cluster's authority, whose processes are trusted")
+    tls_min_version: str = setting("1.3", help="oldest TLS that clients may speak: 1.3 or 1.2")
+    auth: str = setting(
+        AUTO, help="auto: clients need keys unless every listener is on loopback; required: they do; off: they do not"
+    )
+    insecure_no_auth: str = setting(
+        "", help=f"{UNDERSTOOD}: listen beyond loopback although anybody may then read and write everything"
+    )
+
+    def check_security(self) -> None:
+        """ValueError for what cannot be meant."""
+        files = (self.tls_cert_file, self.tls_key_file, self.tls_ca_file)
+        if any(files) and not all(files):
+            raise ValueError("--tls-cert-file, --tls-key-file and --tls-ca-file go together; give all three, or none.")
+        if self.auth not in {AUTO, REQUIRED, OFF}:
+            raise ValueError(f"--auth is '{self.auth}'; use auto, required or off.")
+        if self.insecure_no_auth not in {"", UNDERSTOOD}:
+            raise ValueError(
+                f"--insecure-no-auth is '{self.insecure_no_auth}'; the only text that it takes is {UNDERSTOOD}."
+            )
+        if self.tls_min_version not in _VERSIONS:
+            raise ValueError(f"--tls-min-version is '{self.tls_min_version}'; use 1.3 or 1.2.")
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether certificates are set."""
+        return bool(self.tls_cert_file)
+
+    def protection(self, *listens: str) -> Protection:
+        """As `protection_of`, for listeners on the addresses *listens*; SettingsError (exit 78)."""
+        try:
+            return protection_of(self, listens)
+        except ValueError as error:
+            refuse(str(error))
+
+    def open_security(self, role: str, *listens: str, name: str = "") -> "ProcessSecurity":
+        """Everything at once, for a process with *role* (and *name*, if only that one will do) that listens on *listens*.
+
+        SettingsError (exit 78).
+        """
+        from tern_service.process_security import ProcessSecurity  # noqa: PLC0415 (not for --help)
+
+        return ProcessSecurity(protection=self.protection(*listens), tls=self.open_tls(role, name))
+
+    def open_tls(self, role: str, name: str = "") -> ClusterTls | None:
+        """This process's TLS, which watches its files from now on; None without certificates. SettingsError (exit 78)."""
+        if not self.has_tls:
+            return None
+        files = TlsFiles(cert=Path(self.tls_cert_file), key=Path(self.tls_key_file), ca=Path(self.tls_ca_file))
+        if files.key.is_file() and files.key.stat().st_mode & 0o077:
+            refuse(f"The key {files.key} (--tls-key-file) can be read by others; run: chmod 600 {files.key}")
+        try:
+            tls = ClusterTls(files, role=role, name=name, minimum=_VERSIONS[self.tls_min_version])
+        except TlsUnusable as error:
+            refuse(str(error))
+        tls.watch()
+        return tls
+
+    def check_urls(self, option: str, urls: Sequence[str]) -> None:
+        """ValueError when one of *urls*, of name servers, is not one, or is plain although this process has certificates."""
+        for url in urls:
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"'{url}' ({option}) is not a URL; write it like http://127.0.0.1:9876.")
+            if self.has_tls and not url.startswith("https://"):
+                raise ValueError(
+                    f"'{url}' ({option}) is plain; with --tls-cert-file name servers are asked by https://."
+                )
+
+
+def protection_of(settings: SecuritySettings, listens: Sequence[str]) -> Protection:
+    """How a process with these settings and listeners is protected; ValueError when it must not start. Pure."""
+    exposed = [listen for listen in listens if not is_loopback(listen)]
+    requires_keys = settings.auth == REQUIRED or (settings.auth == AUTO and bool(exposed))
+    if not exposed:
+        return Protection(
+            requires_keys=requires_keys, has_tls=settings.has_tls, notice="" if requires_keys else NOTICE_OPTIONAL
+        )
+    if requires_keys and settings.has_tls:
+        return Protection(requires_keys=True, has_tls=True)
+    if settings.insecure_no_auth == UNDERSTOOD:
+        # TLS is not given, or keys are switched off: either alone leaves everything open.
+        requires_keys = settings.auth == REQUIRED
+        return Protection(
+            requires_keys=requires_keys, has_tls=settings.has_tls, is_insecure=True, notice=NOTICE_INSECURE
+        )
+    missing = []
+    if not requires_keys:
+        missing.append(f"--auth {settings.auth} must be auto or required")
+    if not settings.has_tls:
+        missing.append(
+            "--tls-cert-file, --tls-key-file and --tls-ca-file must be given (ternmq init-cluster makes them)"
+        )
+    raise ValueError(
+        f"'{exposed[0]}' (--listen) is not a loopback address, so authentication and TLS are required: {'; '.join(missing)}. "
+        f"Or listen on 127.0.0.1."
+    )
+
+
+def is_loopback(listen: str) -> bool:
+    """Whether only this machine reaches *listen*, an IP address or localhost; ValueError for anything else."""
+    try:
+        return ipaddress.ip_address("127.0.0.1" if listen == "localhost" else listen.strip("[]")).is_loopback
+    except ValueError:
+        raise ValueError(f"'{listen}' (--listen) is not an IP address; use 127.0.0.1, or 0.0.0.0 for all.") from None

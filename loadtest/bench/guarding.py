@@ -1,0 +1,159 @@
+"""`python -m loadtest.bench.guarding`: what authentication and authorization cost a request at the proxy, in this process, on one core.
+
+The guard is the real one, in front of an application that does nothing; the principal has 100 grants, and the table 1,000 principals. Turns with and
+without it, so that a machine that does other things slows both. Printed as the other benches print: one line of JSON a figure.
+"""
+
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import uvloop
+
+from loadtest.bench.figures import Figure
+from tern_client.exchange import Request
+from tern_client.signing import signer
+from tern_proxy.guard import Guard
+from tern_proxy.proxy import Proxy
+from tern_service import SystemClock
+from tern_wire.client_keys import ClientKey, bearer_text, digest_of
+from tern_wire.principals import Principal, PrincipalTable, read_grant
+from tern_wire.route import Routes
+
+ROUNDS, REQUESTS = 15, 4_000
+BAR_US = 20.0
+_KEY = bytes(range(32))
+_HEADERS = [
+    *((b"host", b"127.0.0.1:8080"), (b"content-type", b"application/octet-stream"), (b"accept", b"*/*")),
+    *((b"content-length", b"1024"), (b"idempotency-key", b"load-12345678-17"), (b"mq-tag", b"single")),
+    (b"user-agent", b"bench"),
+]
+Asgi = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class _NoNameServers:
+    """Nobody is asked."""
+
+    endpoints = "none"
+
+    async def fetch(self) -> tuple[bytes, Routes]:
+        """Never called."""
+        raise NotImplementedError
+
+
+class _Known:
+    """Principals that stay as they are."""
+
+    is_ready = is_whole = True
+
+    def __init__(self, table: PrincipalTable) -> None:
+        self.table = table
+
+
+async def _application(scope: Any, receive: Any, send: Any) -> None:
+    """Does nothing: what is left is the guard."""
+
+
+def _scope(path: str, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "method": "POST",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": headers,
+        "client": ("127.0.0.1", 50_000),
+    }
+
+
+def _guarded(key: ClientKey, *, requests_per_s: int = 0, bytes_per_s: int = 0) -> Guard:
+    grants = [read_grant("allow", ["PUB", "SUB"], "topic", f"topic-{number}*") for number in range(100)]
+    principals = [
+        Principal(
+            name="bench", grants=tuple(grants), keys=(key,), requests_per_s=requests_per_s, bytes_per_s=bytes_per_s
+        )
+    ]
+    for number in range(1_000):
+        own = ClientKey(kid=f"{number:016}", digest=bytes(32))
+        principals.append(Principal(name=f"other-{number}", grants=tuple(grants[:3]), keys=(own,)))
+    proxy = Proxy(
+        cluster_key=_KEY, cluster="bench", name_servers=_NoNameServers(), clock=SystemClock(), authenticates=True
+    )
+    proxy.principals = _Known(PrincipalTable.of(principals, 1))  # type: ignore[assignment]  # nothing but its table is read
+    return Guard(_application, proxy)
+
+
+async def _us(app: Asgi, scopes: list[dict[str, Any]]) -> float:
+    """Microseconds of CPU a request: other processes of the machine do not count."""
+    began = time.thread_time()
+    for scope in scopes:
+        await app(dict(scope), None, None)
+    return (time.thread_time() - began) * 1e6 / len(scopes)
+
+
+async def _figure(name: str, guard: Guard, scopes: Callable[[], list[dict[str, Any]]], rounds: int) -> Figure:
+    costs, bare = [], []
+    for _ in range(rounds + 1):
+        made = scopes()
+        bare.append(await _us(_application, made))
+        costs.append(await _us(guard, made))
+    cost = statistics.median(a - b for a, b in zip(costs[1:], bare[1:], strict=True))
+    more = {
+        "bar_us": BAR_US,
+        "least_us": round(min(costs[1:]) - min(bare[1:]), 2),
+        "refused": guard.audit.counts["denied"],
+    }
+    return Figure(bench="guard", figure=name, value=round(cost, 2), unit="us of CPU a request", more=more)
+
+
+async def figures() -> list[Figure]:
+    """All of them."""
+    text = bearer_text("B" * 16, _KEY)
+    key = ClientKey(kid="B" * 16, digest=digest_of(text))
+    bearer = [*_HEADERS, (b"authorization", f"Bearer {text}".encode())]
+    topics = [f"/v1/topics/topic-{number}/messages" for number in range(100)]
+
+    def same() -> list[dict[str, Any]]:
+        return [_scope(topics[7], bearer) for _ in range(REQUESTS)]
+
+    def many() -> list[dict[str, Any]]:
+        return [_scope(topics[number % 100], bearer) for number in range(REQUESTS)]
+
+    def fresh() -> list[dict[str, Any]]:
+        return [
+            _scope(f"/v1/topics/topic-7/messages/M{number}", bearer) | {"method": "GET"} for number in range(REQUESTS)
+        ]
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+
+    private = Ed25519PrivateKey.from_private_bytes(_KEY)
+    sign = signer("E" * 16, _KEY)
+
+    def signed() -> list[dict[str, Any]]:
+        found = []
+        for _ in range(200):
+            added = sign(Request("POST", topics[7], (), b"x"), "http://127.0.0.1:8080")
+            own = [(name.lower().encode(), value.encode()) for name, value in added]
+            found.append(_scope(topics[7], [*_HEADERS, *own]))
+        return found
+
+    public = private.public_key().public_bytes_raw()
+    return [
+        await _figure("bearer_one_topic", _guarded(key), same, ROUNDS),
+        await _figure("bearer_100_topics", _guarded(key), many, ROUNDS),
+        await _figure("bearer_new_path_each", _guarded(key), fresh, ROUNDS),
+        await _figure("bearer_with_quotas", _guarded(key, requests_per_s=10**6, bytes_per_s=10**9), same, ROUNDS),
+        await _figure("signed", _guarded(ClientKey(kid="E" * 16, public_key=public)), signed, 5),
+    ]
+
+
+def main() -> None:
+    """Print them."""
+    for figure in uvloop.run(figures()):
+        print(figure.line(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Principals, their keys and their grants as the HTTP API writes them, and as they are replicated: one turned into the other. Pure.
+
+What a key is made of is never shown: of a bearer key there is only a hash, and its text is in the one answer that has made it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from tern_wire.client_keys import (
+    TIME_MAX_MS,
+    ClientKey,
+    check_description,
+    decoded,
+    digest_of,
+    key_document,
+    read_networks,
+)
+from tern_wire.errors import InvalidField, PrincipalChanged
+from tern_wire.messages import GrantSettings, KeySettings, PrincipalSettings
+from tern_wire.principal_documents import PrincipalDocument, settings_change
+from tern_wire.principals import CLUSTER, GROUP, PRODUCER_GROUP, TOPIC, Grant, read_grant
+from tern_wire.times import parse_duration_ms, parse_time_ms
+
+Document = dict[str, Any]
+# Parameter of GET /v1/acls -> kind.
+KIND_OF: Mapping[str, str] = {"topic": TOPIC, "group": GROUP, "producer_group": PRODUCER_GROUP}
+
+
+def read_grants(settings: Iterable[GrantSettings]) -> list[Grant]:
+    """The grants of a body; InvalidField with a pointer to what is not allowed."""
+    return [
+        read_grant(each.effect, each.actions, each.kind, each.pattern, f"/grants/{number}")
+        for number, each in enumerate(settings)
+    ]
+
+
+def shown_version(document: PrincipalDocument) -> int:
+    """The version that the API shows; 0 of a principal that is not there."""
+    return document.version if document.is_there else 0
+
+
+def put_change(known: PrincipalDocument, settings: PrincipalSettings) -> tuple[PrincipalDocument, bool]:
+    """What a PUT asks for, and whether that is news. If it is none, it is *known* itself, for broker groups that have missed it.
+
+    InvalidField; PrincipalChanged when it is not at the version that the PUT expects.
+    """
+    expected, actual = settings.version, shown_version(known)
+    change = settings_change(
+        known,
+        description=_named(settings.description),
+        grants=None if isinstance(settings.grants, UnsetType) else read_grants(settings.grants),
+        requests_per_s=_named(settings.requests_per_s),
+        bytes_per_s=_named(settings.bytes_per_s),
+    )
+    if expected is not UNSET and expected != actual:
+        raise PrincipalChanged(principal=known.name, actual=actual, expected=expected)
+    is_news = not known.is_there or _settings(change) != _settings(known)
+    return (change if is_news else known), is_news
+
+
+def _named(value: Any) -> Any:
+    return None if isinstance(value, UnsetType) else value
+
+
+def _settings(document: PrincipalDocument) -> tuple[Any, ...]:
+    return document.description, document.grants, document.requests_per_s, document.bytes_per_s
+
+
+def new_key(kid: str, text: str, settings: KeySettings, now_ms: int) -> ClientKey:
+    """The key that *settings* ask for, called *kid*; *text*: the bearer key, if it is to be one. InvalidField."""
+    public_key = decoded(settings.public_key) if settings.public_key else b""
+    if public_key is None:
+        raise InvalidField(
+            reason="A public key is 43 characters of base64url: 32 bytes of Ed25519", pointer="/public_key"
+        )
+    if settings.expires_at is not None and settings.expires_in is not None:
+        raise InvalidField(reason="Give 'expires_at' or 'expires_in', not both", pointer="/expires_in")
+    not_before_ms = _time_ms(settings.not_before, "/not_before")
+    if settings.expires_in is not None:
+        expires_ms = now_ms + _duration_ms(settings.expires_in, "/expires_in")
+    else:
+        expires_ms = _time_ms(settings.expires_at, "/expires_at")
+    if expires_ms and expires_ms <= max(now_ms, not_before_ms):
+        pointer = "/expires_at" if settings.expires_in is None else "/expires_in"
+        raise InvalidField(reason="The key would never be good: it ends before it begins", pointer=pointer)
+    return ClientKey(
+        kid=kid,
+        digest=b"" if public_key else digest_of(text),
+        public_key=public_key,
+        not_before_ms=not_before_ms,
+        expires_ms=expires_ms,
+        created_ms=now_ms,
+        networks=read_networks(settings.networks),
+        description=check_description(settings.description),
+    )
+
+
+def _time_ms(value: str | int | None, pointer: str) -> int:
+    if value is None:
+        return 0
+    try:
+        return min(parse_time_ms(value), TIME_MAX_MS)
+    except ValueError as error:
+        raise InvalidField(reason=str(error)[:120], pointer=pointer) from error
+
+
+def _duration_ms(value: str | int, pointer: str) -> int:
+    try:
+        return min(parse_duration_ms(value), TIME_MAX_MS // 2)
+    except ValueError as error:
+        raise InvalidField(reason=str(error)[:120], pointer=pointer) from error
+
+
+# Answers ----------------------------------------------------------------------------------------------------------
+def principal_document(known: PrincipalDocument, now_ms: int) -> Document:
+    """A principal with its grants and keys, as whoever may DESCRIBE the cluster sees it."""
+    return {
+        "principal": known.name,
+        "version": shown_version(known),
+        "description": known.description,
+        "grants": [grant.document() for grant in known.grants],
+        "requests_per_s": known.requests_per_s,
+        "bytes_per_s": known.bytes_per_s,
+        "keys": [key_document(key, now_ms) for key in known.keys],
+    }
+
+
+def acl_rows(documents: Iterable[PrincipalDocument], objects: Mapping[str, str]) -> Iterator[tuple[str, Document]]:
+    """Grants with whose they are: all of them, or those that speak of one of *objects* (kind -> name). With a key that sorts them by principal."""
+    for known in documents:
+        for number, grant in enumerate(known.grants):
+            if not objects or any(grant.is_of(kind, name) for kind, name in objects.items() if kind != CLUSTER):
+                yield f"{known.name}\x00{number:04}", {"principal": known.name, **grant.document()}

@@ -1,0 +1,228 @@
+"""In front of every route, hot or not: authentication, the table of requirements, quotas, and the audit. Wraps the application once.
+
+    credentials -> session -> quota -> rule of the path -> what it asks of the path's names -> handler (-> what it asks of other names)
+        401          429       429        404, 405           403, or 404 of what may not be seen
+
+Nothing but GET /healthz answers before credentials are good, and a path that the table does not have never reaches the application. That a
+request was let through is remembered by method and path, with the principal's rights, so the usual request costs a few dictionary look-ups.
+
+Law: names are checked as they are in the brokers. Those of paths are whole here already, since the door of namespaces stands in front.
+Owner: the event loop.
+"""
+
+import asyncio
+import contextlib
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tern_proxy.audit import ALLOWED, DENIED, AuditTrail
+from tern_proxy.authentication import Authenticator, Refused, Session, address_of
+from tern_proxy.authorization import ADMISSION, CALLER, Admission
+from tern_proxy.core.access import AUDIT_TOPIC_END, Access
+from tern_proxy.core.quotas import Bucket
+from tern_proxy.core.requirements import RouteTable, Rule
+from tern_proxy.proxy import Proxy
+from tern_proxy.signed_requests import has_body, receive_checked
+from tern_service.problems import problem_reply, request_id_of
+from tern_wire.errors import MethodNotAllowed, QuotaExceeded, RouteNotFound, TernError
+from tern_wire.principals import CLUSTER
+from tern_wire.replies import reply_topic_of
+
+PRINCIPAL = "ternmq.principal"
+_CHALLENGE = (b"www-authenticate", b'Bearer realm="ternmq"')
+NEWS_INTERVAL_MS = 500
+_ALIVE = b'{"status":"alive"}'
+
+
+def audit_topic_of(cluster: str) -> str:
+    """The topic that holds the audit of *cluster*."""
+    return reply_topic_of(cluster).removesuffix("_REPLY_TOPIC")[: 127 - len(AUDIT_TOPIC_END)] + AUDIT_TOPIC_END
+
+
+class Guard:
+    """The application with a guard in front."""
+
+    def __init__(self, app: ASGIApp, proxy: Proxy) -> None:
+        self._app, self._proxy = app, proxy
+        topic = audit_topic_of(proxy.cluster)
+        self._table = RouteTable()
+        self._authenticator = Authenticator(
+            proxy.principals, cluster_key=proxy.cluster_key, clock=proxy.clock, audit_topic=topic
+        )
+        self.audit = AuditTrail(proxy, topic)
+        # Principals asked for because of a key that is not known, and when that began (monotonic).
+        self._news: asyncio.Future[None] | None = None
+        self._asked_ms = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._live(scope, receive, send)
+            return
+        if scope["path"] == "/healthz" and scope["method"] == "GET":
+            await _answer(send, 200, [(b"content-type", b"application/json")], _ALIVE)
+            return
+        try:
+            try:
+                session, admission = self.admit(scope)
+            except Refused as refused:
+                if not await self._has_news(refused):
+                    raise
+                session, admission = self.admit(scope)
+        except Refused as refused:
+            self._tell(DENIED, scope, None, refused.error.status, kid=refused.kid, reason=refused.reason)
+            await self._refuse(scope, send, refused.error)
+            return
+        except TernError as error:
+            await self._refuse(scope, send, error)
+            return
+        if admission.rule.is_admin or session.digests or (session.bucket is not None and session.bucket.counts_bytes):
+            await self._pass_watched(session, admission, scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+        if admission.refused is not None:
+            self._tell_refused(scope, admission)
+
+    def admit(self, scope: Scope) -> tuple[Session, Admission]:
+        """Let a request through to its handler; Refused, or the error that it is answered with."""
+        session = self._authenticator.find(scope)
+        access = session.access
+        scope[PRINCIPAL] = access.principal
+        if session.bucket is not None:
+            self._charge(session.bucket, scope, session)
+        method, path = scope["method"], scope["path"]
+        rule = access.passed.get((method, path))
+        if rule is None:
+            rule = self._look(scope, session, access, method, path)
+        admission = scope[ADMISSION] = Admission(access, rule, session.kid)
+        return session, admission
+
+    async def _has_news(self, refused: Refused) -> bool:
+        """Whether principals have changed since a key was refused: it may have been made at another proxy a moment ago, so brokers are asked.
+
+        At most every NEWS_INTERVAL_MS, so that guesses cost no more than that; whoever comes meanwhile waits for the same answer.
+        """
+        if refused.error.status != 401 or not refused.kid:
+            return False
+        now_ms = self._proxy.clock.mono_ms()
+        if self._news is None or (self._news.done() and now_ms - self._asked_ms >= NEWS_INTERVAL_MS):
+            self._asked_ms = now_ms
+            self._news = asyncio.ensure_future(self._proxy.principals.refresh())
+        elif self._news.done():
+            return False
+        before = self._proxy.principals.table
+        await asyncio.wait({self._news})
+        return self._news.exception() is None and self._proxy.principals.table is not before
+
+    def _charge(self, bucket: Bucket, scope: Scope, session: Session) -> None:
+        try:
+            bucket.take(self._proxy.clock.mono_ms())
+        except QuotaExceeded as error:
+            self._tell(DENIED, scope, session, error.status, kid=session.kid, reason=str(error.fields["unit"]))
+            raise
+
+    def _look(self, scope: Scope, session: Session, access: Access, method: str, path: str) -> Rule:
+        rule, methods = self._table.find(method, path)
+        if rule is None:
+            if methods:
+                raise MethodNotAllowed(path=path, allowed=", ".join(methods))
+            raise RouteNotFound(method=method, path=path)
+        segments = path.split("/")
+        for requirement, place in rule.in_front:
+            name = segments[place] if requirement.kind != CLUSTER else ""
+            refusal = access.refusal(requirement.action, requirement.kind, name)
+            if refusal is not None:
+                admission = Admission(access, rule, session.kid)
+                admission.refused = (requirement.action, requirement.kind, name)
+                self._tell_refused(scope, admission)
+                raise refusal
+        if rule.is_cacheable:
+            access.pass_path(method, path, rule)
+        return rule
+
+    async def _pass_watched(
+        self, session: Session, admission: Admission, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Pass on what is audited, signed, or counted in bytes."""
+        status, bucket = 500, session.bucket
+        counts = bucket is not None and bucket.counts_bytes
+
+        async def receive_counted() -> Message:
+            message = await receive()
+            if bucket is not None:
+                bucket.charge(len(message.get("body", b"")))
+            return message
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            elif bucket is not None:
+                bucket.charge(len(message.get("body", b"")))
+            await send(message)
+
+        taken = receive_counted if counts else receive
+        token = CALLER.set(admission.principal if admission.rule.is_admin else "")
+        try:
+            await self._app(scope, receive_checked(taken, session.digests) if session.digests else taken, send_counted)
+        finally:
+            CALLER.reset(token)
+            if admission.rule.is_admin and admission.refused is None:
+                self._tell(ALLOWED, scope, session, status, kid=session.kid, **_route(admission.rule, scope))
+
+    async def _refuse(self, scope: Scope, send: Send, error: TernError) -> None:
+        status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
+        if status == 401:
+            headers.append(_CHALLENGE)
+        if has_body(scope):
+            # Nobody has read it: it would be taken for the next request's head.
+            headers.append((b"connection", b"close"))
+        self._proxy.counters.count_request("refused", status, 0.0)
+        await _answer(send, status, headers, body)
+
+    # Audit -----------------------------------------------------------------------------------------------------
+    def _tell_refused(self, scope: Scope, admission: Admission) -> None:
+        assert admission.refused is not None
+        action, kind, name = admission.refused
+        self.audit.tell(
+            DENIED,
+            principal=admission.principal,
+            kid=admission.kid,
+            action=action,
+            kind=kind,
+            object=name,
+            route=f"{admission.rule.method} {admission.rule.path}",
+            address=address_of(scope),
+            request_id=request_id_of(scope),
+        )
+
+    def _tell(self, decision: str, scope: Scope, session: Session | None, status: int, **fields: str) -> None:
+        principal = session.access.principal.name if session is not None else ""
+        at = {"address": address_of(scope), "request_id": request_id_of(scope)}
+        self.audit.tell(decision, principal=principal, status=status, **fields, **at)
+
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application's life, with the audit's beside it."""
+        writing = asyncio.create_task(self.audit.run())
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            writing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await writing
+
+
+def _route(rule: Rule, scope: Scope) -> dict[str, str]:
+    """What an admin request was: its route, and what that asks of which object."""
+    segments = scope["path"].split("/")
+    asked = [
+        " ".join(part for part in (each.action, each.kind, segments[place] if place > 0 else "") if part)
+        for each, place in rule.in_front
+    ]
+    return {"route": f"{rule.method} {rule.path}", "path": scope["path"], "permissions": ", ".join(asked)}
+
+
+async def _answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    if not any(name == b"content-length" for name, _ in headers):
+        headers.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,255 @@
+"""The principals that this proxy knows: asked of every broker group on an interval, joined, and published as one immutable table.
+
+Every broker group has every principal; what one has not heard of, another has told. So what this proxy has once learned it does not forget,
+and it tells it to the groups that lack it: one that was without a leader, one that was added to a running mesh.
+
+Law: a change, such as a revocation, that the leader of any broker group has is in `table` at most PRINCIPALS_INTERVAL_MS and an answer later
+(PRINCIPALS_ANSWER_MS at most), which is less than 5 s, as long as this proxy reaches that leader. No answer of one group keeps another's
+waiting. A proxy that reaches no leader goes on with what it knows; then no message is sent or received through it either.
+Owner: this object, in its event loop. The table itself is never changed, only replaced.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from tern_routing import GroupLink
+from tern_service.clock import Clock
+from tern_wire.codec import decode_msgpack
+from tern_wire.errors import TernError
+from tern_wire.limits import (
+    DELETED_PRINCIPAL_KEPT_MS,
+    PRINCIPALS_ANSWER_MS,
+    PRINCIPALS_INTERVAL_MS,
+    PRINCIPALS_PAGE_MAX,
+    PRINCIPALS_WHOLE_INTERVAL_MS,
+)
+from tern_wire.principal_documents import PrincipalDocument, joined, read_principal_document
+from tern_wire.principals import Principal, PrincipalTable
+from tern_wire.requests import RequestCode, body_parts
+
+logger = logging.getLogger(__name__)
+# While the first complete answer is missing, every request but root's is refused.
+NOT_READY_INTERVAL_MS = 100
+# Told to one broker group after one poll: some tenths of a second of its work. The rest follows with the next ones.
+REPAIRS_PER_POLL = 64
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reading:
+    """What one broker group has said, up to *revision*. *documents*: the very object of `_merged` where it said the same."""
+
+    documents: dict[str, PrincipalDocument] = field(default_factory=dict)
+    revision: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Heard:
+    """One broker group. *again*: everything, asked for anew since *whole_at_ms* (monotonic) is long ago."""
+
+    reading: _Reading = field(default_factory=_Reading)
+    again: _Reading | None = None
+    whole_at_ms: int = 0
+    # Whether it has ever answered to the end.
+    is_whole: bool = False
+    # What it lacked at the last look, and how much had changed by then: who lacks the same twice is told.
+    lacking: frozenset[str] = frozenset()
+    looked_at: int = -1
+
+
+class PrincipalsCache:
+    """`table` is what the proxy decides by. `is_ready`: all broker groups with a leader have answered once; `is_whole`: all that are known
+    have, so that a key which is not in `table` is not known anywhere."""
+
+    def __init__(
+        self,
+        links: Callable[[], Mapping[str, GroupLink]],
+        *,
+        has_routes: Callable[[], bool],
+        clock: Clock,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._links, self._has_routes, self._clock, self._sleep = links, has_routes, clock, sleep
+        self.table = PrincipalTable()
+        self.is_ready = False
+        # When all that have a leader have answered last (ms, monotonic).
+        self.answered_at_ms = 0
+        self.repairs = 0
+        self._merged: dict[str, PrincipalDocument] = {}
+        self._principals: dict[str, Principal] = {}
+        self._heard: dict[str, _Heard] = {}
+        self._is_changed = False
+        # How much was heard so far; what nobody has said anything about needs no look.
+        self._changes = 0
+        self._lock = asyncio.Lock()
+        self._begun = self._ended = 0
+        self._task: asyncio.Task[None] | None = None
+        self._repairing: asyncio.Task[None] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """See the class."""
+        names = self._links().keys()
+        return self.is_ready and all(name in self._heard and self._heard[name].is_whole for name in names)
+
+    @property
+    def age_ms(self) -> int:
+        """How long ago all broker groups with a leader have answered."""
+        return self._clock.mono_ms() - self.answered_at_ms
+
+    def document(self, name: str) -> PrincipalDocument | None:
+        """All that is known of *name*, also of a deleted principal; None when nobody has told of it."""
+        return self._merged.get(name)
+
+    def documents(self) -> list[PrincipalDocument]:
+        """Of all principals that are there."""
+        return [document for document in self._merged.values() if document.is_there]
+
+    def start(self) -> None:
+        """Ask on the interval from now on."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End asking and telling."""
+        for task in (self._task, self._repairing):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    async def refresh(self) -> None:
+        """Ask at once, and wait for what the leaders say; it is not older than this call."""
+        ticket = self._begun
+        async with self._lock:
+            if self._ended <= ticket:
+                await self._poll()
+
+    def learn(self, document: PrincipalDocument) -> None:
+        """A broker group has just taken *document*: it counts here from now on."""
+        self._join(document)
+        self._publish()
+
+    # Asking ----------------------------------------------------------------------------------------------------
+    async def _run(self) -> None:
+        while True:
+            began_ms = self._clock.mono_ms()
+            await self.refresh()
+            interval_ms = PRINCIPALS_INTERVAL_MS if self.is_ready else NOT_READY_INTERVAL_MS
+            await self._sleep(max(interval_ms - (self._clock.mono_ms() - began_ms), NOT_READY_INTERVAL_MS) / 1_000)
+
+    async def _poll(self) -> None:
+        """Ask every broker group that has a leader; what each says counts at once."""
+        self._begun += 1
+        number = self._begun
+        asked = {name: link for name, link in self._links().items() if link.has_leader}
+        answers = await asyncio.gather(*(self._ask(name, link) for name, link in asked.items()))
+        self._ended = number
+        if answers and all(answers):
+            self.answered_at_ms = self._clock.mono_ms()
+        if not self.is_ready and asked and self._has_routes() and all(self._heard[name].is_whole for name in asked):
+            self.is_ready = True
+            logger.info("principals are known", extra={"principals": len(self._principals)})
+        self._repair_soon([name for name, answered in zip(asked, answers, strict=True) if answered])
+
+    async def _ask(self, name: str, link: GroupLink) -> bool:
+        """What has changed at *name*; whether it answered to the end."""
+        now_ms = self._clock.mono_ms()
+        heard = self._heard.setdefault(name, _Heard(whole_at_ms=now_ms))
+        if not await self._read(heard.reading, link, PRINCIPALS_ANSWER_MS):
+            return False
+        heard.is_whole = True
+        if heard.again is None and now_ms - heard.whole_at_ms >= PRINCIPALS_WHOLE_INTERVAL_MS:
+            heard.again = _Reading()
+        # In less time, so that news does not wait for it; the rest of it is asked for next time.
+        if heard.again is not None and await self._read(heard.again, link, PRINCIPALS_ANSWER_MS // 2):
+            heard.reading, heard.again, heard.whole_at_ms = heard.again, None, now_ms
+            self._changes += 1
+        return True
+
+    async def _read(self, reading: _Reading, link: GroupLink, time_ms: int) -> bool:
+        """Page after page, for at most *time_ms*; whether that was all."""
+        try:
+            async with asyncio.timeout(time_ms / 1_000):
+                while True:
+                    parts = body_parts({"after": reading.revision, "limit": PRINCIPALS_PAGE_MAX})
+                    head, _ = await link.request(
+                        RequestCode.LIST_PRINCIPALS, parts, is_repeatable=True, deadline_ms=PRINCIPALS_ANSWER_MS
+                    )
+                    if head["revision"] < reading.revision:
+                        logger.warning("a broker group was made anew", extra={"broker_group": link.broker_group})
+                        reading.documents, reading.revision = {}, 0
+                        self._changes += 1
+                        continue
+                    for number, packed in head["principals"]:
+                        document = read_principal_document(decode_msgpack(packed))
+                        reading.documents[document.name] = self._join(document)
+                        reading.revision = int(number)
+                        self._changes += 1
+                    self._publish()
+                    if not head["more"]:
+                        return True
+        except (TernError, TimeoutError, LookupError, TypeError, ValueError) as error:
+            detail = {"broker_group": link.broker_group, "error": repr(error)}
+            logger.info("a broker group does not tell its principals", extra=detail)
+            return False
+
+    def _join(self, document: PrincipalDocument) -> PrincipalDocument:
+        """*document*, which counts from now on: the object in `_merged` if it says all that is known."""
+        known = self._merged.get(document.name)
+        if known == document:
+            return known
+        merged = document if known is None else joined(known, document)
+        if merged != known:
+            self._merged[document.name] = merged
+            principal = merged.principal()
+            if principal is None:
+                self._principals.pop(document.name, None)
+            elif self._principals.get(document.name) != principal:
+                self._principals[document.name] = principal
+            self._is_changed = True
+            self._changes += 1
+        return merged if merged == document else document
+
+    def _publish(self) -> None:
+        if self._is_changed:
+            self._is_changed = False
+            self.table = PrincipalTable.of(self._principals.values(), self.table.version + 1)
+
+    # Telling ---------------------------------------------------------------------------------------------------
+    def _repair_soon(self, answered: list[str]) -> None:
+        """Tell broker groups what they lack, if they lacked it at the last look, too: what is being written just now is none of it."""
+        told: dict[str, list[str]] = {}
+        forgotten_ms = self._clock.now_ms() - DELETED_PRINCIPAL_KEPT_MS
+        for name in answered:
+            heard = self._heard[name]
+            if heard.looked_at == self._changes and not heard.lacking:
+                continue
+            heard.looked_at = self._changes
+            lacking = frozenset(
+                each.name
+                for each in self._merged.values()
+                if heard.reading.documents.get(each.name) is not each
+                and (each.is_there or each.deleted_ms > forgotten_ms)
+            )
+            still = sorted(lacking & heard.lacking)
+            heard.lacking = lacking
+            if still:
+                told[name] = still[:REPAIRS_PER_POLL]
+        if told and (self._repairing is None or self._repairing.done()):
+            self._repairing = asyncio.create_task(self._repair(told))
+
+    async def _repair(self, told: Mapping[str, list[str]]) -> None:
+        links = self._links()
+        for name, lacking in told.items():
+            try:
+                for each in lacking:
+                    head = {"document": self._merged[each].packed(), "base": -1, "is_repair": True}
+                    await links[name].request(RequestCode.PUT_PRINCIPAL, body_parts(head), is_repeatable=True)
+                    self.repairs += 1
+            except TernError as error:
+                # The next poll finds what it still lacks.
+                logger.warning(
+                    "a broker group does not take principals", extra={"broker_group": name, "detail": error.detail}
+                )
