@@ -6,7 +6,8 @@ Reference: RFC 9421, RFC 9530.
 
 import datetime
 import secrets
-from collections.abc import MutableMapping
+import time
+from collections.abc import Callable, MutableMapping
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from http_message_signatures import HTTPMessageSigner
@@ -36,8 +37,8 @@ class _Outgoing:
 class _Signer:
     """Signs with one key."""
 
-    def __init__(self, kid: str, private_key: bytes) -> None:
-        self._kid = kid
+    def __init__(self, kid: str, private_key: bytes, now_s: Callable[[], float]) -> None:
+        self._kid, self._now_s = kid, now_s
         keys = MappingKeyResolver(public_keys={}, private_keys={kid: Ed25519PrivateKey.from_private_bytes(private_key)})
         self._signer = HTTPMessageSigner(signature_algorithm=ED25519, key_resolver=keys)
 
@@ -46,7 +47,7 @@ class _Signer:
         self._signer.sign(
             outgoing,
             key_id=self._kid,
-            created=datetime.datetime.now(datetime.UTC),
+            created=datetime.datetime.fromtimestamp(self._now_s(), datetime.UTC),
             nonce=secrets.token_urlsafe(_NONCE_SIZE_BYTES),
             covered_component_ids=(*COVERED, NAMESPACE) if outgoing.headers else COVERED,
             body=request.body or None,
@@ -54,6 +55,6 @@ class _Signer:
         return tuple((name, outgoing.headers[name]) for name in _ADDED if name in outgoing.headers)
 
 
-def signer(kid: str, private_key: bytes) -> _Signer:
-    """What signs requests with that key: 32 bytes, RFC 8032."""
-    return _Signer(kid, private_key)
+def signer(kid: str, private_key: bytes, now_s: Callable[[], float] = time.time) -> _Signer:
+    """What signs requests with that key: 32 bytes, RFC 8032. *now_s*: seconds since 1970."""
+    return _Signer(kid, private_key, now_s)

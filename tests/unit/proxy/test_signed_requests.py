@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tern_client import signing
 from tern_client.exchange import Headers, Request
 from tern_proxy.core.credential_limits import Nonces
+from tern_proxy.core.namespaces import SCOPE_HEADERS
 from tern_proxy.signed_requests import NotSigned, Signed, read_signature
 from tern_wire.client_keys import ClientKey
 from tern_wire.errors import Overloaded
@@ -27,7 +28,7 @@ ENDPOINT, SEND = "http://proxy", "/v1/topics/orders/messages"
 
 def headers_for(request: Request, secret: bytes = SECRET) -> Headers:
     """What the SDK adds."""
-    return signing.signer(KID, secret)(request, ENDPOINT)
+    return signing.signer(KID, secret, lambda: NOW_MS / 1_000)(request, ENDPOINT)
 
 
 def scope_of(request: Request, headers: Headers) -> dict[str, Any]:
@@ -47,19 +48,14 @@ def scope_of(request: Request, headers: Headers) -> dict[str, Any]:
     }
 
 
-def created_ms(headers: Headers) -> int:
-    """When it was signed."""
-    return int(dict(headers)["Signature-Input"].split("created=")[1].split(";")[0]) * 1_000
-
-
 def verified(scope: dict[str, Any], now_ms: int) -> Signed:
     """What the proxy says of it."""
     return read_signature(scope, lambda kid: KEY if kid == KID else None, now_ms)
 
 
 REQUEST = Request("POST", f"{SEND}?tag=a&key=b", (("Content-Type", "text/plain"),), b"hello")
+NOW_MS = 1_800_000_000_000
 HEADERS = headers_for(REQUEST)
-NOW_MS = created_ms(HEADERS)
 
 
 def test_what_the_sdk_signs_holds() -> None:
@@ -126,6 +122,19 @@ def test_a_signature_that_says_too_little_is_refused(left_out: str, monkeypatch:
     monkeypatch.setattr(signing, "COVERED", tuple(name for name in signing.COVERED if name != left_out))
     with pytest.raises(NotSigned, match="was not covered"):
         verified(scope_of(REQUEST, headers_for(REQUEST)), NOW_MS)
+
+
+def test_a_namespace_is_signed_where_there_is_one() -> None:
+    """The door takes it off the headers; it is one of what was signed all the same, and cannot be added, taken away or changed."""
+    request = with_fields(REQUEST, headers=(*REQUEST.headers, ("MQ-Namespace", "acme")))
+    scope = scope_of(request, headers_for(request))
+    inside = {**scope, SCOPE_HEADERS: scope["headers"], "headers": scope_of(REQUEST, headers_for(request))["headers"]}
+    assert verified(inside, NOW_MS).kid == KID
+    with pytest.raises(NotSigned):
+        verified({**inside, SCOPE_HEADERS: inside["headers"]}, NOW_MS)
+    with pytest.raises(NotSigned, match="was not covered"):
+        unsigned = scope_of(request, HEADERS)
+        verified({**unsigned, SCOPE_HEADERS: unsigned["headers"]}, NOW_MS)
 
 
 def test_an_unknown_key_and_a_wrong_one_are_refused_alike() -> None:
