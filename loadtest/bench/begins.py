@@ -76,10 +76,10 @@ async def patient(connection: HttpConnection, request: Prepared) -> tuple[int, b
         await asyncio.sleep(_PAUSE_S)
 
 
-def keyed(requests: Iterator[Prepared]) -> Iterator[Prepared]:
-    """*requests*, each with an idempotency key of its own: one whose outcome is unknown can be asked again."""
+def keyed(requests: Iterator[Prepared], name: str) -> Iterator[Prepared]:
+    """*requests*, each with an idempotency key of its own, NAME-1 and so on: one whose outcome is unknown can be asked again."""
     for number, request in enumerate(requests):
-        key = f"{paths.HEADER_IDEMPOTENCY_KEY}: bench-{number}\r\n".encode()
+        key = f"{paths.HEADER_IDEMPOTENCY_KEY}: {name}-{number}\r\n".encode()
         yield request._replace(headers=request.headers + key)
 
 

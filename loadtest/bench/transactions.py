@@ -39,7 +39,7 @@ from loadtest.bench.begins import (
     patient,
     pull_checks,
 )
-from loadtest.bench.closed_loop import BenchFailed, run_to_end
+from loadtest.bench.closed_loop import BenchFailed, Prepared, prepare, run_to_end
 from loadtest.bench.delivery import MISSED
 from loadtest.bench.delivery_sizes import FULL, Sizes
 from loadtest.bench.figures import Figure, show
@@ -151,13 +151,20 @@ async def bench_open(mesh: OwnMesh, scale: float, rng: random.Random) -> AsyncIt
     groups = [f"open-{number:03d}" for number in range(_part(OPEN_GROUPS, scale))]
     declare(mesh, groups, **_LATE)
     mesh.ask("PUT", paths.topic_path("passing"), {"queues": 8})
-    # What the same load costs without transactions is not theirs.
-    await _send_others(mesh, rng, _PASSING_BATCHES)
+    each = len(groups) * OPEN_PER_PRODUCER_GROUP_MAX // _ROUNDS
+    # What the same load costs as ordinary messages is not theirs.
+    mesh.ask("PUT", paths.topic_path("plain"), {"queues": 8})
+    ordinary = [prepare("POST", paths.messages_path("plain"), rng.randbytes(256)) for _ in range(64)]
+    sends = keyed(itertools.cycle(ordinary), "plain")
+    new = _rss_mb(mesh)
+    for _ in range(_ROUNDS):
+        await _send(mesh, CONNECTIONS, itertools.islice(sends, each))
+        await _send_others(mesh, rng, _BESIDE_BATCHES)
     before = _rss_mb(mesh)
     first_rounds: list[int] = []
-    requests, ids, begun_s = keyed(begins(groups, rng, 256)), [], 0.0
+    requests, ids, begun_s = keyed(begins(groups, rng, 256), "open"), [], 0.0
     for _ in range(_ROUNDS):
-        some, took_s = await begin_many(mesh, requests, len(groups) * OPEN_PER_PRODUCER_GROUP_MAX // _ROUNDS)
+        some, took_s = await begin_many(mesh, requests, each)
         ids += some
         begun_s += took_s
         await _send_others(mesh, rng, _BESIDE_BATCHES)
@@ -166,12 +173,13 @@ async def bench_open(mesh: OwnMesh, scale: float, rng: random.Random) -> AsyncIt
     # What was copied meanwhile lies close together by then, and is kept where it is: the first rounds' places at least are gone.
     await _pass_over(mesh, rng, first_rounds[_ROUNDS // 4])
     passed = _rss_mb(mesh)
-    more = max(each[name] - before[name] for each in (begun, passed) for name in before)
+    more = max(found[name] - before[name] for found in (begun, passed) for name in before)
     yield _figure(
         *("open_100000_memory", more, "MB"),
         open=len(ids),
         begun_per_s=round(len(ids) / begun_s),
-        rss_before_mb=_rounded(before),
+        rss_new_mb=_rounded(new),
+        rss_after_ordinary_mb=_rounded(before),
         rss_begun_mb=_rounded(begun),
         rss_after_retention_mb=_rounded(passed),
     )
@@ -226,18 +234,20 @@ async def _pass_over(mesh: OwnMesh, rng: random.Random, end: int) -> None:
 
 
 async def _send_others(mesh: OwnMesh, rng: random.Random, batches: int) -> None:
-    requests = itertools.islice(itertools.cycle(batch_requests("passing", rng)), batches)
+    await _send(mesh, 8, itertools.islice(itertools.cycle(batch_requests("passing", rng)), batches))
 
+
+async def _send(mesh: OwnMesh, connections: int, requests: Iterator[Prepared]) -> None:
     async def step(connection: HttpConnection) -> int | None:
         request = next(requests, None)
         if request is None:
             return None
         status, body = await patient(connection, request)
-        if status not in {200, 504}:
-            raise BenchFailed(f"a batch got {status}: {body[:300]!r}")
+        if status not in {200, 201, 504}:
+            raise BenchFailed(f"a send got {status}: {body[:300]!r}")
         return 1
 
-    await run_to_end(mesh.port, 8, step)
+    await run_to_end(mesh.port, connections, step)
 
 
 def _trim(address: str) -> None:
