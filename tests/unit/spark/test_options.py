@@ -31,6 +31,8 @@ def test_names_are_taken_in_any_case_as_spark_hands_them_over() -> None:
         "fetchtimeoutms": "500",
         "fetchretries": "0",
         "fetchretryintervalms": "10",
+        "keyfile": "app.key",
+        "cafile": "ca.crt",
     }
     assert set(given) == {name.lower() for name in NAMES}
     options = read_options(given)
@@ -38,6 +40,7 @@ def test_names_are_taken_in_any_case_as_spark_hands_them_over() -> None:
     assert options.topics == ("orders", "payments")
     assert options.starting == {"orders": {"broker-a:0": -2}, "payments": {}}
     assert (options.ending, options.fail_on_data_loss, options.fetch_retries) == ("latest", False, 0)
+    assert (options.key_file, options.ca_file) == ("app.key", "ca.crt")
     assert pickle.loads(pickle.dumps(options)) == options
 
 
