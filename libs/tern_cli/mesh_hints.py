@@ -15,8 +15,21 @@ def try_it(endpoint: str, root: Path, *, folder: Path, environ: Mapping[str, str
         exports.append(f"{DATA_DIR_VARIABLE}={shlex.quote(str(root))}")
     if (environ.get(ENDPOINT_VARIABLE) or ENDPOINT_DEFAULT) != endpoint:
         exports.append(f"{ENDPOINT_VARIABLE}={shlex.quote(endpoint)}")
+    exported = [f"export {' '.join(exports)}"] if exports else []
+    if endpoint.startswith("https://"):
+        # The mesh's root key, which is in its directory, manages and neither sends nor receives.
+        return [
+            *exported,
+            "ternmq topic create demo",
+            "ternmq group create readers",
+            "ternmq key create app --out app.key",
+            "ternmq acl grant app ALL --topic demo --group readers",
+            "ternmq --key-file app.key send demo hello",
+            "ternmq --key-file app.key recv demo readers --wait 5s",
+            "ternmq status",
+        ]
     return [
-        *([f"export {' '.join(exports)}"] if exports else []),
+        *exported,
         "ternmq topic create demo",
         f"curl -d hello '{endpoint}/v1/topics/demo/messages'",
         "ternmq group create readers",

@@ -210,6 +210,15 @@ def test_only_what_commands_would_not_find_is_exported(
     assert re.search(rf"curl .*:{port}/", "\n".join(lines))
 
 
+def test_what_a_secure_mesh_suggests_makes_a_key_first() -> None:
+    """Its root key may not send, and curl without a key is refused: no line of the open mesh's would work."""
+    lines = try_it("https://127.0.0.1:8080", Path("/here/.tern"), folder=Path("/here"), environ={})
+    assert not any(line.startswith("curl") for line in lines)
+    made = lines.index("ternmq key create app --out app.key")
+    assert all(number > made for number, line in enumerate(lines) if " send " in line or " recv " in line)
+    assert all("--key-file app.key" in line for line in lines if " send " in line or " recv " in line)
+
+
 def test_a_mesh_json_that_was_removed_or_damaged_comes_back_while_the_mesh_runs(home: Home) -> None:
     """The supervisor looks every few seconds, so that `down` finds it again."""
     home.up("--brokers", "1")
