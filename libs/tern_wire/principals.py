@@ -138,8 +138,9 @@ def decide(principal: Principal, action: str, kind: str, name: str = "") -> bool
 
 def is_permitted(principal: Principal, action: str, kind: str, name: str = "") -> bool:
     """As `decide`, with the DESCRIBE that other actions imply: what the proxy lets through."""
-    if action != DESCRIBE or decide(principal, action, kind, name) or is_denied(principal, action, kind, name):
-        return decide(principal, action, kind, name)
+    is_said = decide(principal, action, kind, name)
+    if is_said or action != DESCRIBE or is_denied(principal, action, kind, name):
+        return is_said
     return any(decide(principal, other, kind, name) for other in sorted(DESCRIBING))
 
 

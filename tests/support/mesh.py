@@ -161,6 +161,21 @@ class Mesh:
 
 
 @contextmanager
+def kept_up(mesh: Mesh) -> Iterator[None]:
+    """*mesh* is up for the length of a block; its logs are shown when the block fails."""
+    try:
+        mesh.up()
+        yield
+    except BaseException:
+        for log in sorted((mesh.directory / "logs").glob("*.log")):
+            print(f"--- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-15:]))
+        raise
+    finally:
+        mesh.run("down", check=False)
+        mesh.client.close()
+
+
+@contextmanager
 def running_mesh(directory: Path, *options: str) -> Iterator[Mesh]:
     """A mesh for the length of a block; its logs are shown when the block fails."""
     mesh = Mesh(
@@ -168,13 +183,5 @@ def running_mesh(directory: Path, *options: str) -> Iterator[Mesh]:
         port_base=free_port_base(random.Random()),
         options=("--segment-size-bytes", str(SEGMENT_SIZE_BYTES), *options),
     )
-    try:
-        mesh.up()
+    with kept_up(mesh):
         yield mesh
-    except BaseException:
-        for log in sorted((directory / "logs").glob("*.log")):
-            print(f"--- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-15:]))
-        raise
-    finally:
-        mesh.run("down", check=False)
-        mesh.client.close()

@@ -13,7 +13,7 @@ import httpx
 
 from tern_security.authority import Pair
 from tern_security.cluster_directory import ClusterDirectory
-from tests.support.mesh import SEGMENT_SIZE_BYTES, Mesh, eventually, free_port_base
+from tests.support.mesh import SEGMENT_SIZE_BYTES, Mesh, eventually, free_port_base, kept_up
 
 
 class SecureMesh(Mesh):
@@ -112,13 +112,5 @@ def running_secure_mesh(directory: Path, *options: str) -> Iterator[SecureMesh]:
         port_base=free_port_base(random.Random()),
         options=("--secure", "--wait", "90", "--segment-size-bytes", str(SEGMENT_SIZE_BYTES), *options),
     )
-    try:
-        mesh.up()
+    with kept_up(mesh):
         yield mesh
-    except BaseException:
-        for log in sorted((directory / "logs").glob("*.log")):
-            print(f"--- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-15:]))
-        raise
-    finally:
-        mesh.run("down", check=False)
-        mesh.client.close()
