@@ -182,6 +182,12 @@ ATTRIBUTES_SIZE_MAX_BYTES = 1 * KIB
 # Topics or groups on one page of a list; and queues in one description of a group, which is one frame.
 LISTED_MAX = 1_000
 QUEUES_SHOWN_MAX = 20_000
+# Rows of topics and of their groups in one answer about what a broker group hosts, 140 bytes each: a frame takes twice as many.
+HOSTED_ROWS_MAX = 20_000
+# Topics and groups that are named of those that keep a broker group from being drained: a screenful or two; the others are counted.
+LEFT_SHOWN_MAX = 100
+# Declarations that wait for one broker group while it joins: as many share an entry, and nobody else's sends notice them.
+JOINS_AT_ONCE = 32
 # Delays that a group's own table may have, and the shortest with which an exponential one begins: each step must grow.
 RETRY_DELAYS_KEPT_MAX = 64
 RETRY_DELAY_MIN_MS = 100
