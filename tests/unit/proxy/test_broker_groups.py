@@ -210,6 +210,21 @@ async def test_a_broker_group_without_permission_and_without_anything_left_is_dr
         assert (found["is_drained"], found["unclaimed"], found["topics_left"]) == (True, 7, [])
 
 
+@pytest.mark.parametrize("what", ["placed", "moving", "unread", "scheduled", "transactions", "dead letters"])
+async def test_whatever_is_left_keeps_the_broker_group(what: str) -> None:
+    """Each of them alone."""
+    one, other = two_groups()
+    async with proxy_mesh(one, other) as mesh:
+        await wipe(mesh)
+        other.admin.reading = {"orders": {"billing": (int(what == "unread"), 0)}}
+        other.admin.scheduled = {"orders": int(what == "scheduled")}
+        other.admin.open_transactions = int(what == "transactions")
+        other.admin.dead = {"billing": 1} if what == "dead letters" else {}
+        before = ("broker-b",) if what == "moving" else ()
+        place(mesh, "orders", "broker-b" if what == "placed" else "broker-a", before=before)
+        assert not (await left(mesh))["is_drained"]
+
+
 async def test_a_group_that_reads_the_topic_elsewhere_has_everything_of_it_to_read_here() -> None:
     """It has not come by since the topic grew; what is here was sent for it, too."""
     one, other = two_groups()
