@@ -105,7 +105,7 @@ def place_all(
     moves: list[Move] = []
     threads = ThreadPoolExecutor(max_workers=AT_ONCE)
     try:
-        for move in threads.map(lambda each: _place(*each, wanted), asked):
+        for move in threads.map(lambda each: _place(each[0], each[1], wanted), asked):
             step()
             if move is not None:
                 moves.append(move)

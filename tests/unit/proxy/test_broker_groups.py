@@ -293,3 +293,34 @@ async def test_topics_are_listed_by_where_they_are() -> None:
         others = (await mesh.http.get(f"{B}/topics?which=elsewhere")).json()["topics"]
         assert [row["topic"] for row in others] == ["there"]
         assert (await mesh.http.get(f"{B}/topics?which=all")).json()["code"] == "invalid-field"
+
+
+# Taken out --------------------------------------------------------------------------------------------------------
+async def test_what_is_asked_of_everybody_goes_on_without_a_broker_group_that_was_taken_out() -> None:
+    """Without write permission and without brokers. It counts again when one of them comes back."""
+    one, other = two_groups()
+    async with proxy_mesh(one, other, leader_wait_ms=50) as mesh:
+        other.resign()
+        await wipe(mesh)
+        assert (await mesh.http.put("/v1/groups/new")).json()["code"] == "no-leader"
+        mesh.name_server.brokers = [one]
+        await mesh.proxy.cache.refresh()
+        for method, path in (("PUT", "/v1/groups/new"), ("PUT", "/v1/producer-groups/shop"), ("GET", "/v1/groups")):
+            answer = await mesh.http.request(method, path)
+            assert answer.is_success, answer.text
+        mesh.name_server.brokers = [one, other]
+        other.lead(2)
+        await mesh.proxy.cache.refresh()
+        await eventually(lambda: mesh.proxy.group("broker-b").link.has_leader, "its leader")
+        assert (await mesh.http.put("/v1/groups/other")).status_code == 201
+        assert "other" in other.groups
+
+
+async def test_a_broker_group_that_is_only_down_is_waited_for() -> None:
+    """Nobody has withdrawn anything: what is declared without it would be missing there."""
+    one, other = two_groups()
+    async with proxy_mesh(one, other, leader_wait_ms=50) as mesh:
+        other.resign()
+        mesh.name_server.brokers = [one]
+        await mesh.proxy.cache.refresh()
+        assert (await mesh.http.put("/v1/groups/new")).json()["code"] == "no-leader"
