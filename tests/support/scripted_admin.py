@@ -32,6 +32,8 @@ class ScriptedAdmin:
         self.topic_settings: dict[str, dict[str, Any]] = {}
         self.group_settings: dict[str, dict[str, Any]] = {}
         # What HOSTED tells: by topic each group's unread and leased messages, and messages that wait for their time; and what belongs to no topic.
+        # What groups have begun, by group and topic, if a test says so: committed offsets by queue.
+        self.begun: dict[tuple[str, str], dict[str, int]] | None = None
         self.reading: dict[str, dict[str, tuple[int, int]]] = {}
         self.scheduled: dict[str, int] = {}
         self.open_transactions = 0
@@ -83,7 +85,8 @@ class ScriptedAdmin:
         """DESCRIBE_TOPIC."""
         found = self._topic(head["topic"])
         bounds = [[queue, 0, len(log)] for queue, log in enumerate(self.topics[head["topic"]][1])]
-        return {**found, "bounds": bounds, "groups": sorted(self.groups)}, b""
+        begun = {group for group, topic in self.begun or () if topic == head["topic"]}
+        return {**found, "bounds": bounds, "groups": sorted(self.groups if self.begun is None else begun)}, b""
 
     def delete_topic(self, head: dict[str, Any], _: memoryview) -> Answer:
         """DELETE_TOPIC."""
@@ -124,9 +127,14 @@ class ScriptedAdmin:
     def describe_group(self, head: dict[str, Any], _: memoryview) -> Answer:
         """DESCRIBE_GROUP."""
         found = self._group(head["group"])
+        blank = {"lag": 0, "leased": 0, "available": 0}
+        if self.begun is None:
+            begun = {topic: {"0": 0} for topic in sorted(self.topics)}
+        else:
+            begun = {topic: committed for (group, topic), committed in self.begun.items() if group == head["group"]}
         rows = [
-            {"topic": topic, "lag": 0, "leased": 0, "available": 0, "committed": {"0": 0}}
-            for topic in sorted(self.topics)
+            {"topic": topic, **blank, "committed": committed}
+            for topic, committed in begun.items()
             if head["topic"] in {"", topic}
         ]
         return {**found, "topics": rows, "more": False}, b""

@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tern_proxy.core.joining import group_to_create, missing_of, producer_group_to_create
+from tern_proxy.late_groups import begin_group
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import ask_all
 from tern_wire.errors import AlreadyExists
-from tern_wire.group_settings import read_group_change
+from tern_wire.group_settings import LATEST, read_group_change
 from tern_wire.limits import JOINS_AT_ONCE, LISTED_MAX
 from tern_wire.requests import RequestCode, body_parts
 
@@ -45,7 +46,11 @@ async def join_groups(proxy: Proxy, broker_group: str) -> dict[str, int]:
     everything = {"namespace": "", "everywhere": True, "limit": LISTED_MAX}
     listing = {**everything, "q": "", "descending": False}
     describing = {**everything, "producer_group": ""}
-    groups = await _join(proxy, broker_group, RequestCode.LIST_GROUPS, listing, "group", make_group)
+    late: set[str] = set()
+    groups = await _join(proxy, broker_group, RequestCode.LIST_GROUPS, listing, "group", make_group, late)
+    # Of topics that have grown onto it already; those that are placed there later see to it themselves.
+    for name in sorted(late):
+        await begin_group(proxy, name, broker_group)
     producers = await _join(
         proxy, broker_group, RequestCode.DESCRIBE_PRODUCER_GROUP, describing, "producer_group", make_producer_group
     )
@@ -53,12 +58,21 @@ async def join_groups(proxy: Proxy, broker_group: str) -> dict[str, int]:
 
 
 async def _join(
-    proxy: Proxy, broker_group: str, code: RequestCode, asked: dict[str, Any], field: str, make: Make
+    proxy: Proxy,
+    broker_group: str,
+    code: RequestCode,
+    asked: dict[str, Any],
+    field: str,
+    make: Make,
+    late: set[str] | None = None,
 ) -> int:
+    """How many are new. *late* gets the names of all groups that start with what comes."""
     created, after = 0, ""
     while True:
         answers = await ask_all(proxy, code, {**asked, "after": after})
         told = {name: (head["groups"], bool(head["more"])) for name, head in answers}
+        if late is not None:
+            late.update(head[field] for rows, _ in told.values() for head in rows if head["start"] == LATEST)
         missing = missing_of(broker_group, told, field, LISTED_MAX)
         created += await _make_all(missing.groups, make)
         after = missing.after

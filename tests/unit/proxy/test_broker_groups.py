@@ -7,6 +7,7 @@ import pytest
 
 from tern_proxy import joining
 from tern_proxy.core.topic import Topic
+from tern_proxy.late_groups import begin_topic
 from tern_wire.errors import AlreadyExists, BrokerGroupNotFound, LimitReached
 from tern_wire.producer_settings import ProducerSettings
 from tern_wire.requests import RequestCode
@@ -167,6 +168,30 @@ async def test_broker_groups_are_the_clusters_and_no_namespaces(method: str, end
         outside = await mesh.http.request(method, f"{B}{end}")
         assert (inside.status_code, inside.json()) == (outside.status_code, outside.json())
         assert "%" not in inside.text
+
+
+async def test_a_group_that_starts_with_what_comes_begins_with_the_oldest_where_its_topic_grows() -> None:
+    """What was sent to the new broker group before its first receive there is newer than its begin; queues that it has begun are left alone."""
+    one, other = two_groups()
+    async with proxy_mesh(one, other) as mesh:
+        for broker in (one, other):
+            broker.groups |= {"late": 7, "early": 8, "idle": 9}
+            for group in ("late", "idle"):
+                broker.admin.group_settings[group] = {"start": "latest"}
+        one.admin.begun = {("late", "orders"): {"0": 3}, ("early", "orders"): {"0": 3}}
+        other.admin.begun = {("late", "orders"): {"1": 4}}
+        assert (await mesh.http.post(f"{B}/join")).status_code == 200
+        seeks = [head for code, head in other.heads if code is RequestCode.SEEK]
+        assert [(seek["group"], seek["topic"], seek["queues"], seek["to"]) for seek in seeks] == [
+            ("late", "orders", [0, 2, 3], "earliest")
+        ]
+        assert one.asked[RequestCode.SEEK] == 0
+        one.admin.begun["early", "orders"] = {"0": 0}
+        other.admin.begun = {}
+        assert await begin_topic(mesh.proxy, "orders", "broker-b", 4) == 4
+        other.admin.begun = {("late", "orders"): {str(queue): 0 for queue in range(4)}}
+        assert await begin_topic(mesh.proxy, "orders", "broker-b", 4) == 0
+        assert await begin_topic(mesh.proxy, "nope", "broker-b", 4) == 0
 
 
 # Draining ---------------------------------------------------------------------------------------------------------
