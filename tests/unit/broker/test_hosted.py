@@ -1,15 +1,24 @@
 """What a broker group tells of the topics that it hosts: how much every group has still to read, page by page, and what died."""
 
+from collections import deque
 from collections.abc import Generator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from tern_broker.config import BrokerConfig
 from tern_broker.core import hosted
 from tern_broker.core.describing import list_groups
 from tern_broker.core.hosted import dead_groups, hosted_page
+from tern_broker.engine import Engine
+from tern_broker.link_hosted import HostedRequests
+from tern_broker.turns import Turns
+from tern_remoting import Link
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind
+from tern_wire.errors import LinkBodyMalformed
+from tern_wire.requests import RequestCode, read_body
 from tests.support.faulty_files import FaultyFiles
 from tests.support.single_broker import SingleBroker
 
@@ -100,6 +109,32 @@ def test_a_page_is_looked_up_in_steps(broker: SingleBroker) -> None:
     assert len(state.leasing.deliveries) == 2
     steps = sum(1 for _ in hosted_page(state.names, state.leasing, state.timing, after="", limit=10))
     assert steps >= 1 + len(state.leasing.deliveries)
+
+
+def test_a_page_is_answered_over_the_link_in_turns(broker: SingleBroker) -> None:
+    """Once, at its end; dead letters are told with the first page alone; a page of no rows, or of too many, is a broken peer's."""
+    replies: list[dict[str, Any]] = []
+    link = SimpleNamespace(
+        reply=lambda _opaque, code, parts: replies.append(read_body(b"".join(parts))[0] | {"is": code})
+    )
+    soon: deque[Any] = deque()
+    turns = Turns(soon.append, lambda: 0.0)
+    engine = cast(Engine, SimpleNamespace(state=broker.state, turns=turns))
+    requests = HostedRequests(cast(BrokerConfig, None), engine)
+    ask = requests.handlers()[RequestCode.HOSTED]
+    broker.state.leasing.dead_topics.ensure(broker.state.names.groups["g"]).ends[:] = [1, 1]
+    for after in ("", "s"):
+        ask(cast(Link, link), 1, {"after": after, "limit": 10}, memoryview(b""))
+        while soon:
+            soon.popleft()()
+    told = {"topics": [["t", 0, 0, []]], "more": False, "open": 0, "is": 0}
+    assert replies == [
+        {**told, "dead_letters": 1, "dead_groups": [["g", 1]]},
+        {**told, "dead_letters": 0, "dead_groups": []},
+    ]
+    for limit in (0, 1_001, "10"):
+        with pytest.raises(LinkBodyMalformed):
+            ask(cast(Link, link), 1, {"after": "", "limit": limit}, memoryview(b""))
 
 
 def test_dead_letters_are_counted_with_the_groups_that_have_the_most(broker: SingleBroker) -> None:

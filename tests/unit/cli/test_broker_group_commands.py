@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from tern_cli import broker_group_commands, broker_group_drain
 from tern_cli.app import app
+from tern_cli.topic_moves import ClusterAdmin, TopicName, place_all
 from tern_wire.errors import TopicConflict
 from tests.support.growing_mesh import GrowingMesh, growing_mesh
 
@@ -293,3 +294,21 @@ def test_a_topic_that_goes_meanwhile_is_no_trouble(mesh: GrowingMesh) -> None:
     joined = run(mesh, "broker-group", "join", "broker-b")
     assert joined.exit_code == 0, joined.output
     assert "Topics placed anew: 1" in joined.stdout
+
+
+def test_a_command_that_is_broken_off_ends_what_is_under_way_and_begins_nothing_more(mesh: GrowingMesh) -> None:
+    """Ctrl-C in the middle of many topics: what is placed is placed, and a repeat places the others."""
+    for number in range(200):
+        mesh.add(f"t{number:03}", "broker-a")
+    topics = [TopicName(*place) for place in mesh.topics]
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with ClusterAdmin([mesh.proxy]) as admins:
+        with pytest.raises(KeyboardInterrupt):
+            place_all(admins, topics, lambda _: ["broker-b"], stop)
+        done = len(mesh.events)
+        assert 0 < done < 200
+        place_all(admins, topics, lambda _: ["broker-b"])
+    assert {tuple(placed.groups) for placed in mesh.topics.values()} == {("broker-b",)}
