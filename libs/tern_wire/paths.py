@@ -222,6 +222,11 @@ ROUTES_PATH = "/v1/routes"
 KV_PATH = "/v1/kv"
 
 
+def placement_path(topic: str) -> str:
+    """GET and PUT which broker groups take a topic's keyed and ordered messages."""
+    return f"/v1/topics/{topic}/placement"
+
+
 def topic_route_path(topic: str) -> str:
     """GET where one topic lives."""
     return f"/v1/topics/{topic}/route"
