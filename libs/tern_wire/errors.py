@@ -335,6 +335,19 @@ class TopicConflict(TernError):
     fix = "Topic '{topic}' has {actual} queues, {wanted} were asked for. Queue counts only grow; use at least {actual}."
 
 
+class PlacementMoving(TernError):
+    code, status, title = "placement-moving", 409, "The topic is still moving"
+    fix = (
+        "Topic '{topic}' still moves to where its placement of epoch {epoch} says. It ends when {left}: repeat that change, "
+        "`ternmq topic place {topic}` with the same broker groups, until it has ended. Then change it again."
+    )
+
+
+class PlacementChanged(TernError):
+    code, status, retryable, title = "placement-changed", 503, True, "The topic has just moved"
+    fix = "Topic '{topic}' takes messages with this key or message group in another broker group now. Nothing was stored: send again."
+
+
 class AlreadyDelivered(TernError):
     code, status, title = "already-delivered", 409, "It is too late to recall the message"
     fix = "Its delivery time has come: it was delivered, or recalled before. Recall a message before its delivery time."

@@ -193,6 +193,12 @@ RETRY_DELAYS_KEPT_MAX = 64
 RETRY_DELAY_MIN_MS = 100
 QUEUES_PER_TOPIC_MAX = 1_024
 QUEUES_PER_TOPIC_DEFAULT = 8
+# Broker groups that share out one topic's keyed and ordered messages; the text of a placement is in the route of every topic.
+PLACEMENT_GROUPS_MAX = 64
+# Changes of one topic's placement: so many that nobody makes, of so few digits that a route stays short.
+PLACEMENT_EPOCH_MAX = 99_999_999
+# A proxy that hears that a topic has moved asks name servers for where to; they know it some ms after the broker group does.
+PLACEMENT_NEWS_MS = 3_000
 # Idempotency keys are remembered this long (SQS FIFO remembers 5 minutes) ...
 IDEMPOTENCY_WINDOW_MS = 600_000
 # ... and no more than this many: 33,000 a second all the time, 3 bytes of memory and 34 of disk each. Full means `overloaded`, never

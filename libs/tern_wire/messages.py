@@ -227,6 +227,12 @@ class TopicSettings(Struct, forbid_unknown_fields=True):
     attributes: dict[str, str | None] | UnsetType = UNSET
 
 
+class PlacementSettings(Struct, forbid_unknown_fields=True):
+    """The body of PUT /v1/topics/{topic}/placement: the broker groups that are to take its keyed and ordered messages."""
+
+    broker_groups: list[str]
+
+
 class RetrySettings(Struct, forbid_unknown_fields=True):
     """How long a message rests after each failed attempt. `custom` has `delays`; `exponential` has `initial`, `multiplier`, `max`."""
 

@@ -20,6 +20,7 @@ SEPARATOR = "%"
 _OWN = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 _PLAIN = re.compile(_OWN)
 _WHOLE = re.compile(rf"(?:[A-Za-z0-9][A-Za-z0-9_-]{{0,{NAMESPACE_LENGTH_MAX - 1}}}{SEPARATOR})?{_OWN}")
+_BROKER_GROUP = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 _QUEUE = re.compile(r"([a-z0-9][a-z0-9-]{0,30}):(0|[1-9][0-9]{0,3})")
 
 
@@ -46,6 +47,11 @@ def check_group(name: str) -> str:
     if len(name) > GROUP_LENGTH_MAX or _WHOLE.fullmatch(name) is None:
         raise IllegalGroup(group=name[:160])
     return name
+
+
+def is_broker_group(name: str) -> bool:
+    """Whether *name* is 1 to 31 lower-case letters, digits or `-`."""
+    return _BROKER_GROUP.fullmatch(name) is not None
 
 
 # Namespaces -------------------------------------------------------------------------------------------------------

@@ -11,12 +11,16 @@ TOPIC_TYPES = frozenset({"NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRoute:
-    """A topic in one broker group: its id there, how many queues it has, which messages it takes, and RocketMQ's permission bits."""
+    """A topic in one broker group: its id there, how many queues it has, which messages it takes, and RocketMQ's permission bits.
+
+    *placement*: which broker groups take its keyed and ordered messages, as this one knows it (tern_wire/placement.py).
+    """
 
     topic_id: int
     queues: int
     type: str = "MIXED"
     perm: int = PERM_READ | PERM_WRITE
+    placement: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

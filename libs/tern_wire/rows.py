@@ -13,7 +13,7 @@ A row with FLAG_HALF is a half message: stored, and invisible until its transact
 of the name in the request's head (`producer_groups`), in the log the id; 0 in other rows. Its *deliver_ms* is a duration: how long after its
 begin the transaction is first asked about (0: as the producer group says); it has no message group. FLAG_SAME_TRANSACTION: it belongs to the
 transaction of the row before it, a half row of the same producer group; only a transaction's first row may have a key, which then stands for
-the whole transaction.
+the whole transaction. A row with FLAG_PINNED has a key and belongs here whatever the topic's placement says: its sender has chosen the queue.
 """
 
 import struct
@@ -25,8 +25,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-FLAG_KEYED, FLAG_HALF, FLAG_SAME_TRANSACTION = 1, 2, 4
-FLAGS = FLAG_KEYED | FLAG_HALF | FLAG_SAME_TRANSACTION
+FLAG_KEYED, FLAG_HALF, FLAG_SAME_TRANSACTION, FLAG_PINNED = 1, 2, 4, 8
+FLAGS = FLAG_KEYED | FLAG_HALF | FLAG_SAME_TRANSACTION | FLAG_PINNED
+# Of half messages.
+HALF_FLAGS = FLAG_HALF | FLAG_SAME_TRANSACTION
 
 SEND_ROW = struct.Struct("<IIIIqII16sqQ")
 SEND_ROWS = np.dtype(
@@ -76,6 +78,8 @@ NOT_WRITABLE = 9
 # group, or all of them, have as many transactions as they may. A transaction is prepared whole or not at all: the rows of one that is
 # refused all have the status of the first row that was.
 PREPARED, PREPARED_BEFORE, TOO_MANY_OPEN, NO_PRODUCER_GROUP = 10, 11, 12, 13
+# Nothing was stored: the row's key or message group belongs to another broker group now (tern_wire/placement.py).
+MOVED = 14
 SEND_VERDICTS = np.dtype([("status", "<u4"), ("queue", "<u4"), ("offset", "<i8")])
 
 # One per run of offsets that a receive leases, 48 bytes. `run` is 0 for messages never leased, else the redelivery run. `invisible_ms` is

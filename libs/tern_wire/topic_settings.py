@@ -2,7 +2,8 @@
 
 A change is a map, as the link and the log carry it; what it does not name stays as it is, or gets its default in a new topic:
 
-    {topic, mode: declare | create | alter, queues, type, perm, attributes: {name: text, or nil to remove it}}
+    {topic, mode: declare | create | alter, queues, type, perm, attributes: {name: text, or nil to remove it},
+     placement: as text, own: the name of the broker group that is told, ending: true}
 
 declare: create it, or change it; create: only if it is not there; alter: only if it is there.
 """
@@ -14,7 +15,8 @@ from typing import Any, TypeGuard
 from tern_wire.attributes import check_attributes
 from tern_wire.errors import InvalidField
 from tern_wire.limits import QUEUES_PER_TOPIC_MAX
-from tern_wire.names import check_topic
+from tern_wire.names import check_topic, is_broker_group
+from tern_wire.placement import Placement, read_placement
 from tern_wire.route import PERM_READ, PERM_WRITE
 
 NORMAL, FIFO, DELAY, TRANSACTION, MIXED = "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"
@@ -23,6 +25,7 @@ TOPIC_KINDS = (NORMAL, FIFO, DELAY, TRANSACTION, MIXED)
 PERMISSIONS: Mapping[str, int] = {"rw": PERM_READ | PERM_WRITE, "r": PERM_READ, "w": PERM_WRITE, "none": 0}
 DECLARE, CREATE, ALTER = "declare", "create", "alter"
 MODES = (DECLARE, CREATE, ALTER)
+NOWHERE = Placement()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +38,16 @@ class TopicChange:
     kind: str | None
     perm: int | None
     attributes: dict[str, str | None]
+    placement: Placement = NOWHERE
+    own: str = ""
+    # Let go of all that still moves away under this very placement.
+    is_ending: bool = False
 
     def packed(self) -> dict[str, Any]:
         """As a map again, of what it names."""
         named = {"queues": self.queues, "type": self.kind, "perm": self.perm, "attributes": self.attributes or None}
+        if self.placement.epoch:
+            named |= {"placement": str(self.placement), "own": self.own, "ending": self.is_ending or None}
         return {"topic": self.topic, "mode": self.mode, **named_only(named)}
 
 
@@ -51,6 +60,10 @@ def read_topic_change(request: Mapping[str, Any]) -> TopicChange:
         raise InvalidField(reason=f"A topic's type is one of {', '.join(TOPIC_KINDS)}", pointer="/type")
     if perm is not None and (not is_whole(perm, 0, 6) or perm not in PERMISSIONS.values()):
         raise InvalidField(reason=f"A permission is one of {', '.join(PERMISSIONS)}", pointer="/permission")
+    placement = read_placement(text_of(request, "placement")) if "placement" in request else NOWHERE
+    own = text_of(request, "own") if placement.epoch else ""
+    if placement.epoch and not is_broker_group(own):
+        raise InvalidField(reason="A placement needs the name of the broker group that is told of it", pointer="/own")
     return TopicChange(
         topic=check_topic(text_of(request, "topic")),
         mode=mode_of(request),
@@ -58,6 +71,9 @@ def read_topic_change(request: Mapping[str, Any]) -> TopicChange:
         kind=kind,
         perm=perm,
         attributes=check_attributes(request.get("attributes") or {}),
+        placement=placement,
+        own=own,
+        is_ending=bool(placement.epoch) and request.get("ending") is True,
     )
 
 

@@ -57,6 +57,7 @@ ROWS = (
     row("GET", TOPIC + "/scheduled"),
     row("GET", TOPIC + "/offsets"),
     row("GET", TOPIC + "/route"),
+    row("GET", TOPIC + "/placement"),
     row("GET", TOPIC),
     row("GET", "/v1/messages/{message_id}/trace", "?topic=ledger"),
     row("GET", GROUP),
@@ -90,6 +91,7 @@ ROWS = (
     row("DELETE", TOPIC + "/scheduled/{recall_handle}"),
     row("DELETE", GROUP + "/locks", "?topic=ledger&member=m1"),
     row("DELETE", "/v1/tasks/{task}"),
+    row("PUT", TOPIC + "/placement", json={"broker_groups": ["broker-a"]}),
     row("PATCH", TOPIC, json={"attributes": {"owner": "x"}}),
     row("PATCH", GROUP, json={"max_attempts": 2}),
     # From here on outsiders get objects of their own, which have the same names.

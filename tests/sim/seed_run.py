@@ -15,6 +15,7 @@ from tern_broker.core import saving
 from tern_broker.core.dead_topics import NOTES
 from tern_broker.core.machine import StateMachine
 from tern_broker.dead_letter_reader import DeadLetterReader
+from tern_store import DerivedDamage, LogRot
 from tern_wire.codec import encode_msgpack
 from tern_wire.dead_letters import RUNNING
 from tests.sim.bodies import read_records
@@ -34,6 +35,8 @@ CONVERGE_S = 60.0
 OVERTIME_S = 20.0
 PULL_MAX_MESSAGES, PULL_MAX_BYTES = 1000, 1 << 20
 WITNESSES_MAX = 40
+# Bits rot before the calm: each look finds the rot that the one before has not come to.
+LOOKS_MAX = 5
 
 
 @dataclass(slots=True)
@@ -168,9 +171,7 @@ class _Run:
         found = [*world.violations, *world.observers.violations]
         # Where all nodes are equal, and clients wait for something: the checkers say what.
         if not found and (not result.stuck or self._is_converged()):
-            nodes: list[NodeEnd] = []
-            for node in world.nodes.values():
-                node.process.run(_look_at, node, nodes)
+            nodes = self._look()
             found += world.violations
             for node_end in nodes:
                 world.history.note(f"{node_end.node} ends at {node_end.applied} as {node_end.digest}")
@@ -181,13 +182,35 @@ class _Run:
         for checker, text in result.violations:
             world.say(f"VIOLATION {checker}: {text}")
 
+    def _look(self) -> list[NodeEnd]:
+        """What every node holds. One whose bytes have rotted, which nobody has read since, ends and mends itself as for any reader."""
+        world, scheduler = self.world, self.world.scheduler
+        for _ in range(LOOKS_MAX):
+            nodes: list[NodeEnd] = []
+            for node in list(world.nodes.values()):
+                node.process.run(_look_at, node, nodes)
+            if len(nodes) == len(world.names) or world.violations:
+                return nodes
+            world.say("what rotted unseen is mended")
+            end_s = scheduler.now_s + CONVERGE_S
+            # The processes end in a moment.
+            scheduler.run_until(scheduler.now_s + 1.0)
+            scheduler.run_until(end_s, lambda: self._is_converged() or self._is_convicted())
+        self.result.stuck = (
+            f"{len(world.names) - len(nodes)} nodes cannot be read, though they were mended {LOOKS_MAX} times"
+        )
+        return nodes
+
 
 def _progress(node: BrokerNode) -> tuple[int, int]:
     return node.engine.store.log.end_index, node.engine.raft.applied_index
 
 
 def _look_at(node: BrokerNode, found: list[NodeEnd]) -> None:
-    found.append(end_of(node))
+    try:
+        found.append(end_of(node))
+    except (LogRot, DerivedDamage) as damage:
+        node.engine.fail_soon(damage)
 
 
 def is_at_rest(state: StateMachine) -> bool:

@@ -16,6 +16,7 @@ from tern_proxy.routes.dead_letters import dead_letters_router
 from tern_proxy.routes.groups import groups_router
 from tern_proxy.routes.members import members_router
 from tern_proxy.routes.offsets import offsets_router
+from tern_proxy.routes.placement import placement_router
 from tern_proxy.routes.principals import principals_router
 from tern_proxy.routes.producer_groups import producer_groups_router
 from tern_proxy.routes.queries import queries_router
@@ -43,6 +44,7 @@ ROUTERS = (
     transactions_router,
     producer_groups_router,
     principals_router,
+    placement_router,
 )
 PROXY = Proxy(cluster_key=KEY, name_servers=ScriptedNameServer([]), clock=FixedClock())
 

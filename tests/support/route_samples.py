@@ -39,6 +39,7 @@ _MORE: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/transactions/{transaction_id}/resolve"): {"json": {"outcome": "commit", "reason": "told so"}},
     ("PUT", "/v1/topics/{topic}"): {"json": {"queues": 4}},
     ("PATCH", "/v1/topics/{topic}"): {"json": {"queues": 4}},
+    ("PUT", "/v1/topics/{topic}/placement"): {"json": {"broker_groups": ["broker-a"]}},
     ("DELETE", "/v1/topics/{topic}"): {"params": {"confirm": "orders"}},
     ("PUT", "/v1/groups/{group}"): {"json": {"max_attempts": 3}},
     ("PATCH", "/v1/groups/{group}"): {"json": {"max_attempts": 3}},

@@ -7,6 +7,7 @@ from tern_wire.errors import AlreadyExists, GroupNotFound, OffsetMoved, TopicNot
 from tern_wire.group_settings import read_group_change
 from tern_wire.limits import QUEUES_PER_TOPIC_DEFAULT
 from tern_wire.names import is_of
+from tern_wire.placement import read_placement
 from tern_wire.requests import RequestCode
 from tern_wire.retry_policy import RetryPolicy
 from tern_wire.topic_settings import ALTER, CREATE, read_topic_change
@@ -72,6 +73,8 @@ class ScriptedAdmin:
         settings = self.topic_settings.setdefault(change.topic, {"type": "MIXED", "perm": 6, "attributes": {}})
         settings["type"] = change.kind or settings["type"]
         settings["perm"] = settings["perm"] if change.perm is None else change.perm
+        if change.placement.epoch > read_placement(settings.get("placement", "")).epoch and not change.is_ending:
+            settings["placement"] = str(change.placement)
         return {"created": created, **self._topic(change.topic)}, b""
 
     def _topic(self, name: str) -> dict[str, Any]:
@@ -79,7 +82,7 @@ class ScriptedAdmin:
             raise TopicNotFound(topic=name)
         topic_id, logs = self.topics[name]
         settings = self.topic_settings.get(name, {"type": "MIXED", "perm": 6, "attributes": {}})
-        return {"topic_id": topic_id, "queues": len(logs), "created_ms": 1, **settings}
+        return {"topic_id": topic_id, "queues": len(logs), "created_ms": 1, "placement": "", "placed_ms": 1, **settings}
 
     def describe_topic(self, head: dict[str, Any], _: memoryview) -> Answer:
         """DESCRIBE_TOPIC."""

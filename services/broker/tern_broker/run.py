@@ -241,7 +241,13 @@ def _registration(config: BrokerConfig, engine: Engine) -> Described:
 
     def topics() -> dict[str, TopicRoute]:
         return {
-            topic.name: TopicRoute(topic_id=topic.topic_id, queues=topic.queues, type=topic.kind, perm=topic.perm)
+            topic.name: TopicRoute(
+                topic_id=topic.topic_id,
+                queues=topic.queues,
+                type=topic.kind,
+                perm=topic.perm,
+                placement=topic.placement_text,
+            )
             for topic in hosted
         }
 

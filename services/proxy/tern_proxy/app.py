@@ -19,6 +19,7 @@ from tern_proxy.routes.dead_letters import dead_letters_router
 from tern_proxy.routes.groups import groups_router
 from tern_proxy.routes.members import members_router
 from tern_proxy.routes.offsets import offsets_router
+from tern_proxy.routes.placement import placement_router
 from tern_proxy.routes.principals import principals_router
 from tern_proxy.routes.producer_groups import producer_groups_router
 from tern_proxy.routes.queries import queries_router
@@ -61,6 +62,7 @@ def build_app(
     app.include_router(offsets_router(proxy))
     app.include_router(dead_letters_router(proxy))
     app.include_router(topics_router(proxy))
+    app.include_router(placement_router(proxy))
     app.include_router(groups_router(proxy))
     app.include_router(queries_router(proxy))
     app.include_router(scheduled_router(proxy))

@@ -12,10 +12,9 @@ import logging
 from collections import deque
 from typing import Any
 
-from tern_proxy.core.encoding import encode_messages
-from tern_proxy.core.results import find_missing_topic
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.first_use import own_topic
+from tern_proxy.sending import store_messages
 from tern_service.problems import new_request_id
 from tern_wire.codec import encode_json
 from tern_wire.errors import TernError
@@ -23,12 +22,10 @@ from tern_wire.limits import AUDIT_EVENTS_WAITING_MAX, AUDITED_REFUSALS_PER_S
 from tern_wire.messages import PackedMessage
 from tern_wire.paths import JSON
 from tern_wire.record import NO_HOST
-from tern_wire.rows import REPLAYED, SENT
 
 logger = logging.getLogger("ternmq.audit")
 
 ALLOWED, DENIED = "allowed", "denied"
-_STORED = frozenset({SENT, REPLAYED})
 # Events of one flight: some 100 KB.
 _BATCH_MAX = 256
 # After a flight that failed: an election takes less.
@@ -100,24 +97,11 @@ class AuditTrail:
             )
             for key, event in batch
         ]
-        encoded = encode_messages(
-            topic,
-            messages,
-            ids=self._proxy.ids,
-            born_ms=self._proxy.clock.now_ms(),
-            born_host=NO_HOST,
-            usable=self._proxy.usable(topic),
-            wiped=self._proxy.cache.wiped,
+        results = await store_messages(
+            self._proxy, topic, messages, born_ms=self._proxy.clock.now_ms(), born_host=NO_HOST, at="/messages"
         )
-        sending = [self._proxy.group(each.broker_group).sends.submit(each) for each in encoded.parcels]
-        outcomes = [await each for each in sending]
-        if find_missing_topic(encoded.parcels, outcomes):
-            self._proxy.cache.refresh_soon()
         # An event that cannot be encoded never could: the log has it.
-        return all(
-            outcome.error is None and all(status in _STORED for status, _, _ in outcome.verdicts)
-            for outcome in outcomes
-        )
+        return not any(error.retryable or error.status == 404 for error in results.errors.values())
 
     def _has_room(self) -> bool:
         second = self._proxy.clock.mono_ms() // 1_000

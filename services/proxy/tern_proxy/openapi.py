@@ -75,6 +75,7 @@ _FIELDS: Mapping[str, Any] = {
     "expected": 40,
     "expired": 1,
     "epoch": 12,
+    "left": "idempotency keys of before are forgotten, in 42 s",
     "field": "delay",
     "group": "billing",
     "known": "broker-a",

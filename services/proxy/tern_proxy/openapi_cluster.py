@@ -39,6 +39,7 @@ class HostedTopic(Struct, kw_only=True):
     queues: Queues
     type: Literal["NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"]
     perm: Bits
+    placement: Annotated[str, Meta(description="Epoch, broker groups, broker groups before, as this one knows them.")]
 
 
 class GroupQueues(Struct, kw_only=True):
@@ -80,7 +81,9 @@ _ROUTE: dict[str, Any] = {
             "writable": True,
         }
     },
-    "topics": {"orders": {"broker-a": {"topic_id": 1, "queues": 8, "type": "NORMAL", "perm": 6}}},
+    "topics": {
+        "orders": {"broker-a": {"topic_id": 1, "queues": 8, "type": "NORMAL", "perm": 6, "placement": "1|broker-a|"}}
+    },
     "queue_data": [{"broker_group": "broker-a", "read_queues": 8, "write_queues": 8, "perm": 6}],
 }
 ANSWERS: tuple[type[Struct], ...] = (TopicRoute, *openapi_broker_groups.ANSWERS)

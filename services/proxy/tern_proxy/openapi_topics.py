@@ -45,6 +45,25 @@ class TopicDescription(TopicState, kw_only=True):
     groups: Annotated[list[str], Meta(description=f"At most {limits.LISTED_MAX:,} of each broker group.")]
 
 
+class TopicPlacement(Struct, kw_only=True):
+    """Where a topic's keyed and ordered messages go."""
+
+    topic: str
+    epoch: Annotated[int, Meta(ge=0, description="Grows with each change; 0 when nobody has placed it.")]
+    broker_groups: list[str]
+    before: Annotated[list[str], Meta(description="Where they went until the last change, as long as it is not over.")]
+    is_moving: bool
+    moving_until: Annotated[int, Meta(description="The move is not over before, ms since 1970; 0 when nothing moves.")]
+    hosts: Annotated[list[str], Meta(description="Broker groups that have queues of it.")]
+
+
+class TopicPlaced(TopicPlacement, kw_only=True):
+    """Where they go now."""
+
+    changed: bool
+    left: Annotated[str, Meta(description="What keeps a move that could not be ended; empty when nothing does.")]
+
+
 class ListedTopic(Struct, kw_only=True):
     """A topic in a list."""
 
@@ -139,10 +158,10 @@ class GroupDeleted(Struct, kw_only=True):
 
 
 ANSWERS: tuple[type[Struct], ...] = (
-    *(TopicDeclared, TopicDescription, TopicPage, TopicDeleted),
+    *(TopicDeclared, TopicDescription, TopicPage, TopicDeleted, TopicPlacement, TopicPlaced),
     *(GroupDeclared, GroupDescription, GroupPage, GroupDeleted),
 )
-REQUESTS: tuple[type[Struct], ...] = (messages.TopicSettings, messages.GroupSettings)
+REQUESTS: tuple[type[Struct], ...] = (messages.TopicSettings, messages.PlacementSettings, messages.GroupSettings)
 
 
 def keywords() -> Mapping[str, Mapping[str, Schema]]:
@@ -171,6 +190,9 @@ def keywords() -> Mapping[str, Mapping[str, Schema]]:
             "permission": {"enum": ["rw", "r", "w", "none"]},
             "attributes": attributes,
         },
+        "PlacementSettings": {
+            "broker_groups": {"minItems": 1, "maxItems": limits.PLACEMENT_GROUPS_MAX, "uniqueItems": True},
+        },
         "GroupSettings": {
             "invisible": ref("InvisibleTime"),
             "start": {"description": "`earliest`, `latest`, or a time: RFC 3339, or ms since 1970."},
@@ -198,6 +220,16 @@ _TOPIC: dict[str, Any] = {
     "created_at": 1_767_225_600_000,
 }
 _DESCRIBED = {**_TOPIC, "offsets": [{"queue": "broker-a:3", "min_offset": 0, "max_offset": 43}], "groups": ["billing"]}
+_PLACEMENT: dict[str, Any] = {
+    "topic": "orders",
+    "epoch": 2,
+    "broker_groups": ["broker-a", "broker-b"],
+    "before": ["broker-a"],
+    "is_moving": True,
+    "moving_until": 1_767_226_200_000,
+    "hosts": ["broker-a", "broker-b"],
+}
+_PLACED = {**_PLACEMENT, "changed": True, "left": ""}
 _LISTED = {"topic": "orders", "type": "MIXED", "permission": "rw", "queues": 8, "broker_groups": ["broker-a"]}
 _RETRY = {"policy": "table", "delays_ms": list(limits.RETRY_DELAYS_MS)}
 _GROUP: dict[str, Any] = {
@@ -276,6 +308,24 @@ TOPICS: tuple[Operation, ...] = (
         answers={200: gives(TopicDeclared, "It has these settings now.", {**_TOPIC, "created": False})},
         errors=(*DECLARED, "illegal-topic", "topic-conflict", "topic-not-found"),
         bodies=((JSON, '{"permission": "rw"}'),),
+    ),
+    Operation(
+        method="GET",
+        path=paths.placement_path("{topic}"),
+        id="getPlacement",
+        summary="Where keyed and ordered messages go",
+        answers={200: gives(TopicPlacement, "As the leaders know it.", _PLACEMENT)},
+        errors=(*ASKED, *_FOUND, *BROKER),
+    ),
+    Operation(
+        method="PUT",
+        path=paths.placement_path("{topic}"),
+        id="putPlacement",
+        summary="Move keyed and ordered messages to other broker groups",
+        body=takes(messages.PlacementSettings, grow={"broker_groups": ["broker-a", "broker-b"]}),
+        answers={200: gives(TopicPlaced, "So it is placed now, and perhaps moves there still.", _PLACED)},
+        errors=(*DECLARED, *_FOUND, "placement-moving"),
+        bodies=((JSON, '{"broker_groups": ["broker-a"]}'),),
     ),
     Operation(
         method="DELETE",

@@ -24,6 +24,7 @@ from tern_wire.errors import NoNameServer, TernError, TopicNotFound, WarmingUp
 from tern_wire.gone_groups import GoneGroup, GoneGroups
 from tern_wire.names import check_topic
 from tern_wire.paths import ROUTES_PATH
+from tern_wire.placement import read_placement
 from tern_wire.route import Routes, TopicRoute
 
 logger = logging.getLogger(__name__)
@@ -327,7 +328,11 @@ def _hosts_the_same(before: Routes, routes: Routes) -> bool:
 
 def _is_as_new(known: TopicRoute, route: TopicRoute) -> bool:
     """Whether *known*, of a name server, is *route*, of a leader's answer, or newer."""
-    return known == route or (known.topic_id, known.queues) > (route.topic_id, route.queues)
+    ages = [
+        (each.topic_id, each.queues, read_placement(each.placement).epoch if each.placement else 0)
+        for each in (known, route)
+    ]
+    return known == route or ages[0] > ages[1]
 
 
 def _decides(routes: Routes, broker_group: str) -> bool:

@@ -101,11 +101,11 @@ def test_slots_are_saved_and_go_with_their_topic() -> None:
     log.grow(9)
     log.reload()
     assert places(log, 3) == home
-    (packed,) = log.state.slots.pack()
+    (packed,) = log.state.slots.pack()["tables"]
     assert len(packed[1]) + len(packed[2]) == 10 * SLOTS
     assert packed[3] == []
     log.state.slots.drop(log.apply(4), log.topic_id, 0)
-    assert log.state.slots.pack() == []
+    assert log.state.slots.pack() == {"tables": [], "left": []}
 
 
 def test_apply_refuses_a_row_that_is_not_in_its_slot_s_queue() -> None:

@@ -24,7 +24,7 @@ from tern_wire.paths import JSON, JSONL, MSGPACK, NDJSON
 from tern_wire.record import Record, decode_record, host_bytes, tag_hash
 from tern_wire.requests import read_body
 from tern_wire.route import TopicRoute
-from tern_wire.rows import FLAG_KEYED, SEND_ROWS, key_hash
+from tern_wire.rows import FLAG_KEYED, FLAG_PINNED, SEND_ROWS, key_hash
 
 PREFIX = "0123456789ABCDEF0123"
 
@@ -81,7 +81,11 @@ def test_a_record_and_its_row_say_what_the_message_said() -> None:
         "origin": "JFK",
     }
     assert (row["size"], row["crc"], row["queue"]) == (record.size_bytes, record.body_crc, 2)
-    assert (row["tag"], row["flags"], bytes(row["key"])) == (tag_hash("A"), FLAG_KEYED, key_hash(b"orders", b"idem"))
+    assert (row["tag"], row["flags"], bytes(row["key"])) == (
+        tag_hash("A"),
+        FLAG_KEYED | FLAG_PINNED,
+        key_hash(b"orders", b"idem"),
+    )
     assert encoded.parcels[0].is_keyed
     assert encoded.message_ids == [f"{PREFIX}{0:012X}"]
 

@@ -110,7 +110,9 @@ async def test_many_first_sends_make_one_creation_and_all_are_stored() -> None:
         ]
         answers = await asyncio.gather(*sends, *batches)
         assert {answer.status_code for answer in answers} == {200, 201}
-        assert asked(mesh, RequestCode.CREATE_TOPIC) == [{"topic": "made", "mode": "declare"}]
+        assert asked(mesh, RequestCode.CREATE_TOPIC) == [
+            {"topic": "made", "mode": "declare", "placement": "1|broker-a|", "own": "broker-a"}
+        ]
         assert len(mesh.broker.records("made")) == 25
         refused = await mesh.http.post("/v1/topics/orders/groups/unmade/receive")
         assert refused.json()["code"] == "group-not-found", "groups have a setting of their own"

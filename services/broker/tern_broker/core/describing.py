@@ -21,6 +21,8 @@ def topic_settings(topic: Topic) -> dict[str, Any]:
         "perm": topic.perm,
         "attributes": topic.attributes,
         "created_ms": topic.created_ms,
+        "placement": topic.placement_text,
+        "placed_ms": topic.placed_ms,
     }
 
 

@@ -17,6 +17,7 @@ from tern_broker.core.idempotency import KeyTable
 from tern_broker.core.leasing import Leasing
 from tern_broker.core.metadata import Metadata
 from tern_broker.core.offsets import Offsets
+from tern_broker.core.placing import Placing
 from tern_broker.core.principals import Principals
 from tern_broker.core.producers import Producers
 from tern_broker.core.redriving import Redriving
@@ -43,19 +44,20 @@ class StateMachine:
         self.digest = 0
         self.counters = Counters()
         self.leasing = Leasing(self.names, self.counters)
-        self.metadata = Metadata(self.names, self.leasing)
+        self.slots = Slots(self.names, self.leasing)
+        placing = Placing(self.names, self.slots)
+        self.metadata = Metadata(self.names, self.leasing, placing)
         self.dead_letters = DeadLetters(self.names, self.leasing, self.counters)
         self.redriving = Redriving(self.names, self.leasing, self.dead_letters)
         self.metadata.on_drop += [self.dead_letters.drop, self.redriving.drop]
         self.clients = Clients(self.names)
         self.timing = Timing(self.names, self.counters)
-        self.slots = Slots(self.names, self.leasing)
         self.fifo = FifoLeasing(self.names, self.leasing, self.slots)
         self.metadata.on_drop.append(self.slots.drop)
         self.producers = Producers()
         self.transactions = Transactions(self.names, self.producers, self.counters)
         self.principals = Principals()
-        self._sending = SendApplier(self.names, self.keys, self.slots, Preparing(self.transactions))
+        self._sending = SendApplier(self.names, self.keys, self.slots, Preparing(self.transactions), placing)
         # By the name that a saved state gives them, in the order in which they are loaded and their time comes.
         self.parts: dict[str, Part] = {
             "metadata": self.metadata,

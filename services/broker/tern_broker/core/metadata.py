@@ -11,6 +11,7 @@ from tern_broker.core.applied import Applied, Handler, read_map
 from tern_broker.core.describing import group_settings, topic_settings
 from tern_broker.core.fifo import change_order
 from tern_broker.core.leasing import Leasing
+from tern_broker.core.placing import Placing
 from tern_broker.core.topics import Group, Names, Topic
 from tern_wire.attributes import merged
 from tern_wire.commands import CommandKind
@@ -28,8 +29,8 @@ OnDrop = Callable[[Applied, int, int], None]
 class Metadata:
     """Topics and groups by name. Owner: the state machine."""
 
-    def __init__(self, names: Names, leasing: Leasing) -> None:
-        self._names, self._leasing = names, leasing
+    def __init__(self, names: Names, leasing: Leasing, placing: Placing) -> None:
+        self._names, self._leasing, self._placing = names, leasing, placing
         # Counts changes of topics: what name servers compare.
         self.data_version = 0
         self.on_drop: list[OnDrop] = [leasing.drop]
@@ -61,6 +62,7 @@ class Metadata:
         attributes = merged(topic.attributes if topic is not None else {}, change.attributes)
         if topic is None and len(self._names.topics) >= TOPICS_MAX:
             raise LimitReached(what="topics", actual=len(self._names.topics), limit=TOPICS_MAX)
+        is_placed = self._placing.check(topic, change, applied.now_ms)
         if topic is not None and change.kind not in {None, topic.kind}:
             self._change_order(
                 applied, lambda group, each: group.is_fifo or (change.kind if each is topic else each.kind) == FIFO
@@ -77,7 +79,9 @@ class Metadata:
         topic.kind = topic.kind if change.kind is None else change.kind
         topic.perm = topic.perm if change.perm is None else change.perm
         topic.attributes = attributes
-        if created or before != (topic.queues, topic.kind, topic.perm):
+        if is_placed:
+            self._placing.take(topic, change, applied.now_ms)
+        if created or is_placed or before != (topic.queues, topic.kind, topic.perm):
             self._topics_changed(applied)
         return {"created": created, **topic_settings(topic)}
 
@@ -159,6 +163,7 @@ class Metadata:
                 [
                     *(topic.topic_id, topic.name, list(topic.ends), list(topic.mins)),
                     *(topic.kind, topic.perm, topic.attributes, topic.created_ms),
+                    *(topic.placement_text, topic.own, topic.placed_ms, topic.is_shared),
                 ]
                 for topic in self._names.topics.values()
             ],

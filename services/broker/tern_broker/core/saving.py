@@ -18,9 +18,9 @@ from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.limits import RETRY_DELAYS_MS
 from tern_wire.retry_policy import EXPONENTIAL, RetryPolicy
 
-FORMAT = 9
-# Format 8 had no principals; a state without that part is one in which there are none yet.
-FORMATS_READ = frozenset({8, FORMAT})
+FORMAT = 10
+# Format 8 had no principals, and formats 8 and 9 no placement of topics: parts that are not there, and topics that nobody has placed yet.
+FORMATS_READ = frozenset({8, 9, FORMAT})
 _SIZE = struct.Struct("<I")
 _COUNT = struct.Struct("<q")
 # The arrays of a table, in order.

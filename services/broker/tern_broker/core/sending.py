@@ -16,6 +16,7 @@ from tern_broker.core.appending import append
 from tern_broker.core.applied import Applied
 from tern_broker.core.half_messages import HalfRows, Preparing
 from tern_broker.core.idempotency import KeyTable
+from tern_broker.core.placing import Placing
 from tern_broker.core.slots import Slots
 from tern_broker.core.topics import Names
 from tern_wire.commands import SEND_HEAD
@@ -35,9 +36,11 @@ from tern_wire.route import PERM_WRITE
 from tern_wire.rows import (
     FLAG_HALF,
     FLAG_KEYED,
+    FLAG_PINNED,
     KEY_REUSED,
     KEYS_FULL,
     MALFORMED,
+    MOVED,
     NO_QUEUE,
     NO_TOPIC,
     NOT_WRITABLE,
@@ -57,13 +60,15 @@ from tern_wire.timer_rows import TIMER_ROWS
 Rows = npt.NDArray[Any]
 # The clock of a proxy, which looks at the longest delay, may be ahead of the group's by this much.
 _CLOCKS_APART_MAX_MS = 24 * 3_600_000
+_NONE: Rows = np.zeros(0, np.int64)
 
 
 class SendApplier:
     """Owner: the state machine, whose names and keys it changes."""
 
-    def __init__(self, names: Names, keys: KeyTable, slots: Slots, preparing: Preparing) -> None:
+    def __init__(self, names: Names, keys: KeyTable, slots: Slots, preparing: Preparing, placing: Placing) -> None:
         self._names, self._keys, self._slots, self._preparing = names, keys, slots, preparing
+        self._placing = placing
 
     def apply(
         self, payload: memoryview, position: int, applied: Applied
@@ -90,10 +95,10 @@ class SendApplier:
             verdicts["status"] = MALFORMED
             return verdicts, None, None, 0
         positions = ends - sizes + (position + records_at)
-        self._refuse_unknown(rows, verdicts)
+        away = self._refuse_unknown(rows, verdicts)
         is_waiting = rows["deliver_ms"] > now_ms
         half: HalfRows | None = None
-        if int(rows["flags"].max()) > FLAG_KEYED:
+        if int(np.bitwise_or.reduce(rows["flags"])) & ~(FLAG_KEYED | FLAG_PINNED):
             half = self._preparing.read(rows, verdicts)
             is_waiting[half.numbers] = False  # theirs is a duration
         has_waiting = bool(is_waiting.any())
@@ -103,6 +108,8 @@ class SendApplier:
             verdicts["status"][is_far | (is_waiting & (rows["message_group"] != 0))] = MALFORMED
         if half is not None:
             self._preparing.spread(half, verdicts)
+        if len(away):
+            self._refuse_moved(rows, away, verdicts, carried)
         keyed = np.flatnonzero(rows["flags"] & FLAG_KEYED)
         repeats = self._find_repeats(rows, keyed, verdicts, carried) if len(keyed) else {}
         prepared = 0
@@ -114,8 +121,11 @@ class SendApplier:
             self._remember(rows, keyed, verdicts, repeats, now_ms)
         return verdicts, appends, timers, prepared
 
-    def _refuse_unknown(self, rows: Rows, verdicts: Rows) -> None:
-        """What goes to topics and queues that are not there, that take nothing, or not in this order. One step, however many topics."""
+    def _refuse_unknown(self, rows: Rows, verdicts: Rows) -> Rows:
+        """What goes to topics and queues that are not there, that take nothing, or not in this order. One step, however many topics.
+
+        Numbers of the rows that are not refused but belong to another broker group, whose topic several share.
+        """
         ids, of_row = _numbered(rows["topic"])
         topics = [self._names.topics_by_id.get(topic_id) for topic_id in ids]
         queues = np.array([0 if topic is None else topic.queues for topic in topics])
@@ -129,6 +139,20 @@ class SendApplier:
         for number, topic in enumerate(topics):
             if topic is None or not topic.perm & PERM_WRITE:
                 verdicts["status"][of_row == number] = NO_TOPIC if topic is None else NOT_WRITABLE
+        found = [
+            self._placing.away(topic, rows, np.flatnonzero((of_row == number) & (verdicts["status"] == SENT)))
+            for number, topic in enumerate(topics)
+            if topic is not None and topic.is_shared
+        ]
+        return np.concatenate(found) if found else _NONE
+
+    def _refuse_moved(self, rows: Rows, away: Rows, verdicts: Rows, carried: dict[int, Receipt]) -> None:
+        """The rows *away* belong to another broker group, but for keys that this one knows: it has told their receipts before."""
+        keyed = away[(rows["flags"][away] & FLAG_KEYED) != 0]
+        known = self._keys.find(*split_keys(keys_of(rows[keyed]))) if len(keyed) else {}
+        stored_here = [row for number, row in enumerate(keyed.tolist()) if number in known or row in carried]
+        still = away[~np.isin(away, stored_here)] if stored_here else away
+        verdicts["status"][still[verdicts["status"][still] == SENT]] = MOVED
 
     def _find_repeats(self, rows: Rows, keyed: Rows, verdicts: Rows, carried: dict[int, Receipt]) -> dict[int, int]:
         """Mark rows whose key is known; returns row -> earlier row of the same command with the same key."""

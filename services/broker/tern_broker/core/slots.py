@@ -63,6 +63,8 @@ class Slots:
     def __init__(self, names: Names, leasing: Leasing) -> None:
         self._names, self._leasing = names, leasing
         self._tables: dict[int, SlotTable] = {}
+        # Of topics that move to other broker groups: slots that have left, so that none of their moving message groups comes back.
+        self._left: dict[int, npt.NDArray[np.bool_]] = {}
 
     def commands(self) -> Mapping[int, Handler]:
         """As Part: slots change with sends."""
@@ -77,17 +79,21 @@ class Slots:
 
     def pack(self) -> Any:
         """As Part."""
-        return [
+        tables = [
             [
                 *(topic_id, table.owners.astype("<u2").tobytes(), table.lasts.astype("<i8").tobytes()),
                 [[slot, *homes] for slot, homes in table.homes.items()],
             ]
             for topic_id, table in self._tables.items()
         ]
+        return {"tables": tables, "left": [[topic_id, left.tobytes()] for topic_id, left in self._left.items()]}
 
     def unpack(self, packed: Any) -> None:
         """As Part."""
-        for topic_id, owners, lasts, moved in packed:
+        # A list: of a release in which no topic moved.
+        tables, left = (packed, []) if isinstance(packed, list) else (packed["tables"], packed["left"])
+        self._left = {topic_id: np.frombuffer(slots, bool).copy() for topic_id, slots in left}
+        for topic_id, owners, lasts, moved in tables:
             table = self._tables[topic_id] = SlotTable(
                 np.frombuffer(owners, "<u2").astype(np.uint16), np.frombuffer(lasts, "<i8").astype(np.int64)
             )
@@ -165,14 +171,69 @@ class Slots:
     def drop(self, _applied: Applied, topic_id: int, _group_id: int) -> None:
         """A topic (or, with 0, a group) is deleted."""
         self._tables.pop(topic_id, None)
+        self._left.pop(topic_id, None)
 
-    def _empty(self, topic: Topic, table: SlotTable, slots: list[int]) -> list[int]:
-        """Those of *slots* of which nothing is to be delivered any more, by the applied state."""
-        rows = [
+    # To other broker groups ------------------------------------------------------------------------------------
+    def stay(self, topic: Topic) -> None:
+        """A new placement of *topic*: what has left under the one before says nothing any more."""
+        self._left.pop(topic.topic_id, None)
+
+    def leave(self, topic: Topic, hashes: Hashes) -> npt.NDArray[np.bool_]:
+        """Which of *hashes*, message groups that belong to another broker group, are not here any more: their slots are settled, and
+        leave now, or have left before."""
+        slots, left = _slots_of(hashes), self._left_of(topic)
+        held = np.unique(slots[~left[slots]]).tolist()
+        left[self._settled(topic, held)] = True
+        gone: npt.NDArray[np.bool_] = left[slots]
+        return gone
+
+    def leave_settled(self, topic: Topic) -> int:
+        """Every slot that is settled leaves; how many do not."""
+        left = self._left_of(topic)
+        left[self._settled(topic, np.flatnonzero(~left).tolist())] = True
+        return int(SLOTS - left.sum())
+
+    def leave_all(self, topic: Topic) -> None:
+        """Every slot leaves."""
+        self._left_of(topic)[:] = True
+
+    def has_left(self, topic: Topic) -> bool:
+        """Whether every slot has."""
+        left = self._left.get(topic.topic_id)
+        return left is not None and bool(left.all())
+
+    def _left_of(self, topic: Topic) -> npt.NDArray[np.bool_]:
+        return self._left.setdefault(topic.topic_id, np.zeros(SLOTS, bool))
+
+    def _settled(self, topic: Topic, slots: list[int]) -> list[int]:
+        """Those of *slots* of which nothing is to be delivered any more in any queue, by the applied state."""
+        table = self._tables.get(topic.topic_id)
+        if table is None:
+            return slots
+        rows = self._ordered_rows(topic)
+        at_home = self._empty(topic, table, slots, homes_more=1)
+        return [
+            slot
+            for slot in at_home
+            if all(
+                last < min((_cursor(row, home, topic.mins[home]) for row in rows), default=topic.mins[home])
+                and all(slot not in _busy_slots(row, home) for row in rows)
+                for home, last in table.live_homes(slot, topic.mins)
+            )
+        ]
+
+    def _ordered_rows(self, topic: Topic) -> list[list[Delivery | None]]:
+        """The deliveries of *topic* of every group that reads it in order."""
+        return [
             row
             for (group_id, topic_id), row in self._leasing.deliveries.items()
             if topic_id == topic.topic_id and is_ordered(self._names.groups_by_id[group_id], topic)
         ]
+
+    def _empty(self, topic: Topic, table: SlotTable, slots: list[int], homes_more: int = 0) -> list[int]:
+        """Those of *slots* of which nothing is to be delivered any more in their owners' queues, by the applied state, and that have left
+        so few of them (with *homes_more*: so many more) that they may leave another one."""
+        rows = self._ordered_rows(topic)
         empty: list[int] = []
         busy: dict[int, set[int]] = {}
         for slot in slots:
@@ -181,7 +242,7 @@ class Slots:
                 busy[queue] = {slot for row in rows for slot in _busy_slots(row, queue)}
             # Where a group has not begun, or not looked yet, all that retention has left is still to come.
             unread = last >= min((_cursor(row, queue, topic.mins[queue]) for row in rows), default=topic.mins[queue])
-            has_room = len(table.live_homes(slot, topic.mins)) < HOMES_MAX
+            has_room = len(table.live_homes(slot, topic.mins)) < HOMES_MAX + homes_more
             if has_room and not unread and slot not in busy[queue]:
                 empty.append(slot)
         return empty

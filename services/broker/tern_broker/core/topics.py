@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from tern_wire.errors import ConsumptionDisabled, TopicNotReadable
 from tern_wire.group_settings import EARLIEST, LATEST
 from tern_wire.limits import ATTEMPTS_DEFAULT, INVISIBLE_DEFAULT_MS, RETRY_DELAYS_MS
+from tern_wire.placement import Placement, read_placement
 from tern_wire.retry_policy import RetryPolicy
 from tern_wire.route import PERM_READ, PERM_WRITE
 from tern_wire.topic_settings import MIXED
@@ -26,6 +27,17 @@ class Topic:
     attributes: dict[str, str] = field(default_factory=dict)
     # The group's time at which it was created: what was stored under its name before is another topic's.
     created_ms: int = 0
+    # As text, since it is saved so; whose state this is, as whoever placed the topic knows it; and since when (the group's time).
+    placement_text: str = ""
+    own: str = ""
+    placed_ms: int = 0
+    # Whether some of its keyed and ordered messages belong to other broker groups: follows from the two above.
+    is_shared: bool = False
+
+    @property
+    def placement(self) -> Placement:
+        """Which broker groups take its keyed and ordered messages."""
+        return read_placement(self.placement_text)
 
     @property
     def queues(self) -> int:

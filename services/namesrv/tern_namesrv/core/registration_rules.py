@@ -5,6 +5,7 @@ import re
 from tern_wire.errors import InvalidField, LimitReached
 from tern_wire.limits import QUEUES_PER_TOPIC_MAX, TOPICS_MAX
 from tern_wire.names import check_topic
+from tern_wire.placement import read_placement
 from tern_wire.route import PERM_MAX, TOPIC_TYPES, Registration, TopicRoute
 
 # Bounds the table (about 1 KiB a node) and the scan; far above any cluster whose proxies poll whole routes.
@@ -55,3 +56,5 @@ def _check_route(topic: str, route: TopicRoute) -> None:
     if not 0 <= route.perm <= PERM_MAX:
         reason = f"A permission is 0 to {PERM_MAX}: read 4, write 2"
         raise InvalidField(reason=reason, pointer=f"/topics/{topic}/perm")
+    if route.placement:
+        read_placement(route.placement)

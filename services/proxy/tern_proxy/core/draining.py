@@ -6,7 +6,7 @@
     scheduled   messages wait there for their delivery time                  -> wait, or cancel them
 
 What no group reads (`unclaimed`) keeps nobody: it goes with the broker group. Dead letters do: their group may want them again, and they lie there.
-A topic that says nothing of a placement is placed wherever it is.
+A topic of which nobody has said where it is placed is placed wherever it is.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,19 +16,12 @@ from typing import Any
 from tern_proxy.core.topic import Topic
 from tern_wire.limits import LEFT_SHOWN_MAX
 from tern_wire.names import namespace_of, own_name
+from tern_wire.placement import Placement
 
 # Groups that are named for each topic: those that have the most to read.
 _GROUPS_SHOWN_MAX = 10
 _OBSTACLES = ("placed", "moving", "unread", "scheduled")
 _COUNTS = ("placed", "moving", "unread", "in_flight", "scheduled", "unclaimed")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
-    """Where a topic's keyed and ordered messages go, and where they went *before*, while that is not over."""
-
-    groups: tuple[str, ...]
-    before: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +56,9 @@ class Hosted:
         return [name for name, topic in self.topics.items() if topic.messages]
 
 
-def placement_of(topic: Topic) -> Placed:
-    """Where *topic* is placed."""
-    placement = getattr(topic, "placement", None)
-    if placement is None:
-        return Placed(groups=tuple(sorted(topic.route)))
-    return Placed(groups=tuple(placement.groups), before=tuple(placement.before))
-
-
 def topic_place(topic: Topic) -> dict[str, Any]:
     """One row of the list of topics by where they are: every namespace's, its name apart."""
-    placed = placement_of(topic)
+    placed = topic.placement
     return {
         "namespace": namespace_of(topic.name),
         "topic": own_name(topic.name),
@@ -87,7 +72,7 @@ def is_here(topic: Topic, broker_group: str) -> bool:
     """Whether *topic* is hosted in *broker_group*, placed there, or on its way from there."""
     if broker_group in topic.route:
         return True
-    placed = placement_of(topic)
+    placed = topic.placement
     return broker_group in placed.groups or broker_group in placed.before
 
 
@@ -131,7 +116,7 @@ class Left:
         }
 
     def _row(self, topic: Topic | None, hosted: HostedTopic | None, readers: Iterable[str]) -> dict[str, Any]:
-        placed = placement_of(topic) if topic is not None else Placed(groups=())
+        placed = topic.placement if topic is not None else Placement()
         is_leaving = self._name in placed.before and self._name not in placed.groups
         row: dict[str, Any] = {"placed": int(self._name in placed.groups), "moving": int(is_leaving)}
         if hosted is None:

@@ -39,7 +39,7 @@ from tern_wire.limits import (
 from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.paths import JSON
 from tern_wire.record import HEAD, MAGIC, NO_HOST, OVERHEAD_SIZE_BYTES, RESERVED_PROPERTIES
-from tern_wire.rows import FLAG_KEYED, NO_KEY, SEND_ROW, key_hash
+from tern_wire.rows import FLAG_KEYED, FLAG_PINNED, NO_KEY, SEND_ROW, key_hash
 from tern_wire.topic_settings import MIXED
 
 # The head of tern_wire.record with its middle (queue to prepared offset) as one piece.
@@ -94,12 +94,14 @@ def encode_messages(
     at: str = "/messages",
     system: str = "",
     is_transactional: bool = False,
+    moved_from: str = "",
 ) -> Encoded:
     """Records and rows of *messages*. *usable*: broker groups that a message without key or pinned queue may go to.
     *wiped*: groups whose write permission is withdrawn; whatever would go there is refused (BrokerGroupNotWritable).
 
     Pointers of errors begin with *at* and the message's index ("" for a single message: no index). *system*: properties that every message
     gets and no producer may set, as they stand in a record. *is_transactional*: they are half messages, as far as the topic's type goes.
+    *moved_from*: the broker group that has said that these keys and message groups belong to another one.
     """
     encoded = Encoded()
     turn = topic.take_turn()
@@ -137,13 +139,16 @@ def encode_messages(
             else:
                 key, flags = NO_KEY, 0
             queue: Queue = sticky
+            is_placed = False
             if message.queue:
                 queue = topic.pinned(message.queue)
+                if flags:
+                    flags |= FLAG_PINNED
             elif message_group:
-                queue = topic.queue_of_message_group(message_group)
+                queue, is_placed = topic.queue_of_message_group(message_group, moved_from), True
             elif flags:
-                queue = topic.queue_of_key(key, turn)
-            if wiped and queue.broker_group in wiped:
+                queue, is_placed = topic.queue_of_key(key, turn, moved_from), True
+            if wiped and queue.broker_group in wiped and not (is_placed and topic.asks_first(queue.broker_group)):
                 raise BrokerGroupNotWritable(broker_group=queue.broker_group)
         except TernError as error:
             encoded.errors[index] = placed(error, f"{at}/{index}") if at else error

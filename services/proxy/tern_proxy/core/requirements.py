@@ -150,6 +150,8 @@ RULES: tuple[Rule, ...] = (
     _admin(f"PUT {_T}", "CREATE topic {topic}", "ALTER topic {topic} if it names settings"),
     _admin(f"PATCH {_T}", "ALTER topic {topic}"),
     _admin(f"DELETE {_T}", "DELETE topic {topic}"),
+    _rule(f"GET {_T}/placement", _SEE_TOPIC),
+    _admin(f"PUT {_T}/placement", "ALTER topic {topic}"),
     _rule(f"GET {_T}/route", _SEE_TOPIC),
     _rule(f"GET {_T}/offsets", _SEE_TOPIC),
     _rule(f"GET {_T}/stats", _SEE_TOPIC),

@@ -8,6 +8,7 @@ from tern_wire.errors import (
     IdempotencyKeyReused,
     LinkBodyMalformed,
     Overloaded,
+    PlacementChanged,
     QueueNotFound,
     TernError,
     TopicNotFound,
@@ -17,6 +18,7 @@ from tern_wire.recall_handles import Recall, RecallMaker
 from tern_wire.rows import (
     KEY_REUSED,
     KEYS_FULL,
+    MOVED,
     NO_QUEUE,
     NO_TOPIC,
     NOT_WRITABLE,
@@ -149,7 +151,32 @@ def refusal_of(status: int, topic: str, queue: str) -> TernError:
         return QueueNotFound(queue=queue, topic=topic)
     if status == KEYS_FULL:
         return Overloaded(what="idempotency keys")
+    if status == MOVED:
+        return PlacementChanged(topic=topic)
     return LinkBodyMalformed(reason=f"the broker answered status {status}")
+
+
+def moved_from(parcels: list[Parcel], outcomes: list[Outcome]) -> dict[int, str]:
+    """By index: the broker group that stored nothing of a message, since it belongs elsewhere."""
+    return {
+        index: parcel.broker_group
+        for parcel, outcome in zip(parcels, outcomes, strict=True)
+        for index, (status, _, _) in zip(parcel.indexes, outcome.verdicts, strict=False)
+        if status == MOVED
+    }
+
+
+def merged(results: SendResults, indexes: list[int], further: SendResults) -> SendResults:
+    """*results* with what has become since of the messages at *indexes*: *further*, in their order."""
+    entries, errors, replayed = list(results.entries), dict(results.errors), set(results.replayed)
+    for number, index in enumerate(indexes):
+        entries[index] = {**further.entries[number], "index": index}
+        errors.pop(index, None)
+        if number in further.errors:
+            errors[index] = further.errors[number]
+        if number in further.replayed:
+            replayed.add(index)
+    return SendResults(entries=entries, errors=errors, replayed=frozenset(replayed))
 
 
 def find_missing_topic(parcels: list[Parcel], outcomes: list[Outcome]) -> bool:

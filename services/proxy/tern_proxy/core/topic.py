@@ -1,9 +1,10 @@
 """One topic as the send path needs it: its queues in every broker group, what of its records never changes, and its turns."""
 
 from tern_proxy.core.topic_kinds import kind_of, perm_of
-from tern_wire.errors import IllegalTag, QueueNotFound
+from tern_wire.errors import IllegalTag, PlacementChanged, QueueNotFound
 from tern_wire.limits import TAG_SIZE_MAX_BYTES
 from tern_wire.names import parse_queue
+from tern_wire.placement import Placement, owners, placement_of, slot_of_key, slot_of_message_group
 from tern_wire.record import tag_hash
 from tern_wire.route import TopicRoute
 
@@ -28,7 +29,18 @@ class Topic:
     Only the turn and the tags change: the turn moves with every request that may choose its queue.
     """
 
-    __slots__ = ("_broker_groups", "_tags", "_turn", "kind", "name", "name_bytes", "perm", "record_tail", "route")
+    __slots__ = (
+        "_broker_groups",
+        "_placement",
+        "_tags",
+        "_turn",
+        "kind",
+        "name",
+        "name_bytes",
+        "perm",
+        "record_tail",
+        "route",
+    )
 
     def __init__(self, name: str, route: dict[str, TopicRoute], turn: int = 0) -> None:
         self.name = name
@@ -38,6 +50,7 @@ class Topic:
         self.route = route
         self.kind, self.perm = kind_of(route), perm_of(route)
         self._broker_groups: dict[str, tuple[Queue, ...]] | None = None
+        self._placement: Placement | None = None
         self._tags: dict[str, int] = {"": 0}
         self._turn = turn
 
@@ -66,17 +79,51 @@ class Topic:
         queues = self.broker_groups[usable[turn % len(usable)]]
         return queues[turn // len(usable) % len(queues)]
 
-    def queue_of_key(self, key: bytes, turn: int) -> Queue:
-        """A queue in the broker group that *key* (a key hash) belongs to: its key table knows whether it was sent before."""
-        groups = list(self.broker_groups.values())
-        queues = groups[int.from_bytes(key[:8], "little") % len(groups)]
-        return queues[turn // len(groups) % len(queues)]
+    @property
+    def placement(self) -> Placement:
+        """Which broker groups take its keyed and ordered messages."""
+        if self._placement is None:
+            self._placement = placement_of({name: part.placement for name, part in self.route.items()})
+        return self._placement
 
-    def queue_of_message_group(self, message_group: int) -> Queue:
-        """Queue 0 of the broker group that *message_group* (a hash) belongs to; which queue it is, that one's slots decide."""
-        groups = list(self.broker_groups.values())
-        # Not by the lowest bits, which are the slot: two broker groups would use half of their queues each.
-        return groups[(message_group >> 32) % len(groups)][0]
+    def queue_of_key(self, key: bytes, turn: int, moved_from: str = "") -> Queue:
+        """A queue in the broker group that *key* (a key hash) belongs to: its key table knows whether it was sent before.
+
+        *moved_from*: the broker group that has said it belongs to another one. PlacementChanged: this route names none.
+        """
+        queues = self._queues_at(slot_of_key(key), moved_from)
+        return queues[turn // len(self.route) % len(queues)]
+
+    def queue_of_message_group(self, message_group: int, moved_from: str = "") -> Queue:
+        """As queue_of_key, of a message group's hash: queue 0, since which queue it is, the broker group's slots decide."""
+        return self._queues_at(slot_of_message_group(message_group), moved_from)[0]
+
+    def owner_of_key(self, key: bytes, moved_from: str = "") -> str:
+        """Whom to ask about *key*. As queue_of_key."""
+        return self._owner_at(slot_of_key(key), moved_from)
+
+    def asks_first(self, broker_group: str) -> bool:
+        """Whether *broker_group* is asked about what moves away, though it may take nothing that is new."""
+        return broker_group in self.placement.before
+
+    def _queues_at(self, slot: int, moved_from: str) -> tuple[Queue, ...]:
+        queues = self.broker_groups.get(self._owner_at(slot, moved_from))
+        if queues is None:
+            # The topic is still being created there.
+            raise PlacementChanged(topic=self.name)
+        return queues
+
+    def _owner_at(self, slot: int, moved_from: str) -> str:
+        placement = self.placement
+        if placement.is_moving:
+            before = owners(placement.before)[slot]
+            if before != moved_from and before in self.route:
+                return before
+        owner = owners(placement.groups)[slot]
+        if owner == moved_from:
+            # What is known here is older than what that broker group knows.
+            raise PlacementChanged(topic=self.name)
+        return owner
 
     def pinned(self, text: str) -> Queue:
         """The queue that a producer or a reader named `broker-a:3`; QueueNotFound when the topic has none such."""

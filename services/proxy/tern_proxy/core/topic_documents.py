@@ -11,7 +11,9 @@ from msgspec import UNSET, UnsetType
 from tern_proxy.core.parameters import invisible_of
 from tern_wire.errors import InvalidField
 from tern_wire.group_settings import EARLIEST, LATEST, TIME
+from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
 from tern_wire.messages import GroupSettings, RetrySettings, TopicSettings
+from tern_wire.placement import Placement
 from tern_wire.retry_policy import CUSTOM, EXPONENTIAL, POLICIES, TABLE
 from tern_wire.route import TopicRoute
 from tern_wire.times import parse_duration_ms, parse_time_ms
@@ -130,7 +132,27 @@ def topic_description(topic: str, answers: Answers) -> Head:
 
 def topic_route(head: Head) -> TopicRoute:
     """The route that a broker group's answer to a change makes."""
-    return TopicRoute(topic_id=head["topic_id"], queues=head["queues"], type=head["type"], perm=head["perm"])
+    return TopicRoute(
+        topic_id=head["topic_id"],
+        queues=head["queues"],
+        type=head["type"],
+        perm=head["perm"],
+        placement=head.get("placement", ""),
+    )
+
+
+def placement_document(topic: str, placement: Placement, answers: Answers) -> Head:
+    """Where a topic's keyed and ordered messages go. `hosts`: broker groups that have queues of it; `moving_until`: the move is not over before."""
+    placed = [head.get("placed_ms", 0) for name, head in answers if name in placement.before]
+    return {
+        "topic": topic,
+        "epoch": placement.epoch,
+        "broker_groups": list(placement.groups),
+        "before": list(placement.before),
+        "is_moving": placement.is_moving,
+        "moving_until": max(placed) + IDEMPOTENCY_WINDOW_MS if placed else 0,
+        "hosts": [name for name, _ in answers],
+    }
 
 
 def topic_row(topic: str, route: Mapping[str, TopicRoute]) -> Head:

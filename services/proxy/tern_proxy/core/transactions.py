@@ -28,8 +28,9 @@ from tern_wire.errors import (
 from tern_wire.limits import CHECK_AFTER_MAX_MS, CHECK_AFTER_MIN_MS, TRANSACTION_SIZE_MAX_BYTES
 from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.names import check_group
+from tern_wire.placement import owners, slot_of_key
 from tern_wire.record import CHECK_AFTER_S, PRODUCER_GROUP, TRANSACTIONAL
-from tern_wire.rows import FLAG_HALF, FLAG_KEYED, FLAG_SAME_TRANSACTION, NO_KEY, SEND_ROW
+from tern_wire.rows import FLAG_HALF, FLAG_KEYED, FLAG_PINNED, FLAG_SAME_TRANSACTION, NO_KEY, SEND_ROW
 from tern_wire.times import parse_duration_ms
 
 # Where a row has its topic and flags, its key, and its time; see SEND_ROWS.
@@ -135,10 +136,19 @@ def common_broker_groups(halves: Sequence[HalfMessage]) -> tuple[str, ...]:
     return tuple(sorted(common))
 
 
-def broker_group_of_key(begin: Begin, names: Sequence[str]) -> str:
-    """The one of *names* whose key table knows whether *begin* was sent before; as `Topic.queue_of_key` for a topic that they all have."""
-    key = idempotency_key_of(begin.halves[0].topic, begin.key)
-    return names[int.from_bytes(key[:8], "little") % len(names)]
+def broker_group_of_key(begin: Begin, names: Sequence[str], moved_from: str = "") -> tuple[str, bool]:
+    """The one of *names* whose key table knows whether *begin* was sent before, and whether it is one that the first topic's placement does
+    not name for it, since not all topics are there: then one of *names* for as long as they stay the same.
+
+    *moved_from*: the broker group that has said that the key belongs to another one. PlacementChanged: no other is known.
+    """
+    topic = begin.halves[0].topic
+    key = idempotency_key_of(topic, begin.key)
+    if not any(half.message.queue for half in begin.halves):
+        owner = topic.owner_of_key(key, moved_from)
+        if owner in names:
+            return owner, False
+    return owners(tuple(names))[slot_of_key(key)], True
 
 
 def broker_group_of_turn(turn: int, names: Sequence[str]) -> str:
@@ -147,9 +157,19 @@ def broker_group_of_turn(turn: int, names: Sequence[str]) -> str:
 
 
 def encode_begin(
-    begin: Begin, broker_group: str, *, ids: MessageIds, born_ms: int, born_host: bytes, wiped: frozenset[str]
+    begin: Begin,
+    broker_group: str,
+    *,
+    ids: MessageIds,
+    born_ms: int,
+    born_host: bytes,
+    wiped: frozenset[str],
+    is_pinned: bool = False,
 ) -> Encoded:
-    """All messages as one parcel for *broker_group*, in order. The first error that a message has, with its place; BatchTooLarge."""
+    """All messages as one parcel for *broker_group*, in order. The first error that a message has, with its place; BatchTooLarge.
+
+    *is_pinned*: they belong there, whatever the placement says of their key.
+    """
     topics: dict[str, int] = {}
     message_ids: list[str] = []
     rows: list[bytes] = []
@@ -176,7 +196,8 @@ def encode_begin(
             raise _at(encoded.errors[0], half)
         (parcel,) = encoded.parcels
         number = topics.setdefault(half.topic.name, len(topics))
-        rows.append(_half_row(parcel.rows[0], number, key, begin.check_after_ms, is_first=not rows))
+        pin = FLAG_PINNED if is_pinned and key != NO_KEY and not rows else 0
+        rows.append(_half_row(parcel.rows[0], number, key, begin.check_after_ms, pin, is_first=not rows))
         parts += parcel.parts
         message_ids += encoded.message_ids
         size_bytes += parcel.size_bytes
@@ -188,13 +209,13 @@ def encode_begin(
     return Encoded(parcel=made, message_ids=message_ids)
 
 
-def _half_row(row: bytes, topic: int, key: bytes, check_after_ms: int, *, is_first: bool) -> bytes:
+def _half_row(row: bytes, topic: int, key: bytes, check_after_ms: int, pin: int, *, is_first: bool) -> bytes:
     """The row of an ordinary message as a half message's. Only the first one of a transaction has its key."""
     flags = FLAG_HALF if is_first else FLAG_HALF | FLAG_SAME_TRANSACTION
     own = key if is_first else NO_KEY
     half = bytearray(row)
     _TOPIC.pack_into(half, _AT_TOPIC, topic)
-    _FLAGS.pack_into(half, _AT_FLAGS, flags | (FLAG_KEYED if own != NO_KEY else 0))
+    _FLAGS.pack_into(half, _AT_FLAGS, flags | pin | (FLAG_KEYED if own != NO_KEY else 0))
     _KEY_AND_TIME.pack_into(half, _AT_KEY, own, check_after_ms)
     return bytes(half)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from tern_proxy.authorization import Admission
 from tern_proxy.core.topic import Topic
-from tern_proxy.core.topic_documents import topic_route
 from tern_proxy.proxy import Proxy
+from tern_proxy.routes.topic_homes import create_topic_at_first_use
 from tern_wire.errors import GroupNotFound, NoLeader, ProducerGroupNotFound, TernError, TopicNotFound
 from tern_wire.names import check_group
 from tern_wire.principals import CREATE, GROUP, PRODUCER_GROUP, TOPIC
@@ -68,8 +68,11 @@ async def create_producer_group(proxy: Proxy, name: str, unknown: ProducerGroupN
 
 async def _create_topic(proxy: Proxy, name: str) -> None:
     logger.info("a topic is created at its first use", extra={"topic": name})
-    for broker_group, head in await _declare(proxy, RequestCode.CREATE_TOPIC, {"topic": name, "mode": DECLARE}):
-        proxy.cache.insert(name, broker_group, topic_route(head))
+    writable = [each for each in sorted(proxy.groups) if each not in proxy.cache.wiped] or sorted(proxy.groups)
+    up = [each for each in writable if proxy.groups[each].link.has_leader] or writable
+    if not up:
+        raise NoLeader(broker_group="(none is registered)")
+    await create_topic_at_first_use(proxy, name, up)
 
 
 async def _create_group(proxy: Proxy, name: str) -> None:

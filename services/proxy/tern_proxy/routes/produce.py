@@ -5,14 +5,14 @@ from typing import Any
 
 from tern_proxy.authorization import admission_of
 from tern_proxy.core.batches import read_batch
-from tern_proxy.core.encoding import Encoded, encode_messages
 from tern_proxy.core.parameters import BASIC, answer_kind, read_query, read_send
-from tern_proxy.core.results import Outcome, SendResults, failed, find_missing_topic, send_results
+from tern_proxy.core.results import SendResults
 from tern_proxy.core.topic import Topic
 from tern_proxy.core.topic_kinds import refuse_unwritable
 from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.first_use import topic_to_send
+from tern_proxy.sending import store_messages
 from tern_wire.errors import BatchTooLarge, MessageTooLarge, TernError
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES
 from tern_wire.messages import JsonMessage, PackedMessage
@@ -100,41 +100,18 @@ async def _send(
 ) -> SendResults:
     refuse_unwritable(topic.name, topic.perm)
     request.charge_messages(len(messages))
-    born_ms = proxy.clock.now_ms()
     client = request.scope.get("client")
-    encoded = encode_messages(
+    results = await store_messages(
+        proxy,
         topic,
         messages,
-        ids=proxy.ids,
-        born_ms=born_ms,
+        born_ms=proxy.clock.now_ms(),
         born_host=host_bytes(client[0], client[1]) if client else host_bytes("", 0),
-        usable=proxy.usable(topic),
-        wiped=proxy.cache.wiped,
         at=at,
         system=system,
     )
-    outcomes = await _store(proxy, encoded)
-    if find_missing_topic(encoded.parcels, outcomes):
-        proxy.cache.refresh_soon()
-    results = send_results(topic.name, encoded, outcomes, born_ms, proxy.recall_maker(topic.name))
     _count(proxy, results)
     return results
-
-
-async def _store(proxy: Proxy, encoded: Encoded) -> list[Outcome]:
-    """Submit all parcels in one turn of the loop, so that they keep their order, then wait for them."""
-    parcels = encoded.parcels
-    if len(parcels) == 1:
-        group = proxy.groups.get(parcels[0].broker_group)
-        if group is not None:
-            return [await group.sends.submit(parcels[0])]
-    waiting: list[Any] = []
-    for parcel in parcels:
-        try:
-            waiting.append(proxy.group(parcel.broker_group).sends.submit(parcel))
-        except TernError as error:
-            waiting.append(failed(error))
-    return [each if isinstance(each, Outcome) else await each for each in waiting]
 
 
 def _count(proxy: Proxy, results: SendResults) -> None:

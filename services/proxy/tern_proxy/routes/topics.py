@@ -1,4 +1,4 @@
-"""Topics: declared, altered, described, listed, deleted. Ordinary FastAPI routes; a topic is in every broker group that is known.
+"""Topics: declared, altered, described, listed, deleted. Ordinary FastAPI routes; a new topic is in every broker group that may be written.
 
 A list comes from the routes that this proxy has: no broker is asked, however many topics there are.
 """
@@ -15,9 +15,17 @@ from tern_proxy.core.listing import PARAMETERS, read_page, take_page
 from tern_proxy.core.namespaces import namespace_in
 from tern_proxy.core.parameters import BASIC, answer_kind
 from tern_proxy.core.topic import Topic
-from tern_proxy.core.topic_documents import topic_change, topic_description, topic_document, topic_route, topic_row
+from tern_proxy.core.topic_documents import topic_change, topic_description, topic_document, topic_row
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.documents import ask_all, read_document, read_parameters, refuse_query, respond
+from tern_proxy.routes.documents import (
+    ask_all,
+    broker_group_names,
+    read_document,
+    read_parameters,
+    refuse_query,
+    respond,
+)
+from tern_proxy.routes.topic_homes import change_topic
 from tern_wire.errors import ConfirmationNeeded, InvalidField, NoNameServer, TopicNotFound, WarmingUp
 from tern_wire.messages import TopicSettings
 from tern_wire.names import check_topic, is_of, own_name
@@ -74,12 +82,10 @@ class _Topics:
         if mode == DECLARE and names_settings(settings):
             admission_of(request).require(ALTER_IT, TOPIC, topic)
         change = read_topic_change(topic_change(topic, mode, settings)).packed()
-        absent = TopicNotFound if mode == ALTER else None
-        answers = await ask_all(
-            self._proxy, RequestCode.CREATE_TOPIC, change, is_repeatable=mode != CREATE, absent=absent
-        )
-        for name, head in answers:
-            self._proxy.cache.insert(topic, name, topic_route(head))
+        names = await broker_group_names(self._proxy)
+        # What an operator drains gets no new topics.
+        writable = [name for name in names if name not in self._proxy.cache.wiped]
+        answers = await change_topic(self._proxy, change, writable or names)
         created = any(head["created"] for _, head in answers)
         return respond(request, {**topic_document(topic, answers), "created": created}, 201 if created else 200)
 

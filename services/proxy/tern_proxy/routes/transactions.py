@@ -6,7 +6,9 @@
 A begin without an idempotency key is sent once, as any send; an end may be repeated, so it is, until its deadline.
 """
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tern_proxy.authorization import Admission, admission_of
@@ -14,6 +16,7 @@ from tern_proxy.core.begin_requests import read_begin, read_begin_document, read
 from tern_proxy.core.namespaces import namespace_in, whole_group, whole_topic
 from tern_proxy.core.parameters import BASIC, answer_kind, is_packed, read_query
 from tern_proxy.core.results import Outcome, find_missing_topic
+from tern_proxy.core.results import moved_from as moved_of
 from tern_proxy.core.topic_kinds import refuse_unwritable
 from tern_proxy.core.transaction_documents import begun_document
 from tern_proxy.core.transaction_ends import (
@@ -27,6 +30,7 @@ from tern_proxy.core.transaction_ends import (
 )
 from tern_proxy.core.transactions import (
     Begin,
+    Encoded,
     HalfMessage,
     broker_group_of_key,
     broker_group_of_turn,
@@ -38,8 +42,9 @@ from tern_proxy.proxy import Proxy
 from tern_proxy.routes.first_use import create_producer_group, topic_to_send
 from tern_proxy.routes.produce import REPLAYED, batch_too_large, message_too_large
 from tern_proxy.routes.transaction_owners import remember_owner, require_of_transaction
-from tern_wire.errors import BatchTooLarge, ProducerGroupNotFound, TernError
-from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES
+from tern_proxy.sending import NEWS_INTERVAL_S
+from tern_wire.errors import BatchTooLarge, PlacementChanged, ProducerGroupNotFound, TernError
+from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES, PLACEMENT_NEWS_MS
 from tern_wire.messages import JsonTopicMessage, PackedTopicMessage
 from tern_wire.paths import transaction_path
 from tern_wire.principals import PRODUCER_GROUP, PUB, TOPIC, TXN
@@ -111,12 +116,49 @@ async def _begin(proxy: Proxy, request: HotRequest, begin: Begin, kind: str) -> 
 
 
 async def _prepare(proxy: Proxy, request: HotRequest, begin: Begin) -> tuple[dict[str, Any], bool]:
-    names = common_broker_groups(begin.halves)
+    born_ms = proxy.clock.now_ms()
+    encoded, outcome = await _send_where_it_belongs(proxy, request, begin, born_ms)
+    principal = admission_of(request).number
+    document, is_replay = begun_document(
+        begin, encoded, outcome, born_ms, proxy.transaction_ids(namespace_in(request)), principal
+    )
+    remember_owner(proxy, encoded.parcel.broker_group, outcome.producer_group[0], begin.producer_group)
+    proxy.counters.messages["replayed" if is_replay else "prepared"] += len(begin.halves)
+    return document, is_replay
+
+
+async def _send_where_it_belongs(
+    proxy: Proxy, request: HotRequest, begin: Begin, born_ms: int
+) -> tuple[Encoded, Outcome]:
+    """Send it, and where its topic is moving send it on (as sending.py does): the last word, which is MOVED only after a while."""
+    moved_from = ""
+    until = asyncio.get_running_loop().time() + PLACEMENT_NEWS_MS / 1_000
+    while True:
+        try:
+            encoded, outcome = await _send(proxy, request, begin, born_ms, moved_from)
+        except PlacementChanged:
+            if asyncio.get_running_loop().time() > until:
+                raise
+            await proxy.cache.refresh()
+            await asyncio.sleep(NEWS_INTERVAL_S)
+            begin = _with_newest_topics(proxy, begin)
+            continue
+        if not moved_of([encoded.parcel], [outcome]) or asyncio.get_running_loop().time() > until:
+            return encoded, outcome
+        moved_from = encoded.parcel.broker_group
+
+
+async def _send(
+    proxy: Proxy, request: HotRequest, begin: Begin, born_ms: int, moved_from: str
+) -> tuple[Encoded, Outcome]:
+    names, is_pinned = common_broker_groups(begin.halves), False
+    wiped = proxy.cache.wiped
     if begin.key:
-        broker_group = broker_group_of_key(begin, names)
+        broker_group, is_pinned = broker_group_of_key(begin, names, moved_from)
+        if not is_pinned and begin.halves[0].topic.asks_first(broker_group):
+            wiped = wiped - {broker_group}
     else:
         broker_group = broker_group_of_turn(begin.halves[0].topic.turn, proxy.usable_of(names))
-    born_ms = proxy.clock.now_ms()
     client = request.scope.get("client")
     encoded = encode_begin(
         begin,
@@ -124,18 +166,21 @@ async def _prepare(proxy: Proxy, request: HotRequest, begin: Begin) -> tuple[dic
         ids=proxy.ids,
         born_ms=born_ms,
         born_host=host_bytes(client[0], client[1]) if client else host_bytes("", 0),
-        wiped=proxy.cache.wiped,
+        wiped=wiped,
+        is_pinned=is_pinned,
     )
     outcome: Outcome = await proxy.group(broker_group).sends.submit(encoded.parcel)
     if find_missing_topic([encoded.parcel], [outcome]):
         proxy.cache.refresh_soon()
-    principal = admission_of(request).number
-    document, is_replay = begun_document(
-        begin, encoded, outcome, born_ms, proxy.transaction_ids(namespace_in(request)), principal
+    return encoded, outcome
+
+
+def _with_newest_topics(proxy: Proxy, begin: Begin) -> Begin:
+    topics = proxy.cache.topics
+    return replace(
+        begin,
+        halves=tuple(replace(half, topic=topics.get(half.topic.name, half.topic)) for half in begin.halves),
     )
-    remember_owner(proxy, broker_group, outcome.producer_group[0], begin.producer_group)
-    proxy.counters.messages["replayed" if is_replay else "prepared"] += len(begin.halves)
-    return document, is_replay
 
 
 # Ends -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,95 @@
+"""Topics that several broker groups share: which of their messages belong here, and how some go over to another broker group.
+
+Law: what a broker group has once said does not belong here any more (MOVED) never comes here again under that placement, so the next one may
+take it. Of a key it says so when it does not know it; of a message group, when all that it has of its slot here is settled by everyone who
+reads the topic in order, as when a slot moves between two queues (slots.py). A move ends in two steps: every owner of before lets go of all
+that is left, which it may when its keys are older than the window and every slot is settled; then the next epoch says that nothing moves.
+
+     epoch 1  groups a      | epoch 2  groups a, b  before a                            | epoch 3  groups a, b
+     a decides everything   | of b's slots: a replays, stores what must wait, or MOVED  | b decides about its slots
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_broker.core.slots import Slots
+from tern_broker.core.topics import Names, Topic
+from tern_wire.errors import PlacementMoving
+from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
+from tern_wire.placement import owned_by, slots_of_keys, slots_of_message_groups
+from tern_wire.rows import FLAG_KEYED, FLAG_PINNED
+from tern_wire.topic_settings import ALTER, TopicChange
+
+Rows = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+
+
+class Placing:
+    """Owner: the state machine, whose topics and slots it changes."""
+
+    def __init__(self, names: Names, slots: Slots) -> None:
+        self._names, self._slots = names, slots
+
+    def check(self, topic: Topic | None, change: TopicChange, now_ms: int) -> bool:
+        """Whether the placement in *change* is news for *topic* (None: a new one). PlacementMoving: not yet.
+
+        One that ends what moves lets go of what is settled even when it is refused, so that a repeat comes further.
+        """
+        wanted = change.placement
+        if not wanted.epoch or topic is None:
+            return bool(wanted.epoch)
+        if change.mode != ALTER:
+            # Who declares a topic does not know that it is there.
+            return False
+        known = topic.placement
+        if change.is_ending:
+            if known == wanted and known.is_moving and topic.own in known.before:
+                self._let_go(topic, now_ms)
+            elif known.epoch <= wanted.epoch and known != wanted:
+                raise PlacementMoving(topic=topic.name, epoch=wanted.epoch, left=f"'{change.own}' has heard of it")
+            return False
+        if wanted.epoch <= known.epoch:
+            return False
+        if known.is_moving:
+            is_end = wanted.groups == known.groups and not wanted.is_moving
+            if not is_end or (topic.own in known.before and not self._slots.has_left(topic)):
+                raise PlacementMoving(topic=topic.name, epoch=known.epoch, left="all of it was let go of")
+        return True
+
+    def take(self, topic: Topic, change: TopicChange, now_ms: int) -> None:
+        """Become what `check` has allowed."""
+        topic.placement_text, topic.own, topic.placed_ms = str(change.placement), change.own, now_ms
+        self._slots.stay(topic)
+        topic.is_shared = change.placement.groups != (change.own,)
+
+    def away(self, topic: Topic, rows: Rows, own: Rows) -> Rows:
+        """Which of the rows with the numbers *own*, all of *topic*, belong to another broker group. Slots that are settled leave with this.
+
+        Rows without key and message group, and those that were sent to a queue by its name, belong wherever they are sent.
+        """
+        flags, message_groups = rows["flags"][own], rows["message_group"][own]
+        grouped = message_groups != 0
+        bound = grouped | ((flags & (FLAG_KEYED | FLAG_PINNED)) == FLAG_KEYED)
+        slots = np.where(grouped, slots_of_message_groups(message_groups), slots_of_keys(rows["key"][own]))
+        away = bound & ~owned_by(topic.placement.groups, topic.own)[slots]
+        leaving = np.flatnonzero(away & grouped)
+        if len(leaving):
+            away[leaving] = self._slots.leave(topic, message_groups[leaving])
+        found: Rows = own[away]
+        return found
+
+    def _let_go(self, topic: Topic, now_ms: int) -> None:
+        if self._slots.has_left(topic):
+            return
+        held = self._slots.leave_settled(topic)
+        wait_ms = topic.placed_ms + IDEMPOTENCY_WINDOW_MS - now_ms
+        left = ""
+        if wait_ms > 0:
+            left = f"idempotency keys of before are forgotten, in {-(-wait_ms // 1_000)} s"
+        elif held:
+            left = f"messages of {held} of 1,024 slots of message groups are settled in '{topic.own}'"
+        if left:
+            raise PlacementMoving(topic=topic.name, epoch=topic.placement.epoch, left=left)
+        self._slots.leave_all(topic)

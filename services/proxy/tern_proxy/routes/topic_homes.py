@@ -1,0 +1,194 @@
+"""Where topics are: created in broker groups, and moved among them. What proxies do at once, and what becomes of it when one dies in between.
+
+Law: a topic is born with its placement (tern_wire/placement.py), in the first of its broker groups first, whose word about it counts. A
+broker group that joins the mesh later gets the topics that are placed there, no others. Every step may be repeated, by any proxy: a change
+that was broken off is completed by the next one that asks for it.
+
+A change of placement:   new broker groups get the topic, unplaced -> the first of the present ones takes the next epoch -> all others do
+Its end:                 every owner of before lets go -> the first of the present ones takes the next epoch -> all others do
+"""
+
+import asyncio
+from typing import Any
+
+from tern_proxy.core.topic_documents import topic_route
+from tern_proxy.proxy import Proxy
+from tern_proxy.routes.documents import ask_all
+from tern_wire.errors import InvalidField, NoLeader, PlacementMoving, TernError, TopicNotFound
+from tern_wire.limits import PLACEMENT_GROUPS_MAX
+from tern_wire.placement import Placement, placement_of, read_placement
+from tern_wire.requests import RequestCode, body_parts
+from tern_wire.topic_settings import ALTER, CREATE, DECLARE
+
+Head = dict[str, Any]
+Answers = list[tuple[str, Head]]
+# Of a topic, what another broker group gets when the topic comes there.
+_SETTINGS = ("queues", "type", "perm", "attributes")
+
+
+async def change_topic(proxy: Proxy, change: Head, names: list[str]) -> Answers:
+    """Bring *change* (tern_wire/topic_settings.py) about: where the topic is, or if it is new in all of *names*. What they answer, in order.
+
+    The first trouble of a broker group is raised; what the others have done stays, and a repeat completes it.
+    """
+    topic, mode = change["topic"], change["mode"]
+    if mode == ALTER:
+        answers = await ask_all(proxy, RequestCode.CREATE_TOPIC, change, absent=TopicNotFound)
+    else:
+        known = proxy.cache.topics.get(topic)
+        if known is None:
+            answers = await _create(proxy, change, names)
+        else:
+            answers = await _tell_all(proxy, list(known.route), change, is_repeatable=mode != CREATE)
+            answers += await _complete(proxy, topic, answers)
+    _learn(proxy, topic, answers)
+    return sorted(answers)
+
+
+async def _create(proxy: Proxy, change: Head, names: list[str]) -> Answers:
+    """In the first one first: it has the topic already, with a placement, or the new topic's is what *names* are."""
+    first, mode = names[0], change["mode"]
+    born = Placement(epoch=1, groups=tuple(names[:PLACEMENT_GROUPS_MAX]))
+    asked = {**change, "placement": str(born), "own": first}
+    head = (await _tell_all(proxy, [first], asked, is_repeatable=mode != CREATE))[0][1]
+    placement = read_placement(_text(head))
+    if not placement.epoch:
+        # Of a release in which nobody placed topics: wherever it is.
+        return await ask_all(proxy, RequestCode.CREATE_TOPIC, {**change, "mode": ALTER}, absent=TopicNotFound)
+    others = [name for name in placement.groups if name != first]
+    declared = {**change, "mode": DECLARE}
+    answers = await asyncio.gather(*(_place(proxy, name, declared, placement) for name in others))
+    return [(first, head), *zip(others, answers, strict=True)]
+
+
+async def _complete(proxy: Proxy, topic: str, answers: Answers) -> Answers:
+    """Create the topic where its placement says it is and it is not: whoever began to has not ended."""
+    hosts = dict(answers)
+    placement = placement_of({name: _text(head) for name, head in answers})
+    lacking = [name for name in placement.groups if name not in hosts]
+    change = {"topic": topic, "mode": DECLARE, **{name: answers[0][1][name] for name in _SETTINGS}}
+    found = await asyncio.gather(*(_place(proxy, name, change, placement) for name in lacking))
+    return list(zip(lacking, found, strict=True))
+
+
+async def create_topic_at_first_use(proxy: Proxy, topic: str, names: list[str]) -> None:
+    """Create *topic* with the defaults in those of *names* that answer now; its placement are these. The first trouble, if there are none."""
+    change = {"topic": topic, "mode": DECLARE}
+    if len(names) == 1:
+        _learn(proxy, topic, await _create(proxy, change, names))
+        return
+    parts = body_parts(change)
+    links = {name: proxy.groups[name].link for name in names}
+    found = await asyncio.gather(
+        *(link.request(RequestCode.CREATE_TOPIC, parts, is_repeatable=True) for link in links.values()),
+        return_exceptions=True,
+    )
+    answers = [(name, answer[0]) for name, answer in zip(links, found, strict=True) if isinstance(answer, tuple)]
+    for answer in found:
+        if isinstance(answer, BaseException) and (not answers or not isinstance(answer, TernError)):
+            raise answer
+    _learn(proxy, topic, answers)
+    if not any(_text(head) for _, head in answers):
+        born = Placement(epoch=1, groups=tuple(name for name, _ in answers))
+        await _tell_placement(proxy, topic, born, first=born.groups[0], others=list(born.groups))
+
+
+# Placement --------------------------------------------------------------------------------------------------------
+async def describe_placement(proxy: Proxy, topic: str) -> tuple[Placement, Answers]:
+    """What counts, and what every broker group that has the topic says of it. TopicNotFound."""
+    answers = await ask_all(proxy, RequestCode.DESCRIBE_TOPIC, {"topic": topic}, absent=TopicNotFound)
+    return placement_of({name: _text(head) for name, head in answers}), answers
+
+
+async def place_topic(proxy: Proxy, topic: str, wanted: tuple[str, ...]) -> tuple[bool, str]:
+    """Place *topic* on the broker groups *wanted* (ascending, at least one): whether that is a change, and what still keeps it moving.
+
+    TopicNotFound, InvalidField for a broker group that is not known, PlacementMoving when an earlier, other change is not over.
+    """
+    unknown = [name for name in wanted if name not in proxy.groups]
+    if unknown:
+        reason = f"No broker group '{unknown[0]}' is known; there are {', '.join(sorted(proxy.groups))}"
+        raise InvalidField(reason=reason, pointer="/broker_groups")
+    current, answers = await describe_placement(proxy, topic)
+    answers += await _heal(proxy, topic, current, answers)
+    if wanted == current.groups:
+        if not current.is_moving:
+            return False, ""
+        try:
+            await _end(proxy, topic, current, [name for name, _ in answers])
+        except PlacementMoving as moving:
+            return False, str(moving.fields["left"])
+        return False, ""
+    if current.is_moving:
+        current = await _end(proxy, topic, current, [name for name, _ in answers])
+    await _move(proxy, topic, current, current.next(wanted), answers)
+    return True, ""
+
+
+async def _move(proxy: Proxy, topic: str, current: Placement, wanted: Placement, answers: Answers) -> None:
+    hosts = [name for name, _ in answers]
+    lacking = [name for name in wanted.groups if name not in hosts]
+    new = {"topic": topic, "mode": DECLARE, **{name: answers[0][1][name] for name in _SETTINGS}}
+    _learn(proxy, topic, await _tell_all(proxy, lacking, new))
+    await _tell_placement(proxy, topic, wanted, first=current.groups[0], others=[*hosts, *lacking])
+
+
+async def _end(proxy: Proxy, topic: str, current: Placement, hosts: list[str]) -> Placement:
+    """Nothing moves any more, from the placement that this returns on; PlacementMoving: it is not over."""
+    change = {"topic": topic, "mode": ALTER, "placement": str(current), "ending": True}
+    for name in current.before:
+        await _tell_all(proxy, [name], {**change, "own": name})
+    ended = current.ended()
+    await _tell_placement(proxy, topic, ended, first=current.groups[0], others=hosts)
+    return ended
+
+
+async def _tell_placement(proxy: Proxy, topic: str, wanted: Placement, *, first: str, others: list[str]) -> None:
+    """*first* decides between two changes at once, and the others follow. PlacementMoving: it has decided for another one."""
+    change = {"topic": topic, "mode": ALTER}
+    head = await _place(proxy, first, change, wanted)
+    if _text(head) != str(wanted):
+        raise PlacementMoving(topic=topic, epoch=wanted.epoch, left="somebody else's change is complete")
+    _learn(proxy, topic, [(first, head)])
+    rest = [name for name in others if name != first]
+    heads = await asyncio.gather(*(_place(proxy, name, change, wanted) for name in rest))
+    _learn(proxy, topic, list(zip(rest, heads, strict=True)))
+
+
+async def _heal(proxy: Proxy, topic: str, current: Placement, answers: Answers) -> Answers:
+    """Tell what counts to those who have not heard of it; what the broker groups answer that lacked the topic."""
+    if not current.epoch:
+        return []
+    behind = [name for name, head in answers if _text(head) != str(current)]
+    change = {"topic": topic, "mode": ALTER}
+    await asyncio.gather(*(_place(proxy, name, change, current) for name in behind))
+    return await _complete(proxy, topic, answers)
+
+
+# Asking -----------------------------------------------------------------------------------------------------------
+async def _place(proxy: Proxy, name: str, change: Head, placement: Placement) -> Head:
+    asked = {**change, "placement": str(placement), "own": name}
+    return (await _tell_all(proxy, [name], asked))[0][1]
+
+
+async def _tell_all(proxy: Proxy, names: list[str], change: Head, *, is_repeatable: bool = True) -> Answers:
+    """Name and answer of each of *names*, in order. NoLeader for one that no route names."""
+    parts = body_parts(change)
+    missing = [name for name in names if name not in proxy.groups]
+    if missing:
+        raise NoLeader(broker_group=missing[0])
+    links = [proxy.groups[name].link for name in names]
+    found = await asyncio.gather(
+        *(link.request(RequestCode.CREATE_TOPIC, parts, is_repeatable=is_repeatable) for link in links)
+    )
+    return [(name, head) for name, (head, _) in zip(names, found, strict=True)]
+
+
+def _text(head: Head) -> str:
+    """The placement in the answer of a broker group; one of a release in which nobody placed topics says nothing of it."""
+    return str(head.get("placement", ""))
+
+
+def _learn(proxy: Proxy, topic: str, answers: Answers) -> None:
+    for name, head in answers:
+        proxy.cache.insert(topic, name, topic_route(head))

@@ -1,0 +1,100 @@
+"""Messages stored: encoded, sent in the lanes of their broker groups, and sent on where a topic is moving.
+
+     encode -> parcels -> verdicts ┬-> results
+        ^                          └ MOVED by one broker group: the same messages again, for the next one
+        └──────────────────────────┘
+Law: a message goes on only when a broker group has said that it stores nothing of it, so it is stored once; and messages of one request that
+go on keep their order. A proxy whose routes are older than a broker group's word waits a moment for newer ones.
+Reference: tern_wire/placement.py.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from tern_proxy.core.encoding import Encoded, encode_messages
+from tern_proxy.core.results import Outcome, SendResults, failed, find_missing_topic, merged, moved_from, send_results
+from tern_proxy.core.topic import Topic
+from tern_proxy.proxy import Proxy
+from tern_wire.errors import PlacementChanged, TernError
+from tern_wire.limits import PLACEMENT_NEWS_MS
+from tern_wire.messages import JsonMessage, PackedMessage
+
+Messages = Sequence[PackedMessage | JsonMessage]
+# How often a proxy looks for newer routes meanwhile.
+NEWS_INTERVAL_S = 0.05
+
+
+async def store_messages(
+    proxy: Proxy, topic: Topic, messages: Messages, *, born_ms: int, born_host: bytes, at: str, system: str = ""
+) -> SendResults:
+    """One entry a message, in their order. *at*, *system*: as `encode_messages` has them."""
+    sender = _Sender(proxy, born_ms, born_host, system)
+    results, moved = await sender.send(topic, messages, at=at)
+    if not moved:
+        return results
+    until = asyncio.get_running_loop().time() + PLACEMENT_NEWS_MS / 1_000
+    while moved and asyncio.get_running_loop().time() < until:
+        topic = proxy.cache.topics.get(topic.name, topic)
+        rest, moved = moved, {}
+        for group in dict.fromkeys(rest.values()):
+            indexes = [index for index, name in rest.items() if name == group]
+            chosen = [messages[index] for index in indexes]
+            # Whatever is wrong with a message was found before: no error of these rounds has a place in it.
+            further, still = await sender.send(topic, chosen, at="", moved_from_group=group)
+            results = merged(results, indexes, further)
+            moved |= {indexes[number]: name for number, name in still.items()}
+        if moved == rest:
+            await proxy.cache.refresh()
+            await asyncio.sleep(NEWS_INTERVAL_S)
+    return results
+
+
+class _Sender:
+    """What is the same for all rounds of one request."""
+
+    def __init__(self, proxy: Proxy, born_ms: int, born_host: bytes, system: str) -> None:
+        self._proxy, self._born_ms, self._born_host, self._system = proxy, born_ms, born_host, system
+
+    async def send(
+        self, topic: Topic, messages: Messages, *, at: str, moved_from_group: str = ""
+    ) -> tuple[SendResults, dict[int, str]]:
+        """Results, and by index which broker group has said that it stores nothing of a message that belongs elsewhere."""
+        proxy = self._proxy
+        encoded = encode_messages(
+            topic,
+            messages,
+            ids=proxy.ids,
+            born_ms=self._born_ms,
+            born_host=self._born_host,
+            usable=proxy.usable(topic),
+            wiped=proxy.cache.wiped,
+            at=at,
+            system=self._system,
+            moved_from=moved_from_group,
+        )
+        outcomes = await _store(proxy, encoded)
+        if find_missing_topic(encoded.parcels, outcomes):
+            proxy.cache.refresh_soon()
+        moved = moved_from(encoded.parcels, outcomes)
+        for index, error in encoded.errors.items():
+            if isinstance(error, PlacementChanged):
+                moved[index] = moved_from_group
+        recalls = proxy.recall_maker(topic.name)
+        return send_results(topic.name, encoded, outcomes, self._born_ms, recalls), dict(sorted(moved.items()))
+
+
+async def _store(proxy: Proxy, encoded: Encoded) -> list[Outcome]:
+    """Submit all parcels in one turn of the loop, so that they keep their order, then wait for them."""
+    parcels = encoded.parcels
+    if len(parcels) == 1:
+        group = proxy.groups.get(parcels[0].broker_group)
+        if group is not None:
+            return [await group.sends.submit(parcels[0])]
+    waiting: list[Any] = []
+    for parcel in parcels:
+        try:
+            waiting.append(proxy.group(parcel.broker_group).sends.submit(parcel))
+        except TernError as error:
+            waiting.append(failed(error))
+    return [each if isinstance(each, Outcome) else await each for each in waiting]

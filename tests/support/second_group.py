@@ -1,0 +1,53 @@
+"""A second broker group beside a mesh of `ternmq up`: one broker, started by hand, whom the same name servers hear of."""
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.support.mesh import Mesh, eventually
+
+BROKER_GROUP, NODE = "broker-b", "broker-b-0"
+_GROUP_ID = "b" * 32
+# Behind the three brokers of the mesh.
+_PORT_OFFSET = 50
+
+
+@contextmanager
+def second_group(mesh: Mesh) -> Iterator[str]:
+    """The name of the broker group, which leads itself and which every proxy knows, for the length of a block."""
+    link = mesh.port_base + _PORT_OFFSET
+    options = {
+        "cluster": "tern",
+        "broker-group": BROKER_GROUP,
+        "node": NODE,
+        "listen": "127.0.0.1",
+        "link-port": str(link),
+        "raft-port": str(link + 1),
+        "http-port": str(link + 2),
+        "peers": f"{NODE}=127.0.0.1:{link + 1}",
+        "namesrv": mesh.namesrv,
+        "data-dir": str(mesh.directory / "data" / NODE),
+        "cluster-key-file": str(mesh.directory / "cluster.key"),
+        "group-id": _GROUP_ID,
+        "heartbeat-interval-ms": "1000",
+        "segment-size-bytes": str(16 << 20),
+    }
+    flat = itertools.chain.from_iterable((f"--{name}", value) for name, value in options.items())
+    with (mesh.directory / "logs" / f"{NODE}.log").open("wb") as log:
+        command = [sys.executable, "-P", "-m", "tern_broker", *flat, "--bootstrap"]
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        proxies = sum(each["role"] == "proxy" for each in mesh.processes())
+        for number in range(proxies):
+            eventually(lambda number=number: _leads(mesh, number), within_s=30, what=f"proxy-{number} knows {NODE}")
+        yield BROKER_GROUP
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _leads(mesh: Mesh, proxy: int) -> bool:
+    found = mesh.call("GET", "/readyz", proxy=proxy).json()
+    return bool(found.get("checks", found).get("leaders", {}).get(BROKER_GROUP))
