@@ -12,7 +12,7 @@ import typer
 
 from tern_cli.admin_commands import duration_ms
 from tern_cli.broker_group_commands import BrokerGroup, tell_left
-from tern_cli.broker_group_view import failure_lines, in_short, left_lines, move_lines
+from tern_cli.broker_group_view import failure_lines, in_short, left_lines, move_lines, moving_lines
 from tern_cli.endpoint import DATA_DIR, Endpoint, endpoints
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh_commands import DataDir
@@ -118,7 +118,7 @@ class _Drain:
         raise CommandFailed(
             "The broker group is not drained yet",
             f"Repeat `ternmq broker-group drain {self._name} --wait`, with a longer --timeout perhaps. Nothing is lost.",
-            lines=[*left_lines(left), *failure_lines(self.moves.values())],
+            lines=[*left_lines(left), *moving_lines(self.moves.values()), *failure_lines(self.moves.values())],
         )
 
     def _is_due(self, topic: TopicName, now_ms: float) -> bool:

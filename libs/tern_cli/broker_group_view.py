@@ -114,6 +114,11 @@ def move_lines(moves: Sequence[Move], command: str) -> list[str]:
     return lines
 
 
+def moving_lines(moves: Iterable[Move]) -> list[str]:
+    """What keeps topics on their way though their time has come, the first SHOWN_MAX of them."""
+    return _shown([f"{move.topic}: it ends when {move.left}" for move in moves if move.is_moving and move.left])
+
+
 def failure_lines(moves: Iterable[Move]) -> list[str]:
     """Why topics are not where they should be, the first SHOWN_MAX of them."""
     return _shown([f"{move.topic}: {move.failure}" for move in moves if move.failure])

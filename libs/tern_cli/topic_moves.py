@@ -42,13 +42,15 @@ class TopicName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What became of one topic. *until_ms*: the move cannot be over before. *failure*: why it is not placed, "" when it is."""
+    """What became of one topic. *until_ms*: the move cannot be over before. *left*: what keeps it, as far as it is known. *failure*: why it is not
+    placed, "" when it is."""
 
     topic: TopicName
     broker_groups: tuple[str, ...] = ()
     changed: bool = False
     is_moving: bool = False
     until_ms: int = 0
+    left: str = ""
     failure: str = ""
 
     @property
@@ -65,6 +67,7 @@ class Move:
             "changed": self.changed,
             "is_moving": self.is_moving,
             "moving_until": self.until_ms,
+            **({"left": self.left} if self.left else {}),
             **({"failure": self.failure} if self.failure else {}),
         }
 
@@ -132,4 +135,5 @@ def _place(admin: BlockingAdmin, topic: TopicName, wanted: Wanted) -> Move | Non
         changed=bool(found.get("changed", False)),
         is_moving=bool(found["is_moving"]),
         until_ms=int(found["moving_until"]),
+        left=str(found.get("left", "")),
     )

@@ -182,6 +182,25 @@ async def test_a_group_that_starts_with_what_comes_begins_with_the_oldest_where_
         assert await begin_topic(mesh.proxy, "nope", "broker-b", 4) == 0
 
 
+async def test_a_topic_that_is_placed_on_a_broker_group_is_begun_there_before_anybody_sends() -> None:
+    """The new one is told of the topic, of the groups that have begun it, and then of its placement."""
+    one, other = two_groups()
+    async with proxy_mesh(one, other, topics={}) as mesh:
+        assert (await mesh.http.put("/v1/topics/orders", json={"queues": 2})).status_code == 201
+        assert (await mesh.http.put("/v1/topics/orders/placement", json={"broker_groups": ["broker-a"]})).is_success
+        await mesh.http.put("/v1/topics/orders/placement", json={"broker_groups": ["broker-a"]})
+        del other.topics["orders"]
+        for broker in (one, other):
+            broker.groups["late"] = 7
+            broker.admin.group_settings["late"] = {"start": "latest"}
+        one.admin.begun, other.admin.begun = {("late", "orders"): {"0": 3}}, {}
+        other.heads.clear()
+        placed = await mesh.http.put("/v1/topics/orders/placement", json={"broker_groups": ["broker-a", "broker-b"]})
+        assert placed.status_code == 200, placed.text
+        codes = [code for code, _ in other.heads if code in {RequestCode.CREATE_TOPIC, RequestCode.SEEK}]
+        assert codes == [RequestCode.CREATE_TOPIC, RequestCode.SEEK, RequestCode.CREATE_TOPIC]
+
+
 # Draining ---------------------------------------------------------------------------------------------------------
 async def test_what_is_left_in_a_broker_group_is_counted_and_named() -> None:
     """By topic: what its slowest group has to read, what is leased, what waits; and what no topic has."""
