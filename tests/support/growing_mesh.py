@@ -50,6 +50,8 @@ class GrowingMesh:
         self.events: list[str] = []
         # Whether the proxy still believes that everything may be written.
         self.hears_late = False
+        # What keeps every move, "" for nothing: then a repeat ends it.
+        self.keeps = ""
         self.proxy = self.name_server = ""
 
     def add(self, topic: str, *groups: str, namespace: str = "", **more: Any) -> Placed:
@@ -144,9 +146,9 @@ class GrowingMesh:
             placed.before, placed.groups, placed.until_ms = placed.groups, wanted, self.moves_end_ms
             placed.hosts |= set(wanted)
             placed.epoch += 1
-        else:
+        elif not self.keeps:
             placed.before, placed.until_ms = [], 0
-        return said({**self.document(name), "changed": changed})
+        return said({**self.document(name), "changed": changed, "left": self.keeps if not changed else ""})
 
 
 @contextmanager

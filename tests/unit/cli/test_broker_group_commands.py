@@ -231,6 +231,14 @@ def test_a_wait_that_takes_too_long_fails_with_what_is_left(mesh: GrowingMesh) -
     assert mesh.events.count("place both broker-a") == 1
 
 
+def test_what_keeps_a_move_is_told_when_waiting_ends(mesh: GrowingMesh) -> None:
+    """As the broker groups say it: somebody must settle something."""
+    mesh.keeps = "the messages of 3 message groups are settled in broker-b"
+    mesh.add("both", "broker-a", "broker-b")
+    waited = drain(mesh, "--wait", "--timeout", "100ms")
+    assert (waited.exit_code, f"both: it ends when {mesh.keeps}" in waited.stderr) == (1, True)
+
+
 def test_a_drain_that_is_repeated_goes_on_where_it_was(mesh: GrowingMesh) -> None:
     """What is on its way is completed, nothing is moved a second time."""
     mesh.add("both", "broker-a", "broker-b")
