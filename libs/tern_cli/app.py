@@ -16,6 +16,8 @@ from typer.exceptions import TyperException
 
 from tern_cli.acl_commands import acl_app
 from tern_cli.admin_commands import show_offsets
+from tern_cli.broker_group_commands import broker_group_app
+from tern_cli.broker_group_drain import drain_broker_group
 from tern_cli.cluster_commands import init_cluster
 from tern_cli.command_words import asks_for_json, credentials_first, not_text
 from tern_cli.demo.commands import demo_app
@@ -30,6 +32,7 @@ from tern_cli.mesh_commands import down, status, up
 from tern_cli.message_commands import recv, send
 from tern_cli.namesrv_commands import namesrv_app
 from tern_cli.output import show_failure
+from tern_cli.placement_commands import place_topic, show_placement
 from tern_cli.producer_group_commands import producer_group_app
 from tern_cli.query_commands import msg_app, seek_group, show_lag, show_topic_stats
 from tern_cli.raft_commands import raft_app
@@ -183,6 +186,8 @@ app.command(rich_help_panel="Messages")(recv)
 app.command(rich_help_panel="Messages")(request)
 app.command(rich_help_panel="Messages")(reply)
 topic_app.command(name="stats")(show_topic_stats)
+topic_app.command(name="placement")(show_placement)
+topic_app.command(name="place")(place_topic)
 group_app.command(name="lag")(show_lag)
 group_app.command(name="seek")(seek_group)
 app.add_typer(msg_app, name="msg", rich_help_panel="Messages")
@@ -200,6 +205,8 @@ app.add_typer(producer_group_app, name="producer-group", rich_help_panel="Admin"
 app.add_typer(key_app, name="key", rich_help_panel="Admin")
 app.add_typer(acl_app, name="acl", rich_help_panel="Admin")
 app.add_typer(namesrv_app, name="namesrv", rich_help_panel="Admin")
+broker_group_app.command("drain")(drain_broker_group)
+app.add_typer(broker_group_app, name="broker-group", rich_help_panel="Admin")
 app.add_typer(raft_app, name="raft", rich_help_panel="Admin")
 app.add_typer(store_app, name="store", rich_help_panel="Files")
 app.command(name="offsets", rich_help_panel="Admin")(show_offsets)

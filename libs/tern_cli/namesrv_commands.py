@@ -8,9 +8,9 @@ import typer
 from tern_cli.endpoint import DATA_DIR, name_servers
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh_commands import DataDir
-from tern_cli.namesrv_view import Said, answered, ask_all, taken_by_all
+from tern_cli.namesrv_view import Said, answered, ask_all, permit, taken_by_all
 from tern_cli.output import Format, Output, show_json, show_rows, show_warning
-from tern_wire.paths import CLUSTER_PATH, KV_PATH, kv_path, topic_route_path, write_permission_path
+from tern_wire.paths import CLUSTER_PATH, KV_PATH, kv_path, topic_route_path
 from tern_wire.route import PERM_READ, PERM_WRITE
 
 namesrv_app = typer.Typer(no_args_is_help=True, help="See and configure the name servers.")
@@ -43,7 +43,7 @@ def namesrv_status(namesrv: NameServers = None, data_dir: DataDir = DATA_DIR, ou
     ternmq namesrv status -o json
     ternmq namesrv status --namesrv http://10.0.0.1:9876 --namesrv http://10.0.0.2:9876
     """
-    said = ask_all(_urls(namesrv, data_dir), "GET", CLUSTER_PATH, data_dir=data_dir)
+    said = ask_all(name_server_urls(namesrv, data_dir), "GET", CLUSTER_PATH, data_dir=data_dir)
     rows = [_status_row(one) for one in said]
     if output is Format.JSON:
         show_json([{"name_server": one.url, "answers": one.is_good, **one.document} for one in said])
@@ -67,7 +67,9 @@ def topic_route(
     ternmq namesrv route orders
     ternmq namesrv route orders -o json
     """
-    said = ask_all(_urls(namesrv, data_dir), "GET", topic_route_path(quote(topic, safe="")), data_dir=data_dir)
+    said = ask_all(
+        name_server_urls(namesrv, data_dir), "GET", topic_route_path(quote(topic, safe="")), data_dir=data_dir
+    )
     route = next((one for one in answered(said) if one.document.get("warm")), answered(said)[0]).document
     if output is Format.JSON:
         show_json(route)
@@ -88,7 +90,7 @@ def topic_route(
 def wipe_write(
     broker_group: Group, namesrv: NameServers = None, data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE
 ) -> None:
-    """Withdraw a broker group's write permission; before it is taken out of service, for instance.
+    """Withdraw a broker group's write permission. To take it out of service, `ternmq broker-group drain` does this and the rest.
 
     Nothing new is sent there, and what is there is read and settled. Messages whose idempotency key or pinned queue belongs there
     are refused meanwhile. Proxies follow with their next poll. It stays so until it is restored, whatever restarts.
@@ -97,7 +99,7 @@ def wipe_write(
 
     ternmq namesrv wipe-write broker-a
     """
-    _permit(broker_group, _urls(namesrv, data_dir), data_dir, output, writable=False)
+    _permit(broker_group, name_server_urls(namesrv, data_dir), data_dir, output, writable=False)
 
 
 @namesrv_app.command("restore-write")
@@ -110,7 +112,7 @@ def restore_write(
 
     ternmq namesrv restore-write broker-a
     """
-    _permit(broker_group, _urls(namesrv, data_dir), data_dir, output, writable=True)
+    _permit(broker_group, name_server_urls(namesrv, data_dir), data_dir, output, writable=True)
 
 
 @kv_app.command("get")
@@ -127,7 +129,7 @@ def kv_get(
 
     ternmq namesrv kv get ORDER_TOPIC_CONFIG orders
     """
-    said = ask_all(_urls(namesrv, data_dir), "GET", _place(namespace, key), data_dir=data_dir)
+    said = ask_all(name_server_urls(namesrv, data_dir), "GET", _place(namespace, key), data_dir=data_dir)
     document = answered(said)[0].document
     for one in said:
         if not one.is_good:
@@ -156,7 +158,7 @@ def kv_put(
     ternmq namesrv kv put ORDER_TOPIC_CONFIG orders 'broker-a:8;broker-b:8'
     """
     taken = taken_by_all(
-        ask_all(_urls(namesrv, data_dir), "PUT", _place(namespace, key), {"value": value}, data_dir=data_dir)
+        ask_all(name_server_urls(namesrv, data_dir), "PUT", _place(namespace, key), {"value": value}, data_dir=data_dir)
     )
     if output is Format.JSON:
         show_json({**taken[0].document, "name_servers": [one.url for one in taken]})
@@ -178,7 +180,9 @@ def kv_rm(
 
     ternmq namesrv kv rm ORDER_TOPIC_CONFIG orders
     """
-    taken = taken_by_all(ask_all(_urls(namesrv, data_dir), "DELETE", _place(namespace, key), data_dir=data_dir))
+    taken = taken_by_all(
+        ask_all(name_server_urls(namesrv, data_dir), "DELETE", _place(namespace, key), data_dir=data_dir)
+    )
     removed = any(one.document["removed"] for one in taken)
     if output is Format.JSON:
         show_json({"namespace": namespace, "key": key, "removed": removed, "name_servers": [one.url for one in taken]})
@@ -201,7 +205,7 @@ def kv_ls(
     ternmq namesrv kv ls ORDER_TOPIC_CONFIG -o json
     """
     path = kv_path(quote(namespace, safe="")) if namespace else KV_PATH
-    said = ask_all(_urls(namesrv, data_dir), "GET", path, data_dir=data_dir)
+    said = ask_all(name_server_urls(namesrv, data_dir), "GET", path, data_dir=data_dir)
     good = answered(said)
     for one in said:
         if not one.is_good:
@@ -219,9 +223,7 @@ def kv_ls(
 
 
 def _permit(broker_group: str, urls: list[str], data_dir: str, output: Format, *, writable: bool) -> None:
-    path = write_permission_path(quote(broker_group, safe=""))
-    taken = taken_by_all(ask_all(urls, "POST", path, {"writable": writable}, data_dir=data_dir))
-    topics = max(int(one.document["topics"]) for one in taken)
+    taken, topics = permit(urls, broker_group, writable=writable, data_dir=data_dir)
     if output is Format.JSON:
         facts = {"broker_group": broker_group, "writable": writable, "topics": topics}
         show_json({**facts, "name_servers": [one.url for one in taken]})
@@ -230,7 +232,8 @@ def _permit(broker_group: str, urls: list[str], data_dir: str, output: Format, *
         typer.echo(f"{broker_group} {does}: {topics} topics, at {_servers(taken)}.")
 
 
-def _urls(namesrv: list[str] | None, data_dir: str) -> list[str]:
+def name_server_urls(namesrv: list[str] | None, data_dir: str) -> list[str]:
+    """The name servers that are meant: those that are named, or the mesh's."""
     return [url.rstrip("/") for url in name_servers(",".join(namesrv or ()), data_dir)]
 
 

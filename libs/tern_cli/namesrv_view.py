@@ -1,4 +1,4 @@
-"""What name servers say and take, each asked by itself: they never talk to each other. Standard library only.
+"""What name servers say and take, each asked by itself: they never talk to each other. No client of proxies.
 
 Reads ask all of them at once, and show where they differ. Writes go to every one, as RocketMQ's tools do; who did not take one is named.
 """
@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh_http import connect
+from tern_wire.paths import write_permission_path
 
 # One that is stopped takes connections and answers nothing; one that is alive may wait for its disk.
 _TIMEOUT_S = 3.0
@@ -71,6 +72,15 @@ def taken_by_all(said: Sequence[Said]) -> list[Said]:
         f"{len(good)} of {len(said)} took it, and they do not tell each other. Mend the others and repeat the command.",
         lines=[one.reason for one in said if not one.is_good],
     )
+
+
+def permit(urls: Sequence[str], broker_group: str, *, writable: bool, data_dir: str = "") -> tuple[list[Said], int]:
+    """Withdraw or restore a broker group's write permission at all of *urls*; their answers, and how many topics the group hosts.
+
+    CommandFailed as taken_by_all."""
+    path = write_permission_path(quote(broker_group, safe=""))
+    taken = taken_by_all(ask_all(urls, "POST", path, {"writable": writable}, data_dir=data_dir))
+    return taken, max(int(one.document["topics"]) for one in taken)
 
 
 def _ask(url: str, method: str, path: str, document: dict[str, Any] | None, data_dir: str) -> Said:

@@ -1,8 +1,9 @@
-"""The async Admin: topics, groups, producer groups, principals, offsets, and what the cluster looks like."""
+"""The async Admin: topics, groups, producer groups, principals, broker groups, offsets, and what the cluster looks like."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from tern_client.broker_groups import BrokerGroupCalls
 from tern_client.dead_letters import DeadLetterCalls
 from tern_client.documents import (
     commit_request,
@@ -23,7 +24,7 @@ from tern_client.transaction_calls import ProducerGroupCalls
 from tern_wire.paths import CLUSTER_PATH
 
 
-class Admin(TopicCalls, DeadLetterCalls, QueryCalls, ProducerGroupCalls, PrincipalCalls):
+class Admin(TopicCalls, DeadLetterCalls, QueryCalls, ProducerGroupCalls, PrincipalCalls, BrokerGroupCalls):
     """Declares and inspects. Owns its connections."""
 
     __slots__ = ()

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tern_client.blocking_transport import BlockingTransport
+from tern_client.broker_groups import BlockingBrokerGroupCalls
 from tern_client.credentials import FileName
 from tern_client.dead_letters import BlockingDeadLetterCalls
 from tern_client.documents import (
@@ -193,7 +194,12 @@ class BlockingConsumer(BlockingReplyCalls):
 
 
 class BlockingAdmin(
-    BlockingTopicCalls, BlockingDeadLetterCalls, BlockingQueryCalls, BlockingProducerGroupCalls, BlockingPrincipalCalls
+    BlockingTopicCalls,
+    BlockingDeadLetterCalls,
+    BlockingQueryCalls,
+    BlockingProducerGroupCalls,
+    BlockingPrincipalCalls,
+    BlockingBrokerGroupCalls,
 ):
     """Declares and inspects, as the async Admin; and reads queues by offset. May be shared between threads."""
 

@@ -182,6 +182,12 @@ ATTRIBUTES_SIZE_MAX_BYTES = 1 * KIB
 # Topics or groups on one page of a list; and queues in one description of a group, which is one frame.
 LISTED_MAX = 1_000
 QUEUES_SHOWN_MAX = 20_000
+# Rows of topics and of their groups in one answer about what a broker group hosts, 140 bytes each: a frame takes twice as many.
+HOSTED_ROWS_MAX = 20_000
+# Topics and groups that are named of those that keep a broker group from being drained: a screenful or two; the others are counted.
+LEFT_SHOWN_MAX = 100
+# Declarations that wait for one broker group while it joins: as many share an entry, and nobody else's sends notice them.
+JOINS_AT_ONCE = 32
 # Delays that a group's own table may have, and the shortest with which an exponential one begins: each step must grow.
 RETRY_DELAYS_KEPT_MAX = 64
 RETRY_DELAY_MIN_MS = 100
@@ -337,6 +343,7 @@ APPEND_DEADLINE_MS = 5_000
 assert MESSAGE_BODY_SIZE_MAX_BYTES + PROPERTIES_SIZE_MAX_BYTES + 64 * KIB < ENTRY_SIZE_MAX_BYTES
 assert ENTRY_SIZE_MAX_BYTES + 64 * KIB < FRAME_SIZE_MAX_BYTES
 assert LANE_SIZE_MAX_BYTES <= GROUP_COMMIT_SIZE_MAX_BYTES
+assert 2 * HOSTED_ROWS_MAX * 140 < FRAME_SIZE_MAX_BYTES
 assert SEND_QUEUE_SIZE_FREE_BYTES < PROPOSALS_SIZE_MAX_BYTES
 assert SEND_QUEUE_REQUESTS_FREE < PROPOSALS_MAX
 assert BATCH_SIZE_MAX_BYTES <= IN_FLIGHT_SIZE_MAX_BYTES

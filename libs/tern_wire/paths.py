@@ -205,6 +205,26 @@ def task_path(task: str) -> str:
     return f"/v1/tasks/{task}"
 
 
+def placement_path(topic: str) -> str:
+    """GET and PUT in which broker groups a topic's keyed and ordered messages go."""
+    return f"/v1/topics/{topic}/placement"
+
+
+def broker_group_path(broker_group: str) -> str:
+    """GET what is left to be read in a broker group. The name is quoted by the caller."""
+    return f"/v1/broker-groups/{broker_group}"
+
+
+def broker_group_topics_path(broker_group: str) -> str:
+    """GET the topics that are in a broker group, or those that are not."""
+    return f"/v1/broker-groups/{broker_group}/topics"
+
+
+def join_path(broker_group: str) -> str:
+    """POST to declare in a broker group the groups that others have."""
+    return f"/v1/broker-groups/{broker_group}/join"
+
+
 CLUSTER_PATH = "/v1/cluster"
 TOPICS_PATH, GROUPS_PATH = "/v1/topics", "/v1/groups"
 TRANSACTIONS_PATH, PRODUCER_GROUPS_PATH = "/v1/transactions", "/v1/producer-groups"
@@ -220,11 +240,6 @@ REGISTER_PATH = "/v1/brokers/register"
 UNREGISTER_PATH = "/v1/brokers/unregister"
 ROUTES_PATH = "/v1/routes"
 KV_PATH = "/v1/kv"
-
-
-def placement_path(topic: str) -> str:
-    """GET and PUT which broker groups take a topic's keyed and ordered messages."""
-    return f"/v1/topics/{topic}/placement"
 
 
 def topic_route_path(topic: str) -> str:

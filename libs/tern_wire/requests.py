@@ -23,7 +23,13 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 | DESCRIBE_TOPIC | topic                                       |                              | settings, queues, groups           |
 | DESCRIBE_GROUP | group, topic ("": all)                      |                              | settings, topics                   |
 | LIST_GROUPS | namespace ("": none), q, after, limit,         |                              | groups [settings...], more         |
-|             | descending                                     |                              |                                    |
+|             | descending, everywhere (in any namespace)      |                              |                                    |
+| HOSTED    | after (topic), limit                             |                              | topics [[topic, messages,          |
+|           |                                                  |                              | scheduled, [[group, unread,        |
+|           |                                                  |                              | leased]...]]...], more, open       |
+|           |                                                  |                              | (transactions), dead_letters,      |
+|           |                                                  |                              | dead_groups [[group, count]...]    |
+|           |                                                  |                              | (the most, where after is "")      |
 | GROUP_OFFSETS | group, topic                                 |                              | offsets {queue: offset}            |
 | COMMIT_OFFSETS | group, topic, offsets, expected, epochs     |                              | offsets {queue: offset}            |
 | SEEK      | group, topic, to (`core/seeking.py` of the       |                              | queues [[queue, before (-1: not    |
@@ -73,7 +79,7 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 | ALTER_PRODUCER_GROUP | a change as in `producer_settings.py` |                              | created, and its settings          |
 | DELETE_PRODUCER_GROUP | producer_group                       |                              | deleted                            |
 | DESCRIBE_PRODUCER_GROUP | producer_group ("": list), after,  |                              | groups [{producer_group,           |
-|           | limit                                            |                              | producer_group_id, stats, and its  |
+|           | limit, everywhere (as LIST_GROUPS)               |                              | producer_group_id, stats, and its  |
 |           |                                                  |                              | settings}...], more                |
 | PUT_PRINCIPAL | document (`principal_documents.py`), base (the |                              | changed, revision, version         |
 |           | version that it changes, -1: any), is_repair     |                              |                                    |
@@ -128,6 +134,7 @@ class RequestCode(IntEnum):
     DESCRIBE_TOPIC = 351
     DESCRIBE_GROUP = 352
     LIST_GROUPS = 201
+    HOSTED = 407
     STATUS = 28
     DEAD_LETTER = 36
     DEAD_LETTERS = 401

@@ -45,8 +45,8 @@ TRANSACTION = "/v1/transactions/{transaction_id}"
 SAID = {"member": "m1", "subscriptions": {"ledger": "*"}, "queues": {"ledger": ["broker-a:0"]}}
 HALVES = {"producer_group": "tellers", "messages": [{"topic": "ledger", "body": "x"}]}
 LOCKS = {"topic": "ledger", "member": "m1", "queues": ["broker-a:0"]}
-# Principals and their rights are the cluster's, not a namespace's: grants are written with whole names.
-OF_THE_CLUSTER = ("/v1/principals", "/v1/acls", "/v1/whoami")
+# Principals and their rights are the cluster's, not a namespace's: grants are written with whole names. So are broker groups.
+OF_THE_CLUSTER = ("/v1/principals", "/v1/acls", "/v1/whoami", "/v1/broker-groups")
 # In an order in which the owner can ask all of them: reads, changes, deletions.
 ROWS = (
     row("GET", TOPIC + "/messages", "?key=hush-key"),

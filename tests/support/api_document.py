@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from tern_proxy.openapi import install_openapi
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.admin import admin_router
+from tern_proxy.routes.broker_groups import broker_groups_router
 from tern_proxy.routes.cluster import cluster_router
 from tern_proxy.routes.dead_letters import dead_letters_router
 from tern_proxy.routes.groups import groups_router
@@ -31,6 +32,7 @@ METHODS = {"get", "put", "post", "delete", "patch", "head", "options", "trace"}
 ROUTERS = (
     admin_router,
     cluster_router,
+    broker_groups_router,
     dead_letters_router,
     members_router,
     offsets_router,

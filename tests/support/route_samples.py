@@ -13,6 +13,7 @@ NAMES = {
     "group": "billing",
     "producer_group": "shop",
     "queue": "broker-a:0",
+    "broker_group": "broker-a",
     "message_id": "7F3A9C01D2E4B5A6978800000000002A",
     "correlation_id": "invoice-7",
     "member": "worker-1",

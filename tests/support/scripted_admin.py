@@ -6,12 +6,18 @@ from typing import Any
 from tern_wire.errors import AlreadyExists, GroupNotFound, OffsetMoved, TopicNotFound
 from tern_wire.group_settings import read_group_change
 from tern_wire.limits import QUEUES_PER_TOPIC_DEFAULT
+from tern_wire.names import is_of
 from tern_wire.placement import read_placement
 from tern_wire.requests import RequestCode
 from tern_wire.retry_policy import RetryPolicy
 from tern_wire.topic_settings import ALTER, CREATE, read_topic_change
 
 Answer = tuple[dict[str, Any], bytes]
+
+
+def is_listed(head: dict[str, Any], name: str) -> bool:
+    """Whether a list that is asked for with *head* has *name*: of one namespace, or of all."""
+    return bool(head.get("everywhere")) or is_of(head.get("namespace", ""), name)
 
 
 class ScriptedAdmin:
@@ -26,6 +32,13 @@ class ScriptedAdmin:
         self.topics, self.groups, self.committed = topics, groups, committed
         self.topic_settings: dict[str, dict[str, Any]] = {}
         self.group_settings: dict[str, dict[str, Any]] = {}
+        # What HOSTED tells: by topic each group's unread and leased messages, and messages that wait for their time; and what belongs to no topic.
+        # What groups have begun, by group and topic, if a test says so: committed offsets by queue.
+        self.begun: dict[tuple[str, str], dict[str, int]] | None = None
+        self.reading: dict[str, dict[str, tuple[int, int]]] = {}
+        self.scheduled: dict[str, int] = {}
+        self.open_transactions = 0
+        self.dead: dict[str, int] = {}
         # Ids are never used again.
         self._next_id = 1_000
 
@@ -39,6 +52,7 @@ class ScriptedAdmin:
             RequestCode.DELETE_GROUP: self.delete_group,
             RequestCode.DESCRIBE_GROUP: self.describe_group,
             RequestCode.LIST_GROUPS: self.list_groups,
+            RequestCode.HOSTED: self.hosted,
             RequestCode.GROUP_OFFSETS: self.group_offsets,
             RequestCode.COMMIT_OFFSETS: self.commit_offsets,
         }
@@ -74,7 +88,8 @@ class ScriptedAdmin:
         """DESCRIBE_TOPIC."""
         found = self._topic(head["topic"])
         bounds = [[queue, 0, len(log)] for queue, log in enumerate(self.topics[head["topic"]][1])]
-        return {**found, "bounds": bounds, "groups": sorted(self.groups)}, b""
+        begun = {group for group, topic in self.begun or () if topic == head["topic"]}
+        return {**found, "bounds": bounds, "groups": sorted(self.groups if self.begun is None else begun)}, b""
 
     def delete_topic(self, head: dict[str, Any], _: memoryview) -> Answer:
         """DELETE_TOPIC."""
@@ -115,9 +130,14 @@ class ScriptedAdmin:
     def describe_group(self, head: dict[str, Any], _: memoryview) -> Answer:
         """DESCRIBE_GROUP."""
         found = self._group(head["group"])
+        blank = {"lag": 0, "leased": 0, "available": 0}
+        if self.begun is None:
+            begun = {topic: {"0": 0} for topic in sorted(self.topics)}
+        else:
+            begun = {topic: committed for (group, topic), committed in self.begun.items() if group == head["group"]}
         rows = [
-            {"topic": topic, "lag": 0, "leased": 0, "available": 0, "committed": {"0": 0}}
-            for topic in sorted(self.topics)
+            {"topic": topic, **blank, "committed": committed}
+            for topic, committed in begun.items()
             if head["topic"] in {"", topic}
         ]
         return {**found, "topics": rows, "more": False}, b""
@@ -129,11 +149,26 @@ class ScriptedAdmin:
 
     def list_groups(self, head: dict[str, Any], _: memoryview) -> Answer:
         """LIST_GROUPS."""
-        names = sorted((name for name in self.groups if head["q"] in name.lower()), reverse=head["descending"])
+        found = (name for name in self.groups if head["q"] in name.lower() and is_listed(head, name))
+        names = sorted(found, reverse=head["descending"])
         if head["after"]:
             names = [name for name in names if (name < head["after"]) == head["descending"] and name != head["after"]]
         shown = names[: head["limit"]]
         return {"groups": [self._group(name) for name in shown], "more": len(names) > len(shown)}, b""
+
+    def hosted(self, head: dict[str, Any], _: memoryview) -> Answer:
+        """HOSTED."""
+        names = sorted(name for name in self.topics if name > head["after"])
+        rows = [
+            [
+                *(name, sum(len(log) for log in self.topics[name][1]), self.scheduled.get(name, 0)),
+                [[group, *counts] for group, counts in sorted(self.reading.get(name, {}).items())],
+            ]
+            for name in names[: head["limit"]]
+        ]
+        dead = {} if head["after"] else self.dead
+        told = {"dead_letters": sum(dead.values()), "dead_groups": [list(row) for row in dead.items()]}
+        return {"topics": rows, "more": len(names) > len(rows), "open": self.open_transactions, **told}, b""
 
     def group_offsets(self, head: dict[str, Any], _: memoryview) -> Answer:
         """GROUP_OFFSETS."""

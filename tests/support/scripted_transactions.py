@@ -42,6 +42,7 @@ from tern_wire.transactions import (
     OUTCOME_STATES,
     TRANSACTION_UNKNOWN,
 )
+from tests.support.scripted_admin import is_listed
 
 Answer = tuple[dict[str, Any], bytes]
 BEGUN_MS = 1_700_000_000_000
@@ -258,7 +259,7 @@ class ScriptedTransactions:
             if name not in self.groups:
                 raise ProducerGroupNotFound(producer_group=name)
             return {"groups": [self._described(name)], "more": False}, b""
-        names = sorted(name for name in self.groups if name > head["after"])
+        names = sorted(name for name in self.groups if name > head["after"] and is_listed(head, name))
         shown = names[: head["limit"]]
         return {"groups": [self._described(name) for name in shown], "more": len(names) > len(shown)}, b""
 

@@ -78,7 +78,7 @@ class AdminRequests(Requests):
     def _list_groups(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
         found = list_groups(
             self._engine.state.names,
-            namespace=str(head.get("namespace", "")),
+            namespace=None if head.get("everywhere") else str(head.get("namespace", "")),
             pattern=str(head["q"]).lower(),
             after=str(head["after"]),
             limit=bounded(head["limit"], 1, LISTED_MAX),

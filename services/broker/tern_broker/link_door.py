@@ -2,7 +2,7 @@
 
 Every request gets exactly one reply, unless its link is gone by then. The subjects have a file each: `link_sends.py`, `link_receives.py`,
 `link_reads.py`, `link_admin.py`, `link_members.py`, `link_offsets.py`, `link_queries.py`, `link_replies.py`, `link_transactions.py`,
-`link_producers.py`, `link_principals.py`; what they share is in `link_requests.py`.
+`link_producers.py`, `link_principals.py`, `link_hosted.py`; what they share is in `link_requests.py`.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from tern_broker.core.applied import Applied
 from tern_broker.engine import Engine
 from tern_broker.link_admin import AdminRequests
 from tern_broker.link_dead_letters import DeadLetterRequests
+from tern_broker.link_hosted import HostedRequests
 from tern_broker.link_members import MemberRequests
 from tern_broker.link_offsets import OffsetRequests
 from tern_broker.link_principals import PrincipalRequests
@@ -58,7 +59,7 @@ class LinkDoor:
         subjects.append(MemberRequests(config, engine))
         subjects.append(DeadLetterRequests(config, engine, monotonic=monotonic))
         subjects += [OffsetRequests(config, engine), QueryRequests(config, engine), StatisticsRequests(config, engine)]
-        subjects.append(TimerRequests(config, engine))
+        subjects += [TimerRequests(config, engine), HostedRequests(config, engine)]
         subjects.append(ReplyRequests(config, engine, monotonic=monotonic))
         subjects.append(TransactionRequests(config, engine, monotonic=monotonic))
         subjects += [ProducerRequests(config, engine), PrincipalRequests(config, engine)]

@@ -39,5 +39,6 @@ class ProducerRequests(Requests):
             found = {"groups": [producers.require(head["producer_group"]).describe()], "more": False}
         else:
             limit = bounded(head["limit"], 1, LISTED_MAX)
-            found = producers.describe(str(head.get("namespace", "")), str(head["after"]), limit)
+            namespace = None if head.get("everywhere") else str(head.get("namespace", ""))
+            found = producers.describe(namespace, str(head["after"]), limit)
         link.reply(opaque, 0, body_parts(found))

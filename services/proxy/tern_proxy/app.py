@@ -13,6 +13,7 @@ from tern_proxy.namespaces import NamespaceDoor
 from tern_proxy.openapi import install_openapi
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.admin import admin_router
+from tern_proxy.routes.broker_groups import broker_groups_router
 from tern_proxy.routes.cluster import cluster_router
 from tern_proxy.routes.dead_letters import dead_letters_router
 from tern_proxy.routes.groups import groups_router
@@ -56,6 +57,7 @@ def build_app(
     install_problems(app)
     app.include_router(admin_router(proxy))
     app.include_router(cluster_router(proxy))
+    app.include_router(broker_groups_router(proxy))
     app.include_router(members_router(proxy))
     app.include_router(offsets_router(proxy))
     app.include_router(dead_letters_router(proxy))

@@ -1,9 +1,10 @@
-"""Routes of topics in the API document: schemas and operations. Data, imported as late as openapi_operations.py."""
+"""Routes of topics, and broker groups, in the API document: schemas and operations. Data, imported as late as openapi_operations.py."""
 
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from tern_proxy import openapi_broker_groups
 from tern_proxy.openapi_operations import ASKED, TOPIC, Operation, gives
 from tern_proxy.openapi_schemas import Count
 from tern_wire import paths
@@ -85,7 +86,7 @@ _ROUTE: dict[str, Any] = {
     },
     "queue_data": [{"broker_group": "broker-a", "read_queues": 8, "write_queues": 8, "perm": 6}],
 }
-ANSWERS: tuple[type[Struct], ...] = (TopicRoute,)
+ANSWERS: tuple[type[Struct], ...] = (TopicRoute, *openapi_broker_groups.ANSWERS)
 CLUSTER: tuple[Operation, ...] = (
     Operation(
         method="GET",
@@ -95,4 +96,5 @@ CLUSTER: tuple[Operation, ...] = (
         answers={200: gives(TopicRoute, "By broker group.", _ROUTE)},
         errors=(*ASKED, *TOPIC),
     ),
+    *openapi_broker_groups.BROKER_GROUPS,
 )

@@ -93,7 +93,7 @@ class Proxy:
         self.cache = RoutesCache(name_servers, interval_ms=route_interval_ms, on_routes=self._follow)
         self.topic_names = TopicNames(self.cache)
         self.principals = PrincipalsCache(
-            lambda: {name: group.link for name, group in self.groups.items()},
+            lambda: {name: group.link for name, group in self.groups.items() if not self.is_taken_out(name)},
             has_routes=lambda: self.cache.routes is not None and self.cache.routes.warm,
             clock=clock,
         )
@@ -170,6 +170,14 @@ class Proxy:
         if group is None:
             raise NoLeader(broker_group=name)
         return group
+
+    def is_taken_out(self, name: str) -> bool:
+        """Whether an operator has withdrawn the broker group's write permission and none of its brokers lives: what is asked of everybody is not
+        asked of it. It counts again as soon as one of them registers, and gets what it missed when it joins."""
+        routes = self.cache.routes
+        if name not in self.cache.wiped or routes is None or not routes.warm:
+            return False
+        return name not in routes.broker_groups or not routes.broker_groups[name].nodes
 
     def usable(self, topic: Topic) -> tuple[str, ...]:
         """The topic's broker groups that may be written and have a leader now; all of them when none has (one may be elected in time)."""

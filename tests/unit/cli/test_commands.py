@@ -56,6 +56,8 @@ COMMANDS += ["namesrv", *(f"namesrv {name}" for name in ("status", "route", "wip
 COMMANDS += ["dlq", *(f"dlq {name}" for name in ("ls", "show", "redrive", "task", "cancel", "purge"))]
 COMMANDS += ["tx", *(f"tx {name}" for name in ("ls", "show", "commit", "rollback", "stats"))]
 COMMANDS += ["producer-group", *(f"producer-group {name}" for name in ("create", "ls", "describe", "rm"))]
+COMMANDS += ["broker-group", *(f"broker-group {name}" for name in ("ls", "show", "join", "drain", "restore"))]
+COMMANDS += ["topic place", "topic placement"]
 COMMANDS += ["demo", "demo flights", "demo transfer"]
 COMMANDS += [f"namesrv kv {name}" for name in ("get", "put", "rm", "ls")]
 

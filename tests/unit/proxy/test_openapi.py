@@ -16,6 +16,7 @@ from fastapi.routing import APIRoute
 
 from tern_proxy import (
     hot,
+    openapi_broker_groups,
     openapi_cluster,
     openapi_dead_letters,
     openapi_members,
@@ -311,7 +312,7 @@ def strictly(document: bytes, schema: str) -> None:
     """AssertionError unless *document* is what *schema* describes, with no field that it does not know."""
     known = (
         *(openapi_schemas, openapi_cluster, openapi_dead_letters, openapi_members, openapi_topics, openapi_queries),
-        *(openapi_scheduled, openapi_principals, openapi_producers, openapi_transactions),
+        *(openapi_scheduled, openapi_principals, openapi_producers, openapi_transactions, openapi_broker_groups),
     )
     kind = next(found for module in known if (found := getattr(module, schema, None)) is not None)
     value = read_json(document, kind)

@@ -26,6 +26,11 @@ class DeadTopics:
         """The group's, if anything of it ever died."""
         return self._by_group.get(group_id)
 
+    def counts(self) -> dict[int, int]:
+        """Dead letters by group id, of the groups that have some."""
+        found = {group_id: topic.ends[ORIGINALS] - topic.mins[ORIGINALS] for group_id, topic in self._by_group.items()}
+        return {group_id: count for group_id, count in found.items() if count}
+
     def ensure(self, group: Group) -> Topic:
         """The group's, made now if need be."""
         topic = self._by_group.get(group.group_id)

@@ -88,13 +88,14 @@ def _progress(group: Group, topic: Topic, row: list[Delivery | None]) -> dict[st
 
 
 def list_groups(
-    names: Names, *, namespace: str, pattern: str, after: str, limit: int, descending: bool
+    names: Names, *, namespace: str | None, pattern: str, after: str, limit: int, descending: bool
 ) -> dict[str, Any]:
-    """Up to *limit* groups of *namespace* ("": of none) whose names hold *pattern* (lower case), in order of names behind *after*; `more`: there are others."""
+    """Up to *limit* groups of *namespace* ("": of none; None: of all) whose names hold *pattern* (lower case), in order of names behind *after*; `more`:
+    there are others."""
     found = (
         name
         for name in names.groups
-        if is_of(namespace, name)
+        if (namespace is None or is_of(namespace, name))
         and pattern in own_name(name).lower()
         and (not after or (name < after if descending else name > after))
     )

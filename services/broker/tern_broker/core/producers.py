@@ -81,9 +81,9 @@ class Producers:
             raise ProducerGroupNotFound(producer_group=str(name)[:160])
         return group
 
-    def describe(self, namespace: str, after: str, limit: int) -> dict[str, Any]:
-        """At most *limit* of the groups of *namespace* ("": of none) whose names come behind *after*, by name."""
-        names = sorted(name for name in self.by_name if name > after and is_of(namespace, name))
+    def describe(self, namespace: str | None, after: str, limit: int) -> dict[str, Any]:
+        """At most *limit* of the groups of *namespace* ("": of none; None: of all) whose names come behind *after*, by name."""
+        names = sorted(name for name in self.by_name if name > after and (namespace is None or is_of(namespace, name)))
         return {"groups": [self.by_name[name].describe() for name in names[:limit]], "more": len(names) > limit}
 
     # Commands --------------------------------------------------------------------------------------------------

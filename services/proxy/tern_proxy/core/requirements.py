@@ -191,6 +191,10 @@ RULES: tuple[Rule, ...] = (
     _admin("DELETE /v1/tasks/{task}", "SEEK group of the task"),
     # The cluster.
     _rule("GET /v1/cluster", _CLUSTER),
+    # Topics of all namespaces are named, and what is declared is everybody's: an administrator's.
+    _admin("GET /v1/broker-groups/{broker_group}", _ADMIN),
+    _admin("GET /v1/broker-groups/{broker_group}/topics", _ADMIN),
+    _admin("POST /v1/broker-groups/{broker_group}/join", _ADMIN),
     _rule("GET /metrics", _CLUSTER),
     _rule("GET /readyz", _CLUSTER),
     _rule("GET /healthz", is_anonymous=True),

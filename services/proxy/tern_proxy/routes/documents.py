@@ -62,14 +62,15 @@ def respond(request: Request, document: dict[str, Any], status: int = 200) -> Re
 
 
 async def broker_group_names(proxy: Proxy) -> list[str]:
-    """All that are known, ascending, at least one. NoNameServer, WarmingUp or NoLeader when there is none."""
+    """All that are known and not taken out, ascending, at least one. NoNameServer, WarmingUp or NoLeader when there is none."""
     if proxy.cache.routes is None or not proxy.groups:
         await proxy.cache.refresh()
     if proxy.cache.routes is None:
         raise NoNameServer(endpoints=proxy.cache.endpoints)
     if not proxy.groups:
         raise NoLeader(broker_group="(none is registered)") if proxy.cache.routes.warm else WarmingUp()
-    return sorted(proxy.groups)
+    names = sorted(proxy.groups)
+    return [name for name in names if not proxy.is_taken_out(name)] or names
 
 
 async def ask_all(

@@ -12,6 +12,7 @@ import asyncio
 from typing import Any
 
 from tern_proxy.core.topic_documents import topic_route
+from tern_proxy.late_groups import begin_topic
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import ask_all
 from tern_wire.errors import InvalidField, NoLeader, PlacementMoving, TernError, TopicNotFound
@@ -129,7 +130,11 @@ async def _move(proxy: Proxy, topic: str, current: Placement, wanted: Placement,
     hosts = [name for name, _ in answers]
     lacking = [name for name in wanted.groups if name not in hosts]
     new = {"topic": topic, "mode": DECLARE, **{name: answers[0][1][name] for name in _SETTINGS}}
-    _learn(proxy, topic, await _tell_all(proxy, lacking, new))
+    created = await _tell_all(proxy, lacking, new)
+    for name, head in created:
+        await begin_topic(proxy, topic, name, head["queues"])
+    # Only now may this proxy send there: whoever reads the topic from its end has begun.
+    _learn(proxy, topic, created)
     await _tell_placement(proxy, topic, wanted, first=current.groups[0], others=[*hosts, *lacking])
 
 

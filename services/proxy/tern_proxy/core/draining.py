@@ -1,0 +1,137 @@
+"""What keeps a broker group from being taken out: put together from what it hosts and from who reads the same topics elsewhere. Pure.
+
+    placed      keyed and ordered messages of the topic still go there       -> place it on other broker groups
+    moving      it was taken off there, and what was sent before is not over -> place it again when its time has come
+    unread      a group that reads the topic, anywhere, has not settled all  -> let it read
+    scheduled   messages wait there for their delivery time                  -> wait, or cancel them
+
+What no group reads (`unclaimed`) keeps nobody: it goes with the broker group. Dead letters do: their group may want them again, and they lie there.
+A topic that says nothing of a placement is placed wherever it is.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tern_proxy.core.topic import Topic
+from tern_wire.limits import LEFT_SHOWN_MAX
+from tern_wire.names import namespace_of, own_name
+from tern_wire.placement import Placement
+
+# Groups that are named for each topic: those that have the most to read.
+_GROUPS_SHOWN_MAX = 10
+_OBSTACLES = ("placed", "moving", "unread", "scheduled")
+_COUNTS = ("placed", "moving", "unread", "in_flight", "scheduled", "unclaimed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedTopic:
+    """A topic in one broker group. *groups*: what each has to read, and what of that is leased."""
+
+    messages: int
+    scheduled: int
+    groups: Mapping[str, tuple[int, int]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Hosted:
+    """All that one broker group has said of itself, page by page. Owner: whoever asks it."""
+
+    topics: dict[str, HostedTopic] = field(default_factory=dict)
+    transactions: int = 0
+    dead_letters: int = 0
+    dead_groups: list[Any] = field(default_factory=list)
+
+    def add(self, head: Mapping[str, Any]) -> None:
+        """One more answer to HOSTED."""
+        for name, messages, scheduled, rows in head["topics"]:
+            groups = {group: (unread, leased) for group, unread, leased in rows}
+            self.topics[name] = HostedTopic(messages=messages, scheduled=scheduled, groups=groups)
+        self.transactions = head["open"]
+        self.dead_letters += head["dead_letters"]
+        self.dead_groups += head["dead_groups"]
+
+    def with_messages(self) -> list[str]:
+        """The topics of which it has any."""
+        return [name for name, topic in self.topics.items() if topic.messages]
+
+
+def topic_place(topic: Topic) -> dict[str, Any]:
+    """One row of the list of topics by where they are: every namespace's, its name apart."""
+    placed = topic.placement
+    return {
+        "namespace": namespace_of(topic.name),
+        "topic": own_name(topic.name),
+        "broker_groups": list(placed.groups),
+        "before": list(placed.before),
+        "hosts": sorted(topic.route),
+    }
+
+
+def is_here(topic: Topic, broker_group: str) -> bool:
+    """Whether *topic* is hosted in *broker_group*, placed there, or on its way from there."""
+    if broker_group in topic.route:
+        return True
+    placed = topic.placement
+    return broker_group in placed.groups or broker_group in placed.before
+
+
+class Left:
+    """What is left in broker group *name*, added up topic by topic. Owner: one request."""
+
+    def __init__(self, name: str, hosted: Hosted) -> None:
+        self._name, self._hosted = name, hosted
+        self._counts = dict.fromkeys(_COUNTS, 0)
+        self._topics: list[dict[str, Any]] = []
+
+    def add(self, name: str, topic: Topic | None, readers: Iterable[str]) -> None:
+        """The topic *name*, as the routes have it (None: they do not). *readers*: groups that have begun it in any other broker group."""
+        row = self._row(topic, self._hosted.topics.get(name), readers)
+        for count in _COUNTS:
+            self._counts[count] += row[count]
+        why = [reason for reason in _OBSTACLES if row[reason]]
+        if why and len(self._topics) < LEFT_SHOWN_MAX:
+            place = {"namespace": namespace_of(name), "topic": own_name(name), "why": why}
+            shown = ("unread", "in_flight", "scheduled", "groups")
+            self._topics.append({**place, **{count: row[count] for count in shown}})
+
+    def document(self, *, writable: bool, leader: str) -> dict[str, Any]:
+        """As the route answers."""
+        hosted = self._hosted
+        is_empty = not (hosted.transactions or hosted.dead_letters or any(self._counts[each] for each in _OBSTACLES))
+        return {
+            "broker_group": self._name,
+            "writable": writable,
+            "leader": leader,
+            "topics": len(hosted.topics),
+            **self._counts,
+            "transactions": hosted.transactions,
+            "dead_letters": hosted.dead_letters,
+            "is_drained": is_empty and not writable,
+            "topics_left": self._topics,
+            "dead_letters_left": [
+                {"namespace": namespace_of(group), "group": own_name(group), "dead_letters": count}
+                for group, count in hosted.dead_groups
+            ],
+        }
+
+    def _row(self, topic: Topic | None, hosted: HostedTopic | None, readers: Iterable[str]) -> dict[str, Any]:
+        placed = topic.placement if topic is not None else Placement()
+        is_leaving = self._name in placed.before and self._name not in placed.groups
+        row: dict[str, Any] = {"placed": int(self._name in placed.groups), "moving": int(is_leaving)}
+        if hosted is None:
+            return {**row, "unread": 0, "in_flight": 0, "scheduled": 0, "unclaimed": 0, "groups": []}
+        # Whoever has begun the topic elsewhere alone has everything of it to read here.
+        elsewhere = {group: hosted.messages for group in readers if group not in hosted.groups}
+        unread = {group: count for group, (count, _) in hosted.groups.items()} | elsewhere
+        row["unread"] = max(unread.values(), default=0)
+        row["in_flight"] = sum(leased for _, leased in hosted.groups.values())
+        row["scheduled"] = hosted.scheduled
+        row["unclaimed"] = 0 if unread else hosted.messages
+        row["groups"] = _most(unread)
+        return row
+
+
+def _most(unread: Mapping[str, int]) -> list[dict[str, Any]]:
+    behind: Sequence[str] = sorted((group for group in unread if unread[group]), key=lambda each: (-unread[each], each))
+    return [{"group": own_name(group), "unread": unread[group]} for group in behind[:_GROUPS_SHOWN_MAX]]

@@ -1,0 +1,53 @@
+"""What a broker group that joins a mesh lacks: groups that others have, page by page in order of their names, and the changes that make them. Pure.
+
+Every broker group tells its next names behind the same one, so the first so many of all of them together are known of each: who has a group, and
+who has not. What is there stays as it is; what is not is made with the settings that the others have.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tern_proxy.core.producer_groups import newest, to_copy
+from tern_wire.producer_settings import ProducerChange
+from tern_wire.topic_settings import CREATE
+
+Head = dict[str, Any]
+# By broker group, its answer: rows in order, and whether there are more.
+Answers = Mapping[str, tuple[Sequence[Head], bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """What *name* of the page lacks: what each other broker group says of it, in the order of their names. *after*: where the next page begins,
+    "" when this was the last."""
+
+    groups: dict[str, list[tuple[str, Head]]]
+    after: str
+
+
+def missing_of(name: str, answers: Answers, field: str, limit: int) -> Missing:
+    """What broker group *name* lacks of what the *answers* have, whose rows are named by *field*; each was asked for *limit*."""
+    rows: dict[str, list[tuple[str, Head]]] = {}
+    for broker_group in sorted(answers):
+        for head in answers[broker_group][0]:
+            rows.setdefault(head[field], []).append((broker_group, head))
+    known = sorted(rows)[:limit]
+    has_more = len(rows) > limit or any(more for _, more in answers.values())
+    lacking = {each: rows[each] for each in known if all(broker_group != name for broker_group, _ in rows[each])}
+    return Missing(groups=lacking, after=known[-1] if known and has_more else "")
+
+
+def group_to_create(heads: Sequence[tuple[str, Head]]) -> Head:
+    """The change that makes a consumer group as the first broker group has it: refused where one of that name is there by then."""
+    head = heads[0][1]
+    named = ("group", "invisible_ms", "start", "start_ms", "max_attempts", "retry", "fifo", "consume", "broadcast")
+    return {"mode": CREATE, **{name: head[name] for name in named}, "attributes": head["attributes"]}
+
+
+def producer_group_to_create(producer_group: str, heads: Sequence[tuple[str, Head]]) -> ProducerChange:
+    """The change that makes a producer group as it was decided last, its secret included. One that nobody has decided anything of has defaults."""
+    decided = newest(heads)
+    if decided is None or not decided["revision"]:
+        return ProducerChange(producer_group=producer_group, create=True, settings={})
+    return to_copy(producer_group, decided)

@@ -1,0 +1,67 @@
+"""Consumer groups that start with what comes (`start` latest), where their topic grows onto another broker group.
+
+Such a group begins a queue where it ends at the group's first receive. In a broker group that has just got the topic that would be behind messages that were sent
+there since: they are newer than the group's begin in the topic, and nobody would read them. So a group that has begun the topic elsewhere begins it
+here with the oldest message kept, before or soon after the first one is stored.
+
+Law: a queue that the group has begun here is never moved. Where it begins one in the very moment between the look and the seek, it gets what it has just
+received once more, as after a lease that is over. Repeating all of this changes nothing.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from tern_proxy.proxy import Proxy
+from tern_wire.errors import GroupNotFound, TopicNotFound
+from tern_wire.group_settings import LATEST
+from tern_wire.requests import RequestCode, body_parts
+
+
+async def begin_topic(proxy: Proxy, topic: str, broker_group: str, queues: int) -> int:
+    """Let the groups that have begun *topic* elsewhere begin it at *broker_group*, which has *queues* of it; in how many queues they did.
+
+    Groups are those that a description of the topic names, 1,000 at most for each other broker group.
+    """
+    names: set[str] = set()
+    for other in _others(proxy, broker_group):
+        found = await _ask(proxy, other, RequestCode.DESCRIBE_TOPIC, {"topic": topic})
+        names.update(found["groups"] if found is not None else ())
+    return sum([await _begin(proxy, name, {topic}, broker_group, {topic: queues}) for name in sorted(names)])
+
+
+async def begin_group(proxy: Proxy, group: str, broker_group: str) -> int:
+    """As begin_topic, of every topic that *group* has begun elsewhere and *broker_group* has, as this proxy's routes say."""
+    topics: set[str] = set()
+    for other in _others(proxy, broker_group):
+        found = await _ask(proxy, other, RequestCode.DESCRIBE_GROUP, {"group": group, "topic": ""})
+        topics.update(row["topic"] for row in (found["topics"] if found is not None else ()))
+    cached = proxy.cache.topics
+    here = {name: cached[name].route for name in topics if name in cached and broker_group in cached[name].route}
+    return await _begin(proxy, group, here, broker_group, {name: here[name][broker_group].queues for name in here})
+
+
+async def _begin(proxy: Proxy, group: str, topics: Iterable[str], broker_group: str, queues: dict[str, int]) -> int:
+    begun = 0
+    for topic in sorted(topics):
+        found = await _ask(proxy, broker_group, RequestCode.DESCRIBE_GROUP, {"group": group, "topic": topic})
+        if found is None or found["start"] != LATEST:
+            continue
+        known = {int(queue) for row in found["topics"] for queue in row["committed"]}
+        if missing := [queue for queue in range(queues[topic]) if queue not in known]:
+            seek = {"group": group, "topic": topic, "queues": missing, "to": "earliest", "dry_run": False}
+            if await _ask(proxy, broker_group, RequestCode.SEEK, seek) is not None:
+                begun += len(missing)
+    return begun
+
+
+def _others(proxy: Proxy, broker_group: str) -> list[str]:
+    return sorted(name for name in proxy.groups if name != broker_group and not proxy.is_taken_out(name))
+
+
+async def _ask(proxy: Proxy, broker_group: str, code: RequestCode, head: dict[str, Any]) -> dict[str, Any] | None:
+    """The answer; None where there is no such topic or group: then nothing of it has begun."""
+    try:
+        found, _ = await proxy.group(broker_group).link.request(code, body_parts(head), is_repeatable=True)
+    except (TopicNotFound, GroupNotFound):
+        return None
+    return found
