@@ -1,6 +1,7 @@
 """Broker groups that come and go, at a proxy: what joins gets what others have, and what is left in one is told before it may be taken out."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tern_proxy import joining
 from tern_proxy.core.topic import Topic
 from tern_proxy.late_groups import begin_topic
 from tern_wire.errors import AlreadyExists, BrokerGroupNotFound, LimitReached
+from tern_wire.placement import Placement
 from tern_wire.producer_settings import ProducerSettings
 from tern_wire.requests import RequestCode
 from tests.support.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
@@ -19,20 +21,6 @@ B = "/v1/broker-groups/broker-b"
 SECRET = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldY"
 
 
-class Placement:
-    """What a topic's route says of where it is placed."""
-
-    def __init__(self, *groups: str, before: tuple[str, ...] = ()) -> None:
-        self.groups, self.before = groups, before
-
-
-class PlacedTopic(Topic):
-    """A topic with a placement."""
-
-    __slots__ = ("placement",)
-    placement: Placement
-
-
 def two_groups() -> tuple[ScriptedBroker, ScriptedBroker]:
     """Leaders of broker-a and broker-b."""
     return ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b")
@@ -40,9 +28,9 @@ def two_groups() -> tuple[ScriptedBroker, ScriptedBroker]:
 
 def place(mesh: ProxyMesh, name: str, *groups: str, before: tuple[str, ...] = ()) -> None:
     """Let the routes of *mesh* say that the topic is placed there."""
-    topic = PlacedTopic(name, mesh.proxy.cache.topics[name].route)
-    topic.placement = Placement(*groups, before=before)
-    mesh.proxy.cache.topics[name] = topic
+    placement = str(Placement(epoch=2, groups=groups, before=before))
+    route = {each: replace(part, placement=placement) for each, part in mesh.proxy.cache.topics[name].route.items()}
+    mesh.proxy.cache.topics[name] = Topic(name, route)
 
 
 async def left(mesh: ProxyMesh, path: str = B) -> Any:
