@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 
 from tern_cli.acl_commands import acl_app
 from tern_cli.admin_commands import show_offsets
+from tern_cli.backup import backup, restore
 from tern_cli.cluster_commands import init_cluster
 from tern_cli.command_words import asks_for_json, credentials_first, not_text
 from tern_cli.demo.commands import demo_app
@@ -201,5 +202,7 @@ app.add_typer(key_app, name="key", rich_help_panel="Admin")
 app.add_typer(acl_app, name="acl", rich_help_panel="Admin")
 app.add_typer(namesrv_app, name="namesrv", rich_help_panel="Admin")
 app.add_typer(raft_app, name="raft", rich_help_panel="Admin")
+app.command(rich_help_panel="Files")(backup)
+app.command(rich_help_panel="Files")(restore)
 app.add_typer(store_app, name="store", rich_help_panel="Files")
 app.command(name="offsets", rich_help_panel="Admin")(show_offsets)

@@ -83,6 +83,7 @@ class _Verification:
             small.check_votes(log.log.genesis)
             queues = self._check_derived(states)
             self._check_log(log, states, topics, queues)
+            small.check_backup(log.end)
             if queues is not None:
                 queues.close()
         finally:

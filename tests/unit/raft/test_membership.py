@@ -36,7 +36,7 @@ def greet(*nodes: Node) -> None:
         for one in nodes:
             for other in nodes:
                 if one is not other:
-                    other.membership.heard(one.name, one.membership.hello(one.end))
+                    other.membership.heard(one.name, one.membership.hello(one.end), other.end)
 
 
 def born() -> tuple[Node, Node, Node]:
@@ -63,7 +63,7 @@ def test_a_member_that_died_during_the_birth_is_born_by_those_who_saw_it() -> No
     """It was seen unborn by all: whoever is born already tells it."""
     a, b, c = Node("a"), Node("b"), Node("c")
     greet(a, b)
-    a.membership.heard("c", c.membership.hello(c.end))
+    a.membership.heard("c", c.membership.hello(c.end), a.end)
     assert (a.standing, c.standing) == (Standing.MEMBER, Standing.UNBORN)
     again = Node("c", files=c.files)
     greet(a, again)
@@ -140,7 +140,7 @@ def test_entries_are_written_for_the_oldest_release_that_is_there() -> None:
     """A rolling upgrade: the new leader's followers may be old."""
     a, b, _ = born()
     old = b.membership.hello(b.end) | {"version": 1}
-    a.membership.heard("b", old)
+    a.membership.heard("b", old, a.end)
     assert a.membership.version() == 1
     a.membership.lost("b")
     assert a.membership.version() == 2
@@ -171,7 +171,7 @@ def test_a_node_that_copies_its_leader_s_log_has_none_that_entries_could_be_adde
     """It greets so; before it has greeted nothing is known against it."""
     a, b, _ = born()
     assert a.membership.has_log("b")
-    a.membership.heard("b", b.membership.hello((0, 0)))
+    a.membership.heard("b", b.membership.hello((0, 0)), a.end)
     assert not a.membership.has_log("b")
     a.membership.lost("b")
     assert a.membership.has_log("b")
