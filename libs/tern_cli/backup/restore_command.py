@@ -52,7 +52,8 @@ def restore(
     the cut. One member alone is not how a lost disk is replaced: start that broker with an empty directory, and it copies the leader's log.
 
     The restored group has the same group id, so brokers need the --group-id that backup.json names; the old group must not run
-    beside it. Receipt handles given out before need the same cluster.key; without it their messages are delivered again.
+    beside it. Put the cluster.key of before into DIR if you have it: receipt handles and transaction ids that were given out are
+    sealed with it. Without it their messages are delivered again, and `ternmq tx ls` shows the transactions with new ids.
 
     [bold]Examples[/bold]
 
