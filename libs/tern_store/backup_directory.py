@@ -54,13 +54,8 @@ class BackupDirectory:
         self.directory, self._lock, self._files, self._limits = directory, lock, files, limits
         # A swap of an update that was interrupted ends before anything is looked at.
         finish_swap(directory, files)
-        names = set(files.listdir(directory)) - _NOTHING
         self._begun = read_under_way(directory, files)
-        self._older = read_backup(directory, files) if BACKUP in names else None
-        if names and self._begun is None and self._older is None:
-            raise BackupRefused(
-                f"{directory} is not empty and holds no backup ({', '.join(sorted(names)[:3])}). Name a new or empty directory."
-            )
+        self._older = read_backup(directory, files) if BACKUP in files.listdir(directory) else None
         if self._begun is not None and self._older is not None and self._begun.cut == self._older.cut:
             # Complete: only the note of the way to it was left.
             remove_mark(directory, UNDER_WAY, files)
@@ -78,8 +73,9 @@ class BackupDirectory:
         entry_size_max_bytes: int = ENTRY_SIZE_MAX_BYTES,
     ) -> "BackupDirectory":
         """Lock *directory*, made if it is missing. BackupRefused: something else is in it; DirectoryInUse: another backup goes on."""
-        if (names := set(files.listdir(directory))) and not names & {*_NOTHING, BACKUP, UNDER_WAY}:
-            # Not even a lock is left in what is not ours.
+        names = set(files.listdir(directory)) - _NOTHING
+        if names and not names & {BACKUP, UNDER_WAY}:
+            # Before the lock: nothing is written into what is not ours.
             raise BackupRefused(
                 f"{directory} is not empty and holds no backup ({', '.join(sorted(names)[:3])}). Name a new or empty directory."
             )

@@ -96,7 +96,9 @@ class _Verification:
     def _is_copy(self) -> bool:
         """Whether nothing has been derived from this log yet: a backup, or a node before its first start on a copied log."""
         saved = any(_STATE_NAME.fullmatch(name) for name in self._files.listdir(self._directory / STATE_FOLDER))
-        return not saved and not any(self._files.listdir(self._directory / name) for name in (INDEX_FOLDER, QUEUE_FOLDER))
+        return not saved and not any(
+            self._files.listdir(self._directory / name) for name in (INDEX_FOLDER, QUEUE_FOLDER)
+        )
 
     # The log, and what points into it --------------------------------------------------------------------------
     def _check_log(

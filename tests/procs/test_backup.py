@@ -147,9 +147,9 @@ def test_a_backup_under_load_is_the_log_at_its_cut_and_serves_elsewhere(tmp_path
             }
             (place, number) = next(iter(before.items()))
             path = f"/v1/topics/{TOPIC}/messages/batch"
-            replayed, new = again.settled(
-                "POST", path, json={"messages": [keyed(number), {"body": "new"}]}
-            ).json()["results"]
+            replayed, new = again.settled("POST", path, json={"messages": [keyed(number), {"body": "new"}]}).json()[
+                "results"
+            ]
             assert ((replayed["queue"], replayed["offset"]), replayed["replayed"]) == (place, True)
             assert (new["queue"], new["offset"]) not in found
             members = eventually(

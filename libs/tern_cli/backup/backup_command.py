@@ -87,7 +87,7 @@ def backup(
         ),
     )
     began_s = time.monotonic()
-    with store_failures():
+    with store_failures(), contextlib.closing(search):
         copy = BackupDirectory.open(directory, chunk_size_bytes=PIECE_SIZE_BYTES)
         try:
             # New messages are for nobody but who may read the log; a mount that is not ours stays as it is.
@@ -99,7 +99,7 @@ def backup(
             copied_s = time.monotonic() - began_s
             with byte_bar("Verifying", output) as advance:
                 note, found = copy.finish(
-                    cluster=str(search().cluster),
+                    cluster=next((str(node.status["cluster"]) for node in nodes if "cluster" in node.status), ""),
                     broker_group=nodes[0].broker_group,
                     release=release(),
                     made_at=lambda: datetime.now(UTC).isoformat(timespec="seconds"),

@@ -35,7 +35,6 @@ class Door(Protocol):
     """One leader. Calls may come from several threads at a time. NoAnswer, TernError, CopyRefused."""
 
     name: str
-    cluster: str
 
     def manifest(self) -> dict[str, Any]:
         """What there is to be copied now."""
@@ -58,10 +57,10 @@ class LeaderDoor:
 
     def __init__(self, node: BrokerNode, operator: Operator) -> None:
         self.name, self._node, self._operator = node.name, node, operator
-        self.cluster = str(node.status.get("cluster", ""))
         self._group_id = str(node.status["group_id"])
-        # A connection a thread.
+        # A connection a thread; all of them, to be closed.
         self._mine = threading.local()
+        self._opened: list[http.client.HTTPConnection] = []
 
     def manifest(self) -> dict[str, Any]:
         """As Door."""
@@ -81,6 +80,11 @@ class LeaderDoor:
             raise CopyRefused(wanted.position, f"a piece of {wanted.name} was damaged on its way")
         return data
 
+    def close(self) -> None:
+        """Close the connections. No call is under way any more."""
+        for connection in self._opened:
+            connection.close()
+
     def _get(self, target: str) -> tuple[bytes, Mapping[str, str]]:
         status, headers, content = self._exchange(target)
         if status == http.client.OK:
@@ -97,6 +101,7 @@ class LeaderDoor:
             url = f"{'https' if self._node.is_secure else 'http'}://{self._node.http}"
             connection = connect(url, timeout_s=REQUEST_TIMEOUT_S, data_dir=self._node.data_dir)
             self._mine.connection = connection
+            self._opened.append(connection)
         request = PeerRequest(
             method="GET",
             target=target,
@@ -112,8 +117,8 @@ class LeaderDoor:
             if reply.read(1):
                 raise http.client.HTTPException(f"an answer of more than {REBUILD_REPLY_MAX_BYTES} bytes")
         except (OSError, http.client.HTTPException) as error:
+            # The same object connects anew when it is used again.
             connection.close()
-            self._mine.connection = None
             raise NoAnswer(f"{self.name} does not answer: {error or type(error).__name__}") from error
         return reply.status, {name.lower(): value for name, value in reply.headers.items()}, content
 
@@ -134,6 +139,11 @@ class LeaderSearch:
             raise CommandFailed(
                 "The broker is too old", f"{leader.name} does not tell its group id: upgrade the brokers first."
             )
-        if self._last is None or self._last.name != leader.name:
-            self._last = LeaderDoor(leader, self._operator)
+        self.close()
+        self._last = LeaderDoor(leader, self._operator)
         return self._last
+
+    def close(self) -> None:
+        """Close the connections to who was found last."""
+        if self._last is not None:
+            self._last.close()
