@@ -101,6 +101,10 @@ def restore(
     if missing:
         typer.echo(f"Before the group can start, restore from the same backup: {', '.join(missing)}.")
     elif mesh is not None:
+        if not mesh.files.key.exists():
+            typer.echo(
+                f"If you have the cluster.key of before, put it into {mesh.files.root} first: receipt handles need it."
+            )
         typer.echo(f"Start it: {with_data_dir('ternmq up', mesh.files.root)}")
     else:
         typer.echo(f"Start all of its brokers with --group-id {note.group.group_id.hex()}.")
