@@ -19,7 +19,7 @@ from tern_cli.output import Format, Output, show_json, show_warning
 from tern_cli.progress_bar import byte_bar
 from tern_cli.raft_commands import NameServers
 from tern_cli.raft_view import answering_brokers, nodes_of_group
-from tern_wire.limits import MIB, REBUILD_RATE_MAX_BYTES_PER_S
+from tern_wire.limits import BACKUP_RATE_MAX_MIB_PER_S, MIB, REBUILD_RATE_MAX_BYTES_PER_S
 from tern_wire.peer_proof import NONCE_SIZE_BYTES
 
 if TYPE_CHECKING:
@@ -36,7 +36,12 @@ def backup(
     broker_group: Annotated[str, typer.Option("--broker-group", help="Which group, where there are several.")] = "",
     rate_max_mib_s: Annotated[
         int,
-        typer.Option("--rate-max-mib-s", min=1, max=100_000, help="No faster than this: the group goes on meanwhile."),
+        typer.Option(
+            "--rate-max-mib-s",
+            min=1,
+            max=BACKUP_RATE_MAX_MIB_PER_S,
+            help="No faster than this: the group goes on meanwhile.",
+        ),
     ] = REBUILD_RATE_MAX_BYTES_PER_S // MIB,
     cluster_key_file: Annotated[
         str,
