@@ -114,12 +114,16 @@ class BackupDirectory:
         return 0 if self._sink is None else self._sink.copied_bytes
 
     # Copy ------------------------------------------------------------------------------------------------------
-    def begin(self, document: Mapping[str, Any]) -> None:
-        """Copy what a leader's manifest names, up to the cut. CopyRefused: ask again. BackupRefused, WrongGroup: not into this directory."""
+    def begin(self, document: Mapping[str, Any], *, least_index: int = 0) -> None:
+        """Copy what a leader's manifest names, up to the cut. CopyRefused: ask again. BackupRefused, WrongGroup: not into this directory.
+
+        *least_index*: what was applied when the backup was asked for. It may be acknowledged by the disks of a majority without the
+        leader's; a new cut waits for that one.
+        """
         offered = Manifest.of(document)
         if self.group is not None:
             self.group.require_same_group(offered.group(), "the leader's log")
-        cut = self._settle_cut(offered)
+        cut = self._settle_cut(offered, least_index)
         if self._begun is None or self._begun.cut != cut:
             self._begun = UnderWay(genesis=offered.genesis, cut=cut)
             write_under_way(self.directory, self._begun, self._files)
@@ -187,13 +191,18 @@ class BackupDirectory:
             raise CopyRefused(0, "no copy was begun")
         return self._sink
 
-    def _settle_cut(self, offered: Manifest) -> LogMark:
+    def _settle_cut(self, offered: Manifest, least_index: int) -> LogMark:
         known = self._begun.cut if self._begun is not None else None
         least = known if known is not None else self._older.cut if self._older is not None else None
         if least is not None and offered.end.index < least.index:
             # One that was elected a moment ago, or was deposed and does not know it.
             raise CopyRefused(
                 least.position, f"the leader offers entry {offered.end.index}, the backup goes to {least.index}"
+            )
+        if known is None and offered.end.index < least_index:
+            raise CopyRefused(
+                offered.end.position,
+                f"the leader has synced entry {offered.end.index}, {least_index} was applied before",
             )
         return known if known is not None and known.index > offered.start.index else offered.end
 

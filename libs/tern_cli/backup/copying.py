@@ -65,13 +65,15 @@ def copy_log(
     """
     waiting = waiting or Waiting()
     rate = Rate(rate_max_bytes_per_s, waiting)
-    came, pause_s = 0, PAUSE_FIRST_S
+    came, pause_s, least_index = 0, PAUSE_FIRST_S, 0
     alive_at_s = waiting.monotonic()
     while True:
         before = came
         try:
             door = find()
-            backup.begin(door.manifest())
+            # Of the first that was found: whatever was acknowledged before the command began is in.
+            least_index = least_index or door.applied_index
+            backup.begin(door.manifest(), least_index=least_index)
             for size_bytes in _pieces(backup, door, rate):
                 came += size_bytes
                 on_progress(backup.copied_bytes, backup.total_bytes)

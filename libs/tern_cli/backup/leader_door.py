@@ -35,6 +35,8 @@ class Door(Protocol):
     """One leader. Calls may come from several threads at a time. NoAnswer, TernError, CopyRefused."""
 
     name: str
+    # The last entry that it had applied when it was found.
+    applied_index: int
 
     def manifest(self) -> dict[str, Any]:
         """What there is to be copied now."""
@@ -57,6 +59,7 @@ class LeaderDoor:
 
     def __init__(self, node: BrokerNode, operator: Operator) -> None:
         self.name, self._node, self._operator = node.name, node, operator
+        self.applied_index = int(node.status.get("applied_index", 0))
         self._group_id = str(node.status["group_id"])
         # A connection a thread; all of them, to be closed.
         self._mine = threading.local()

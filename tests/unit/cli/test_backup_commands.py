@@ -126,6 +126,17 @@ def test_what_interrupts_a_copy_costs_neither_the_cut_nor_what_is_there(
     assert facts["copied_bytes"] == facts["size_bytes"], "no piece was written twice"
 
 
+def test_what_was_acknowledged_before_is_in_the_backup_although_the_leader_s_own_disk_was_late(
+    leader: StandInLeader, key_file: Path, tmp_path: Path
+) -> None:
+    """Two followers are a majority: an entry may be applied and acknowledged that the leader has not synced, and so does not offer."""
+    applied = leader.applied_index
+    leader.synced_late = 2
+    facts = facts_of(back_up(leader, key_file, tmp_path / "backup", "-o", "json"))
+    assert leader.synced_late == 0
+    assert facts["cut"][0] == applied
+
+
 def test_a_repeated_command_brings_a_backup_up_to_date_and_copies_only_what_is_new(
     leader: StandInLeader, key_file: Path, tmp_path: Path
 ) -> None:
