@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tern_store.backup_note import BackupNote, read_backup
+from tern_store.backup_note import BackupNote, read_backup, read_under_way
 from tern_store.files import REAL_FILES
 from tests.support.mesh import SEGMENT_SIZE_BYTES, Mesh, eventually, free_port_base, kept_up, running_mesh
 
@@ -157,6 +157,31 @@ def test_a_backup_under_load_is_the_log_at_its_cut_and_serves_elsewhere(tmp_path
                 what="all answer",
             )
             assert members == ["member"] * 3
+
+
+def test_a_leader_that_dies_under_a_backup_changes_neither_its_cut_nor_what_is_in_it(tmp_path: Path) -> None:
+    """The command goes on at the next leader, where it was."""
+    with running_mesh(tmp_path / "mesh", "--brokers", "3") as mesh:
+        mesh.create(TOPIC, queues=2)
+        sender = Sender(mesh)
+        for _ in range(FIRST_BATCHES):
+            sender.send()
+        leader, backup = mesh.leader(), tmp_path / "backup"
+        words = ["backup", str(backup), "--rate-max-mib-s", "4", "--data-dir", str(tmp_path / "mesh")]
+        with subprocess.Popen([sys.executable, "-m", "tern_cli", *words], stdout=subprocess.PIPE) as command:
+            eventually(lambda: [*backup.glob("commitlog/*.incoming")], within_s=20, what="the copy has begun")
+            begun = read_under_way(backup, REAL_FILES)
+            assert begun is not None
+            mesh.kill(leader)
+            with sender.sending():
+                assert command.wait(60) == 0
+        note = read_backup(backup, REAL_FILES)
+        assert note.cut == begun.cut
+        eventually(lambda: mesh.broker(leader).get("applied_index", 0) > note.cut.index, within_s=30, what="it is back")
+        mesh.down()
+        require_clean(backup)
+        for name in MEMBERS:
+            assert log_bytes(backup, note) == log_bytes(tmp_path / "mesh" / "data" / name, note)
 
 
 def test_a_log_without_its_beginning_is_restored_with_all_that_it_holds(
