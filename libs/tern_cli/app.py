@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 
 from tern_cli.acl_commands import acl_app
 from tern_cli.admin_commands import show_offsets
+from tern_cli.backup import backup, restore
 from tern_cli.broker_group_commands import broker_group_app
 from tern_cli.broker_group_drain import drain_broker_group
 from tern_cli.cluster_commands import init_cluster
@@ -208,5 +209,7 @@ app.add_typer(namesrv_app, name="namesrv", rich_help_panel="Admin")
 broker_group_app.command("drain")(drain_broker_group)
 app.add_typer(broker_group_app, name="broker-group", rich_help_panel="Admin")
 app.add_typer(raft_app, name="raft", rich_help_panel="Admin")
+app.command(rich_help_panel="Files")(backup)
+app.command(rich_help_panel="Files")(restore)
 app.add_typer(store_app, name="store", rich_help_panel="Files")
 app.command(name="offsets", rich_help_panel="Admin")(show_offsets)

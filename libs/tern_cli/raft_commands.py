@@ -9,7 +9,16 @@ from tern_cli.endpoint import DATA_DIR
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh_commands import DataDir
 from tern_cli.output import Format, Output, show_json, show_rows
-from tern_cli.raft_view import TRANSFER_PATH, BrokerNode, ask_again, ask_brokers, call, leader_of, raft_rows
+from tern_cli.raft_view import (
+    TRANSFER_PATH,
+    BrokerNode,
+    answering_brokers,
+    ask_again,
+    call,
+    leader_of,
+    nodes_of_group,
+    raft_rows,
+)
 
 raft_app = typer.Typer(no_args_is_help=True, help="See who leads, how far each broker is, and hand leadership over.")
 
@@ -34,7 +43,7 @@ def raft_status(namesrv: NameServers = "", data_dir: DataDir = DATA_DIR, output:
     ternmq raft status
     ternmq raft status -o json
     """
-    nodes = _brokers(namesrv, data_dir)
+    nodes = answering_brokers(namesrv, data_dir)
     rows = raft_rows(nodes)
     if output is Format.JSON:
         show_json(rows)
@@ -60,7 +69,7 @@ def transfer_leader(
     ternmq raft transfer-leader
     ternmq raft transfer-leader --to broker-a-1
     """
-    nodes = _group(_brokers(namesrv, data_dir), to, broker_group)
+    nodes = nodes_of_group(answering_brokers(namesrv, data_dir), broker_group, to=to)
     group = nodes[0].broker_group
     leader = leader_of(nodes)
     if leader is None:
@@ -76,31 +85,6 @@ def transfer_leader(
         reason = answer.get("reason") or answer.get("detail") or f"{leader.http} answered {code or 'nothing'}"
         raise CommandFailed("Leadership is not handed over", f"{leader.name} refuses: {reason}.")
     _tell(group, leader, _wait_for_another(nodes, leader, to), output)
-
-
-def _brokers(namesrv: str, data_dir: str) -> list[BrokerNode]:
-    nodes = ask_brokers(namesrv, data_dir)
-    if not any(node.status for node in nodes):
-        asked = f"{', '.join(node.name for node in nodes)} did not answer" if nodes else "No broker is known"
-        raise CommandFailed(
-            "No broker can be reached", f"{asked}. Is the mesh up? Name its name servers with --namesrv."
-        )
-    return nodes
-
-
-def _group(nodes: list[BrokerNode], to: str, broker_group: str) -> list[BrokerNode]:
-    """The nodes of the group that is meant; CommandFailed (exit 2) when none is, or several could be."""
-    names = {node.broker_group for node in nodes}
-    if to:
-        names = {node.broker_group for node in nodes if node.name == to}
-        if not names:
-            raise CommandFailed("No such broker", f"'{to}' is none of {', '.join(n.name for n in nodes)}.", exit_code=2)
-    if broker_group:
-        names &= {broker_group}
-    if len(names) != 1:
-        known = ", ".join(sorted({node.broker_group for node in nodes}))
-        raise CommandFailed("Which broker group?", f"Choose one with --broker-group: {known}.", exit_code=2)
-    return [node for node in nodes if node.broker_group in names]
 
 
 def _wait_for_another(nodes: list[BrokerNode], before: BrokerNode, to: str) -> BrokerNode:

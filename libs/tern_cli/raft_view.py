@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tern_cli.endpoint import name_servers
+from tern_cli.failures import CommandFailed
 from tern_cli.mesh_files import MeshFiles
 from tern_cli.mesh_http import connect
 from tern_cli.mesh_view import routes_of
@@ -66,6 +67,32 @@ def ask_brokers(namesrv: str, data_dir: str) -> list[BrokerNode]:
         for (group, name), at in sorted(places.items())
     ]
     return ask_again(nodes)
+
+
+def answering_brokers(namesrv: str, data_dir: str) -> list[BrokerNode]:
+    """As `ask_brokers`; CommandFailed when none of them answers."""
+    nodes = ask_brokers(namesrv, data_dir)
+    if not any(node.status for node in nodes):
+        asked = f"{', '.join(node.name for node in nodes)} did not answer" if nodes else "No broker is known"
+        raise CommandFailed(
+            "No broker can be reached", f"{asked}. Is the mesh up? Name its name servers with --namesrv."
+        )
+    return nodes
+
+
+def nodes_of_group(nodes: list[BrokerNode], broker_group: str, *, to: str = "") -> list[BrokerNode]:
+    """The nodes of the group that is meant by its name, or by that of a node in it (*to*); CommandFailed (exit 2) when none is, or several could be."""
+    names = {node.broker_group for node in nodes}
+    if to:
+        names = {node.broker_group for node in nodes if node.name == to}
+        if not names:
+            raise CommandFailed("No such broker", f"'{to}' is none of {', '.join(n.name for n in nodes)}.", exit_code=2)
+    if broker_group:
+        names &= {broker_group}
+    if len(names) != 1:
+        known = ", ".join(sorted({node.broker_group for node in nodes}))
+        raise CommandFailed("Which broker group?", f"Choose one with --broker-group: {known}.", exit_code=2)
+    return [node for node in nodes if node.broker_group in names]
 
 
 def ask_again(nodes: list[BrokerNode]) -> list[BrokerNode]:

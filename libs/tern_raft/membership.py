@@ -4,6 +4,8 @@ Peers greet each other with what they are on every new link (`hello`), before an
 
 - A group is born when all its members have seen each other unborn. Each keeps all incarnations, so a member that lost its directory
   and is founded again is recognised by whoever was there: it has to be rebuilt, and never founds a second group beside the survivor.
+- Members that were restored from a backup are unborn with a log. They are born with those alone whose log ends with the same entry: were
+  empty ones among them, a majority that has nothing could outvote who has the log.
 - A node that forgot its votes (rebuilding) neither votes nor stands nor counts, until a READMIT entry that names its incarnation is
   committed by a majority without it. From then on it votes in terms above that entry's: whoever it may have promised its vote to
   before cannot win in those, since a majority has moved on without it.
@@ -68,8 +70,8 @@ class Membership:
         hello = self._heard.get(peer)
         return hello is None or message["number"] > hello.number
 
-    def heard(self, peer: str, message: dict[str, Any]) -> bool:
-        """*peer* has greeted; whether this node's own standing has changed by that."""
+    def heard(self, peer: str, message: dict[str, Any], end: tuple[int, int]) -> bool:
+        """*peer* has greeted a node whose log ends with *end* (term, index); whether this node's own standing has changed by that."""
         self._heard[peer] = Hello(
             standing=Standing(message["standing"]),
             incarnation=message["incarnation"],
@@ -78,7 +80,7 @@ class Membership:
             version=message["version"],
             number=message["number"],
         )
-        return self.standing is Standing.UNBORN and self._try_birth()
+        return self.standing is Standing.UNBORN and self._try_birth(end)
 
     def lost(self, peer: str) -> None:
         """The link to *peer* is gone, and what it said of itself with it."""
@@ -140,7 +142,7 @@ class Membership:
         log.info("what stood in the place of the torn entry is known: this node votes again")
         return True
 
-    def _try_birth(self) -> bool:
+    def _try_birth(self, end: tuple[int, int]) -> bool:
         mine = self._votes.incarnation
         for peer, hello in self._heard.items():
             if hello.standing in {Standing.MEMBER, Standing.DOUBTFUL}:
@@ -154,10 +156,19 @@ class Membership:
         unborn = [hello for hello in self._heard.values() if hello.standing is Standing.UNBORN]
         if len(unborn) < len(self._others):
             return False
+        ends = {self._me: _log_end(end)} | {peer: _log_end(hello.end) for peer, hello in self._heard.items()}
+        if len(set(ends.values())) > 1:
+            log.warning("the group is not born: restore all its members from the same backup", extra={"log_ends": ends})
+            return False
         births = {self._me: mine} | {peer: hello.incarnation for peer, hello in self._heard.items()}
         self._votes.be_born(births)
         log.info("the group is born", extra={"members": sorted(births)})
         return True
+
+
+def _log_end(end: tuple[int, int]) -> tuple[int, int]:
+    """*end* of a log in which there is something; one with its genesis alone is as good as none."""
+    return end if end[1] > 1 else (0, 0)
 
 
 def is_hello(message: dict[str, Any]) -> bool:

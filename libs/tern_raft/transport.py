@@ -243,7 +243,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
             raise LinkBodyMalformed(reason=f"a greeting of {peer} that makes no sense")
         if not self.membership.is_news(peer, message):
             return
-        if self.membership.heard(peer, message):
+        stored = self._core.journal.log
+        if self.membership.heard(peer, message, (stored.end_term, stored.end_index)):
             self.greet_all()
         # What it had on another link, or in another directory, it need not have now: its next ack says.
         self.learned.pop(peer, None)

@@ -51,6 +51,14 @@ class WrongGroup(StoreError):
     """The directory belongs to another broker group, or to none."""
 
 
+class BackupRefused(StoreError):
+    """A directory that is no backup, or none of this group, or not whole: its text says what to do."""
+
+
+class BackupDamaged(BackupRefused):
+    """A backup that is not what was written: nothing is made of it."""
+
+
 class CopyRefused(StoreError):
     """What a peer sent for a rebuild does not continue the copy of its log; nothing of it was kept."""
 

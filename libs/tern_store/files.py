@@ -61,6 +61,9 @@ class Files(Protocol):
 
     def rename(self, source: Path, target: Path) -> None: ...
 
+    def link(self, source: Path, target: Path) -> None:
+        """A second name in the same directory for the same file."""
+
     def unlink(self, path: Path) -> None: ...
 
     def listdir(self, path: Path) -> list[str]:
@@ -162,6 +165,9 @@ class RealFiles:
 
     def rename(self, source: Path, target: Path) -> None:
         os.rename(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        os.link(source, target)
 
     def unlink(self, path: Path) -> None:
         os.unlink(path)

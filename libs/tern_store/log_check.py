@@ -143,13 +143,16 @@ class LogCheck:
         durable_index: int,
         is_clean: bool,
         on_read: Callable[[int], None],
+        is_copy: bool = False,
     ) -> None:
-        """*durable_index*: the last entry that was certainly synced; *is_clean*: the node was stopped, not killed."""
+        """*durable_index*: the last entry that was certainly synced; *is_clean*: the node was stopped, not killed; *is_copy*: nothing
+        has been derived from this log yet, no rows either."""
         self._findings, self._files, self._on_read = findings, files, on_read
         self._durable_index, self._is_clean = durable_index, is_clean
         self.log = LogFiles(directory, files, lambda rot: self._add(rot.file, rot.position, rot.reason))
         self._index = EntryIndex(directory / INDEX_FOLDER, files)
-        self._rows = EntryIndexCheck(directory / INDEX_FOLDER, self._index, files, findings, is_clean=is_clean)
+        rows = EntryIndexCheck(directory / INDEX_FOLDER, self._index, files, findings, is_clean=is_clean)
+        self._rows = None if is_copy else rows
         self.end = self.log.first
         self.gaps: list[tuple[int, int]] = []
         self._is_torn = False
@@ -164,7 +167,8 @@ class LogCheck:
             mark = self._go_on()
             if mark is not None or self._rot is not None:
                 self.gaps.append((self.end.position, mark.position if mark is not None else BEHIND_ALL))
-        self._rows.close(self.end.index)
+        if self._rows is not None:
+            self._rows.close(self.end.index)
         self._check_behind_end()
 
     def close(self) -> None:
@@ -186,7 +190,8 @@ class LogCheck:
                 span = self.log.span(headers)
                 self._check_filler(position, span.position)
                 position = span.position + len(span.data)
-                self._rows.check(headers)
+                if self._rows is not None:
+                    self._rows.check(headers)
                 self._on_read(len(span.data))
                 yield span
         except LogRot as rot:

@@ -209,6 +209,10 @@ class UnchangingFiles:
         """Refused."""
         raise StoreError(f"a stopped node's file would have been renamed: {source} to {target}")
 
+    def link(self, source: Path, target: Path) -> None:
+        """Refused."""
+        raise StoreError(f"a stopped node's file would have got another name: {source}, {target}")
+
     def unlink(self, path: Path) -> None:
         """Passed over."""
 

@@ -66,8 +66,10 @@ class RebuildSink:
         *,
         chunk_size_bytes: int = REBUILD_CHUNK_SIZE_MAX_BYTES,
         entry_size_max_bytes: int = ENTRY_SIZE_MAX_BYTES,
+        keeps_old: bool = False,
     ) -> None:
-        """*group*: whose log is wanted, no other is taken. *entry_size_max_bytes*: as in the group's logs."""
+        """*group*: whose log is wanted, no other is taken. *entry_size_max_bytes*: as in the group's logs. *keeps_old*: rather no
+        copy (OSError, ENOSPC) than one for which what was there before must go first."""
         self._directory, self._group, self._files = directory, group, files
         self._log_folder, self._state_folder = directory / LOG_FOLDER, directory / STATE_FOLDER
         self._chunk_size_bytes, self._entry_size_max_bytes = chunk_size_bytes, entry_size_max_bytes
@@ -80,7 +82,7 @@ class RebuildSink:
         self._open: tuple[Path, int] | None = None
         self._unsynced_bytes = 0
         # Whether the node's old log went before the copy was complete, since the disk has no room for both.
-        self.cleared_early = False
+        self.cleared_early, self._keeps_old = False, keeps_old
 
     @property
     def total_bytes(self) -> int:
@@ -171,11 +173,8 @@ class RebuildSink:
         if self._unsynced_bytes >= SYNC_AFTER_BYTES or position + len(data) == self._segment_size_bytes:
             self._sync()
 
-    def finish(self) -> None:
-        """Durable here: the copy, which is complete, is the node's log; what was there before is gone.
-
-        CopyRefused: it is not complete, or does not end as the manifest says. OSError: as `write`, or `finish_swap` goes on.
-        """
+    def require_complete(self) -> LogStart | None:
+        """Where the log of the copy begins, if not at its genesis. CopyRefused: it is not complete, or does not end as the manifest says."""
         manifest, check = self._manifest, self._check
         if manifest is None or check is None or (wanted := self.wanted()) is not None:
             raise CopyRefused(
@@ -185,11 +184,18 @@ class RebuildSink:
             end = check.end
             self._forget()
             raise CopyRefused(end.position, f"the copy ends with {end}, the leader said {manifest.end}")
+        return LogStart(manifest.start, manifest.genesis) if manifest.start.index else None
+
+    def finish(self) -> None:
+        """Durable here: the copy, which is complete, is the node's log; what was there before is gone.
+
+        CopyRefused: as `require_complete`. OSError: as `write`, or `finish_swap` goes on.
+        """
+        start = self.require_complete()
         self._sync()
         self.close()
         for folder in (self._log_folder, self._state_folder, self._keys.folder):
             self._files.fsync_dir(folder)
-        start = LogStart(manifest.start, manifest.genesis) if manifest.start.index else None
         self._manifest, self._check = None, None
         swap(self._directory, start, self._files)
 
@@ -330,12 +336,15 @@ class RebuildSink:
         bases = range(manifest.start.position, manifest.end.position, self._segment_size_bytes)
         needed = sum(self._segment_size_bytes for base in bases if base not in here)
         needed += manifest.state_size_bytes - self._state_position + self._keys.lacking_bytes
-        if self._files.free_bytes(self._directory) < needed:
+        free = self._files.free_bytes(self._directory)
+        if free < needed and self._keeps_old:
+            raise OSError(errno.ENOSPC, f"the copy needs {needed} bytes more, {free} are free", str(self._directory))
+        if free < needed:
             self._clear_early()
 
     def _clear_early(self) -> bool:
         """Whether there was anything to be given up for the copy. Not opened again until the copy is complete."""
-        if self.cleared_early or not segment_bases(self._log_folder, self._files):
+        if self._keeps_old or self.cleared_early or not segment_bases(self._log_folder, self._files):
             return False
         forbid_opening(
             self._directory,

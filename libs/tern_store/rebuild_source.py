@@ -23,12 +23,42 @@ _SEGMENT_NAME = re.compile(r"[0-9]{20}")
 _STATE_NAME = re.compile(r"segment-[0-9]{20}-[0-9]{1,20}\.bin")
 
 
-class RebuildSource:
+class RebuildReader:
+    """Pieces of the files of one directory, a node's or a backup's. `read` may be called on any thread."""
+
+    def __init__(self, directory: Path, files: Files) -> None:
+        self._directory, self._files = directory, files
+
+    def read(self, name: str, position: int, size: int) -> bytes:
+        """*size* bytes (at most 4 MiB) from *position* of the file *name*, fewer at its end.
+
+        ValueError: no such name, place or size. FileNotFoundError: it was dropped; what is to be copied now, says a new manifest.
+        """
+        path = self._path(name)
+        if position < 0 or not 0 < size <= REBUILD_CHUNK_SIZE_MAX_BYTES:
+            raise ValueError(f"cannot read {size} bytes at {position}; at most {REBUILD_CHUNK_SIZE_MAX_BYTES} at once")
+        fd = self._files.open(path)
+        try:
+            return self._files.pread(fd, size, position)
+        finally:
+            self._files.close(fd)
+
+    def _path(self, name: str) -> Path:
+        if _SEGMENT_NAME.fullmatch(name):
+            return self._directory / LOG_FOLDER / name
+        if _STATE_NAME.fullmatch(name):
+            return self._directory / STATE_FOLDER / name
+        if KEYS_NAME.fullmatch(name):
+            return self._directory / KEYS_FOLDER / name
+        raise ValueError(f"'{name}' is not the name of a segment, of the state at one or of a table of keys")
+
+
+class RebuildSource(RebuildReader):
     """What one node can give to another. `manifest` belongs to the store's owner, `read` may be called on any thread."""
 
     def __init__(self, store: Store) -> None:
+        super().__init__(store.directory, store.files)
         self._store = store
-        self._directory, self._files = store.directory, store.files
 
     def manifest(self, applied_index: int) -> dict[str, Any]:
         """What is to be copied now (see `rebuild_manifest.py`): up to *applied_index*, as far as it is synced.
@@ -55,29 +85,6 @@ class RebuildSource:
             key_files=tuple((name, _size(self._directory / KEYS_FOLDER / name, self._files)) for name in names),
         )
         return manifest.document()
-
-    def read(self, name: str, position: int, size: int) -> bytes:
-        """*size* bytes (at most 4 MiB) from *position* of the file *name*, fewer at its end.
-
-        ValueError: no such name, place or size. FileNotFoundError: it was dropped; what is to be copied now, says a new manifest.
-        """
-        path = self._path(name)
-        if position < 0 or not 0 < size <= REBUILD_CHUNK_SIZE_MAX_BYTES:
-            raise ValueError(f"cannot read {size} bytes at {position}; at most {REBUILD_CHUNK_SIZE_MAX_BYTES} at once")
-        fd = self._files.open(path)
-        try:
-            return self._files.pread(fd, size, position)
-        finally:
-            self._files.close(fd)
-
-    def _path(self, name: str) -> Path:
-        if _SEGMENT_NAME.fullmatch(name):
-            return self._directory / LOG_FOLDER / name
-        if _STATE_NAME.fullmatch(name):
-            return self._directory / STATE_FOLDER / name
-        if KEYS_NAME.fullmatch(name):
-            return self._directory / KEYS_FOLDER / name
-        raise ValueError(f"'{name}' is not the name of a segment, of the state at one or of a table of keys")
 
     def _key_files(self, boundary: Boundary) -> list[str]:
         """The tables that the state at the log's start names, and that are still there. All others follow from the log."""

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tern_store import small_files
+from tern_store.backup_note import BACKUP, UNDER_WAY, read_backup
 from tern_store.checksum import crc32
-from tern_store.errors import Quarantined, StoreError
+from tern_store.entry import LogMark
+from tern_store.errors import BackupRefused, Quarantined, StoreError
 from tern_store.files import Files, read_whole
 from tern_store.finding import FindingKind, Findings
 from tern_store.genesis import Genesis
@@ -37,6 +39,8 @@ class SmallFilesCheck:
 
     def check_votes(self, genesis: Genesis | None) -> None:
         """Both slots, and that they are of the group to which the log belongs."""
+        if VOTES not in self._names and self._names & {BACKUP, UNDER_WAY}:
+            return  # a backup is no node: it promises nothing
         if VOTES not in self._names:
             reason = "it is missing: this node may have voted and cannot know for whom"
             self._add(FindingKind.VOTE, VOTES, 0, reason)
@@ -53,6 +57,18 @@ class SmallFilesCheck:
                 require_votes(self._directory, genesis, self._files)
             except StoreError as error:
                 self._add(FindingKind.VOTE, VOTES, 0, str(error))
+
+    def check_backup(self, end: LogMark) -> None:
+        """A backup's log, which ends with *end*, is the one that `backup.json` tells of."""
+        if BACKUP not in self._names:
+            return
+        try:
+            cut = read_backup(self._directory, self._files).cut
+        except BackupRefused as error:
+            self._add(FindingKind.LOG, BACKUP, 0, str(error))
+            return
+        if cut != end:
+            self._add(FindingKind.LOG, BACKUP, 0, f"the backup was made of the log up to {cut}, and it ends with {end}")
 
     def check_config(self) -> dict[int, bytes]:
         """The topics' names by id; what is no JSON object is a finding."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tern_store.checking import Checked
-from tern_store.commit_log import LOG_FOLDER
+from tern_store.commit_log import INDEX_FOLDER, LOG_FOLDER
 from tern_store.consume_queue import FOLDER as QUEUE_FOLDER
 from tern_store.consume_queue import ConsumeQueues
 from tern_store.entry import LogMark
@@ -78,11 +78,13 @@ class _Verification:
             durable_index=max((state.mark.index for state in states), default=0),
             is_clean=self._is_clean,
             on_read=self._read,
+            is_copy=self._is_copy(),
         )
         try:
             small.check_votes(log.log.genesis)
             queues = self._check_derived(states)
             self._check_log(log, states, topics, queues)
+            small.check_backup(log.end)
             if queues is not None:
                 queues.close()
         finally:
@@ -90,6 +92,13 @@ class _Verification:
                 self._timers.close()
             log.close()
         return self._findings.found
+
+    def _is_copy(self) -> bool:
+        """Whether nothing has been derived from this log yet: a backup, or a node before its first start on a copied log."""
+        saved = any(_STATE_NAME.fullmatch(name) for name in self._files.listdir(self._directory / STATE_FOLDER))
+        return not saved and not any(
+            self._files.listdir(self._directory / name) for name in (INDEX_FOLDER, QUEUE_FOLDER)
+        )
 
     # The log, and what points into it --------------------------------------------------------------------------
     def _check_log(

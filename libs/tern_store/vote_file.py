@@ -134,6 +134,29 @@ class VoteFile:
         file._rewrite()
         return file
 
+    @classmethod
+    def restore(
+        cls, directory: Path, *, group: Genesis, incarnation: bytes, term: int, files: Files = REAL_FILES
+    ) -> None:
+        """Durable here: *directory* holds a log out of a backup and belongs to a node that has promised nothing in any term.
+
+        It is unborn, as at a group's founding: who has restored one member beside others that live founds nothing with it, they
+        take it back as a rebuilt one. *term*, above all in the log, is where votes begin. WrongGroup if there are votes already.
+        """
+        if FILE_NAME in files.listdir(directory):
+            raise WrongGroup(f"{directory} has votes of a node. Restore into an empty directory.")
+        vote = _Vote(
+            sequence=0,
+            term=term,
+            voted_for=None,
+            group_id=group.group_id,
+            members=_members_hash(group),
+            standing=Standing.UNBORN if len(group.members) > 1 else Standing.MEMBER,
+            incarnation=incarnation,
+            floor_term=term,
+        )
+        _create(directory / FILE_NAME, vote, files)
+
     @property
     def term(self) -> int:
         """The latest term this node has seen."""

@@ -47,6 +47,12 @@ DISK_FREE_MIN_BYTES = 256 * MIB
 REBUILD_CHUNK_SIZE_MAX_BYTES = 4 * MIB
 # A copy shares disks and cores with the group that goes on: a gibibyte in 8 s, which leaves most of an ordinary SSD to the sends.
 REBUILD_RATE_MAX_BYTES_PER_S = 64 * MIB
+# The greatest answer that a copy believes: a piece of a file, or a manifest with room for a state that names many tables.
+REBUILD_REPLY_MAX_BYTES = 2 * REBUILD_CHUNK_SIZE_MAX_BYTES
+# A leader remembers the proofs of two minutes, one a piece of a mebibyte: with more pieces than these it would refuse them.
+BACKUP_RATE_MAX_MIB_PER_S = 512
+# A backup waits so long for a group without a leader, or one that cannot offer its log now: some elections, or a broker's restart.
+BACKUP_PATIENCE_S = 30.0
 # A proof of knowing the cluster key is good this long before and behind its time, as much as clocks of one cluster may differ.
 PEER_PROOF_WINDOW_MS = 60_000
 # Nonces of proofs that are remembered, so that none is good twice: a copy at full rate needs some thousands in such a window.

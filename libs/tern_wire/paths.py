@@ -205,6 +205,11 @@ def task_path(task: str) -> str:
     return f"/v1/tasks/{task}"
 
 
+def placement_path(topic: str) -> str:
+    """GET and PUT in which broker groups a topic's keyed and ordered messages go."""
+    return f"/v1/topics/{topic}/placement"
+
+
 def broker_group_path(broker_group: str) -> str:
     """GET what is left to be read in a broker group. The name is quoted by the caller."""
     return f"/v1/broker-groups/{broker_group}"
@@ -235,11 +240,6 @@ REGISTER_PATH = "/v1/brokers/register"
 UNREGISTER_PATH = "/v1/brokers/unregister"
 ROUTES_PATH = "/v1/routes"
 KV_PATH = "/v1/kv"
-
-
-def placement_path(topic: str) -> str:
-    """GET and PUT which broker groups take a topic's keyed and ordered messages."""
-    return f"/v1/topics/{topic}/placement"
 
 
 def topic_route_path(topic: str) -> str:

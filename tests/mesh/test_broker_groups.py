@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from tern_cli.app import app
 from tern_client import BlockingAdmin, BlockingProducer
 from tests.support.mesh import Mesh, running_mesh
-from tests.support.second_group import second_group
+from tests.support.second_group import BROKER_GROUP, second_group
 
 pytestmark = pytest.mark.calm
 RUNNER = CliRunner()
@@ -51,7 +51,9 @@ def test_a_broker_group_joins_a_running_mesh_and_is_emptied_again(growing: Mesh)
             shop.create_topic("bills", 1)
             shop.create_group("paying", max_attempts=3)
         growing.call("POST", "/v1/topics/orders/groups/late/receive", json={})
-        with second_group(growing) as name:
+        with second_group(growing) as second:
+            second.start()
+            name = BROKER_GROUP
             joined = ternmq(growing, "broker-group", "join", name)
             assert joined.exit_code == 0, joined.output
             document = json.loads(joined.stdout)

@@ -122,6 +122,26 @@ def test_a_scraper_changes_nothing(secure_mesh: SecureMesh) -> None:
         assert operator.request(method, url, json=document).status_code == 200
 
 
+def test_a_backup_takes_the_cluster_key_and_the_operator_s_certificate(
+    secure_mesh: SecureMesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With both `ternmq backup` works over TLS; with a scraper's certificate, or another key, nothing is copied."""
+    secure_mesh.client.put(f"{secure_mesh.endpoint}/v1/topics/kept", json={"queues": 1}).raise_for_status()
+    (tmp_path / "wrong.key").write_bytes(bytes(32))
+    wrong = secure_mesh.run(
+        "backup", str(tmp_path / "w"), "--cluster-key-file", str(tmp_path / "wrong.key"), check=False
+    )
+    assert (wrong.returncode, "This door is for the nodes of the cluster" in wrong.stderr) == (1, True)
+    secure_mesh.run("backup", str(tmp_path / "backup"))
+    assert "No damage" in secure_mesh.run_plain("store", "verify", "--data-dir", str(tmp_path / "backup")).stdout
+    scraper = secure_mesh.cluster.pair("client", "scraper")
+    monkeypatch.setenv("TERNMQ_OPERATOR_CERT_FILE", str(scraper.cert))
+    monkeypatch.setenv("TERNMQ_OPERATOR_KEY_FILE", str(scraper.key))
+    other = secure_mesh.run("backup", str(tmp_path / "s"), check=False)
+    assert (other.returncode, "This takes another certificate" in other.stderr) == (1, True)
+    assert not [path for name in ("w", "s") for path in (tmp_path / name / "commitlog").glob("*")]
+
+
 def test_a_broker_registers_and_unregisters_itself_alone(secure_mesh: SecureMesh, tmp_path: Path) -> None:
     """A broker of the cluster that says it is another one, and a proxy that says it is a broker, change no route."""
     leaving = {"cluster": "tern", "broker_group": "broker-a", "node": "broker-a-0"}

@@ -227,6 +227,12 @@ class FaultyFiles:
         number = self._disk.names[source.parent][source.name]
         self._do("name", source.parent, ((target.name, number), (source.name, REMOVED)))
 
+    def link(self, source: Path, target: Path) -> None:
+        assert source.parent == target.parent, "a second name lies beside the first"
+        self._require_name(source)
+        self._step("link")
+        self._do("name", target.parent, ((target.name, self._disk.names[source.parent][source.name]),))
+
     def unlink(self, path: Path) -> None:
         self._require_name(path)
         self._step("unlink")

@@ -13,6 +13,7 @@ from tern_store import (
     VoteFile,
     finish_swap,
 )
+from tern_store.backup_directory import BackupDirectory
 from tern_store.log_start import has_log
 from tern_store.small_files import quarantine, refuse_quarantined, write_mark
 from tests.support.faulty_files import FaultyFiles
@@ -81,7 +82,7 @@ def sink_of(files: FaultyFiles) -> RebuildSink:
     return RebuildSink(DIRECTORY, GROUP, files, chunk_size_bytes=CHUNK_SIZE_BYTES)
 
 
-def copy(source: RebuildSource, sink: RebuildSink) -> int:
+def copy(source: RebuildSource, sink: RebuildSink | BackupDirectory) -> int:
     """Everything that is wanted; how many bytes that was."""
     copied = 0
     while (piece := sink.wanted()) is not None:

@@ -1,8 +1,5 @@
 """`ternmq store verify`: is everything in a stopped node's directory what was written?"""
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,11 +7,11 @@ import typer
 
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output, show_json, show_rows
+from tern_cli.progress_bar import byte_bar
 
 if TYPE_CHECKING:
     from tern_store.finding import Finding
 
-Progress = Callable[[int, int], None]
 # What a finding means, by its kind.
 REMEDIES = {
     "log": "Rebuild this node from a peer; do not start it before.",
@@ -63,7 +60,7 @@ def verify_store(
     try:
         if not data_dir.is_dir():
             NodeDirectory(data_dir)
-        with held(data_dir), _bar(output) as advance:
+        with held(data_dir), byte_bar("Checking", output) as advance:
 
             def progress(done: int, total: int) -> None:
                 checked[:] = done, total
@@ -117,18 +114,3 @@ def _show_failed(failure: CommandFailed, output: Format) -> None:
     """A program that asked for JSON gets JSON, whatever happened."""
     if output is Format.JSON:
         show_json({"checked_bytes": 0, "findings": [], "error": {"title": failure.title, "detail": failure.detail}})
-
-
-@contextmanager
-def _bar(output: Format) -> Iterator[Progress]:
-    """A bar on stderr while bytes go by; nothing where stderr is no terminal."""
-    if output is Format.JSON or not sys.stderr.isatty():
-        yield lambda _done, _total: None
-        return
-    from rich.console import Console  # noqa: PLC0415 - rich costs 30 ms, scripts need none of it
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn  # noqa: PLC0415
-
-    columns = ("Checking", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("Checking", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -11,7 +11,9 @@ def engine_status(engine: Engine, config: BrokerConfig) -> dict[str, Any]:
     counters = engine.state.counters
     return {
         "node": config.node,
+        "cluster": config.cluster,
         "broker_group": config.broker_group,
+        "group_id": config.group_id,
         "role": "leader" if engine.raft.is_leader else "follower",
         "serving": engine.raft.is_serving,
         "leader": engine.raft.leader or "",

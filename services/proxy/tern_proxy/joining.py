@@ -29,14 +29,8 @@ async def join_groups(proxy: Proxy, broker_group: str) -> dict[str, int]:
     """Declare at *broker_group* what it lacks; how many consumer and producer groups are new there. The first trouble ends it."""
     link = proxy.group(broker_group).link
 
-    async def make_group(_: str, heads: Heads) -> bool:
-        change = read_group_change(group_to_create(heads)).packed()
-        try:
-            await link.request(RequestCode.CREATE_GROUP, body_parts(change), is_repeatable=True)
-        except AlreadyExists:
-            # Declared meanwhile by somebody else, or by an attempt whose outcome nobody knew.
-            return False
-        return True
+    async def make(_: str, heads: Heads) -> bool:
+        return await make_group(proxy, broker_group, heads)
 
     async def make_producer_group(name: str, heads: Heads) -> bool:
         change = producer_group_to_create(name, heads).packed()
@@ -47,7 +41,7 @@ async def join_groups(proxy: Proxy, broker_group: str) -> dict[str, int]:
     listing = {**everything, "q": "", "descending": False}
     describing = {**everything, "producer_group": ""}
     late: set[str] = set()
-    groups = await _join(proxy, broker_group, RequestCode.LIST_GROUPS, listing, "group", make_group, late)
+    groups = await _join(proxy, broker_group, RequestCode.LIST_GROUPS, listing, "group", make, late)
     # Of topics that have grown onto it already; those that are placed there later see to it themselves.
     for name in sorted(late):
         await begin_group(proxy, name, broker_group)
@@ -55,6 +49,17 @@ async def join_groups(proxy: Proxy, broker_group: str) -> dict[str, int]:
         proxy, broker_group, RequestCode.DESCRIBE_PRODUCER_GROUP, describing, "producer_group", make_producer_group
     )
     return {"groups": groups, "producer_groups": producers}
+
+
+async def make_group(proxy: Proxy, broker_group: str, heads: Heads) -> bool:
+    """Create a consumer group at *broker_group* as the others have it (*heads*: what they say of it); whether it is new."""
+    change = read_group_change(group_to_create(heads)).packed()
+    try:
+        await proxy.group(broker_group).link.request(RequestCode.CREATE_GROUP, body_parts(change), is_repeatable=True)
+    except AlreadyExists:
+        # Declared meanwhile by somebody else, or by an attempt whose outcome nobody knew.
+        return False
+    return True
 
 
 async def _join(

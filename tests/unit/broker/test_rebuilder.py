@@ -274,6 +274,22 @@ def test_a_door_opens_only_to_nodes_with_the_key(tmp_path: Path) -> None:
     with_leader(tmp_path, work)
 
 
+def test_an_operator_with_the_key_is_given_what_a_backup_needs(tmp_path: Path) -> None:
+    """Goal: in its own name, which is no member's; without the key nothing."""
+
+    async def work(leader: Leader) -> None:
+        piece = f"{REBUILD_FILES_PATH}/{0:020d}?position=0&size=100"
+        async with httpx.AsyncClient(trust_env=False) as client:
+            manifest = await signed(client, leader.url, REBUILD_MANIFEST_PATH, nonce="1" * 32, node="operator")
+            first = await signed(client, leader.url, piece, nonce="2" * 32, node="operator")
+            strange = await signed(client, leader.url, piece, nonce="3" * 32, node="operator", key=bytes(32))
+        assert (manifest.status_code, manifest.json()["end"][0]) == (200, leader.store.log.end_index)
+        assert (first.status_code, len(first.content)) == (200, 100)
+        assert (strange.status_code, strange.json()["code"]) == (401, "peer-proof-refused")
+
+    with_leader(tmp_path, work)
+
+
 def test_a_door_gives_pieces_of_the_log_and_nothing_else(tmp_path: Path) -> None:
     """Goal: other names are 404, other sizes and paths 400, a dropped segment 410."""
 

@@ -28,9 +28,9 @@ def two_groups() -> tuple[ScriptedBroker, ScriptedBroker]:
 
 def place(mesh: ProxyMesh, name: str, *groups: str, before: tuple[str, ...] = ()) -> None:
     """Let the routes of *mesh* say that the topic is placed there."""
-    text = str(Placement(epoch=3, groups=groups, before=before))
-    route = mesh.proxy.cache.topics[name].route
-    mesh.proxy.cache.topics[name] = Topic(name, {host: replace(part, placement=text) for host, part in route.items()})
+    placement = str(Placement(epoch=2, groups=groups, before=before))
+    route = {each: replace(part, placement=placement) for each, part in mesh.proxy.cache.topics[name].route.items()}
+    mesh.proxy.cache.topics[name] = Topic(name, route)
 
 
 async def left(mesh: ProxyMesh, path: str = B) -> Any:

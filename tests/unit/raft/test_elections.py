@@ -39,9 +39,9 @@ def leaderless(group: RaftGroup) -> list[SimNode]:
 def standing(node: SimNode, peer: SimNode, value: Standing) -> Iterator[None]:
     """*peer* has told *node* that it is *value*."""
     hello = peer.membership.hello((peer.log.end_term, peer.log.end_index))
-    node.membership.heard(peer.name, hello | {"standing": int(value)})
+    node.membership.heard(peer.name, hello | {"standing": int(value)}, (0, 1))
     yield
-    node.membership.heard(peer.name, hello)
+    node.membership.heard(peer.name, hello, (0, 1))
 
 
 @pytest.mark.parametrize("seed", range(5))

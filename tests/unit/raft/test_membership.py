@@ -36,7 +36,7 @@ def greet(*nodes: Node) -> None:
         for one in nodes:
             for other in nodes:
                 if one is not other:
-                    other.membership.heard(one.name, one.membership.hello(one.end))
+                    other.membership.heard(one.name, one.membership.hello(one.end), other.end)
 
 
 def born() -> tuple[Node, Node, Node]:
@@ -63,7 +63,7 @@ def test_a_member_that_died_during_the_birth_is_born_by_those_who_saw_it() -> No
     """It was seen unborn by all: whoever is born already tells it."""
     a, b, c = Node("a"), Node("b"), Node("c")
     greet(a, b)
-    a.membership.heard("c", c.membership.hello(c.end))
+    a.membership.heard("c", c.membership.hello(c.end), a.end)
     assert (a.standing, c.standing) == (Standing.MEMBER, Standing.UNBORN)
     again = Node("c", files=c.files)
     greet(a, again)
@@ -140,7 +140,7 @@ def test_entries_are_written_for_the_oldest_release_that_is_there() -> None:
     """A rolling upgrade: the new leader's followers may be old."""
     a, b, _ = born()
     old = b.membership.hello(b.end) | {"version": 1}
-    a.membership.heard("b", old)
+    a.membership.heard("b", old, a.end)
     assert a.membership.version() == 1
     a.membership.lost("b")
     assert a.membership.version() == 2
@@ -171,7 +171,59 @@ def test_a_node_that_copies_its_leader_s_log_has_none_that_entries_could_be_adde
     """It greets so; before it has greeted nothing is known against it."""
     a, b, _ = born()
     assert a.membership.has_log("b")
-    a.membership.heard("b", b.membership.hello((0, 0)))
+    a.membership.heard("b", b.membership.hello((0, 0)), a.end)
     assert not a.membership.has_log("b")
     a.membership.lost("b")
     assert a.membership.has_log("b")
+
+
+def restored(*numbers: int, end: tuple[int, int] = (3, 40)) -> list[Node]:
+    """Members whose directories came out of a backup whose log ends with *end*; *numbers* tell their directories apart."""
+    nodes = []
+    for name, number in zip(NAMES, numbers, strict=False):
+        files = FaultyFiles()
+        files.makedirs(DIRECTORY)
+        incarnation = f"{name}{number}".encode().ljust(16, b"-")
+        VoteFile.restore(DIRECTORY, group=GROUP, incarnation=incarnation, term=end[0] + 1, files=files)
+        node = Node(name, bootstrap=False, files=files)
+        node.end = end
+        nodes.append(node)
+    return nodes
+
+
+def test_members_restored_from_one_backup_found_their_group_again() -> None:
+    """All of them, and not before the last has come; votes are for terms above the cut's."""
+    a, b, c = restored(7, 8, 9)
+    greet(a, b)
+    assert {a.standing, b.standing} == {Standing.UNBORN}
+    assert not a.membership.may_vote(9, (3, 40))
+    greet(a, b, c)
+    assert {node.standing for node in (a, b, c)} == {Standing.MEMBER}
+    assert a.votes.births == b.votes.births == c.votes.births
+    assert [a.membership.may_vote(term, (3, 40)) for term in (3, 4, 5)] == [False, False, True]
+
+
+def test_a_restored_member_founds_nothing_with_empty_ones() -> None:
+    """Two that have nothing would be a majority, and what was restored would be cut away."""
+    (a,) = restored(7)
+    b, c = Node("b"), Node("c")
+    greet(a, b, c)
+    assert {node.standing for node in (a, b, c)} == {Standing.UNBORN}
+
+
+def test_members_restored_from_different_backups_found_nothing() -> None:
+    """Who has the older one could be elected by another of its kind."""
+    a, b, _ = restored(7, 8, 9)
+    _, _, c = restored(7, 8, 9, end=(3, 41))
+    greet(a, b, c)
+    assert {node.standing for node in (a, b, c)} == {Standing.UNBORN}
+
+
+def test_a_member_restored_beside_a_living_group_is_taken_back_as_a_rebuilt_one() -> None:
+    """It has forgotten its votes and, maybe, what it acknowledged: it neither votes nor counts before."""
+    _, b, c = born()
+    (a,) = restored(7)
+    greet(a, b, c)
+    assert a.standing is Standing.REBUILDING
+    assert not a.membership.may_vote(9, (3, 40))
+    assert not b.membership.counts("a")

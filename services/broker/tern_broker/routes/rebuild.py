@@ -1,4 +1,7 @@
-"""GET /v1/broker/rebuild/...: manifest and files of the log, for nodes of this group that show the cluster key, and nobody else."""
+"""GET /v1/broker/rebuild/...: manifest and files of the log, for nodes of this group and for the operator who makes a backup.
+
+Law: whoever asks shows the cluster key, as a member or as `operator`; with TLS also the certificate of that very member, or the operator's.
+"""
 
 import asyncio
 import time
@@ -10,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tern_broker.config import BrokerConfig
-from tern_service.process_security import require_broker
+from tern_security.peer_identity import OPERATOR
+from tern_service.process_security import require_broker, require_operator
 from tern_store.checksum import crc32
 from tern_wire.codec import encode_json
 from tern_wire.errors import CertificateForbidden, PeerProofRefused, RebuildFileGone, RebuildFileUnknown
@@ -35,7 +39,8 @@ class RebuildDoor:
         self, config: BrokerConfig, *, key: bytes, ask_manifest: AskManifest, read: Callable[[str, int, int], bytes]
     ) -> None:
         """*read*: as RebuildSource.read, called on another thread."""
-        self._proofs = PeerProofs(key, config.group_id, frozenset(config.members()))
+        self._proofs = PeerProofs(key, config.group_id, frozenset({*config.members(), OPERATOR}))
+        self._members = frozenset(config.members())
         self._ask_manifest, self._read = ask_manifest, read
         self.refused = 0
         self.sent_bytes = 0
@@ -78,7 +83,10 @@ class RebuildDoor:
         header = request.headers.get(HEADER_PEER_PROOF, "")
         try:
             node = self._proofs.require(header, request.method, target, int(time.time() * 1000))
-            require_broker(request, node)
+            if node in self._members:
+                require_broker(request, node)
+            else:
+                require_operator(request)
         except (PeerProofRefused, CertificateForbidden):
             self.refused += 1
             raise

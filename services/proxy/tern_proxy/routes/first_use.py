@@ -12,6 +12,8 @@ from typing import Any
 
 from tern_proxy.authorization import Admission
 from tern_proxy.core.topic import Topic
+from tern_proxy.joining import make_group
+from tern_proxy.late_groups import begin_group
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.topic_homes import create_topic_at_first_use
 from tern_wire.errors import GroupNotFound, NoLeader, ProducerGroupNotFound, TernError, TopicNotFound
@@ -77,7 +79,30 @@ async def _create_topic(proxy: Proxy, name: str) -> None:
 
 async def _create_group(proxy: Proxy, name: str) -> None:
     logger.info("a consumer group is created at its first use", extra={"group": name})
-    await _declare(proxy, RequestCode.CREATE_GROUP, {"group": name, "mode": DECLARE})
+    heads = await _tell(proxy, name)
+    if not heads:
+        await _declare(proxy, RequestCode.CREATE_GROUP, {"group": name, "mode": DECLARE})
+        return
+    # Broker groups that came later get it as the others have it.
+    known = {broker_group for broker_group, _ in heads}
+    for broker_group, group in sorted(proxy.groups.items()):
+        if broker_group not in known and group.link.has_leader:
+            await make_group(proxy, broker_group, heads)
+            await begin_group(proxy, name, broker_group)
+
+
+async def _tell(proxy: Proxy, name: str) -> list[tuple[str, dict[str, Any]]]:
+    """What the broker groups that have the consumer group say of it; those that are in trouble say nothing."""
+    parts = body_parts({"group": name, "topic": ""})
+    links = {each: group.link for each, group in sorted(proxy.groups.items()) if group.link.has_leader}
+    answers = await asyncio.gather(
+        *(link.request(RequestCode.DESCRIBE_GROUP, parts, is_repeatable=True) for link in links.values()),
+        return_exceptions=True,
+    )
+    for answer in answers:
+        if isinstance(answer, BaseException) and not isinstance(answer, TernError):
+            raise answer
+    return [(each, answer[0]) for each, answer in zip(links, answers, strict=True) if isinstance(answer, tuple)]
 
 
 async def _create_producer_group(proxy: Proxy, name: str) -> None:

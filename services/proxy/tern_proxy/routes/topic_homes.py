@@ -130,11 +130,11 @@ async def _move(proxy: Proxy, topic: str, current: Placement, wanted: Placement,
     hosts = [name for name, _ in answers]
     lacking = [name for name in wanted.groups if name not in hosts]
     new = {"topic": topic, "mode": DECLARE, **{name: answers[0][1][name] for name in _SETTINGS}}
-    grown = await _tell_all(proxy, lacking, new)
-    for name, head in grown:
-        # Before anybody sends there: groups that start with what comes would pass over it.
+    created = await _tell_all(proxy, lacking, new)
+    for name, head in created:
         await begin_topic(proxy, topic, name, head["queues"])
-    _learn(proxy, topic, grown)
+    # Only now may this proxy send there: whoever reads the topic from its end has begun.
+    _learn(proxy, topic, created)
     await _tell_placement(proxy, topic, wanted, first=current.groups[0], others=[*hosts, *lacking])
 
 

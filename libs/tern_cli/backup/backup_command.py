@@ -1,0 +1,176 @@
+"""`ternmq backup`: a broker group's log, copied from its leader up to one cut, verified, in a directory of its own."""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tern_cli.endpoint import DATA_DIR
+from tern_cli.failures import CommandFailed
+from tern_cli.mesh_commands import DataDir
+from tern_cli.mesh_files import KEY_SIZE_BYTES, MeshFiles
+from tern_cli.output import Format, Output, show_json, show_warning
+from tern_cli.progress_bar import byte_bar
+from tern_cli.raft_commands import NameServers
+from tern_cli.raft_view import answering_brokers, nodes_of_group
+from tern_wire.limits import BACKUP_RATE_MAX_MIB_PER_S, MIB, REBUILD_RATE_MAX_BYTES_PER_S
+from tern_wire.peer_proof import NONCE_SIZE_BYTES
+
+if TYPE_CHECKING:
+    from tern_store.backup_note import BackupNote
+
+CLUSTER_KEY_VARIABLE = "TERNMQ_CLUSTER_KEY_FILE"
+
+
+def backup(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where to put it: new, empty, or an older backup of the same group.")
+    ],
+    *,
+    broker_group: Annotated[str, typer.Option("--broker-group", help="Which group, where there are several.")] = "",
+    rate_max_mib_s: Annotated[
+        int,
+        typer.Option(
+            "--rate-max-mib-s",
+            min=1,
+            max=BACKUP_RATE_MAX_MIB_PER_S,
+            help="No faster than this: the group goes on meanwhile.",
+        ),
+    ] = REBUILD_RATE_MAX_BYTES_PER_S // MIB,
+    cluster_key_file: Annotated[
+        str,
+        typer.Option(
+            "--cluster-key-file",
+            metavar="FILE",
+            envvar=CLUSTER_KEY_VARIABLE,
+            help="The cluster's key.  [default: cluster.key of --data-dir]",
+            show_default=False,
+        ),
+    ] = "",
+    namesrv: NameServers = "",
+    data_dir: DataDir = DATA_DIR,
+    output: Output = Format.TABLE,
+) -> None:
+    """Copy all messages and everything else that a broker group keeps, as of the moment at which the command begins.
+
+    The group goes on meanwhile: the copy comes from its leader, and ends with one entry of its log, the cut. Everything that was
+    acknowledged before the command began is in it: messages, topics, groups and their offsets, delayed messages, open transactions,
+    idempotency keys, principals. At the end all of it is read again and verified, as `ternmq store verify` does, and only then
+    DIR/backup.json says that DIR is a backup.
+
+    If it is interrupted, repeat the same command: it goes on where it was, with the same cut. On a complete backup the same
+    command brings it up to date and copies only what is new; the older one is one until the newer is complete.
+
+    It takes the cluster key, and in a secure mesh the certificate of the client `operator` (TERNMQ_OPERATOR_CERT_FILE,
+    TERNMQ_OPERATOR_KEY_FILE, TERNMQ_CA_FILE, or those of --data-dir). A backup holds all messages and no key of the cluster:
+    keep it as you keep the messages, and copy cluster.key, certificates and root.key apart from it.
+
+    [bold]Examples[/bold]
+
+    ternmq backup /backup/broker-a
+    ternmq backup /backup/broker-a --rate-max-mib-s 16 -o json
+    ternmq backup /backup/broker-b --broker-group broker-b --data-dir cluster --namesrv https://namesrv-0:9876
+    """
+    from tern_cli.backup.copying import PIECE_SIZE_BYTES, copy_log  # noqa: PLC0415 - help is quick
+    from tern_cli.backup.leader_door import LeaderSearch, Operator  # noqa: PLC0415
+    from tern_store.backup_directory import BackupDirectory  # noqa: PLC0415
+
+    key = _read_key(Path(cluster_key_file) if cluster_key_file else MeshFiles(data_dir).key)
+    nodes = nodes_of_group(answering_brokers(namesrv, data_dir), broker_group)
+    search = LeaderSearch(
+        nodes,
+        Operator(
+            key=key,
+            now_ms=lambda: time.time_ns() // 1_000_000,
+            nonce=lambda: secrets.token_hex(NONCE_SIZE_BYTES),
+        ),
+    )
+    began_s = time.monotonic()
+    with store_failures(), contextlib.closing(search):
+        copy = BackupDirectory.open(directory, chunk_size_bytes=PIECE_SIZE_BYTES)
+        try:
+            # New messages are for nobody but who may read the log; a mount that is not ours stays as it is.
+            with contextlib.suppress(PermissionError):
+                directory.chmod(0o700)
+            was_older = copy.is_update
+            with byte_bar("Copying", output) as advance:
+                came = copy_log(copy, search, rate_max_bytes_per_s=rate_max_mib_s * MIB, on_progress=advance)
+            copied_s = time.monotonic() - began_s
+            with byte_bar("Verifying", output) as advance:
+                note, found = copy.finish(
+                    cluster=next((str(node.status["cluster"]) for node in nodes if "cluster" in node.status), ""),
+                    broker_group=nodes[0].broker_group,
+                    release=release(),
+                    made_at=lambda: datetime.now(UTC).isoformat(timespec="seconds"),
+                    progress=advance,
+                )
+        finally:
+            copy.close()
+    if found:
+        show_warning(
+            f"{len(found)} messages were stored with a wrong checksum; the brokers have the same bytes. See `ternmq store verify`."
+        )
+    facts = {"directory": str(directory), "copied_bytes": came, "copied_s": round(copied_s, 3), "updated": was_older}
+    if output is Format.JSON:
+        show_json(facts | note.document())
+    else:
+        _tell(note, facts)
+
+
+def release() -> str:
+    """The version of this TernMQ."""
+    try:
+        return metadata.version("ternmq")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+@contextlib.contextmanager
+def store_failures() -> Iterator[None]:
+    """What the store refuses ends the command with its own text: exit code 1 for damage, 2 for directories that will not do."""
+    from tern_store.errors import BackupDamaged, BackupRefused, StoreError, WrongGroup  # noqa: PLC0415
+
+    try:
+        yield
+    except BackupDamaged as error:
+        raise CommandFailed("The backup is damaged", str(error)) from error
+    except WrongGroup as error:
+        raise CommandFailed("Of another group", str(error), exit_code=2) from error
+    except BackupRefused as error:
+        raise CommandFailed("The directory cannot be used", str(error), exit_code=2) from error
+    except StoreError as error:
+        raise CommandFailed("It cannot be done", str(error)) from error
+
+
+def _read_key(path: Path) -> bytes:
+    try:
+        key = path.read_bytes()
+    except OSError as error:
+        raise CommandFailed(
+            "The cluster key cannot be read",
+            f"{path}: {error.strerror}. Name it with --cluster-key-file, or the mesh's directory with --data-dir.",
+            exit_code=2,
+        ) from error
+    if len(key) != KEY_SIZE_BYTES:
+        raise CommandFailed(
+            "Not a cluster key", f"{path} has {len(key)} bytes, a cluster key {KEY_SIZE_BYTES}.", exit_code=2
+        )
+    return key
+
+
+def _tell(note: "BackupNote", facts: dict[str, Any]) -> None:
+    rate = facts["copied_bytes"] / MIB / max(facts["copied_s"], 0.001)
+    typer.echo(
+        f"{facts['directory']} is a backup of {note.broker_group}: {note.manifest.size_bytes:,} bytes, verified, up to entry "
+        f"{note.cut.index} (made at {note.made_at})."
+    )
+    typer.echo(f"{facts['copied_bytes']:,} bytes were copied in {facts['copied_s']:.1f} s ({rate:.0f} MiB/s).")
+    typer.echo(
+        f"Keep it as you keep your messages: it holds all of them. To use it: ternmq restore {facts['directory']} ..."
+    )

@@ -1,0 +1,152 @@
+"""The rebuild routes of a broker group, asked by an operator: what there is to be copied, and pieces of it.
+
+Each request is signed with the cluster key in the name `operator` (`tern_wire/peer_proof.py`); in a secure mesh the connection shows the
+operator's certificate besides (`mesh_http.py`). Whoever leads now is asked.
+"""
+
+import http.client
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tern_cli.failures import CommandFailed
+from tern_cli.mesh_http import connect
+from tern_cli.raft_view import BrokerNode, ask_again, leader_of
+from tern_security.peer_identity import OPERATOR
+from tern_store.checksum import crc32
+from tern_store.errors import CopyRefused
+from tern_store.rebuild_sink import Wanted
+from tern_wire.errors import error_from
+from tern_wire.limits import REBUILD_REPLY_MAX_BYTES
+from tern_wire.paths import HEADER_CRC32, HEADER_PEER_PROOF, REBUILD_FILES_PATH, REBUILD_MANIFEST_PATH
+from tern_wire.peer_proof import PeerRequest, proof_header
+
+# A piece from a cold disk that others use too.
+REQUEST_TIMEOUT_S = 10.0
+
+
+class NoAnswer(Exception):
+    """Nobody leads, or who leads does not answer: for a moment, perhaps."""
+
+
+class Door(Protocol):
+    """One leader. Calls may come from several threads at a time. NoAnswer, TernError, CopyRefused."""
+
+    name: str
+    # The last entry that it had applied when it was found.
+    applied_index: int
+
+    def manifest(self) -> dict[str, Any]:
+        """What there is to be copied now."""
+
+    def piece(self, wanted: Wanted) -> bytes:
+        """The bytes, as they were sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """Who asks: the cluster key, a clock (ms since 1970), and a source of nonces (32 hex digits, never one twice)."""
+
+    key: bytes
+    now_ms: Callable[[], int]
+    nonce: Callable[[], str]
+
+
+class LeaderDoor:
+    """A broker that leads. Owner: one copy."""
+
+    def __init__(self, node: BrokerNode, operator: Operator) -> None:
+        self.name, self._node, self._operator = node.name, node, operator
+        self.applied_index = int(node.status.get("applied_index", 0))
+        self._group_id = str(node.status["group_id"])
+        # A connection a thread; all of them, to be closed.
+        self._mine = threading.local()
+        self._opened: list[http.client.HTTPConnection] = []
+
+    def manifest(self) -> dict[str, Any]:
+        """As Door."""
+        try:
+            document = json.loads(self._get(REBUILD_MANIFEST_PATH)[0])
+        except ValueError as error:
+            raise CopyRefused(0, f"the manifest of {self.name} is no JSON") from error
+        if not isinstance(document, dict):
+            raise CopyRefused(0, f"the manifest of {self.name} is not an object")
+        return document
+
+    def piece(self, wanted: Wanted) -> bytes:
+        """As Door."""
+        target = f"{REBUILD_FILES_PATH}/{wanted.name}?position={wanted.position}&size={wanted.size}"
+        data, headers = self._get(target)
+        if f"{crc32(data):08x}" != headers.get(HEADER_CRC32.lower()):
+            raise CopyRefused(wanted.position, f"a piece of {wanted.name} was damaged on its way")
+        return data
+
+    def close(self) -> None:
+        """Close the connections. No call is under way any more."""
+        for connection in self._opened:
+            connection.close()
+
+    def _get(self, target: str) -> tuple[bytes, Mapping[str, str]]:
+        status, headers, content = self._exchange(target)
+        if status == http.client.OK:
+            return content, headers
+        try:
+            problem = json.loads(content)
+            raise error_from(problem["code"], problem)
+        except (ValueError, KeyError, TypeError) as error:
+            raise NoAnswer(f"{self.name} answered {status}") from error
+
+    def _exchange(self, target: str) -> tuple[int, Mapping[str, str], bytes]:
+        connection: http.client.HTTPConnection | None = getattr(self._mine, "connection", None)
+        if connection is None:
+            url = f"{'https' if self._node.is_secure else 'http'}://{self._node.http}"
+            connection = connect(url, timeout_s=REQUEST_TIMEOUT_S, data_dir=self._node.data_dir)
+            self._mine.connection = connection
+            self._opened.append(connection)
+        request = PeerRequest(
+            method="GET",
+            target=target,
+            node=OPERATOR,
+            group_id=self._group_id,
+            time_ms=self._operator.now_ms(),
+            nonce=self._operator.nonce(),
+        )
+        try:
+            connection.request("GET", target, headers={HEADER_PEER_PROOF: proof_header(self._operator.key, request)})
+            reply = connection.getresponse()
+            content = reply.read(REBUILD_REPLY_MAX_BYTES)
+            if reply.read(1):
+                raise http.client.HTTPException(f"an answer of more than {REBUILD_REPLY_MAX_BYTES} bytes")
+        except (OSError, http.client.HTTPException) as error:
+            # The same object connects anew when it is used again.
+            connection.close()
+            raise NoAnswer(f"{self.name} does not answer: {error or type(error).__name__}") from error
+        return reply.status, {name.lower(): value for name, value in reply.headers.items()}, content
+
+
+class LeaderSearch:
+    """Finds who leads *nodes* now. Owner: one copy."""
+
+    def __init__(self, nodes: list[BrokerNode], operator: Operator) -> None:
+        self._nodes, self._operator = nodes, operator
+        self._last: LeaderDoor | None = None
+
+    def __call__(self) -> Door:
+        """Whoever leads and serves. NoAnswer: nobody does. CommandFailed: a release without backups."""
+        leader = leader_of(ask_again(self._nodes))
+        if leader is None:
+            raise NoAnswer(f"no broker of {self._nodes[0].broker_group} leads now")
+        if not leader.status.get("group_id"):
+            raise CommandFailed(
+                "The broker is too old", f"{leader.name} does not tell its group id: upgrade the brokers first."
+            )
+        self.close()
+        self._last = LeaderDoor(leader, self._operator)
+        return self._last
+
+    def close(self) -> None:
+        """Close the connections to who was found last."""
+        if self._last is not None:
+            self._last.close()
