@@ -1,6 +1,6 @@
 """The faults of one seed: which, when, where, and for how long. Nothing is broken anywhere else.
 
-Law: never more than a minority is damaged for good (wiped, rotten, failed to sync) and not yet rebuilt. What a disk has synced is never
+Law: never more than a minority is damaged for good (wiped, rotten, failed to sync) or left behind by retention, and not yet rebuilt. What a disk has synced is never
 lost otherwise: a power cut tears only what was not. Every fault that is counted was done. Owner: the world of the seed.
 """
 
@@ -85,9 +85,12 @@ class Nemesis:
         return self._up()
 
     def may_damage(self, name: str) -> bool:
-        """Whether *name* may lose something that it has promised: it is whole, and so is a majority beside it."""
-        damaged = self.world.damaged
-        return name not in damaged and len(damaged) < (len(self.world.names) - 1) // 2
+        """Whether *name* may lose something that it has promised: it is whole, and so is a majority beside it.
+
+        A node that was away for so long that the others have dropped what it lacks has to be rebuilt, too, whether it knows that yet or not.
+        """
+        out = self.world.damaged | self.world.rebuilding | self.world.left_behind()
+        return name not in self.world.damaged and len(out | {name}) <= (len(self.world.names) - 1) // 2
 
     def restart_later(self, name: str) -> None:
         """Start *name* again after a while."""

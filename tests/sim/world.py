@@ -61,6 +61,8 @@ class World:
         )  # of these, the end of the log is gone, as they know: it comes back with their leader's
         # Nodes that have forgotten their votes, and that the group has not taken back.
         self.rebuilding: set[str] = set()
+        # Where the logs of nodes ended that do not run now.
+        self._ends: dict[str, int] = {}
         # Whether the group was founded: from then on a node may be started with or without --bootstrap, whatever it has lost.
         self.is_born = False
         self.is_calm = False
@@ -203,7 +205,9 @@ class World:
                 self.damaged.discard(name)
 
     def _gone(self, machine: Machine, code: int | None) -> None:
-        self.nodes.pop(machine.name, None)
+        node = self.nodes.pop(machine.name, None)
+        if node is not None:
+            self._ends[machine.name] = node.engine.store.log.end_index
         if machine.name in self.awaits_failure:
             # The process died before the sync that was to fail.
             self.awaits_failure.discard(machine.name)
@@ -219,6 +223,13 @@ class World:
 
     def _unhandled(self, machine: Machine, error: Exception) -> None:
         self.violate("unhandled", f"{machine.name}: {type(error).__name__}: {error} [{product_frames(error)}]")
+
+    def left_behind(self) -> set[str]:
+        """Nodes whose logs end before the others' begin."""
+        logs = {name: node.engine.store.log for name, node in self.nodes.items()}
+        first_index = max((log.first_index for log in logs.values()), default=0)
+        ends = self._ends | {name: log.end_index for name, log in logs.items()}
+        return {name for name, end_index in ends.items() if end_index + 1 < first_index}
 
     def leader(self) -> str | None:
         """Who leads now, by the newest term."""
