@@ -95,9 +95,9 @@ def placement_of(parts: Mapping[str, str]) -> Placement:
 # Owners -----------------------------------------------------------------------------------------------------------
 @lru_cache(maxsize=1_024)
 def owners(groups: tuple[str, ...]) -> tuple[str, ...]:
-    """Of each slot the one of *groups* that has it."""
-    if len(groups) == 1:
-        return groups * SLOTS
+    """Of each slot the one of *groups* that has it; "" where there are none."""
+    if len(groups) < 2:
+        return (groups or ("",)) * SLOTS
     return tuple(max(groups, key=lambda name: (_score(name, slot), name)) for slot in range(SLOTS))
 
 

@@ -185,6 +185,34 @@ def test_a_move_ends_when_its_keys_are_forgotten_and_every_slot_is_settled(log: 
     assert log.keyed(over_ms, key) == [MOVED]
 
 
+def test_once_a_move_is_over_a_late_message_of_it_is_sent_on_whatever_its_slot_holds(log: Shared) -> None:
+    """A proxy that has not heard of the end still asks here first, and others that stay have filled the slot again."""
+    (moving,) = message_groups_of("broker-b", 1)
+    (staying,) = message_groups_of("broker-a", 1, inner_slot=message_group_hash(moving.encode()) & 1_023)
+    log.place(3, GROWING)
+    over_ms = 3 + IDEMPOTENCY_WINDOW_MS
+    log.place(over_ms, GROWING, ending=True)
+    log.place(over_ms, ENDED)
+    assert log.grouped(over_ms, staying, moving, staying) == [SENT, MOVED, SENT]
+
+
+def test_a_broker_group_holds_nothing_of_slots_that_it_never_had(log: Shared) -> None:
+    """A message that came to the wrong one of two is sent on, though another message group has filled the slot."""
+    log.place(3, GROWING)
+    log.place(3 + IDEMPOTENCY_WINDOW_MS, GROWING, ending=True)
+    log.place(3 + IDEMPOTENCY_WINDOW_MS, ENDED)
+    log.place(4 + IDEMPOTENCY_WINDOW_MS, ENDED.next(["broker-a", "broker-b", "broker-c"]))
+    three = owners(("broker-a", "broker-b", "broker-c"))
+    (others,) = message_groups_of("broker-b", 1)
+    inner_slot = message_group_hash(others.encode()) & 1_023
+    staying = next(
+        each
+        for each in message_groups_of("broker-a", 40, inner_slot=inner_slot)
+        if three[slot_of_message_group(message_group_hash(each.encode()))] == "broker-a"
+    )
+    assert log.grouped(5 + IDEMPOTENCY_WINDOW_MS, staying, others) == [SENT, MOVED]
+
+
 def test_what_is_moving_is_moved_nowhere_else_and_older_news_is_none(log: Shared) -> None:
     """Two changes at once: the first one counts, and the other hears of it."""
     log.place(3, GROWING)

@@ -74,7 +74,8 @@ class Placing:
         bound = grouped | ((flags & (FLAG_KEYED | FLAG_PINNED)) == FLAG_KEYED)
         slots = np.where(grouped, slots_of_message_groups(message_groups), slots_of_keys(rows["key"][own]))
         away = bound & ~owned_by(topic.placement.groups, topic.own)[slots]
-        leaving = np.flatnonzero(away & grouped)
+        # Only who had a slot before holds anything of it, and only until the move is over.
+        leaving = np.flatnonzero(away & grouped & owned_by(topic.placement.before, topic.own)[slots])
         if len(leaving):
             away[leaving] = self._slots.leave(topic, message_groups[leaving])
         found: Rows = own[away]
