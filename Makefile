@@ -27,7 +27,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test test-spark test-failover crash-states sim chaos fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
+.PHONY: help install run down test test-spark test-failover crash-states sim chaos reloads fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -63,6 +63,9 @@ chaos: .venv/.test ## Kill, pause, cut off and damage real brokers under load (S
 
 compose-test: .venv/.test ## Build the images, bring the deployment up in Docker, hold it to its promises, take it down (ARGS=--demo)
 	$(BIN)/python -m tests.compose $(ARGS)
+
+reloads: .venv/.test ## Renew all certificates of a secure mesh under load, a hundred times (ARGS='--times 10')
+	$(BIN)/python -m tests.secure.reloads $(ARGS)
 
 fuzz: .venv/.test ## A million hostile frames at the Raft port of a node in memory (FRAMES=1000000)
 	$(BIN)/python -m tests.fuzz.raft_port --frames $(FRAMES) $(ARGS)

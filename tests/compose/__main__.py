@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.compose import acceptance, demo
+from tests.compose import acceptance, backups, demo, locust
 from tests.compose.acceptance import Run
 from tests.compose.engine import ROOT, Engine, EngineFailed, engine_answers
 
@@ -30,6 +30,7 @@ STEPS: dict[str, Callable[[Run], None]] = {
     "kills": acceptance.kills,
     "leader cut off": acceptance.cut_off_leader,
     "down and up": acceptance.down_and_up,
+    "backup and restore": backups.backup_and_restore,
 }
 # What the others need first.
 NEEDED = "principals"
@@ -42,7 +43,7 @@ def main() -> int:
         return run_acceptance(options)
     lab = None if engine_answers() else Path(options.lab)
     engine = Engine(None) if lab is None else Engine.set_up(lab)
-    profiles = ["demo"] if options.demo else []
+    profiles = [name for name in ("demo", "load") if getattr(options, name)]
     try:
         say("docker compose config")
         engine.compose("config", "-q")
@@ -75,7 +76,9 @@ def run_acceptance(options: argparse.Namespace) -> int:
         authority, root_key, known = acceptance.read_secrets(engine)
         run = Run(engine=engine, authority=authority, root_key=root_key, known_secrets=known, figures=figures)
         steps = {name: step for name, step in STEPS.items() if not options.only or name in {NEEDED, *options.only}}
-        for name, step in (steps | ({"flights on Spark": demo.flights} if options.demo else {})).items():
+        steps |= {"flights on Spark": demo.flights} if options.demo else {}
+        steps |= {"Locust": locust.users} if options.load else {}
+        for name, step in steps.items():
             began_s = time.monotonic()
             step(run)
             say(f"{name}: ok ({time.monotonic() - began_s:.0f} s)")
@@ -108,6 +111,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--demo", action="store_true", help="also the flights job on Spark in containers (a large image)"
     )
+    parser.add_argument("--load", action="store_true", help="also Locust in a container: 100 users for 2 minutes")
     parser.add_argument("--only", action="append", choices=list(STEPS), help="only this step; may be repeated")
     parser.add_argument("--no-build", dest="build", action="store_false", help="the images are there")
     parser.add_argument("--keep-engine", action="store_true", help="leave the engine that was made here running")
