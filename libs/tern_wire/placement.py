@@ -22,16 +22,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 
-import numpy as np
-import numpy.typing as npt
-
 from tern_wire.errors import InvalidField
 from tern_wire.limits import PLACEMENT_EPOCH_MAX, PLACEMENT_GROUPS_MAX
 from tern_wire.names import is_broker_group
 
 SLOTS = 1_024
 _MASK = SLOTS - 1
-Slots = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +97,6 @@ def owners(groups: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(max(groups, key=lambda name: (_score(name, slot), name)) for slot in range(SLOTS))
 
 
-@lru_cache(maxsize=1_024)
-def owned_by(groups: tuple[str, ...], name: str) -> npt.NDArray[np.bool_]:
-    """Which slots *name* has, shape (1024,)."""
-    return np.array([owner == name for owner in owners(groups)])
-
-
 def _score(name: str, slot: int) -> bytes:
     return blake2b(f"{name}:{slot}".encode(), digest_size=8).digest()
 
@@ -119,13 +109,3 @@ def slot_of_key(key: bytes) -> int:
 def slot_of_message_group(message_group: int) -> int:
     """The slot of a message group's hash. Not its lowest bits, which choose the queue: two broker groups would use half of theirs each."""
     return message_group >> 32 & _MASK
-
-
-def slots_of_keys(keys: npt.NDArray[np.void]) -> Slots:
-    """As slot_of_key, of key hashes, shape (n,), dtype V16."""
-    return (np.ascontiguousarray(keys).view("<u2").reshape(-1, 8)[:, 0] & _MASK).astype(np.intp)
-
-
-def slots_of_message_groups(message_groups: npt.NDArray[np.uint64]) -> Slots:
-    """As slot_of_message_group, shape (n,)."""
-    return (message_groups >> np.uint64(32) & np.uint64(_MASK)).astype(np.intp)

@@ -9,15 +9,13 @@ from tern_wire.errors import InvalidField
 from tern_wire.placement import (
     SLOTS,
     Placement,
-    owned_by,
     owners,
     placement_of,
     read_placement,
     slot_of_key,
     slot_of_message_group,
-    slots_of_keys,
-    slots_of_message_groups,
 )
+from tern_wire.placement_slots import owned_by, slots_of_keys, slots_of_message_groups
 from tern_wire.rows import key_hash, message_group_hash
 
 A, AB, ABC = ("broker-a",), ("broker-a", "broker-b"), ("broker-a", "broker-b", "broker-c")

@@ -18,7 +18,7 @@ from tern_broker.core.slots import Slots
 from tern_broker.core.topics import Names, Topic
 from tern_wire.errors import PlacementMoving
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
-from tern_wire.placement import owned_by, slots_of_keys, slots_of_message_groups
+from tern_wire.placement_slots import owned_by, slots_of_keys, slots_of_message_groups
 from tern_wire.rows import FLAG_KEYED, FLAG_PINNED
 from tern_wire.topic_settings import ALTER, TopicChange
 
