@@ -61,7 +61,7 @@ test-failover: .venv/.test ## The tests of tests/mesh again, each with the leade
 chaos: .venv/.test ## Kill, pause, cut off and damage real brokers under load (SCENARIO=kill-leader; ARGS='--trials 50')
 	$(BIN)/python -m tests.chaos $(SCENARIO) $(ARGS)
 
-compose-test: .venv/.test ## Build the images, bring the deployment up in Docker, hold it to its promises, take it down (ARGS=--demo)
+compose-test: .venv/.test ## Build the images, bring the deployment up in Docker, hold it to its promises, take it down (ARGS="--demo --load")
 	$(BIN)/python -m tests.compose $(ARGS)
 
 reloads: .venv/.test ## Renew all certificates of a secure mesh under load, a hundred times (ARGS='--times 10')

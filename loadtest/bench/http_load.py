@@ -5,6 +5,7 @@ send: a status line, a Content-Length, no chunks. Anything else is an error, nev
 """
 
 import asyncio
+import ssl
 from typing import Self, cast
 
 # Up to here one joined write is cheaper than a vector.
@@ -102,9 +103,10 @@ class HttpConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
 
     @classmethod
-    async def open(cls, host: str, port: int) -> Self:
-        """A connection to *host*:*port*. Raises OSError."""
-        _, connection = await asyncio.get_running_loop().create_connection(lambda: cls(f"{host}:{port}"), host, port)
+    async def open(cls, host: str, port: int, context: ssl.SSLContext | None = None) -> Self:
+        """A connection to *host*:*port*, over TLS with *context*. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(lambda: cls(f"{host}:{port}"), host, port, ssl=context)
         return connection
 
     @property
