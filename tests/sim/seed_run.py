@@ -259,6 +259,9 @@ def _queues(node: BrokerNode) -> Iterator[tuple[tuple[str, int], QueueEnd]]:
             at = topic.mins[queue]
             while at < end:
                 messages = engine.reader.pull(topic, queue, at, end, PULL_MAX_MESSAGES, PULL_MAX_BYTES)
+                assert len(messages.offsets), (
+                    f"queue {queue} of {topic.name} has nothing at {at}, and should end at {end}"
+                )
                 found += read_records(messages.data)
                 at += len(messages.offsets)
             yield (topic.name, queue), QueueEnd(topic.mins[queue], tuple(found))
