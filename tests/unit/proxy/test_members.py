@@ -8,7 +8,7 @@ import pytest
 
 from tern_wire.errors import GroupNotFound
 from tern_wire.requests import RequestCode
-from tests.support.proxy_mesh import KEY, ProxyMesh, proxy_mesh
+from tests.support.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
@@ -23,6 +23,9 @@ async def two_groups() -> AsyncIterator[ProxyMesh]:
         ScriptedBroker(KEY, broker_group="broker-b", node="broker-b-0"),
     )
     async with proxy_mesh(*brokers, leader_wait_ms=50) as mesh:
+        # So short a wait is for a leader that is gone: on a busy machine the first links take longer.
+        groups = mesh.proxy.groups
+        await eventually(lambda: len(groups) == 2 and all(each.link.has_leader for each in groups.values()), "links")
         yield mesh
 
 
