@@ -4,6 +4,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tern_cli.output import Format
+
+# Told the bytes that are done, and those there are.
+Advance = Callable[[int, int], None]
+
 
 @contextmanager
 def counting(total: int, title: str) -> Iterator[Callable[[], None]]:
@@ -31,3 +36,18 @@ def waiting(title: str) -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status(Text(title)) as line:
         yield lambda text: line.update(Text(text))
+
+
+@contextmanager
+def byte_bar(doing: str, output: Format) -> Iterator[Advance]:
+    """A bar headed *doing* for the length of a block; nothing for programs, or where stderr is no terminal."""
+    if output is Format.JSON or not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - as above
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn  # noqa: PLC0415
+
+    columns = (doing, BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(doing, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

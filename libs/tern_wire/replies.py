@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from tern_wire.errors import IllegalCorrelationId, IllegalReplyAddress, InvalidField
 from tern_wire.limits import CLIENT_ID_LENGTH_MAX, CORRELATION_ID_LENGTH_MAX
-from tern_wire.names import TOPIC_LENGTH_MAX, topic_in
+from tern_wire.names import TOPIC_LENGTH_MAX, is_broker_group, topic_in
 
 # What a reply's MSG_TYPE says.
 REPLY = "reply"
@@ -30,7 +30,6 @@ REPLY_TOPIC_END = "_REPLY_TOPIC"
 CORRELATION_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:@#+=~-]{{0,{CORRELATION_ID_LENGTH_MAX - 1}}}$"
 CLIENT_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:@#+=~-]{{0,{CLIENT_ID_LENGTH_MAX - 1}}}$"
 _CORRELATION, _CLIENT = re.compile(CORRELATION_PATTERN[1:-1]), re.compile(CLIENT_PATTERN[1:-1])
-_BROKER_GROUP = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 _NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9_-]")
 _CLUSTER_DEFAULT = "dev"
 
@@ -49,7 +48,7 @@ class ReplyAddress:
 def read_reply_address(text: str, pointer: str) -> ReplyAddress:
     """The address that a request carries; IllegalReplyAddress at *pointer* when *text* is none."""
     broker_group, colon, client = text.partition(":")
-    if not colon or _BROKER_GROUP.fullmatch(broker_group) is None or _CLIENT.fullmatch(client) is None:
+    if not colon or not is_broker_group(broker_group) or _CLIENT.fullmatch(client) is None:
         raise IllegalReplyAddress(reply_to=text[:160], pointer=pointer)
     return ReplyAddress(broker_group, client)
 

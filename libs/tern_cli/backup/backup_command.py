@@ -16,7 +16,7 @@ from tern_cli.failures import CommandFailed
 from tern_cli.mesh_commands import DataDir
 from tern_cli.mesh_files import KEY_SIZE_BYTES, MeshFiles
 from tern_cli.output import Format, Output, show_json, show_warning
-from tern_cli.progress_bar import byte_bar
+from tern_cli.progress import byte_bar
 from tern_cli.raft_commands import NameServers
 from tern_cli.raft_view import answering_brokers, nodes_of_group
 from tern_wire.limits import BACKUP_RATE_MAX_MIB_PER_S, MIB, REBUILD_RATE_MAX_BYTES_PER_S

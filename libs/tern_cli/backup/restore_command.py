@@ -11,7 +11,7 @@ from tern_cli.failures import CommandFailed
 from tern_cli.mesh_files import MeshFiles
 from tern_cli.mesh_hints import with_data_dir
 from tern_cli.output import Format, Output, show_json
-from tern_cli.progress_bar import Advance, byte_bar
+from tern_cli.progress import Advance, byte_bar
 
 if TYPE_CHECKING:
     from tern_store.backup_note import BackupNote

@@ -7,7 +7,7 @@ import typer
 
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output, show_json, show_rows
-from tern_cli.progress_bar import byte_bar
+from tern_cli.progress import byte_bar
 
 if TYPE_CHECKING:
     from tern_store.finding import Finding

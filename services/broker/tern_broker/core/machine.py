@@ -45,7 +45,7 @@ class StateMachine:
         self.counters = Counters()
         self.leasing = Leasing(self.names, self.counters)
         self.slots = Slots(self.names, self.leasing)
-        placing = Placing(self.names, self.slots)
+        placing = Placing(self.slots)
         self.metadata = Metadata(self.names, self.leasing, placing)
         self.dead_letters = DeadLetters(self.names, self.leasing, self.counters)
         self.redriving = Redriving(self.names, self.leasing, self.dead_letters)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_broker.core.slots import Slots
-from tern_broker.core.topics import Names, Topic
+from tern_broker.core.topics import Topic
 from tern_wire.errors import PlacementMoving
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
 from tern_wire.placement_slots import owned_by, slots_of_keys, slots_of_message_groups
@@ -23,14 +23,13 @@ from tern_wire.rows import FLAG_KEYED, FLAG_PINNED
 from tern_wire.topic_settings import ALTER, TopicChange
 
 Rows = npt.NDArray[Any]
-Mask = npt.NDArray[np.bool_]
 
 
 class Placing:
     """Owner: the state machine, whose topics and slots it changes."""
 
-    def __init__(self, names: Names, slots: Slots) -> None:
-        self._names, self._slots = names, slots
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
 
     def check(self, topic: Topic | None, change: TopicChange, now_ms: int) -> bool:
         """Whether the placement in *change* is news for *topic* (None: a new one). PlacementMoving: not yet.

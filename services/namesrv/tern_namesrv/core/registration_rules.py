@@ -4,21 +4,20 @@ import re
 
 from tern_wire.errors import InvalidField, LimitReached
 from tern_wire.limits import QUEUES_PER_TOPIC_MAX, TOPICS_MAX
-from tern_wire.names import check_topic
+from tern_wire.names import check_topic, is_broker_group
 from tern_wire.placement import read_placement
 from tern_wire.route import PERM_MAX, TOPIC_TYPES, Registration, TopicRoute
 
 # Bounds the table (about 1 KiB a node) and the scan; far above any cluster whose proxies poll whole routes.
 NODES_MAX = 1_000
 
-_BROKER_GROUP = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENDPOINT = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([1-9][0-9]{0,4})")
 
 
 def check_broker_group(name: str, pointer: str = "/broker_group") -> str:
     """Return *name*; InvalidField unless it is 1 to 31 lower-case letters, digits or `-`."""
-    if _BROKER_GROUP.fullmatch(name) is None:
+    if not is_broker_group(name):
         reason = "A broker group is 1 to 31 lower-case letters, digits or '-', such as 'broker-a'"
         raise InvalidField(reason=reason, pointer=pointer)
     return name
