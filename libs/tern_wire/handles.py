@@ -8,11 +8,12 @@ not inside: it lives in the broker group's state, and the handle stays the same 
 """
 
 import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
-from dataclasses import dataclass
+from binascii import a2b_base64, b2a_base64
 from hashlib import blake2b
 from hmac import compare_digest
+
+import msgspec
 
 from tern_wire.errors import ReceiptInvalid
 
@@ -21,11 +22,14 @@ _VERSION = 1
 _MAC_SIZE_BYTES = 12
 # 31 + 31 (longest broker group) + 12 bytes are 100 characters; anything longer was not made here.
 HANDLE_SIZE_MAX_CHARS = 120
+# The URL-safe alphabet of base64. Reference: RFC 4648 section 5.
+_TO_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_FROM_URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What a receipt handle says: which message of which lease, and where it lives."""
+class Receipt(msgspec.Struct, frozen=True):
+    """What a receipt handle says: which message of which lease, and where it lives. A struct, which is made in a tenth of a dataclass's
+    time: there is one for each message that is delivered and for each that is settled."""
 
     broker_group: str
     topic_id: int
@@ -39,11 +43,12 @@ class Receipt:
 class HandleMaker:
     """Makes and reads the handles of one topic and group. Immutable."""
 
-    __slots__ = ("_key", "_names")
+    __slots__ = ("_started",)
 
     def __init__(self, cluster_key: bytes, topic: str, group: str) -> None:
-        self._key = blake2b(b"receipt handle", key=cluster_key, digest_size=32).digest()
-        self._names = f"{topic}\x00{group}\x00".encode()
+        key = blake2b(b"receipt handle", key=cluster_key, digest_size=32).digest()
+        # The MAC over the names, which each handle's own bytes continue.
+        self._started = blake2b(f"{topic}\x00{group}\x00".encode(), key=key, digest_size=_MAC_SIZE_BYTES)
 
     def make(self, receipt: Receipt) -> str:
         """The handle of *receipt*: URL-safe text of at most 120 characters."""
@@ -57,14 +62,14 @@ class HandleMaker:
             receipt.lease,
         )
         body += receipt.broker_group.encode()
-        return urlsafe_b64encode(body + self._mac(body)).rstrip(b"=").decode()
+        return b2a_base64(body + self._mac(body), newline=False).translate(_TO_URL_SAFE).rstrip(b"=").decode()
 
     def read(self, handle: str) -> Receipt:
         """The receipt behind *handle*; ReceiptInvalid unless it was made with this key for this topic and group."""
         if len(handle) > HANDLE_SIZE_MAX_CHARS:
             raise ReceiptInvalid()
         try:
-            data = urlsafe_b64decode(handle.encode("ascii") + b"=" * (-len(handle) % 4))
+            data = a2b_base64(handle.encode("ascii").translate(_FROM_URL_SAFE) + b"=" * (-len(handle) % 4))
         except (Base64Error, UnicodeEncodeError, ValueError) as error:
             raise ReceiptInvalid() from error
         body, mac = data[:-_MAC_SIZE_BYTES], data[-_MAC_SIZE_BYTES:]
@@ -74,4 +79,6 @@ class HandleMaker:
         return Receipt(body[_BODY.size :].decode(), topic_id, group_id, queue, offset, lease, attempt)
 
     def _mac(self, body: bytes) -> bytes:
-        return blake2b(self._names + body, key=self._key, digest_size=_MAC_SIZE_BYTES).digest()
+        mac = self._started.copy()
+        mac.update(body)
+        return mac.digest()

@@ -271,7 +271,7 @@ MESSAGES: tuple[Operation, ...] = (
         summary="Receive with a lease",
         description=(
             "Messages that nobody else of the group holds. Settle them before `invisible_until`, or they come again. `settle` in "
-            f"the body is applied first. NDJSON ends with a line `settled` when it was asked for. `Accept: {OCTETS}` or "
+            f"the body is applied before the wait begins. NDJSON ends with a line `settled` when it was asked for. `Accept: {OCTETS}` or "
             "`?format=raw` gives one message: its body and content type, all else in MQ-* headers."
         ),
         parameters=_RECEIVE_PARAMETERS,

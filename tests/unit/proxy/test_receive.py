@@ -167,22 +167,6 @@ async def test_an_unknown_group_is_told_also_to_those_who_would_wait() -> None:
         assert (illegal.status_code, illegal.json()["code"]) == (400, "illegal-group")
 
 
-async def test_settle_along_with_receive_is_applied_first() -> None:
-    """Its results are in `settled`, in order, and in NDJSON on a last line of their own."""
-    async with proxy_mesh() as mesh:
-        await mesh.send(count=2)
-        (first,) = (await mesh.receive(max_messages=1)).json()["messages"]
-        entries = [{"receipt_handle": first["receipt_handle"]}, {"receipt_handle": "forged"}]
-        answer = (await mesh.receive(max_messages=1, settle=entries)).json()
-        assert answer["settled"][0] == {"receipt_handle": first["receipt_handle"], "status": "ok"}
-        assert answer["settled"][1]["error"]["code"] == "receipt-invalid"
-        assert len(answer["messages"]) == 1
-        codes = [code for code, _ in mesh.broker.heads if code in {RequestCode.SETTLE, RequestCode.RECEIVE}]
-        assert codes == [RequestCode.RECEIVE, RequestCode.SETTLE, RequestCode.RECEIVE]
-        lines = await mesh.http.post(RECEIVE, json={"settle": entries[:1]}, headers={"accept": "application/x-ndjson"})
-        assert list(orjson.loads(lines.content.splitlines()[-1])) == ["settled"]
-
-
 # Long polls -------------------------------------------------------------------------------------------------------
 async def test_one_message_wakes_exactly_one_poll_and_it_is_the_oldest() -> None:
     """Five wait behind one NOTIFY; a message costs one RECEIVE more, and four wait on."""

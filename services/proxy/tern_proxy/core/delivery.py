@@ -97,11 +97,10 @@ def read_records(raw: bytes, topic: str, broker_group: str, put_body: PutBody) -
 
 def read_leased(
     head: dict[str, Any], raw: bytes, topic: str, broker_group: str, put_body: PutBody, maker: HandleMaker
-) -> tuple[list[Message], list[Receipt]]:
-    """The messages of a RECEIVE reply with attempt, receipt handle and deadline, and the receipts behind the handles."""
+) -> list[Message]:
+    """The messages of a RECEIVE reply with attempt, receipt handle and deadline."""
     topic_id, group_id = int(head.get("topic_id", 0)), int(head.get("group_id", 0))
     messages: list[Message] = []
-    receipts: list[Receipt] = []
     records = read_records(raw, topic, broker_group, put_body)
     make = maker.make
     for queue, lease, attempt, deadline_ms, count in head.get("runs", ()):
@@ -109,13 +108,13 @@ def read_leased(
             message = next(records, None)
             if message is None:
                 raise LinkBodyMalformed(reason="fewer records than leases")
-            receipt = Receipt(broker_group, topic_id, group_id, queue, message["offset"], lease, attempt)
             message["attempt"] = attempt
-            message["receipt_handle"] = make(receipt)
+            message["receipt_handle"] = make(
+                Receipt(broker_group, topic_id, group_id, queue, message["offset"], lease, attempt)
+            )
             message["invisible_until"] = deadline_ms
             messages.append(message)
-            receipts.append(receipt)
-    return messages, receipts
+    return messages
 
 
 # Bodies -----------------------------------------------------------------------------------------------------------

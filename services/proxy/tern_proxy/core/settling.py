@@ -49,10 +49,11 @@ class Rejects:
 class Settles:
     """One request's settles: parcels and rejects by broker group, and errors of entries that never leave the proxy."""
 
-    __slots__ = ("errors", "handles", "parcels", "rejects")
+    __slots__ = ("are_acks", "errors", "handles", "parcels", "rejects")
 
-    def __init__(self, handles: list[str]) -> None:
-        self.handles = handles
+    def __init__(self, handles: list[str], *, are_acks: bool = True) -> None:
+        """*are_acks*: nothing else is among them, not an extension nor a nack."""
+        self.handles, self.are_acks = handles, are_acks
         self.parcels: dict[str, SettleParcel] = {}
         self.rejects: dict[str, Rejects] = {}
         self.errors: dict[int, TernError] = {}
@@ -124,7 +125,8 @@ def read_settles(entries: Sequence[SettleEntry], maker: HandleMaker, pointer: st
     _check_count(len(entries), pointer)
     settles = Settles([entry.receipt_handle for entry in entries])
     for index, entry in enumerate(entries):
-        action, time_ms = _action_of(entry, f"{pointer}/{index}")
+        action, time_ms = _action_of(entry, pointer, index)
+        settles.are_acks &= action == ACK
         try:
             receipt = maker.read(entry.receipt_handle)
         except TernError as error:
@@ -146,8 +148,11 @@ _FIELDS = {"invisible": "extend", "delay": "nack", "reason": "dead_letter"}
 _REJECT = 0
 
 
-def _action_of(entry: SettleEntry, at: str) -> tuple[int, int]:
+def _action_of(entry: SettleEntry, pointer: str, index: int) -> tuple[int, int]:
     """The action and its time in ms."""
+    if entry.action == "ack" and entry.invisible is entry.delay is entry.reason is None:
+        return ACK, 0  # nearly all of them
+    at = f"{pointer}/{index}"
     for field, action in _FIELDS.items():
         if entry.action != action and getattr(entry, field) is not None:
             raise InvalidField(reason=f"'{field}' belongs to the action '{action}'", pointer=f"{at}/{field}")

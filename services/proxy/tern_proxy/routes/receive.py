@@ -29,7 +29,7 @@ from tern_proxy.routes.first_use import create_group
 from tern_proxy.routes.settle import SETTLE_BODY_SIZE_MAX_BYTES, apply_settles, body_too_large
 from tern_wire.codec import encode_json, read_json, read_msgpack
 from tern_wire.errors import GroupNotFound, InvalidField, NoLeader, OutcomeUnknown, Overloaded, TernError
-from tern_wire.handles import HandleMaker, Receipt
+from tern_wire.handles import HandleMaker
 from tern_wire.limits import ATTEMPT_ID_LENGTH_MAX, RECEIVE_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES
 from tern_wire.messages import ReceiveRequest
 from tern_wire.paths import HEADER_WAIT_APPLIED, MSGPACK, NDJSON, OCTETS
@@ -51,7 +51,6 @@ class _Poll:
     kind: str
     put_body: PutBody
     wait_ms: int
-    has_room: bool
     head: dict[str, Any]
     settles: Settles | None = None
     headers: RawHeaders
@@ -60,19 +59,18 @@ class _Poll:
 async def post_receive(proxy: Proxy, request: HotRequest, topic_name: str, group_name: str) -> Reply:
     """200 with messages (perhaps none) and the results of `settle`; in raw form 200 with one body, or 204."""
     poll = await _read(proxy, request, topic_name, group_name)
-    if poll.settles is not None:
-        await apply_settles(proxy, poll.settles)
     # Does two things at once: it hears of a client that goes away, and it ends a parked poll when that happens.
     gone: asyncio.Future[Any] = asyncio.ensure_future(request.receive())
     try:
         try:
-            messages, receipts = await _wait_for_messages(proxy, poll, gone)
+            early = [] if poll.settles is None else await _settle_first(proxy, poll, poll.settles)
+            messages = early or await _wait_for_messages(proxy, poll, gone)
         except GroupNotFound as unknown:
             await create_group(proxy, poll.group, unknown, admission_of(request))
-            messages, receipts = await _wait_for_messages(proxy, poll, gone)
+            messages = await _wait_for_messages(proxy, poll, gone)
         if gone.done():
             if not poll.head["attempt_id"]:  # with one, the client is expected to ask again for just these
-                await _release(proxy, receipts)
+                await _release(proxy, poll.maker, messages)
             raise ClientGone
     finally:
         gone.cancel()
@@ -107,6 +105,11 @@ async def _read(proxy: Proxy, request: HotRequest, topic_name: str, group_name: 
     number_of(asked.max_messages, "max_messages", 1, RECEIVE_MESSAGES_MAX, "/")
     number_of(asked.max_bytes, "max_bytes", 1, RECEIVE_SIZE_MAX_BYTES, "/")
     wait_ms = wait_of(asked.wait)
+    headers: RawHeaders = []
+    if wait_ms:
+        # Without room, the longest wait that costs nothing; the header says so.
+        wait_ms = wait_ms if request.may_wait(proxy.parking) else 0
+        headers.append((_WAIT_APPLIED, b"%dms" % wait_ms))
     return _Poll(
         topic=topic,
         group=group_name,
@@ -114,7 +117,6 @@ async def _read(proxy: Proxy, request: HotRequest, topic_name: str, group_name: 
         kind=kind,
         put_body=put_body_of(query, kind),
         wait_ms=wait_ms,
-        has_room=wait_ms > 0 and request.may_wait(proxy.parking),
         head={
             "topic": topic_name,
             "group": group_name,
@@ -125,7 +127,7 @@ async def _read(proxy: Proxy, request: HotRequest, topic_name: str, group_name: 
             **wanted,
         },
         settles=read_settles(asked.settle, maker, "/settle") if asked.settle else None,
-        headers=[],
+        headers=headers,
     )
 
 
@@ -160,26 +162,44 @@ def put_body_of(query: dict[str, str], kind: str) -> PutBody:
 
 
 # Waiting ----------------------------------------------------------------------------------------------------------
-async def _wait_for_messages(
-    proxy: Proxy, poll: _Poll, gone: asyncio.Future[Any]
-) -> tuple[list[Message], list[Receipt]]:
+async def _settle_first(proxy: Proxy, poll: _Poll, settles: Settles) -> list[Message]:
+    """Carry out what came along, and what a first look found meanwhile; if that is nothing, the poll has yet to look.
+
+    Acks take nothing away from a receive, so both travel together, and the log replicates them as one entry: half the time of one after
+    the other. That this look finds nothing says nothing: what an ack makes room for, or unblocks, is there when it has been applied.
+    """
+    if not settles.are_acks or poll.head["attempt_id"]:
+        await apply_settles(proxy, settles)
+        return []
+    looking = asyncio.ensure_future(_look_early(proxy, poll))
+    try:
+        await apply_settles(proxy, settles)
+    finally:
+        found = await looking
+    return found
+
+
+async def _look_early(proxy: Proxy, poll: _Poll) -> list[Message]:
+    try:
+        return await _receive_from(proxy.rotated(poll.topic), poll, poll.head, is_last_word=False)
+    except TernError:
+        return []  # the look that follows the acks meets it, too
+
+
+async def _wait_for_messages(proxy: Proxy, poll: _Poll, gone: asyncio.Future[Any]) -> list[Message]:
     groups = proxy.rotated(poll.topic)
     if poll.head["attempt_id"] and len(groups) > 1:
         # What it got before may be in any broker group; only if it is in none, the first that has something is asked for more.
         found = await _receive_from(groups, poll, {**poll.head, "again_only": True}, is_last_word=True)
-        if found[0]:
+        if found:
             return found
     if not poll.wait_ms:
         return await _receive_from(groups, poll, poll.head, is_last_word=True)
-    if not poll.has_room:
-        # The longest wait that costs nothing; the header below says it.
-        poll.wait_ms = 0
-    poll.headers.append((_WAIT_APPLIED, b"%dms" % poll.wait_ms))
     until = asyncio.get_running_loop().time() + poll.wait_ms / 1_000
-    found = await _receive_from(groups, poll, poll.head, is_last_word=not poll.wait_ms)
+    found = await _receive_from(groups, poll, poll.head, is_last_word=False)
     links = [group.link for group in groups]
     again = False
-    while not found[0] and not gone.done() and asyncio.get_running_loop().time() < until:
+    while not found and not gone.done() and asyncio.get_running_loop().time() < until:
         bay = await proxy.parking.wait(links, poll.topic.name, poll.group, until, gone=gone, again=again)
         if bay is None:
             break
@@ -195,7 +215,7 @@ async def _wait_for_messages(
 
 async def _receive_from(
     groups: list[BrokerGroup], poll: _Poll, head: dict[str, Any], *, is_last_word: bool
-) -> tuple[list[Message], list[Receipt]]:
+) -> list[Message]:
     """From the first broker group that has something. A group in trouble is passed over; if all are, and nobody waits
     for it to end (*is_last_word*), the trouble is the answer."""
     trouble: TernError | None = None
@@ -212,20 +232,21 @@ async def _receive_from(
             return read_leased(reply, bytes(raw), poll.topic.name, group.link.broker_group, poll.put_body, poll.maker)
     if trouble is not None and not is_served and is_last_word:
         raise trouble
-    return [], []
+    return []
 
 
-async def _release(proxy: Proxy, receipts: list[Receipt]) -> None:
+async def _release(proxy: Proxy, maker: HandleMaker, messages: list[Message]) -> None:
     """Give back what was leased for a client that is gone."""
     parcels: dict[str, SettleParcel] = {}
-    for index, receipt in enumerate(receipts):
+    for index, message in enumerate(messages):
+        receipt = maker.read(message["receipt_handle"])
         row = SETTLE_ROW.pack(
             receipt.group_id, receipt.topic_id, receipt.queue, RELEASE, receipt.offset, receipt.lease, 0
         )
         parcels.setdefault(receipt.broker_group, SettleParcel(receipt.broker_group)).add(index, row)
     for parcel in parcels.values():
         await proxy.group(parcel.broker_group).settles.submit(parcel)
-    proxy.counters.messages["released"] += len(receipts)
+    proxy.counters.messages["released"] += len(messages)
 
 
 # Answering --------------------------------------------------------------------------------------------------------
