@@ -19,6 +19,8 @@ from typing import Any
 HOST = "127.0.0.1"
 _PORTS = (0, 10, *range(20, 43))  # what `ternmq up --port-base` takes for 1 proxy, 1 name server, 3 brokers
 _UP_TIMEOUT_S = 60.0
+# Where to look after "The bench failed".
+FAILED_LOGS = "failed-logs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,10 @@ class OwnMesh:
 
 @contextmanager
 def own_mesh(folder: Path, *options: str) -> Iterator[OwnMesh]:
-    """A mesh of 3 brokers below *folder*: a real disk, since /tmp may be memory, where fdatasync costs nothing. *options*: more of `ternmq up`."""
+    """A mesh of 3 brokers below *folder*: a real disk, since /tmp may be memory, where fdatasync costs nothing. *options*: more of `ternmq up`.
+
+    What its processes have logged stays below *folder* when something goes wrong: see FAILED_LOGS.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     data_dir = Path(tempfile.mkdtemp(prefix="mesh-", dir=folder))
     port_base = _free_port_base()
@@ -75,9 +80,20 @@ def own_mesh(folder: Path, *options: str) -> Iterator[OwnMesh]:
         mesh.ask("POST", "/v1/topics/first/messages", "the first message")
         startup_s = time.monotonic() - began_s
         yield OwnMesh(port=port_base, pids=_pids(data_dir), startup_s=startup_s, data_dir=data_dir)
+    except Exception:
+        _keep_logs(data_dir, folder / FAILED_LOGS)
+        raise
     finally:
         _ternmq("down", data_dir=data_dir)
         shutil.rmtree(data_dir)
+
+
+def _keep_logs(data_dir: Path, kept: Path) -> None:
+    """The logs of the last mesh that failed, in place of those of the one before."""
+    shutil.rmtree(kept, ignore_errors=True)
+    for log in data_dir.rglob("*.log"):
+        kept.mkdir(exist_ok=True)
+        shutil.copy(log, kept / log.name)
 
 
 def restart(mesh: OwnMesh) -> OwnMesh:
