@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import statistics
 import time
 from collections.abc import AsyncIterator
@@ -19,8 +20,10 @@ POLLS = 5_000
 MESSAGES = 300
 TOPIC, GROUP = "parked", "waiting"
 IDLE_S = 8.0
+PARKED_WITHIN_S = 20.0
 # Between two messages: each finds everybody parked again.
 PAUSE_S = 0.03
+_PARKED = re.compile(rb"^\w*parked_polls\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
 _JSON = {"Content-Type": paths.JSON}
 
 
@@ -91,22 +94,50 @@ class _Polls:
 
 
 async def bench_parked(mesh: OwnMesh, *, polls: int = POLLS, messages: int = MESSAGES) -> AsyncIterator[Figure]:
-    """parked_cost: the broker that grew most with all polls parked, and its CPU; parked_delivery: ms from a send's answer."""
+    """parked_cost: the broker that grew most with all polls parked, the CPU of the broker that used most, and what each used before, at rest;
+    parked_delivery: ms from a send's answer."""
     mesh.ask("PUT", paths.topic_path(TOPIC), {"queues": 4})
     mesh.ask("PUT", paths.group_path(GROUP), {"invisible": "60s"})
     brokers = {name: pid for name, pid in mesh.pids.items() if name.startswith("broker-")}
     before = {name: memory_mb({name: pid})[0] for name, pid in brokers.items()}
+    at_rest = await _cpu_percent(brokers)
     waiting = _Polls(mesh.port)
     tasks = await waiting.run(polls)
-    cpu, began_s = cpu_seconds(brokers), time.perf_counter()
-    await asyncio.sleep(IDLE_S)
-    took_s, cpu_after = time.perf_counter() - began_s, cpu_seconds(brokers)
+    await _all_parked(mesh, polls)
+    percent = await _cpu_percent(brokers)
     grown = {name: memory_mb({name: pid})[0] - before[name] for name, pid in brokers.items()}
-    percent = {name: round((cpu_after[name] - cpu[name]) / took_s * 100, 2) for name in brokers}
     proxy_mb = round(memory_mb({name: pid for name, pid in mesh.pids.items() if name.startswith("proxy-")})[0], 1)
-    more = {"polls": polls, "cpu_percent": max(percent.values()), "cpu_percent_each": percent, "proxy_mb": proxy_mb}
+    more = {
+        "polls": polls,
+        "cpu_percent": max(percent.values()),
+        "cpu_percent_each": percent,
+        "cpu_percent_at_rest": at_rest,
+        "proxy_mb": proxy_mb,
+    }
     yield Figure(bench="parked", figure="parked_cost", value=max(grown.values()), unit="MB", more=more)
     yield await _deliver(mesh, waiting, messages, tasks)
+
+
+async def _cpu_percent(pids: dict[str, int]) -> dict[str, float]:
+    """What each process uses of a core while nothing is asked of it."""
+    cpu, began_s = cpu_seconds(pids), time.perf_counter()
+    await asyncio.sleep(IDLE_S)
+    took_s, after = time.perf_counter() - began_s, cpu_seconds(pids)
+    return {name: round((after[name] - cpu[name]) / took_s * 100, 2) for name in pids}
+
+
+async def _all_parked(mesh: OwnMesh, polls: int) -> None:
+    """Return when the proxy says so: the last request was sent before, and its look at the queues still costs the broker something."""
+    deadline_s = time.perf_counter() + PARKED_WITHIN_S
+    connection = await HttpConnection.open(HOST, mesh.port)
+    while True:
+        _, text = await connection.request(*prepare("GET", "/metrics", b""))
+        found = _PARKED.search(text)
+        if found and float(found[1]) >= polls:
+            return
+        if time.perf_counter() > deadline_s:
+            raise BenchFailed(f"{found and found[1].decode()} of {polls} polls are parked after {PARKED_WITHIN_S:.0f} s")
+        await asyncio.sleep(0.1)
 
 
 async def _deliver(mesh: OwnMesh, waiting: _Polls, messages: int, tasks: list[asyncio.Task[None]]) -> Figure:
