@@ -20,6 +20,7 @@ import httptools
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from tern_service.answer_writing import HeadWithBody
 from tern_service.bounds import Bounds
 from tern_service.crowd import Crowd
 from tern_service.problems import new_request_id, problem_reply, request_id_of
@@ -68,6 +69,7 @@ class GuardedProtocol(HttpToolsProtocol):
     # Beginning and end ------------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._answers = HeadWithBody(transport)
         bounds = self._bounds
         if len(self.connections) > bounds.connections_max:
             self._refuse(Overloaded(what="connections", limit=bounds.connections_max))
@@ -191,7 +193,7 @@ class GuardedProtocol(HttpToolsProtocol):
         before = self.cycle
         self.cycle = cycle = RequestResponseCycle(
             scope=scope,
-            transport=self.transport,
+            transport=self._answers,  # type: ignore[arg-type]
             flow=self.flow,
             logger=self.logger,
             access_logger=self.access_logger,
@@ -305,6 +307,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def on_response_complete(self) -> None:
+        self._answers.flush()
         super().on_response_complete()
         if self.timeout_keep_alive_task is None:  # it was the last one
             self._watch()

@@ -136,7 +136,9 @@ async def _all_parked(mesh: OwnMesh, polls: int) -> None:
         if found and float(found[1]) >= polls:
             return
         if time.perf_counter() > deadline_s:
-            raise BenchFailed(f"{found and found[1].decode()} of {polls} polls are parked after {PARKED_WITHIN_S:.0f} s")
+            raise BenchFailed(
+                f"{found and found[1].decode()} of {polls} polls are parked after {PARKED_WITHIN_S:.0f} s"
+            )
         await asyncio.sleep(0.1)
 
 

@@ -1,0 +1,122 @@
+"""Answers leave head and body together, and nothing that waits is forgotten: HEAD, streams, `100 Continue`, answers that break off."""
+
+import asyncio
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from tern_service.answer_writing import HeadWithBody
+from tern_service.bounds import Bounds
+from tests.unit.service.test_connection import serving_app
+from tests.unit.service.test_server import talk
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"
+STREAM = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+ASKED = b"%s / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """asyncio, as in production."""
+    return "asyncio"
+
+
+class Wire:
+    """A transport that keeps what was written, a list entry a call."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.is_closed = False
+
+    def write(self, data: bytes) -> None:
+        """Keep it."""
+        assert not self.is_closed
+        self.written.append(data)
+
+    def close(self) -> None:
+        """Take no more."""
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        """Whether it was closed."""
+        return self.is_closed
+
+
+def test_a_head_and_its_body_are_one_write() -> None:
+    """Also of the next answer on the connection."""
+    wire = Wire()
+    answers = HeadWithBody(wire)
+    for _ in range(2):
+        answers.write(HEAD)
+        assert not wire.written
+        answers.write(b"hello")
+        answers.flush()
+        assert wire.written == [HEAD + b"hello"]
+        wire.written.clear()
+
+
+def test_what_has_no_length_is_written_at_once() -> None:
+    """The head of a stream, its pieces, `100 Continue`."""
+    wire = Wire()
+    answers = HeadWithBody(wire)
+    said = [b"HTTP/1.1 100 Continue\r\n\r\n", STREAM, b"5\r\nhello\r\n", b"0\r\n\r\n"]
+    for data in said:
+        answers.write(data)
+    assert wire.written == said
+
+
+@pytest.mark.parametrize("end", ["flush", "close"])
+def test_a_head_without_a_body_leaves_when_its_answer_is_over(end: str) -> None:
+    """The answer to HEAD has a length and no body; an answer that breaks off is closed."""
+    wire = Wire()
+    answers = HeadWithBody(wire)
+    answers.write(HEAD)
+    getattr(answers, end)()
+    assert (wire.written, wire.is_closed, answers.is_closing()) == ([HEAD], end == "close", end == "close")
+
+
+def test_a_body_that_looks_like_a_head_stays_in_its_place() -> None:
+    """Whatever a message holds, the bytes of an answer keep their order and none is kept back."""
+    wire = Wire()
+    answers = HeadWithBody(wire)
+    for data in (HEAD, HEAD, HEAD, b"end"):
+        answers.write(data)
+    answers.flush()
+    assert b"".join(wire.written) == HEAD * 3 + b"end"
+
+
+async def _app(scope: Scope, receive: Receive, send: Send) -> None:
+    body = b""
+    while scope["method"] == "POST":
+        message = await receive()
+        body += message["body"]
+        if not message["more_body"]:
+            break
+    length = [(b"content-length", b"%d" % (5 + len(body)))]
+    await send({"type": "http.response.start", "status": 200, "headers": length})
+    if scope["path"] == "/breaks":
+        raise RuntimeError("in the middle of an answer")
+    await send({"type": "http.response.body", "body": b"hello" + body})
+
+
+@pytest.mark.anyio
+async def test_a_client_gets_whole_answers_whatever_it_asks_with() -> None:
+    """GET, HEAD, several requests in one read, a body that waits for `100 Continue`, and an answer that breaks off."""
+    async with serving_app(_app, Bounds()) as port:
+        assert (await talk(port, ASKED % b"GET")).endswith(b"content-length: 5\r\nconnection: close\r\n\r\nhello")
+        assert (await talk(port, ASKED % b"HEAD")).endswith(b"content-length: 5\r\nconnection: close\r\n\r\n")
+        three = await talk(
+            port, b"HEAD / HTTP/1.1\r\nhost: a\r\n\r\nGET / HTTP/1.1\r\nhost: a\r\n\r\n" + ASKED % b"GET"
+        )
+        assert (three.count(b"HTTP/1.1 200 OK"), three.count(b"\r\n\r\nhello")) == (3, 2)
+        broken = await talk(port, b"GET /breaks HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert broken.endswith(b"content-length: 5\r\n\r\n")
+
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            b"POST / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 3\r\nconnection: close\r\n\r\n"
+        )
+        assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"you")
+        assert (await asyncio.wait_for(reader.read(), 10)).endswith(b"helloyou")
+        writer.close()
