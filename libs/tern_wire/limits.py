@@ -271,6 +271,10 @@ SESSIONS_KEPT_MAX = 8_192
 SIGNATURE_WINDOW_MS = 300_000
 # ... so many of them, 150 bytes each: 870 signed requests a second. Full means refused, never forgotten early.
 SIGNATURE_NONCES_MAX, SIGNATURE_NONCE_LENGTH_MAX = 524_288, 64
+# Characters of a nonce: fewer would meet by chance.
+SIGNATURE_NONCE_LENGTH_MIN = 8
+# Public keys of signers that are kept ready to verify with: 200 bytes each.
+SIGNATURE_KEYS_KEPT_MAX = 8_192
 # Refusals that are audited one by one, a second; the others are counted, and the count is told.
 AUDITED_REFUSALS_PER_S = 100
 # Events that wait for the audit topic while no broker group takes them, 500 bytes each; the log has all of them.
