@@ -115,9 +115,14 @@ OLD_DATA_MIN_BYTES = 256 * MIB
 # Results of one query by key, RocketMQ's maxMsgsNumBatch; and entries of a key's chain that are looked at for one answer: some 10 ms.
 QUERY_MESSAGES_MAX = 64
 QUERY_STEPS_MAX = 8_192
-# A filter's text: some hundreds of tags or values; it travels in every receive, and its state is kept with every subscription.
-FILTER_SIZE_MAX_BYTES = 8 * KIB
-# Tokens of an SQL filter: about 250 comparisons, which cost a message some tens of microseconds.
+# A filter's text as a client gives it: it travels in every receive, and is kept with every subscription ...
+FILTER_SIZE_MAX_BYTES = 1 * KIB
+# ... and its terms: tags, or tests of an SQL filter, of which IN has one a value. Each costs every message that is looked at some 0.1 us, and who
+# has to tell more apart has a property for it.
+FILTER_TERMS_MAX = 64
+# What a broker compiles of what a proxy has let in: a filter's canonical form has more blanks than what was given (but not four times as many
+# bytes), and a proxy or a member of an earlier build may have let in more terms. Tokens: about 250 comparisons, some tens of microseconds.
+FILTER_ACCEPTED_SIZE_MAX_BYTES = 8 * KIB
 FILTER_TOKENS_MAX = 1_024
 # Parentheses and NOTs inside each other: more than anyone reads, far less than Python's stack.
 FILTER_DEPTH_MAX = 32
