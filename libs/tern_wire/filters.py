@@ -24,7 +24,7 @@ IN takes numbers and truth values, too. Refused: a property alone and CONTAINS '
 (there, ignored), comments, comparisons of conditions, and `*` beside other tags.
 
 Cost, one core: `preselect` 1 to 10 ns an entry; `matches` 0.7 us a record for tags, 1 to 2 us for a plain SQL filter, and some 0.1 us more for
-each further comparison (there are at most about 250), far more only for CONTAINS in long values. `page_records` knows. Compiling takes 20 us, up to 3 ms for the
+each further comparison (there are at most FILTER_TERMS_MAX), far more only for CONTAINS in long values. `page_records` knows. Compiling takes 20 us, up to 1 ms for the
 largest: once a subscription, or through a bounded cache of the caller's.
 """
 
@@ -35,7 +35,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_wire.errors import IllegalFilter
-from tern_wire.limits import FILTER_PAGE_MAX_MS, FILTER_PAGE_RECORDS_MAX, FILTER_SIZE_MAX_BYTES, TAG_SIZE_MAX_BYTES
+from tern_wire.limits import (
+    FILTER_ACCEPTED_SIZE_MAX_BYTES,
+    FILTER_PAGE_MAX_MS,
+    FILTER_PAGE_RECORDS_MAX,
+    FILTER_SIZE_MAX_BYTES,
+    FILTER_TERMS_MAX,
+    TAG_SIZE_MAX_BYTES,
+)
 from tern_wire.record import TAGS, Bytes, tag_hash
 from tern_wire.record_properties import READ_MAX_US, PropertyReader, property_bounds
 from tern_wire.sql_conditions import Literal
@@ -115,41 +122,57 @@ def compile_filter(tags: str | None, sql: str | None) -> Filter:
     """The filter of a subscription: *tags* such as `A || B`, or *sql*, or neither for everything.
 
     IllegalFilter (400), with the position (characters, from 0) and the reason: both are given, the text is longer than
-    FILTER_SIZE_MAX_BYTES, or it is not what the module's docstring describes.
+    FILTER_SIZE_MAX_BYTES or has more than FILTER_TERMS_MAX terms, or it is not what the module's docstring describes. A term is a tag
+    as often as it is written, or a test of SQL: a comparison, BETWEEN, a search, IS NULL, or one value in the list of IN.
     """
+    return _compiled(tags, sql, FILTER_SIZE_MAX_BYTES, FILTER_TERMS_MAX)
+
+
+def compile_accepted(tags: str | None, sql: str | None) -> Filter:
+    """As compile_filter, for what was let in already: up to FILTER_ACCEPTED_SIZE_MAX_BYTES, with any number of terms.
+
+    The canonical text of every filter that compile_filter takes is taken here.
+    """
+    return _compiled(tags, sql, FILTER_ACCEPTED_SIZE_MAX_BYTES, None)
+
+
+def _compiled(tags: str | None, sql: str | None, size_max_bytes: int, terms_max: int | None) -> Filter:
     if tags is not None and sql is not None:
         raise IllegalFilter(position=0, reason="a subscription has tags or SQL, not both; TAGS is a property in SQL")
     text = tags if sql is None else sql
     if text is None:
         return _everything()
-    _must_be_short(text)
-    return _by_tags(text) if sql is None else _by_sql(text)
+    _must_be_short(text, size_max_bytes)
+    return _by_tags(text, terms_max) if sql is None else _by_sql(text, terms_max)
 
 
-def _must_be_short(text: str) -> None:
+def _must_be_short(text: str, size_max_bytes: int) -> None:
     # No character takes less than a byte: a text that is far too long is not encoded first.
-    if len(text) <= FILTER_SIZE_MAX_BYTES:
+    if len(text) <= size_max_bytes:
         try:
-            if len(text.encode()) <= FILTER_SIZE_MAX_BYTES:
+            if len(text.encode()) <= size_max_bytes:
                 return
         except UnicodeEncodeError as error:
             refuse(error.start, "half a character, which is no text")
-    refuse(0, f"the filter is longer than {FILTER_SIZE_MAX_BYTES} bytes; shorten it")
+    refuse(0, f"the filter is longer than {size_max_bytes} bytes; shorten it")
 
 
 def _everything() -> Filter:
     return Filter(text=EVERYTHING, is_all=True)
 
 
-def _by_tags(text: str) -> Filter:
+def _by_tags(text: str, terms_max: int | None) -> Filter:
     # Each tag, and where it stands.
     tags: dict[str, int] = {}
-    at = 0
+    at = terms = 0
     for part in text.split(_SEPARATOR):
         tag = part.strip(_BLANKS)
         begin = at + len(part) - len(part.lstrip(_BLANKS))
         at += len(part) + len(_SEPARATOR)
         if tag:
+            terms += 1
+            if terms_max is not None and terms > terms_max:
+                refuse(begin, f"the filter has more than {terms_max} terms (tags); name fewer")
             _must_be_tag(tag, begin)
             tags.setdefault(tag, begin)
     if tags.keys() == {EVERYTHING} or not text.strip(_BLANKS):
@@ -180,8 +203,8 @@ def _must_be_tag(tag: str, begin: int) -> None:
         refuse(begin, f"{shown(tag)} is longer than the {TAG_SIZE_MAX_BYTES} bytes that a tag may have")
 
 
-def _by_sql(text: str) -> Filter:
-    condition = parse_sql(text)
+def _by_sql(text: str, terms_max: int | None) -> Filter:
+    condition = parse_sql(text, terms_max)
     program = Program(condition)
     is_all = isinstance(condition, Literal) and condition.value is True
     return Filter(

@@ -115,9 +115,14 @@ OLD_DATA_MIN_BYTES = 256 * MIB
 # Results of one query by key, RocketMQ's maxMsgsNumBatch; and entries of a key's chain that are looked at for one answer: some 10 ms.
 QUERY_MESSAGES_MAX = 64
 QUERY_STEPS_MAX = 8_192
-# A filter's text: some hundreds of tags or values; it travels in every receive, and its state is kept with every subscription.
-FILTER_SIZE_MAX_BYTES = 8 * KIB
-# Tokens of an SQL filter: about 250 comparisons, which cost a message some tens of microseconds.
+# A filter's text as a client gives it: it travels in every receive, and is kept with every subscription ...
+FILTER_SIZE_MAX_BYTES = 1 * KIB
+# ... and its terms: tags, or tests of an SQL filter, of which IN has one a value. Each costs every message that is looked at some 0.1 us, and who
+# has to tell more apart has a property for it.
+FILTER_TERMS_MAX = 64
+# What a broker compiles of what a proxy has let in: a filter's canonical form has more blanks than what was given (but not four times as many
+# bytes), and a proxy or a member of an earlier build may have let in more terms. Tokens: about 250 comparisons, some tens of microseconds.
+FILTER_ACCEPTED_SIZE_MAX_BYTES = 8 * KIB
 FILTER_TOKENS_MAX = 1_024
 # Parentheses and NOTs inside each other: more than anyone reads, far less than Python's stack.
 FILTER_DEPTH_MAX = 32
@@ -271,6 +276,10 @@ SESSIONS_KEPT_MAX = 8_192
 SIGNATURE_WINDOW_MS = 300_000
 # ... so many of them, 150 bytes each: 870 signed requests a second. Full means refused, never forgotten early.
 SIGNATURE_NONCES_MAX, SIGNATURE_NONCE_LENGTH_MAX = 524_288, 64
+# Characters of a nonce: fewer would meet by chance.
+SIGNATURE_NONCE_LENGTH_MIN = 8
+# Public keys of signers that are kept ready to verify with: 200 bytes each.
+SIGNATURE_KEYS_KEPT_MAX = 8_192
 # Refusals that are audited one by one, a second; the others are counted, and the count is told.
 AUDITED_REFUSALS_PER_S = 100
 # Events that wait for the audit topic while no broker group takes them, 500 bytes each; the log has all of them.

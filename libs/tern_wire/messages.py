@@ -179,7 +179,10 @@ class AckRequest(Struct, forbid_unknown_fields=True):
 
 
 class MessageFilter(Struct, forbid_unknown_fields=True):
-    """What a receive wants: messages with one of `tags` (`A || B`, or a list of tags), or those whose properties make `sql` true."""
+    """What a receive wants: messages with one of `tags` (`A || B`, or a list of tags), or those whose properties make `sql` true.
+
+    Either has at most 1 KiB and 64 terms: tags, or tests, of which IN has one a value.
+    """
 
     tags: str | list[str] | UnsetType = UNSET
     sql: str | UnsetType = UNSET

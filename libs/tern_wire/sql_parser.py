@@ -55,9 +55,12 @@ _AFTER_OPERAND = frozenset({END, ")", "AND", "OR"})
 _AFTER_NOT = _SEARCHES | {"BETWEEN", "IN"}
 
 
-def parse_sql(sql: str) -> Condition:
-    """The tree of *sql*, at most FILTER_SIZE_MAX_BYTES long (the caller has looked); IllegalFilter with the place and the reason."""
-    parser = _Parser(tokens_of(sql))
+def parse_sql(sql: str, terms_max: int | None = None) -> Condition:
+    """The tree of *sql*, whose length the caller has looked at; IllegalFilter with the place and the reason.
+
+    *terms_max*: how many terms it may have, that is tests, and values in lists of IN; None: as many as there are tokens for.
+    """
+    parser = _Parser(tokens_of(sql), terms_max)
     if parser.next.kind == END:
         refuse(0, "the expression is empty; leave 'sql' out to receive everything")
     condition = parser.condition()
@@ -67,10 +70,11 @@ def parse_sql(sql: str) -> Condition:
 
 
 class _Parser:
-    """Owns the place in the tokens."""
+    """Owns the place in the tokens, and counts terms."""
 
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[Token], terms_max: int | None) -> None:
         self._tokens, self._at, self._depth = tokens, 0, 0
+        self._terms, self._terms_max = 0, terms_max
 
     @property
     def next(self) -> Token:
@@ -93,6 +97,15 @@ class _Parser:
         if token.kind != kind:
             refuse(token.at, f"{what} was expected, not {named(token)}")
         return self._take()
+
+    def _count(self, token: Token) -> None:
+        """One more term, which begins at *token*."""
+        self._terms += 1
+        if self._terms_max is not None and self._terms > self._terms_max:
+            refuse(
+                token.at,
+                f"the filter has more than {self._terms_max} terms (tests, and values in lists of IN); shorten it",
+            )
 
     def _enter(self, token: Token) -> None:
         self._depth += 1
@@ -142,6 +155,7 @@ class _Parser:
             return self._comparison(token, left)
         if sign.kind == "IS":
             self._take()
+            self._count(token)
             is_not = self._take_if("NOT")
             self._expect("NULL", "NULL")
             found: Condition = IsNull(as_property(left, token).name)
@@ -160,6 +174,7 @@ class _Parser:
 
     def _comparison(self, token: Token, left: Condition | Operand) -> Condition:
         sign = self._take()
+        self._count(token)
         other = self.next
         right = as_operand(self._operand(), other)
         left = as_operand(left, token)
@@ -174,6 +189,8 @@ class _Parser:
 
     def _membership(self, token: Token, left: Condition | Operand) -> Condition:
         word = self._take().kind
+        if word != "IN":
+            self._count(token)
         if word == "BETWEEN":
             return self._between(token, left)
         name = as_property(left, token).name
@@ -207,6 +224,7 @@ class _Parser:
     # Operands ----------------------------------------------------------------------------------------------------
     def _literal(self) -> Literal:
         token = self.next
+        self._count(token)
         found = as_operand(self._operand(), token)
         if not isinstance(found, Literal):
             refuse(token.at, f"a list of IN holds texts, numbers, TRUE and FALSE, not {named(token)}")

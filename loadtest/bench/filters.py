@@ -19,6 +19,7 @@ from rich.console import Console
 from loadtest.bench.figures import Figure
 from loadtest.bench.store_figures import Bar, in_turns, judged, show_store
 from tern_wire.filters import Filter, compile_filter
+from tern_wire.limits import FILTER_TERMS_MAX
 from tern_wire.record import OVERHEAD_SIZE_BYTES, encode_properties, encode_record, record_starts, tag_hash
 from tern_wire.rows import QUEUE_ENTRIES
 
@@ -38,7 +39,7 @@ SQLS = {
 
 
 # As many comparisons as a filter may have: what a page of it costs bounds how long the core loop stands still.
-LARGEST = " OR ".join(f"price = {number}" for number in range(1_000, 1_256))
+LARGEST = " OR ".join(f"price={number}" for number in range(1_000, 1_000 + FILTER_TERMS_MAX))
 
 
 @dataclass(frozen=True, slots=True)

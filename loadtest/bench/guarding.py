@@ -2,6 +2,10 @@
 
 The guard is the real one, in front of an application that does nothing; the principal has 100 grants, and the table 1,000 principals. Turns with and
 without it, so that a machine that does other things slows both. Printed as the other benches print: one line of JSON a figure.
+
+Signed requests have three figures each: the whole; `ed25519_verify`, the bare primitive over as many bytes, which no code of ours can go below; and
+the whole without it, which is ours and has the bar. With a body means 1 KiB, read and hashed; `..._by_library` is a signature that is not in the
+SDK's own form.
 """
 
 import statistics
@@ -10,10 +14,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import uvloop
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from loadtest.bench.figures import Figure
 from tern_client.exchange import Request
 from tern_client.signing import signer
+from tern_proxy.core.signature_form import read_form
 from tern_proxy.guard import Guard
 from tern_proxy.proxy import Proxy
 from tern_service import SystemClock
@@ -22,8 +28,11 @@ from tern_wire.principals import Principal, PrincipalTable, read_grant
 from tern_wire.route import Routes
 
 ROUNDS, REQUESTS = 15, 4_000
+# Each is signed anew, which takes longer than the rest of the bench.
+SIGNED_ROUNDS, SIGNED_REQUESTS = 9, 500
 BAR_US = 20.0
 _KEY = bytes(range(32))
+_BODY = bytes(1_024)
 _HEADERS = [
     *((b"host", b"127.0.0.1:8080"), (b"content-type", b"application/octet-stream"), (b"accept", b"*/*")),
     *((b"content-length", b"1024"), (b"idempotency-key", b"load-12345678-17"), (b"mq-tag", b"single")),
@@ -55,6 +64,15 @@ async def _application(scope: Any, receive: Any, send: Any) -> None:
     """Does nothing: what is left is the guard."""
 
 
+async def _reading(scope: Any, receive: Any, send: Any) -> None:
+    """Reads the body, so that the guard has to hash it, and does nothing with it."""
+    await receive()
+
+
+async def _body() -> dict[str, Any]:
+    return {"type": "http.request", "body": _BODY, "more_body": False}
+
+
 def _scope(path: str, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
     return {
         "type": "http",
@@ -68,7 +86,7 @@ def _scope(path: str, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
     }
 
 
-def _guarded(key: ClientKey, *, requests_per_s: int = 0, bytes_per_s: int = 0) -> Guard:
+def _guarded(key: ClientKey, app: Asgi = _application, *, requests_per_s: int = 0, bytes_per_s: int = 0) -> Guard:
     grants = [read_grant("allow", ["PUB", "SUB"], "topic", f"topic-{number}*") for number in range(100)]
     principals = [
         Principal(
@@ -82,14 +100,14 @@ def _guarded(key: ClientKey, *, requests_per_s: int = 0, bytes_per_s: int = 0) -
         cluster_key=_KEY, cluster="bench", name_servers=_NoNameServers(), clock=SystemClock(), authenticates=True
     )
     proxy.principals = _Known(PrincipalTable.of(principals, 1))  # type: ignore[assignment]  # nothing but its table is read
-    return Guard(_application, proxy)
+    return Guard(app, proxy)
 
 
-async def _us(app: Asgi, scopes: list[dict[str, Any]]) -> float:
+async def _us(app: Asgi, scopes: list[dict[str, Any]], receive: Any = None) -> float:
     """Microseconds of CPU a request: other processes of the machine do not count."""
     began = time.thread_time()
     for scope in scopes:
-        await app(dict(scope), None, None)
+        await app(dict(scope), receive, None)
     return (time.thread_time() - began) * 1e6 / len(scopes)
 
 
@@ -99,13 +117,58 @@ async def _figure(name: str, guard: Guard, scopes: Callable[[], list[dict[str, A
         made = scopes()
         bare.append(await _us(_application, made))
         costs.append(await _us(guard, made))
-    cost = statistics.median(a - b for a, b in zip(costs[1:], bare[1:], strict=True))
-    more = {
-        "bar_us": BAR_US,
-        "least_us": round(min(costs[1:]) - min(bare[1:]), 2),
-        "refused": guard.audit.counts["denied"],
-    }
-    return Figure(bench="guard", figure=name, value=round(cost, 2), unit="us of CPU a request", more=more)
+    return _made(name, [a - b for a, b in zip(costs[1:], bare[1:], strict=True)], guard)
+
+
+def _made(name: str, costs: list[float], guard: Guard) -> Figure:
+    more = {"bar_us": BAR_US, "least_us": round(min(costs), 2), "refused": guard.audit.counts["denied"]}
+    value = round(statistics.median(costs), 2)
+    return Figure(bench="guard", figure=name, value=value, unit="us of CPU a request", more=more)
+
+
+# Signed requests --------------------------------------------------------------------------------------------------
+def _signed(path: str, body: bytes, *, is_canonical: bool = True) -> dict[str, Any]:
+    """A request that the SDK signs."""
+    added = signer("E" * 16, _KEY)(Request("POST" if body else "GET", path, (), body), "http://127.0.0.1:8080")
+    own = [(name.lower().encode(), value.encode()) for name, value in added]
+    if not is_canonical:
+        # A space that says nothing, and which the SDK does not write.
+        own = [(name, value.replace(b'=("', b'=( "')) for name, value in own]
+    headers = _HEADERS if body else [each for each in _HEADERS if each[0] != b"content-length"]
+    return _scope(path, [*headers, *own]) | {"method": "POST" if body else "GET"}
+
+
+def _verify_us(scopes: list[dict[str, Any]]) -> float:
+    """Microseconds of CPU that verifying takes, by itself, over as many bytes as the base of these requests' signatures has."""
+    private = Ed25519PrivateKey.from_private_bytes(_KEY)
+    public, signed = private.public_key(), []
+    for scope in scopes:
+        written = read_form(scope["method"], "http", scope["raw_path"], b"", scope["headers"], False, False)
+        base = written.base if written is not None else bytes(400)
+        signed.append((private.sign(base), base))
+    began = time.thread_time()
+    for signature, base in signed:
+        public.verify(signature, base)
+    return (time.thread_time() - began) * 1e6 / len(signed)
+
+
+async def _signed_figures(name: str, path: str, body: bytes, *, is_canonical: bool = True) -> list[Figure]:
+    """The whole, bare verifying, and the first without the second."""
+    public = Ed25519PrivateKey.from_private_bytes(_KEY).public_key().public_bytes_raw()
+    app = _reading if body else _application
+    guard = _guarded(ClientKey(kid="E" * 16, public_key=public), app)
+    whole, floor = [], []
+    for _ in range(SIGNED_ROUNDS + 1):
+        scopes = [_signed(path, body, is_canonical=is_canonical) for _ in range(SIGNED_REQUESTS)]
+        bare = await _us(app, scopes, _body)
+        whole.append(await _us(guard, scopes, _body) - bare)
+        floor.append(_verify_us(scopes))
+    ours = [a - b for a, b in zip(whole[1:], floor[1:], strict=True)]
+    return [
+        _made(name, whole[1:], guard),
+        _made(f"{name}_ed25519_verify", floor[1:], guard),
+        _made(f"{name}_without_verify", ours, guard),
+    ]
 
 
 async def figures() -> list[Figure]:
@@ -126,26 +189,14 @@ async def figures() -> list[Figure]:
             _scope(f"/v1/topics/topic-7/messages/M{number}", bearer) | {"method": "GET"} for number in range(REQUESTS)
         ]
 
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
-
-    private = Ed25519PrivateKey.from_private_bytes(_KEY)
-    sign = signer("E" * 16, _KEY)
-
-    def signed() -> list[dict[str, Any]]:
-        found = []
-        for _ in range(200):
-            added = sign(Request("POST", topics[7], (), b"x"), "http://127.0.0.1:8080")
-            own = [(name.lower().encode(), value.encode()) for name, value in added]
-            found.append(_scope(topics[7], [*_HEADERS, *own]))
-        return found
-
-    public = private.public_key().public_bytes_raw()
     return [
         await _figure("bearer_one_topic", _guarded(key), same, ROUNDS),
         await _figure("bearer_100_topics", _guarded(key), many, ROUNDS),
         await _figure("bearer_new_path_each", _guarded(key), fresh, ROUNDS),
         await _figure("bearer_with_quotas", _guarded(key, requests_per_s=10**6, bytes_per_s=10**9), same, ROUNDS),
-        await _figure("signed", _guarded(ClientKey(kid="E" * 16, public_key=public)), signed, 5),
+        *await _signed_figures("signed", topics[7], b""),
+        *await _signed_figures("signed_with_body", topics[7], _BODY),
+        *await _signed_figures("signed_by_library", topics[7], _BODY, is_canonical=False),
     ]
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tern_broker.core.picking import Look
 from tern_store import Store
-from tern_wire.filters import Filter, compile_filter
+from tern_wire.filters import Filter, compile_accepted
 from tern_wire.limits import MIB
 
 LOOK_S = 0.004
@@ -21,8 +21,8 @@ LOOK_SIZE_MAX_BYTES = 4 * MIB
 # Records that an SQL filter evaluates before it looks at the clock again, some 3 us each; and their bytes.
 SQL_PAGE_ENTRIES = 256
 PAGE_SIZE_MAX_BYTES = 1 * MIB
-# Filters in use at a time: a group has one, mostly.
-compiled = lru_cache(maxsize=1_024)(compile_filter)
+# Filters in use at a time: a group has one, mostly. A proxy has held each to what a client may ask for.
+compiled = lru_cache(maxsize=1_024)(compile_accepted)
 
 
 def compiled_text(text: str) -> Filter:

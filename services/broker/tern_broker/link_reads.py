@@ -24,7 +24,7 @@ from tern_broker.status import engine_status
 from tern_broker.turns import SLICE_S
 from tern_remoting import Link
 from tern_wire.errors import OffsetExpired, TernError, TopicNotFound
-from tern_wire.filters import compile_filter
+from tern_wire.filters import compile_accepted
 from tern_wire.limits import PULL_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES, WAIT_MAX_MS
 from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts
 
@@ -84,7 +84,7 @@ class ReadRequests(Requests):
         offset, end = bounded(head["offset"], 0, _OFFSET_MAX), bounded(head["end_offset"], -1, _OFFSET_MAX)
         if offset < topic.mins[queue]:
             raise OffsetExpired(offset=offset, min_offset=topic.mins[queue])
-        wanted = compile_filter(head.get("tags"), head.get("sql"))
+        wanted = compile_accepted(head.get("tags"), head.get("sql"))
         scan = QueueScan(
             *(self._engine.reader, topic, queue, offset, wanted),
             end=end if end >= 0 else None,

@@ -23,6 +23,8 @@ from tern_wire.errors import TernError, TooManyFailures, Unauthenticated, Warmin
 from tern_wire.limits import AUTH_FAILURES_PER_MIN, SESSIONS_KEPT_MAX, SIGNATURE_WINDOW_MS
 from tern_wire.principals import ROOT, Principal, PrincipalTable
 
+# Where it is in the scope of a signed request what its body must hash to, by algorithm.
+DIGESTS = "tern.digests"
 _BEARER = b"bearer "
 _FOR_EVER_MS = 1 << 62
 
@@ -44,14 +46,13 @@ class Principals(Protocol):
 
 
 class Session:
-    """Credentials that are good from *from_ms* until *until_ms* (wall time). *digests*: of a signed request's body."""
+    """Credentials that are good from *from_ms* until *until_ms* (wall time)."""
 
-    __slots__ = ("access", "bucket", "digests", "from_ms", "key", "kid", "until_ms")
+    __slots__ = ("access", "bucket", "from_ms", "key", "kid", "until_ms")
 
     def __init__(self, access: Access, key: ClientKey, bucket: Bucket | None) -> None:
         self.access, self.key, self.kid, self.bucket = access, key, key.kid, bucket
         self.from_ms, self.until_ms = key.not_before_ms, key.expires_ms or _FOR_EVER_MS
-        self.digests: dict[str, bytes] | None = None
 
 
 class Refused(Exception):
@@ -71,12 +72,14 @@ class Authenticator:
         self._root_key = ClientKey(kid=ROOT_KID, digest=digest_of(root_key_text(cluster_key)))
         self._table: PrincipalTable | None = None
         self._sessions: dict[bytes, Session] = {}
+        # Whose key signs, by kid: at most one for each key of the table.
+        self._signers: dict[str, Session] = {}
         self._accesses: dict[str, Access] = {}
         self._buckets: dict[str, Bucket] = {}
         self._failures, self._nonces = Failures(), Nonces()
 
     def find(self, scope: Scope) -> Session:
-        """Whose request it is; Refused. A request with a body that was signed has `digests`."""
+        """Whose request it is; Refused. What a signed request's body must hash to is in its scope then, at DIGESTS."""
         raw: bytes | None = None
         signed = False
         for name, value in scope["headers"]:
@@ -102,6 +105,7 @@ class Authenticator:
     def _renew(self) -> None:
         self._table = self._principals.table
         self._sessions.clear()
+        self._signers.clear()
         known = self._table.principals
         # What did not change is the same object, and so is what was worked out about it.
         self._accesses = {
@@ -122,7 +126,7 @@ class Authenticator:
             if found is None:
                 self._refuse_early(kid)
             raise self._refuse(scope, kid, "no such key" if found is None else "a wrong key")
-        self._check(scope, key)
+        self._check(scope, key, self._clock.now_ms())
         session = self._session(found[0], key)
         if len(self._sessions) >= SESSIONS_KEPT_MAX:
             self._sessions.clear()
@@ -131,12 +135,12 @@ class Authenticator:
 
     def _look_signed(self, scope: Scope) -> Session:
         now_ms, address = self._clock.now_ms(), address_of(scope)
-        pauses_ms: list[int] = []
+        found: Session | None = None
 
         def find_key(kid: str) -> ClientKey | None:
-            pauses_ms.append(self._failures.is_over(address, kid, now_ms))
-            found = self._find(kid)
-            return found[1] if found is not None and not pauses_ms[0] else None
+            nonlocal found
+            found = self._signers.get(kid) or self._signer(kid)
+            return found.key if found is not None and not self._failures.is_over(address, kid, now_ms) else None
 
         try:
             signed = read_signature(scope, find_key, now_ms)
@@ -144,13 +148,20 @@ class Authenticator:
             if self._find(error.kid) is None:
                 self._refuse_early(error.kid)
             raise self._refuse(scope, error.kid[:64], error.reason) from None
-        found = self._find(signed.kid)
         assert found is not None
-        self._check(scope, found[1])
+        self._check(scope, found.key, now_ms)
         if not self._nonces.take(signed.kid, signed.nonce, now_ms, 2 * SIGNATURE_WINDOW_MS):
             raise self._refuse(scope, signed.kid, "a signature that was used before")
-        session = self._session(*found)
-        session.digests = signed.digests
+        if signed.digests:
+            scope[DIGESTS] = signed.digests
+        return found
+
+    def _signer(self, kid: str) -> Session | None:
+        """The session of whoever signs with that key, which is not yet known to be good; None when there is no such key."""
+        found = self._find(kid)
+        if found is None:
+            return None
+        session = self._signers[kid] = self._session(*found)
         return session
 
     def _find(self, kid: str) -> tuple[Principal, ClientKey] | None:
@@ -163,12 +174,12 @@ class Authenticator:
         if kid and kid != ROOT_KID and not (self._principals.is_ready and self._principals.is_whole):
             raise Refused(WarmingUp(), kid, "principals are not known yet")
 
-    def _check(self, scope: Scope, key: ClientKey) -> None:
+    def _check(self, scope: Scope, key: ClientKey, now_ms: int) -> None:
         if key.kid != ROOT_KID and not self._principals.is_ready:
             raise Refused(WarmingUp(), key.kid, "principals are not known yet")
-        if not key.is_good_at(self._clock.now_ms()):
+        if not key.is_good_at(now_ms):
             raise self._refuse(scope, key.kid, "a key out of its time")
-        if not key.is_good_from(address_of(scope)):
+        if key.networks and not key.is_good_from(address_of(scope)):
             raise self._refuse(scope, key.kid, "a key out of its networks")
 
     def _session(self, principal: Principal, key: ClientKey) -> Session:

@@ -16,7 +16,7 @@ import contextlib
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tern_proxy.audit import ALLOWED, DENIED, AuditTrail
-from tern_proxy.authentication import Authenticator, Refused, Session, address_of
+from tern_proxy.authentication import DIGESTS, Authenticator, Refused, Session, address_of
 from tern_proxy.authorization import ADMISSION, CALLER, Admission
 from tern_proxy.core.access import AUDIT_TOPIC_END, Access
 from tern_proxy.core.quotas import Bucket
@@ -75,8 +75,10 @@ class Guard:
         except TernError as error:
             await self._refuse(scope, send, error)
             return
-        if admission.rule.is_admin or session.digests or (session.bucket is not None and session.bucket.counts_bytes):
+        if admission.rule.is_admin or (session.bucket is not None and session.bucket.counts_bytes):
             await self._pass_watched(session, admission, scope, receive, send)
+        elif DIGESTS in scope:
+            await self._app(scope, receive_checked(receive, scope[DIGESTS]), send)
         else:
             await self._app(scope, receive, send)
         if admission.refused is not None:
@@ -142,7 +144,7 @@ class Guard:
     async def _pass_watched(
         self, session: Session, admission: Admission, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Pass on what is audited, signed, or counted in bytes."""
+        """Pass on what is audited or counted in bytes."""
         status, bucket = 500, session.bucket
         counts = bucket is not None and bucket.counts_bytes
 
@@ -163,7 +165,7 @@ class Guard:
         taken = receive_counted if counts else receive
         token = CALLER.set(admission.principal if admission.rule.is_admin else "")
         try:
-            await self._app(scope, receive_checked(taken, session.digests) if session.digests else taken, send_counted)
+            await self._app(scope, receive_checked(taken, scope[DIGESTS]) if DIGESTS in scope else taken, send_counted)
         finally:
             CALLER.reset(token)
             if admission.rule.is_admin and admission.refused is None:

@@ -146,7 +146,8 @@ def keywords() -> dict[str, dict[str, Schema]]:
             "strategy": {"enum": list(Strategy)},
             "subscriptions": {
                 **topics,
-                "description": "Topic -> tags such as `A || B`, `*` for everything, or SQL behind `sql:`.",
+                "description": "Topic -> tags such as `A || B`, `*` for everything, or SQL behind `sql:`. "
+                f"At most {limits.FILTER_SIZE_MAX_BYTES:,} bytes and {limits.FILTER_TERMS_MAX} terms each.",
                 "additionalProperties": {"type": "string", "maxLength": limits.FILTER_SIZE_MAX_BYTES + 8},
             },
             "queues": {

@@ -45,6 +45,8 @@ _SETTLED = (
 _TAG: Schema = {"type": "string", "maxLength": limits.TAG_SIZE_MAX_BYTES, "pattern": "^[^|]*$"}
 _QUEUE: Schema = {"type": "string", "pattern": schemas.QUEUE_PATTERN}
 _KEY: Schema = {"type": "string", "pattern": r"^\S+$"}
+_FILTER: Schema = {"type": "string", "maxLength": limits.FILTER_SIZE_MAX_BYTES}
+_TERMS = f"At most {limits.FILTER_TERMS_MAX} terms: tags, or tests, of which IN has one a value."
 _ONCE_KEY: Schema = {"type": "string", "minLength": 1, "maxLength": limits.IDEMPOTENCY_KEY_SIZE_MAX_BYTES}
 _ONCE = (
     f"A repeat within {limits.IDEMPOTENCY_WINDOW_MS // 60_000} minutes is stored once and answers the first receipt."
@@ -91,9 +93,9 @@ _RECEIVE_PARAMETERS = (
         "leases last.",
     ),
     in_query(
-        "tags", {"type": "string"}, "`A || B`. What is dropped counts as consumed by the whole group; so do with `sql`."
+        "tags", _FILTER, f"`A || B`. What is dropped counts as consumed by the whole group; so do with `sql`. {_TERMS}"
     ),
-    in_query("sql", {"type": "string"}, "An SQL92 condition over properties."),
+    in_query("sql", _FILTER, f"An SQL92 condition over properties. {_TERMS}"),
 )
 _OFFSETS: Schema = {"type": "integer", "minimum": 0, "maximum": schemas.OFFSET_MAX}
 _FROM: Schema = {
@@ -113,8 +115,8 @@ _PULL_PARAMETERS = (
         "One message comes in any case.",
     ),
     _WAIT,
-    in_query("tags", {"type": "string"}, "Only messages with one of these tags: `A || B`."),
-    in_query("sql", {"type": "string"}, "Only messages whose properties make this SQL92 condition true."),
+    in_query("tags", _FILTER, f"Only messages with one of these tags: `A || B`. {_TERMS}"),
+    in_query("sql", _FILTER, f"Only messages whose properties make this SQL92 condition true. {_TERMS}"),
     in_header("If-None-Match", {"type": "string"}, "The ETag of a closed range that the client has."),
     _ENCODING,
 )

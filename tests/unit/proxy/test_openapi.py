@@ -209,12 +209,19 @@ async def test_formats_of_batches_are_those_that_are_supported() -> None:
 
 @pytest.mark.parametrize("name", ["receiveMessages", "pullMessages"])
 async def test_bounds_of_query_parameters_are_those_that_are_kept(name: str) -> None:
-    """The smallest and the largest number and each word are taken; the next number and another word are not."""
+    """The smallest and the largest number, each word and the longest text are taken; the next and another word are not."""
     async with proxy_mesh() as mesh:
         for parameter, described in parameters(name, "query").items():
             schema = described["schema"]
             if schema == {"type": "string"}:
-                continue  # a filter: any text may be one
+                continue  # any text may be one
+            if "maxLength" in schema:
+                # A filter that is long because of its blanks.
+                for size, statuses in ((schema["maxLength"], {200, 204}), (schema["maxLength"] + 1, {400})):
+                    padding = "+" * (size - len("a IS NULL"))
+                    answer = await ask(mesh, name, f"?{parameter}=a+IS+NULL{padding}")
+                    assert answer.status_code in statuses, f"{parameter} of {size}"
+                continue
             whole: dict[str, Any] = next(
                 (each for each in schema.get("anyOf", [schema]) if each.get("type") == "integer"), {}
             )

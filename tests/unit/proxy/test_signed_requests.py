@@ -1,5 +1,6 @@
 """Signed requests: what the SDK signs is let through, and one changed bit, an old one, or the same one again is not."""
 
+import hashlib
 from dataclasses import replace as with_fields
 from typing import Any
 
@@ -13,9 +14,9 @@ from tern_client import signing
 from tern_client.exchange import Headers, Request
 from tern_proxy.core.credential_limits import Nonces
 from tern_proxy.core.namespaces import SCOPE_HEADERS
-from tern_proxy.signed_requests import NotSigned, Signed, read_signature
+from tern_proxy.signed_requests import NotSigned, Signed, read_signature, receive_checked
 from tern_wire.client_keys import ClientKey
-from tern_wire.errors import Overloaded
+from tern_wire.errors import Overloaded, Unauthenticated
 from tern_wire.limits import SIGNATURE_WINDOW_MS
 from tern_wire.principals import Principal, PrincipalTable
 from tests.support.guarded_mesh import OWN, GuardedMesh, grant, guarded_mesh
@@ -201,6 +202,52 @@ async def test_another_body_than_the_signed_one_is_refused_and_not_stored() -> N
         assert good.status_code == 200
         bad = await mesh.http.patch(patch.path, content=b'{"queues": 6}', headers=list(headers_for(patch)))
         assert bad.status_code == 401
+
+
+@pytest.mark.anyio
+async def test_a_body_in_pieces_is_hashed_as_one() -> None:
+    """Every algorithm that was told must agree at the last piece, and what comes after it is nobody's body."""
+    hashes = {"sha-256": hashlib.sha256(b"hello").digest(), "sha-512": hashlib.sha512(b"hello").digest()}
+    wrong = hashes | {"sha-512": bytes(64)}
+
+    async def read(digests: dict[str, bytes], *pieces: bytes) -> bytes:
+        messages = [{"type": "http.request", "body": each, "more_body": True} for each in pieces]
+        messages[-1]["more_body"] = False
+        waiting = iter([*messages, {"type": "http.disconnect"}])
+
+        async def receive() -> Any:
+            return next(waiting)
+
+        checked = receive_checked(receive, digests)
+        got = [await checked() for _ in range(len(pieces) + 1)]
+        return b"".join(each.get("body", b"") for each in got)
+
+    for pieces in ((b"hello",), (b"he", b"llo"), (b"", b"h", b"", b"ello", b"")):
+        assert await read(hashes, *pieces) == b"hello"
+        for digests, sent in ((wrong, pieces), (hashes, (*pieces, b"x")), (hashes, (b"x", *pieces))):
+            with pytest.raises(Unauthenticated):
+                await read(digests, *sent)
+
+
+@pytest.mark.anyio
+async def test_a_signing_key_ends_with_the_table_that_had_it() -> None:
+    """What was found about it once is not believed against a newer table, nor beyond its time."""
+    async with guarded_mesh() as mesh:
+        sign_in(mesh)
+        assert (await send(mesh, headers_for(REQUEST))).status_code == 201
+        mesh.clock.ms = NOW_MS + 10_000
+        for key, status in (
+            (KEY, 201),
+            (with_fields(KEY, expires_ms=NOW_MS + 5_000), 401),
+            (with_fields(KEY, expires_ms=NOW_MS + 20_000), 201),
+            (with_fields(KEY, networks=("192.0.2.0/24",)), 401),
+            (with_fields(KEY, public_key=bytes(31) + b"\x01"), 401),
+        ):
+            principal = Principal(name="signer", grants=tuple(map(grant, OWN)), keys=(key,))
+            mesh.known.table = PrincipalTable.of([principal], 2)
+            assert (await send(mesh, headers_for(REQUEST))).status_code == status
+        mesh.known.table = PrincipalTable.of([], 3)
+        assert (await send(mesh, headers_for(REQUEST))).status_code == 401
 
 
 @pytest.mark.anyio

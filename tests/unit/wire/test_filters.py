@@ -5,7 +5,7 @@ import pytest
 
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.filters import compile_filter
-from tern_wire.limits import FILTER_PAGE_RECORDS_MAX
+from tern_wire.limits import FILTER_PAGE_RECORDS_MAX, FILTER_TERMS_MAX
 from tern_wire.record import decode_record, encode_properties, encode_record, record_starts, tag_hash
 from tern_wire.rows import QUEUE_ENTRIES
 from tests.fuzz.sql_filters import run
@@ -267,7 +267,8 @@ def test_long_properties_are_decided_like_short_ones() -> None:
 
 def test_the_dearer_a_filter_the_shorter_its_pages() -> None:
     """A page's time is bounded by its number of records, which are never none."""
-    sqls = ("a = 1", " OR ".join(["a = 1"] * 250), "a CONTAINS 'x'", " OR ".join(["a CONTAINS 'x'"] * 250))
+    many = FILTER_TERMS_MAX
+    sqls = ("a = 1", " OR ".join(["a = 1"] * many), "a CONTAINS 'x'", " OR ".join(["a CONTAINS 'x'"] * (many - 20)))
     pages = [compile_filter(None, sql).page_records for sql in sqls]
     assert pages == sorted(pages, reverse=True)
     assert len(set(pages)) == len(pages)

@@ -1,5 +1,6 @@
 """Texts that are no filter: each is refused as `illegal-filter`, with the place where it went wrong, in time that grows with its length."""
 
+import random
 import sys
 from types import FrameType
 from typing import Any
@@ -7,8 +8,16 @@ from typing import Any
 import pytest
 
 from tern_wire.errors import IllegalFilter
-from tern_wire.filters import compile_filter
-from tern_wire.limits import FILTER_DEPTH_MAX, FILTER_NUMBER_LENGTH_MAX, FILTER_SIZE_MAX_BYTES, FILTER_TOKENS_MAX
+from tern_wire.filters import Filter, compile_accepted, compile_filter
+from tern_wire.limits import (
+    FILTER_ACCEPTED_SIZE_MAX_BYTES,
+    FILTER_DEPTH_MAX,
+    FILTER_NUMBER_LENGTH_MAX,
+    FILTER_SIZE_MAX_BYTES,
+    FILTER_TERMS_MAX,
+    FILTER_TOKENS_MAX,
+)
+from tests.fuzz.naive_filters import Author
 
 
 @pytest.mark.parametrize(
@@ -120,15 +129,12 @@ def test_tags_and_sql_exclude_each_other() -> None:
 
 
 def test_every_limit_lets_the_largest_filter_in_and_refuses_the_next() -> None:
-    """Length in bytes, words, depth; each with the place where it was passed."""
+    """Length in bytes, terms, depth; each with the place where it was passed."""
     name = "é" * 100
     text = f"a = '{name}'"
     largest = text[:-1] + "x" * (FILTER_SIZE_MAX_BYTES - len(text.encode())) + "'"
     assert len(largest.encode()) == FILTER_SIZE_MAX_BYTES
     assert compile_filter(None, largest).matches_properties({"a": largest[5:-1]})
-    # Four words less than a power of two: the last comparison has no OR.
-    comparisons = FILTER_TOKENS_MAX // 4
-    assert compile_filter(None, " OR ".join(["a = 1"] * comparisons)).matches_properties({"a": "1"})
     deepest = "(" * FILTER_DEPTH_MAX + "a NOT IN ('x')" + ")" * FILTER_DEPTH_MAX
     assert compile_filter(None, deepest).text == "sql:a NOT IN ('x')"
     for test in ("a NOT IN ('x')", "a IS NOT NULL", "a NOT BETWEEN 1 AND 2", "a NOT CONTAINS 'x'"):
@@ -138,19 +144,94 @@ def test_every_limit_lets_the_largest_filter_in_and_refuses_the_next() -> None:
         canonical = compile_filter(None, nested).text
         assert compile_filter(None, canonical.removeprefix("sql:")).text == canonical, "as deep as what was given"
     assert compile_filter(None, "NOT " * FILTER_DEPTH_MAX + "a = 1").text == "sql:a = 1"
-    too_many = "a IN (" + ",".join(["1"] * (FILTER_TOKENS_MAX // 2 - 1)) + ")"
     for sql, position in (
         (largest + " ", 0),
-        (too_many, len(too_many) - 1),
         (f"({deepest})", FILTER_DEPTH_MAX),
         ("NOT " * FILTER_DEPTH_MAX + "(a = 1)", 4 * FILTER_DEPTH_MAX),
-        ("(" * FILTER_SIZE_MAX_BYTES, FILTER_TOKENS_MAX),
+        ("(" * FILTER_SIZE_MAX_BYTES, FILTER_DEPTH_MAX),
     ):
         with pytest.raises(IllegalFilter) as refused:
             compile_filter(None, sql)
         assert refused.value.fields["position"] == position, sql[:40]
-    with pytest.raises(IllegalFilter, match="longer than"):
+    with pytest.raises(IllegalFilter, match="longer than 1024 bytes"):
         compile_filter("A || " * FILTER_SIZE_MAX_BYTES, None)
+
+
+@pytest.mark.parametrize(
+    ("head", "joint", "term", "tail", "properties"),
+    [
+        ("", "||", "A", "", {"TAGS": "A"}),
+        ("", "OR ", "a=1 ", "", {"a": "1"}),
+        ("", "AND ", "(b=1) ", "", {"b": "1"}),
+        ("a IN (", ",", "1", ")", {"a": "1"}),
+        ("NOT a NOT IN (", ",", "'x'", ")", {"a": "x"}),
+        ("", "OR ", "a IS NULL ", "", {}),
+        ("c CONTAINS'x'", "OR ", "c<1 ", "", {"c": "0"}),
+        ("a='x'AND a NOT IN('y','z')", "OR ", "b<2 ", "", {"b": "1"}),
+        ("", "OR ", "NOT b<2 ", "", {"b": "2"}),
+        ("b BETWEEN 1 AND 2 ", "AND ", "b>0 ", "", {"b": "1"}),
+    ],
+)
+def test_a_term_is_a_tag_a_test_or_a_value_of_a_list(
+    head: str, joint: str, term: str, tail: str, properties: dict[str, str]
+) -> None:
+    """As many as there may be are taken; the next is refused where it begins, and the error names the limit and what counts."""
+    # What stands in front: two values and a comparison, or one BETWEEN or CONTAINS, which is one term.
+    left = FILTER_TERMS_MAX - {"a='x'": 3, "b BET": 1, "c CON": 1}.get(head[:5], 0)
+    between = joint if left < FILTER_TERMS_MAX else ""
+
+    def compiled(count: int) -> Filter:
+        text = head + between + joint.join([term] * count) + tail
+        return compile_filter(text, None) if joint == "||" else compile_filter(None, text)
+
+    assert compiled(left).matches_properties(properties)
+    with pytest.raises(IllegalFilter, match="more than 64 terms") as refused:
+        compiled(left + 1)
+    begin = len(head + between + (term + joint) * left)
+    assert refused.value.fields["position"] in range(begin, begin + 5)
+
+
+def test_what_was_let_in_is_read_whatever_the_limits_are_now() -> None:
+    """A broker compiles filters of earlier builds' proxies and members, up to what it can bear."""
+    tags = " || ".join(f"tag-{number:03}" for number in range(500))
+    assert compile_accepted(tags, None).matches_properties({"TAGS": "tag-499"})
+    sql = " OR ".join(["a = 1"] * (FILTER_TOKENS_MAX // 4))
+    assert compile_accepted(None, sql).matches_properties({"a": "1"})
+    too_many = "a IN (" + ",".join(["1"] * (FILTER_TOKENS_MAX // 2 - 1)) + ")"
+    for text, position, reason in (
+        (too_many, len(too_many) - 1, "more than 1024 words and signs"),
+        ("a = '" + "x" * FILTER_ACCEPTED_SIZE_MAX_BYTES + "'", 0, "longer than 8192 bytes"),
+    ):
+        with pytest.raises(IllegalFilter, match=reason) as refused:
+            compile_accepted(None, text)
+        assert refused.value.fields["position"] == position
+
+
+def test_the_canonical_text_of_whatever_is_let_in_is_read_by_a_broker() -> None:
+    """It is longer than what was given, and means the same. Dense texts, and written ones by seed."""
+    rng = random.Random(64)
+    author = Author(rng)
+    sqls = [
+        "NOT(" + "OR ".join(["a IS NULL "] * FILTER_TERMS_MAX) + ")",
+        "NOT(" + "AND ".join(["a IN(1)"] * FILTER_TERMS_MAX) + ")",
+        "a IN(" + ",".join(f"{digit}e{power}" for digit in range(1, 9) for power in (14, 15, 98, 99)) + ")",
+        "OR ".join(f"a<{digit}e15 " for digit in range(FILTER_TERMS_MAX)),
+        "(" * FILTER_DEPTH_MAX + "a=.1" + ")" * FILTER_DEPTH_MAX,
+    ]
+    taken = 0
+    for sql in [*sqls, *(author.written(author.tree()) for _ in range(2_000))]:
+        try:
+            found = compile_filter(None, sql)
+        except IllegalFilter:
+            assert sql not in sqls
+            continue
+        taken += 1
+        text = found.text.removeprefix("sql:")
+        assert len(text) < 4 * FILTER_SIZE_MAX_BYTES
+        assert found.is_all or compile_accepted(None, text).text == found.text
+    assert taken > 1_000
+    tags = compile_filter("||".join(f"{number:014}" for number in range(FILTER_TERMS_MAX)), None)
+    assert compile_accepted(tags.text.removeprefix("tags:"), None) == tags
 
 
 def steps(sql: str) -> int:
@@ -163,7 +244,7 @@ def steps(sql: str) -> int:
 
     sys.setprofile(profile)
     try:
-        compile_filter(None, sql)
+        compile_accepted(None, sql)
     except IllegalFilter:
         count += 1
     finally:
