@@ -14,6 +14,8 @@ A receipt, as a leader that has found a key on its disk carries it in a SEND com
      | row 4 | queue 4 | offset 8 | crc 4 | rsvd 4 |        *row*: the number of the send row with the key
 """
 
+import struct
+
 import numpy as np
 import numpy.typing as npt
 
@@ -35,12 +37,19 @@ SCHEDULED_QUEUE, PREPARED_QUEUE = 1 << 15, 1 << 14
 # Queue, offset and body CRC of the first send with a key.
 Receipt = tuple[int, int, int]
 Halves = npt.NDArray[np.uint64]
+_KEY = struct.Struct("<QQ")
 
 
 def split_keys(keys: bytes) -> tuple[Halves, Halves]:
     """First and second halves of concatenated 16-byte hashes, each of shape (n,)."""
     halves = np.frombuffer(keys, "<u8").reshape(-1, 2)
     return np.maximum(halves[:, 0], np.uint64(1)), halves[:, 1].copy()
+
+
+def split_key(key: bytes, topic_id: int) -> tuple[int, int]:
+    """As `split_keys` of one hash, with its topic's id in it (see `sending.keys_of`)."""
+    first, second = _KEY.unpack(key)
+    return first ^ topic_id or 1, second
 
 
 def is_prepared(queue: int) -> bool:

@@ -2,15 +2,18 @@
 records that were stored before.
 """
 
+import struct
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tern_broker.core.topics import Names
-from tern_wire.rows import QueueAppends
+from tern_wire.rows import QUEUE_ENTRIES, QueueAppends
 
 Numbers = npt.NDArray[np.int64]
+_PLACE = struct.Struct(">qiq")
+assert _PLACE.size == QUEUE_ENTRIES.itemsize
 
 
 def append(names: Names, codes: Numbers, entries: npt.NDArray[Any]) -> tuple[QueueAppends, Numbers]:
@@ -31,6 +34,31 @@ def append(names: Names, codes: Numbers, entries: npt.NDArray[Any]) -> tuple[Que
     offsets = np.empty(count, np.int64)
     offsets[order] = np.arange(count) + np.repeat(firsts - bounds[:-1], counts)
     return QueueAppends(queues, firsts, bounds, entries[order]), offsets
+
+
+def append_few(names: Names, codes: list[int], places: list[tuple[int, int, int]]) -> tuple[QueueAppends, list[int]]:
+    """As `append`, of position, size and tag hash each: for a few of them arrays cost more than they save."""
+    count = len(codes)
+    order = list(range(count))
+    if count == 1 or codes.count(codes[0]) == count:
+        queues, counts = codes[:1], [count]
+    else:
+        order.sort(key=codes.__getitem__)
+        queues = sorted(set(codes))
+        counts = [codes.count(code) for code in queues]
+    firsts = move_ends(names, queues, counts)
+    bounds, offsets = [0], [0] * count
+    for first, behind in zip(firsts, counts, strict=True):
+        begin = bounds[-1]
+        for number in range(behind):
+            offsets[order[begin + number]] = first + number
+        bounds.append(begin + behind)
+    entries = bytearray()
+    for number in order:
+        entries += _PLACE.pack(*places[number])
+    return QueueAppends(
+        np.array(queues), np.array(firsts), np.array(bounds), np.frombuffer(entries, QUEUE_ENTRIES)
+    ), offsets
 
 
 def move_ends(names: Names, codes: list[int], counts: list[int]) -> list[int]:

@@ -14,6 +14,7 @@ bytes a key.) The key hash is random already, so its first half says where to lo
      slot = first half & mask      | first half 8 (0: empty) | second half 8 | queue 16 bits, offset 48 bits | crc 4 |
 """
 
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -31,6 +32,8 @@ SLOTS_MIN = 1 << 10
 _EMPTY = 0
 # So few keys are faster one by one than as arrays.
 _FEW = 64
+# Halves, queue and offset as in a slot, CRC.
+NewKey = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,17 @@ class Table:
             self._grow(self.count)
         self._place(keys)
 
+    def has(self, first: int, second: int) -> bool:
+        """Whether that key is here."""
+        return self._find(first, second, first & self._mask) is not None
+
+    def add_few(self, keys: list[NewKey]) -> None:
+        """As `add`, one by one."""
+        self.count += len(keys)
+        if self.count * 10 > (self._mask + 1) * 6:
+            self._grow(self.count)
+        self._put(keys)
+
     def _grow(self, count: int) -> None:
         old = self.pack()
         slots = self._mask + 1
@@ -123,12 +137,18 @@ class Table:
             is_placed[placed] = True
             left = left[~is_placed[left]]
             slots[left] = slots[left] + np.uint64(1) & mask
+        columns = (keys.first, keys.second, keys.receipts, keys.crcs)
+        self._put(zip(*(column[left].tolist() for column in columns), strict=True))
+
+    def _put(self, keys: Iterable[NewKey]) -> None:
+        """The same one by one."""
         firsts, seconds, packed, sums = self._views
-        columns = (keys.first, keys.second, keys.receipts, keys.crcs, slots)
-        for key, rest, receipt, crc, slot in zip(*(column[left].tolist() for column in columns), strict=True):
+        mask = self._mask
+        for first, second, receipt, crc in keys:
+            slot = first & mask
             while firsts[slot] != _EMPTY:
-                slot = slot + 1 & self._mask
-            firsts[slot], seconds[slot], packed[slot], sums[slot] = key, rest, receipt, crc
+                slot = slot + 1 & mask
+            firsts[slot], seconds[slot], packed[slot], sums[slot] = first, second, receipt, crc
 
     def pack(self) -> Packed:
         """What is in it, copied."""
@@ -191,10 +211,23 @@ class KeyTable:
         """Remember new keys; the caller has checked room and find. *queues* < 2**16, *offsets* < 2**48, both uint64."""
         if not keys:
             return
+        self._note(now_ms)
+        self._table.add(Packed(*split_keys(keys), queues << np.uint64(QUEUE_SHIFT) | offsets, crcs))
+
+    def has(self, first: int, second: int) -> bool:
+        """Whether the youngest table has that key."""
+        return self._table.has(first, second)
+
+    def add_few(self, keys: list[NewKey], now_ms: int) -> None:
+        """As `add`, for as few keys as are faster one by one: at least one."""
+        self._note(now_ms)
+        self._table.add_few(keys)
+
+    def _note(self, now_ms: int) -> None:
+        """Keys are about to be added."""
         if not self._table.count:
             self._oldest_ms = now_ms
         self._newest_ms = now_ms
-        self._table.add(Packed(*split_keys(keys), queues << np.uint64(QUEUE_SHIFT) | offsets, crcs))
 
     # At the begin and the end of an entry ----------------------------------------------------------------------
     def expire(self, now_ms: int) -> list[int]:

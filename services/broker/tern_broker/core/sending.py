@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from tern_broker.core.appending import append
 from tern_broker.core.applied import Applied
+from tern_broker.core.few_sends import FEW_ROWS, apply_few
 from tern_broker.core.half_messages import HalfRows, Preparing
 from tern_broker.core.idempotency import KeyTable
 from tern_broker.core.placing import Placing
@@ -79,6 +80,10 @@ class SendApplier:
         """
         now_ms = applied.now_ms
         count, receipts = SEND_HEAD.unpack_from(payload) if len(payload) >= SEND_HEAD.size else (0, 0)
+        if 0 < count <= FEW_ROWS and not receipts:
+            few = apply_few(payload, count, position, now_ms, self._names, self._keys, self._slots)
+            if few is not None:
+                return (*few, None, 0)
         records_at = SEND_HEAD.size + count * SEND_ROWS.itemsize
         records_end = len(payload) - receipts * RECEIPT_ROW_SIZE_BYTES
         if not count:

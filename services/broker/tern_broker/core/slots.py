@@ -124,12 +124,7 @@ class Slots:
 
     def sent(self, topic: Topic, hashes: Hashes, queues: Queues, offsets: npt.NDArray[np.int64]) -> None:
         """These rows were stored at *offsets*: their queues own their slots."""
-        table = self._tables.get(topic.topic_id)
-        if table is None:
-            owners = np.arange(SLOTS) % topic.queues
-            table = SlotTable(owners.astype(np.uint16), np.full(SLOTS, _NOTHING_SENT, np.int64))
-            self._tables[topic.topic_id] = table
-        slots = _slots_of(hashes)
+        table, slots = self._table_of(topic), _slots_of(hashes)
         # What moves begins anew: offsets of another queue say nothing.
         moved = np.unique(slots[table.owners[slots] != queues])
         for slot in moved.tolist():
@@ -137,6 +132,31 @@ class Slots:
         table.owners[slots] = queues
         table.lasts[moved] = _NOTHING_SENT
         np.maximum.at(table.lasts, slots, offsets)
+
+    def accepts_one(self, topic: Topic, message_group: int, queue: int) -> bool:
+        """As `accepts`, of one row."""
+        slot = message_group % SLOTS
+        if queue == slot % topic.queues:
+            return True
+        table = self._tables.get(topic.topic_id)
+        return table is not None and queue == int(table.owners[slot])
+
+    def sent_one(self, topic: Topic, message_group: int, queue: int, offset: int) -> None:
+        """As `sent`, of one row."""
+        table, slot = self._table_of(topic), message_group % SLOTS
+        if int(table.owners[slot]) != queue:
+            table.leave(slot, topic.mins)
+            table.owners[slot], table.lasts[slot] = queue, offset
+        elif offset > int(table.lasts[slot]):
+            table.lasts[slot] = offset
+
+    def _table_of(self, topic: Topic) -> SlotTable:
+        table = self._tables.get(topic.topic_id)
+        if table is None:
+            owners = np.arange(SLOTS) % topic.queues
+            table = SlotTable(owners.astype(np.uint16), np.full(SLOTS, _NOTHING_SENT, np.int64))
+            self._tables[topic.topic_id] = table
+        return table
 
     def has_moved(self, topic_id: int) -> bool:
         """Whether a slot of the topic has ever left a queue."""

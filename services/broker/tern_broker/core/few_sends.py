@@ -1,0 +1,80 @@
+"""A SEND of a few plain messages, decided one by one: most have one to three, and arrays cost the same for one row as for fifty.
+
+Plain: its topic is there, writable and this broker group's alone, it is visible at once, it is no half message, and its key is new.
+
+Law: it decides as the arrays of sending.py would, to the byte; whatever it cannot decide is left to them, and then nothing was changed.
+"""
+
+import struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_broker.core.appending import append_few
+from tern_broker.core.idempotency import KeyTable, NewKey
+from tern_broker.core.slots import SLOTS, Slots
+from tern_broker.core.topics import Names, Topic
+from tern_wire.commands import SEND_HEAD
+from tern_wire.key_rows import QUEUE_SHIFT, split_key
+from tern_wire.route import PERM_WRITE
+from tern_wire.rows import FLAG_KEYED, FLAG_PINNED, SEND_ROW, SEND_VERDICTS, SENT, QueueAppends
+
+# As many as cost less one by one.
+FEW_ROWS = 4
+_UNUSUAL = ~(FLAG_KEYED | FLAG_PINNED)
+_VERDICT = struct.Struct("<IIq")
+assert _VERDICT.size == SEND_VERDICTS.itemsize
+
+
+def apply_few(
+    payload: memoryview, count: int, position: int, now_ms: int, names: Names, keys: KeyTable, slots: Slots
+) -> tuple[npt.NDArray[Any], QueueAppends] | None:
+    """Verdicts and appends of a SEND of *count* rows (1 or more) without receipts; None: the arrays are to decide.
+
+    *position* is where *payload* lies in the log.
+    """
+    at = SEND_HEAD.size + count * SEND_ROW.size
+    if at > len(payload):
+        return None
+    codes: list[int] = []
+    places: list[tuple[int, int, int]] = []
+    fresh: list[tuple[int, int, int, int]] = []  # number of the row, halves of its key, CRC
+    grouped: dict[tuple[int, int], tuple[int, Topic, int]] = {}  # by slot: number of the row, topic, message group
+    rows = SEND_ROW.iter_unpack(payload[SEND_HEAD.size : at])
+    for number, (size, topic_id, queue, flags, tag, crc, _, key, deliver_ms, message_group) in enumerate(rows):
+        topic = names.topics_by_id.get(topic_id)
+        if topic is None or topic.is_shared or not topic.perm & PERM_WRITE or queue >= topic.queues:
+            return None
+        if flags & _UNUSUAL or deliver_ms > now_ms:
+            return None
+        if message_group:
+            slot = (topic_id, message_group % SLOTS)
+            # Two of one slot may move it between them: the arrays see them together.
+            if slot in grouped or not slots.accepts_one(topic, message_group, queue):
+                return None
+            grouped[slot] = (number, topic, message_group)
+        if flags & FLAG_KEYED:
+            fresh.append((number, *split_key(key, topic_id), crc))
+        codes.append(topic_id << 32 | queue)
+        places.append((position + at, size, tag))
+        at += size
+    if at != len(payload):
+        return None
+    if fresh:
+        is_known = any(keys.has(first, second) for _, first, second, _ in fresh)
+        if is_known or len(fresh) > keys.room() or len({first for _, first, _, _ in fresh}) < len(fresh):
+            return None
+    appends, offsets = append_few(names, codes, places)
+    for number, topic, message_group in grouped.values():
+        slots.sent_one(topic, message_group, codes[number] & 0xFFFFFFFF, offsets[number])
+    if fresh:
+        added: list[NewKey] = [
+            (first, second, (codes[number] & 0xFFFFFFFF) << QUEUE_SHIFT | offsets[number], crc)
+            for number, first, second, crc in fresh
+        ]
+        keys.add_few(added, now_ms)
+    verdicts = bytearray()
+    for code, offset in zip(codes, offsets, strict=True):
+        verdicts += _VERDICT.pack(SENT, code & 0xFFFFFFFF, offset)
+    return np.frombuffer(verdicts, SEND_VERDICTS), appends
