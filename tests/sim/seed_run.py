@@ -77,10 +77,10 @@ def run_seed(
         with constants(swarm):
             result = _Run(swarm, build or Build(), trace).run()
     finally:
+        gc.collect()  # the world alone: what was there before it is still frozen
+        gc.unfreeze()
         if was_enabled:
             gc.enable()
-        gc.unfreeze()
-        gc.collect()
     result.cpu_s = time.process_time() - began_s
     return result
 
