@@ -39,6 +39,7 @@ from tern_store.state_file import (
 )
 from tern_store.sync_job import SyncJob
 from tern_store.timers import Timers
+from tern_wire.key_hashes import FEW_RECORDS
 from tern_wire.limits import IDEMPOTENCY_TABLE_KEYS_MAX
 from tern_wire.rows import MOVED_HALF, MOVED_MESSAGE, MOVED_TIMER, QueueAppends
 
@@ -129,6 +130,8 @@ class Store:
         *topics*: topic id to name (UTF-8) of all *appends*; *now_ms*: the entry's time.
         """
         self.queues.append_all(appends, now_ms)
+        if len(appends.entries) <= FEW_RECORDS and self._index_few(entry, appends, topics, now_ms):
+            return
         positions = appends.entries["position"].astype(np.int64)
         is_old, end = np.zeros(0, bool), entry.position + len(entry.raw)
         if len(positions) and not entry.position <= positions.min() <= positions.max() < end:
@@ -146,6 +149,22 @@ class Store:
             runs = _by_topic(ids[~is_old] if len(is_old) else ids, positions, appends.topic_ids())
         own = [(topics[topic_id], where - entry.position, where) for topic_id, where in runs]
         self.keys.add_runs(entry.raw, own, now_ms)
+
+    def _index_few(self, entry: StoredEntry, appends: QueueAppends, topics: dict[int, bytes], now_ms: int) -> bool:
+        """The rest of `dispatch` without arrays; False if not all of the messages are the entry's own."""
+        begin, positions = entry.position, appends.entries["position"].tolist()
+        if not positions or min(positions) < begin or max(positions) >= begin + len(entry.raw):
+            return False
+        if len(appends) == 1:
+            runs = [(topics[int(appends.codes[0]) >> 32], positions)]
+        else:
+            own: dict[int, list[int]] = {topic_id: [] for topic_id in appends.topic_ids()}
+            bounds = appends.bounds.tolist()
+            for number, code in enumerate(appends.codes.tolist()):
+                own[code >> 32] += positions[bounds[number] : bounds[number + 1]]
+            runs = [(topics[topic_id], sorted(where)) for topic_id, where in own.items()]
+        self.keys.add_few(entry.raw, runs, begin, now_ms)
+        return True
 
     def read_queue(self, topic_id: int, queue: int, offset: int, count: int) -> Entries:
         """Up to *count* queue entries from *offset* on, as they are now: copies of moved messages instead of what was dropped."""

@@ -67,8 +67,8 @@ def hash_keys(data: Bytes, starts: Numbers, topic: bytes, *, tags: bool = False)
     Of each record in RocketMQ's order: its UNIQ_KEY, the words of KEYS, with *tags* its tag. Rolled-back half messages have
     none. RecordMalformed, with the position in *data*, for a record that is not sound.
     """
-    if len(starts) <= FEW_RECORDS and (few := _hash_few(data, starts, topic, tags=tags)) is not None:
-        return few
+    if len(starts) <= FEW_RECORDS and (few := hash_few(data, starts.tolist(), topic, tags=tags)) is not None:
+        return np.array(few[0], np.int64), np.array(few[1], np.int32)
     octets = np.frombuffer(data, np.uint8)
     begins, sizes, sysflags = _properties(octets, starts)
     prefix = _prefix_hash(topic, "")
@@ -93,11 +93,11 @@ def hash_keys(data: Bytes, starts: Numbers, topic: bytes, *, tags: bool = False)
     return (owners if indexed is None else indexed[owners]), hashes
 
 
-def _hash_few(data: Bytes, starts: Numbers, topic: bytes, *, tags: bool) -> tuple[Numbers, Hashes] | None:
+def hash_few(data: Bytes, starts: list[int], topic: bytes, *, tags: bool = False) -> tuple[list[int], list[int]] | None:
     """The same one by one, for records of the shape that our proxy writes; None if one is of another, or not sound."""
     owners: list[int] = []
     hashes: list[int] = []
-    for number, start in enumerate(starts.tolist()):
+    for number, start in enumerate(starts):
         text = _plain_properties(data, start)
         if text is None:
             return None
@@ -113,7 +113,7 @@ def _hash_few(data: Bytes, starts: Numbers, topic: bytes, *, tags: bool) -> tupl
             if key:
                 owners.append(number)
                 hashes.append(_few_hash(_prefix_hash(topic, infix), key))
-    return np.array(owners, np.int64), np.array(hashes, np.int32)
+    return owners, hashes
 
 
 def _plain_properties(data: Bytes, start: int) -> bytes | None:
