@@ -47,7 +47,9 @@ class EntryKind(IntEnum):
     BLANK = 255
 
 
-_KINDS = frozenset({EntryKind.GENESIS, EntryKind.NOOP, EntryKind.COMMANDS, EntryKind.READMIT})
+_KINDS: dict[int, EntryKind] = {
+    kind: kind for kind in (EntryKind.GENESIS, EntryKind.NOOP, EntryKind.COMMANDS, EntryKind.READMIT)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +144,10 @@ def decode_header(data: Buffer) -> EntryHeader:
     magic, size, index, term, position, kind, flags, version, previous_crc, crc, _reserved = HEADER.unpack_from(data)
     if magic != MAGIC:
         raise EntryRefused(f"an entry begins with {MAGIC!r}, here is {magic!r}")
-    if kind not in _KINDS:
+    known = _KINDS.get(kind)
+    if known is None:
         raise EntryRefused(f"entry kind {kind} is not known to this release")
-    return EntryHeader(size, index, term, position, EntryKind(kind), version, previous_crc, crc, flags)
+    return EntryHeader(size, index, term, position, known, version, previous_crc, crc, flags)
 
 
 def crc_of(raw: Buffer) -> int:

@@ -62,12 +62,16 @@ class EntryIndex:
         """The row of *index*, or None if it is not here or was lost by a crash."""
         number = index - 1
         if number >= self._written:
-            data = bytes(self._tail[(number - self._written) * ROW_SIZE_BYTES :][:ROW_SIZE_BYTES])
-        else:
-            file, row = divmod(number, self._rows_per_file)
-            if file not in self._fds:
+            at = (number - self._written) * ROW_SIZE_BYTES
+            if at >= len(self._tail):
                 return None
-            data = self._files.pread(self._fds[file], ROW_SIZE_BYTES, row * ROW_SIZE_BYTES)
+            # Still in memory, as it was put: the check is for what comes back from a disk.
+            position, term, size, crc, _, _ = _ROW.unpack_from(self._tail, at)
+            return IndexRow(index, position, term, size, crc)
+        file, row = divmod(number, self._rows_per_file)
+        if file not in self._fds:
+            return None
+        data = self._files.pread(self._fds[file], ROW_SIZE_BYTES, row * ROW_SIZE_BYTES)
         if len(data) < ROW_SIZE_BYTES:
             return None
         position, term, size, crc, check, _ = _ROW.unpack(data)

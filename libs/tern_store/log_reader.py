@@ -182,6 +182,12 @@ class LogReader:
     def _load_window(self, position: int) -> None:
         low, high = self._bounds()
         last = high
+        if self._window and position >= _end(self._window[-1]) and last - self._window[-1].index <= WINDOW_ROWS:
+            # Readers follow the log's end: what has come since goes behind the window, without a search.
+            new = [self._row(index) for index in range(self._window[-1].index + 1, last + 1)]
+            self._window = self._window[-WINDOW_ROWS:] + new
+            self._window_positions = [row.position for row in self._window]
+            return
         while low < high:  # the last entry that begins at or before *position*
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self._row(middle).position <= position else (low, middle - 1)

@@ -30,7 +30,7 @@ class Scheduler:
         self._sequence += 1
         heapq.heappush(self._heap, (self.now_s + delay_s, self._sequence, callback, arguments))
 
-    def run_until(self, end_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
+    def run_until(self, end_s: float, is_over: Callable[[], bool] | None = None) -> None:
         """Run what is due before *end_s*; stop early when *is_over* says so (asked after every event)."""
         heap, pop = self._heap, heapq.heappop
         while heap and heap[0][0] <= end_s:
@@ -38,6 +38,6 @@ class Scheduler:
             self.now_s = max(self.now_s, time_s)
             self.events += 1
             callback(*arguments)
-            if is_over():
+            if is_over is not None and is_over():
                 return
         self.now_s = max(self.now_s, end_s)
