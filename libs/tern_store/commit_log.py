@@ -57,14 +57,13 @@ class CommitLog:
         self._entry_size_max_bytes = min(entry_size_max_bytes, segments.size_bytes - BLANK_SIZE_BYTES)
         self._places = EntryPlaces(index, segments, start.mark, self._entry_size_max_bytes)
         self._dirty = DirtySegments(files)
-        self._recent = RecentEntries(recent_max_bytes)
+        self._recent = new = RecentEntries(recent_max_bytes)
         self._end = start.mark
-        self._synced_index = 0
-        self._cuts = 0
+        self._synced_index = self._cuts = 0
         # Why nothing may be written any more; empty while all is well.
         self._broken = ""
-        bounds = lambda: (self.first_index, self._end.index)  # noqa: E731 (one line for one thought)
-        self._reader = LogReader(segments, row=self._row, bounds=bounds, recent=self._recent.find_position)
+        ends = lambda: (self.first_index, self._end.index)  # noqa: E731 (one line for one thought)
+        self._reader = LogReader(segments, row=self._row, begin=index.position, bounds=ends, recent=new.find_position)
         self.was_torn = False
 
     @classmethod

@@ -108,7 +108,7 @@ class IndexFile:
         self.end_ms = max(self.end_ms, stored_ms)
         seconds = min(max(0, (stored_ms - self.begin_ms) // 1000), _SECONDS_MAX)
         # Single slots are read and written through a view: four times as fast as indexing an array.
-        slots = memoryview(self._open_table())
+        slots: memoryview = self._open_table().data
         for key_hash, position in zip(hashes, positions, strict=True):
             slot = key_hash % len(slots)
             self._tail += INDEX_ENTRY.pack(key_hash, position, seconds, slots[slot])

@@ -65,12 +65,13 @@ class LogReader:
         segments: Segments,
         *,
         row: Callable[[int], IndexRow],
+        begin: Callable[[int], int | None],
         bounds: Callable[[], tuple[int, int]],
         recent: Callable[[int], StoredEntry | None],
     ) -> None:
-        """*row* gives the place of an entry, *bounds* the first and last index, *recent* an entry in memory by position."""
+        """*row* gives the place of an entry, *begin* where it begins (None: ask *row*), *bounds* the first and last index, *recent* an entry in memory by position."""
         self._segments = segments
-        self._row, self._bounds, self._recent = row, bounds, recent
+        self._row, self._begin, self._bounds, self._recent = row, begin, bounds, recent
         self._verified = VerifiedEntries()
         self._window: list[IndexRow] = []
         self._window_positions: list[int] = []
@@ -182,15 +183,12 @@ class LogReader:
     def _load_window(self, position: int) -> None:
         low, high = self._bounds()
         last = high
-        if self._window and position >= _end(self._window[-1]) and last - self._window[-1].index <= WINDOW_ROWS:
-            # Readers follow the log's end: what has come since goes behind the window, without a search.
-            new = [self._row(index) for index in range(self._window[-1].index + 1, last + 1)]
-            self._window = self._window[-WINDOW_ROWS:] + new
-            self._window_positions = [row.position for row in self._window]
-            return
         while low < high:  # the last entry that begins at or before *position*
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if self._row(middle).position <= position else (low, middle - 1)
+            begin = self._begin(middle)
+            if begin is None:
+                begin = self._row(middle).position
+            low, high = (middle, high) if begin <= position else (low, middle - 1)
         # Not the newest entry of all: a cut would leave it here.
         self._window = [self._row(index) for index in range(low, min(low + WINDOW_ROWS, last + 1))]
         self._window_positions = [row.position for row in self._window]

@@ -58,6 +58,7 @@ class OfflineStore:
         self._reader = LogReader(
             self._segments,
             row=self._row,
+            begin=self._index.position,
             bounds=lambda: (self.start.index + 1, self.mark.index),
             recent=lambda _: None,
         )

@@ -3,8 +3,6 @@
 from random import Random
 from typing import Any
 
-import numpy as np
-
 from tern_broker.config import BrokerConfig
 from tern_broker.core.open_transactions import read_messages
 from tern_broker.core.picking import Pick
@@ -19,6 +17,9 @@ from tern_wire.errors import DiskFull, OffsetExpired, OutcomeUnknown, TernError
 from tern_wire.record import CHECK_AFTER_S, DELIVER_MS, MESSAGE_ID, Record, host_bytes
 from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts
 from tern_wire.rows import FLAG_SAME_TRANSACTION, PREPARED_BEFORE, REPLAYED, SCHEDULED_BEFORE
+
+# Of rows whose message was stored by an earlier send.
+_REPEATED = frozenset({REPLAYED, SCHEDULED_BEFORE, PREPARED_BEFORE})
 
 
 class SendRequests(Requests):
@@ -45,9 +46,7 @@ class SendRequests(Requests):
             if isinstance(verdicts, TernError):
                 link.reply(opaque, ERROR, error_parts(verdicts))
                 return
-            repeated = np.flatnonzero(
-                np.isin(verdicts["status"], (REPLAYED, SCHEDULED_BEFORE, PREPARED_BEFORE))
-            ).tolist()
+            repeated = [row for row, status in enumerate(verdicts["status"].tolist()) if status in _REPEATED]
             try:
                 replays = [self._replay(send.rows, verdicts, row) for row in repeated]
             except (OSError, StoreError) as error:

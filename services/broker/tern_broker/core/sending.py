@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tern_broker.core.appending import append
 from tern_broker.core.applied import Applied
-from tern_broker.core.few_sends import FEW_ROWS, apply_few
+from tern_broker.core.few_sends import FEW_ROWS, WAIT_MAX_MS, apply_few
 from tern_broker.core.half_messages import HalfRows, Preparing
 from tern_broker.core.idempotency import KeyTable
 from tern_broker.core.placing import Placing
@@ -32,7 +32,6 @@ from tern_wire.key_rows import (
     prepared_receipts,
     split_keys,
 )
-from tern_wire.limits import TIMER_DELAY_MAX_MS
 from tern_wire.route import PERM_WRITE
 from tern_wire.rows import (
     FLAG_HALF,
@@ -59,8 +58,6 @@ from tern_wire.rows import (
 from tern_wire.timer_rows import TIMER_ROWS
 
 Rows = npt.NDArray[Any]
-# The clock of a proxy, which looks at the longest delay, may be ahead of the group's by this much.
-_CLOCKS_APART_MAX_MS = 24 * 3_600_000
 _NONE: Rows = np.zeros(0, np.int64)
 
 
@@ -83,7 +80,7 @@ class SendApplier:
         if 0 < count <= FEW_ROWS and not receipts:
             few = apply_few(payload, count, position, now_ms, self._names, self._keys, self._slots)
             if few is not None:
-                return (*few, None, 0)
+                return (*few, 0)
         records_at = SEND_HEAD.size + count * SEND_ROWS.itemsize
         records_end = len(payload) - receipts * RECEIPT_ROW_SIZE_BYTES
         if not count:
@@ -109,7 +106,7 @@ class SendApplier:
         has_waiting = bool(is_waiting.any())
         if has_waiting:
             # No proxy of ours writes these: a message that waits has no order, and there is a longest delay.
-            is_far = rows["deliver_ms"] > now_ms + TIMER_DELAY_MAX_MS + _CLOCKS_APART_MAX_MS
+            is_far = rows["deliver_ms"] > now_ms + WAIT_MAX_MS
             verdicts["status"][is_far | (is_waiting & (rows["message_group"] != 0))] = MALFORMED
         if half is not None:
             self._preparing.spread(half, verdicts)
