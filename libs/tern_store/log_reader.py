@@ -73,12 +73,14 @@ class LogReader:
         self._segments = segments
         self._row, self._begin, self._bounds, self._recent = row, begin, bounds, recent
         self._verified = VerifiedEntries()
-        self._window: list[IndexRow] = []
+        # Entries side by side: where each begins, and the rows of those that were asked for.
+        self._window_first = 0
         self._window_positions: list[int] = []
+        self._window: dict[int, IndexRow] = {}
 
     def forget(self) -> None:
         """The log was cut: what was known of its end is not true any more."""
-        self._window, self._window_positions = [], []
+        self._window, self._window_positions = {}, []
         self._verified.forget()
 
     def distrust(self) -> None:
@@ -171,27 +173,37 @@ class LogReader:
 
     # Where is it? ----------------------------------------------------------------------------------------------
     def _find(self, position: int) -> IndexRow:
-        number = bisect_right(self._window_positions, position) - 1
-        if number < 0 or not self._window[number].position <= position < _end(self._window[number]):
+        row = self._in_window(position)
+        if row is None:
             self._load_window(position)
-            number = bisect_right(self._window_positions, position) - 1
-        row = self._window[number] if number >= 0 else None
-        if row is None or not row.position <= position < _end(row):
+            row = self._in_window(position)
+        if row is None:
             raise StoreError(f"position {position} is in no entry of the log")
         return row
+
+    def _in_window(self, position: int) -> IndexRow | None:
+        number = bisect_right(self._window_positions, position) - 1
+        if number < 0:
+            return None
+        index = self._window_first + number
+        row = self._window.get(index)
+        if row is None:
+            row = self._window[index] = self._row(index)
+        return row if row.position <= position < _end(row) else None
 
     def _load_window(self, position: int) -> None:
         low, high = self._bounds()
         last = high
         while low < high:  # the last entry that begins at or before *position*
             middle = (low + high + 1) // 2
-            begin = self._begin(middle)
-            if begin is None:
-                begin = self._row(middle).position
-            low, high = (middle, high) if begin <= position else (low, middle - 1)
+            low, high = (middle, high) if self._begin_of(middle) <= position else (low, middle - 1)
         # Not the newest entry of all: a cut would leave it here.
-        self._window = [self._row(index) for index in range(low, min(low + WINDOW_ROWS, last + 1))]
-        self._window_positions = [row.position for row in self._window]
+        self._window_positions = [self._begin_of(index) for index in range(low, min(low + WINDOW_ROWS, last + 1))]
+        self._window_first, self._window = low, {}
+
+    def _begin_of(self, index: int) -> int:
+        begin = self._begin(index)
+        return self._row(index).position if begin is None else begin
 
 
 def _end(row: IndexRow | None) -> int:

@@ -232,8 +232,9 @@ class Engine:
             log.critical("an entry of a newer release: this node stops, upgrade it", extra={"version": entry.version})
             self._runtime.end(EXIT_TOO_OLD)
         self._saver.before_apply(entry)
-        applied = Applied()
-        if entry.kind == EntryKind.COMMANDS:
+        if entry.kind != EntryKind.COMMANDS:
+            applied = Applied()
+        else:
             applied = self.state.apply(entry.body, entry.position + HEADER_SIZE_BYTES, entry.index)
             if entry.index > self._end_at_start:
                 self._time_seen = (self.state.now_ms, int(self._runtime.monotonic() * 1000))
