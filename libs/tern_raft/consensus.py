@@ -91,7 +91,8 @@ class Consensus(SyncObj):  # type: ignore[misc]
     @property
     def is_leader(self) -> bool:
         """Whether this node believes to lead."""
-        return bool(self._isLeader())
+        # As `_isLeader` (syncobj.py:1164), without a call more: it is asked after every event.
+        return bool(self._SyncObj__raftState == stock._RAFT_STATE.LEADER)
 
     @property
     def is_serving(self) -> bool:

@@ -14,6 +14,7 @@ from tern_store.entry import StoredEntry
 from tern_store.errors import DerivedDamage
 from tern_store.timer_buckets import FOLDER, TimerRows
 from tern_store.timers import Timers
+from tern_wire.key_hashes import FEW_RECORDS
 from tern_wire.timer_rows import TIMER_ROWS
 
 if TYPE_CHECKING:
@@ -29,6 +30,14 @@ def schedule(store: "Store", entry: StoredEntry, rows: TimerRows, topics: dict[i
     *topics*: topic id to name (UTF-8) of all of them; *now_ms*: the entry's time.
     """
     store.timers.add(rows)
+    if len(rows) <= FEW_RECORDS:
+        columns = rows["topic_id"].tolist(), rows["position"].tolist()
+        own: dict[int, list[int]] = {topic_id: [] for topic_id in sorted(set(columns[0]))}
+        for topic_id, position in zip(*columns, strict=True):
+            own[topic_id].append(position)
+        runs = [(topics[topic_id], positions) for topic_id, positions in own.items()]
+        store.keys.add_few(entry.raw, runs, entry.position, now_ms)
+        return
     for topic_id in np.unique(rows["topic_id"]).tolist():
         positions = rows["position"][rows["topic_id"] == topic_id].astype(np.int64)
         store.keys.add(entry.raw, positions - entry.position, positions, now_ms, topic=topics[topic_id])

@@ -8,6 +8,7 @@ A check never ends anything. A client's answer counts however late it comes; onl
 to people (RESOLVE_TRANSACTION), who may end what is open as well.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -103,7 +104,7 @@ class Transactions:
         # Mostly one time for all, kept once.
         times: dict[int, int] = {}
         self.schedule.begun(zip((times.setdefault(each, each) for each in at_ms.tolist()), added, strict=True))
-        for group_id, count in zip(*(each.tolist() for each in np.unique(groups, return_counts=True)), strict=True):
+        for group_id, count in Counter(groups.tolist()).items():
             self.producers.by_id[group_id].open += count
         self._counters.prepared += len(numbers)
 
