@@ -18,6 +18,7 @@ from tern_proxy.lanes import EndLane, Lane, SendLane, SettleLane
 from tern_proxy.old_data import OldData
 from tern_proxy.parking import ParkingLot
 from tern_proxy.principals_cache import PrincipalsCache
+from tern_proxy.reading_turns import ReadingTurns
 from tern_proxy.routes_cache import NameServers, RoutesCache
 from tern_proxy.topic_names import TopicNames
 from tern_remoting import Redialer
@@ -49,6 +50,7 @@ class BrokerGroup:
     sends: SendLane
     settles: SettleLane
     ends: EndLane
+    turns: ReadingTurns
 
     @property
     def lanes(self) -> dict[str, Lane[Any, Any]]:
@@ -143,7 +145,9 @@ class Proxy:
                     on_routing_error=self.cache.refresh_soon,
                 )
                 link.seal = self._seal
-                group = self.groups[name] = BrokerGroup(link, SendLane(link), SettleLane(link), EndLane(link))
+                sends = SendLane(link)
+                settles, ends, turns = SettleLane(link), EndLane(link), ReadingTurns(sends)
+                group = self.groups[name] = BrokerGroup(link, sends, settles, ends, turns)
             # The nodes of a group that is gone are looked for where they were: it comes back there, mostly.
             group.link.update(route, is_whole=routes.warm and bool(route.nodes))
 
@@ -275,6 +279,9 @@ class Proxy:
             f"{name}/{kind}": float(lane.waiting)
             for name, group in self.groups.items()
             for kind, lane in group.lanes.items()
+        }
+        gauges["reading_held_total", "Receives that have waited so that sends need not, by broker group."] = lambda: {
+            name: float(group.turns.held) for name, group in self.groups.items()
         }
         gauges["lane_flights_total", "Flights so far, by lane."] = lambda: {
             f"{name}/{kind}": float(lane.flights)

@@ -25,6 +25,7 @@ from tern_proxy.core.settling import SettleParcel, Settles, read_settles
 from tern_proxy.core.topic import Topic
 from tern_proxy.exchange import CONTENT_TYPES, ClientGone, HotRequest, RawHeaders, Reply, encode
 from tern_proxy.proxy import BrokerGroup, Proxy
+from tern_proxy.reading_turns import Reader
 from tern_proxy.routes.first_use import create_group
 from tern_proxy.routes.settle import SETTLE_BODY_SIZE_MAX_BYTES, apply_settles, body_too_large
 from tern_wire.codec import encode_json, read_json, read_msgpack
@@ -54,6 +55,11 @@ class _Poll:
     head: dict[str, Any]
     settles: Settles | None = None
     headers: RawHeaders
+
+    @property
+    def reader(self) -> Reader:
+        """Who takes turns."""
+        return self.topic.name, self.group
 
 
 async def post_receive(proxy: Proxy, request: HotRequest, topic_name: str, group_name: str) -> Reply:
@@ -171,17 +177,23 @@ async def _settle_first(proxy: Proxy, poll: _Poll, settles: Settles) -> list[Mes
     if not settles.are_acks or poll.head["attempt_id"]:
         await apply_settles(proxy, settles)
         return []
-    looking = asyncio.ensure_future(_look_early(proxy, poll))
+    groups = proxy.rotated(poll.topic)
+    turns, found = groups[0].turns, None
+    messages = await turns.take(poll.reader)
     try:
-        await apply_settles(proxy, settles)
+        looking = asyncio.ensure_future(_look_early(groups, poll))
+        try:
+            await apply_settles(proxy, settles)
+        finally:
+            found = await looking
     finally:
-        found = await looking
+        turns.give_back(poll.reader, messages, None if found is None else len(found))
     return found
 
 
-async def _look_early(proxy: Proxy, poll: _Poll) -> list[Message]:
+async def _look_early(groups: list[BrokerGroup], poll: _Poll) -> list[Message]:
     try:
-        return await _receive_from(proxy.rotated(poll.topic), poll, poll.head, is_last_word=False)
+        return await _receive_from(groups, poll, poll.head, is_last_word=False, has_turn=True)
     except TernError:
         return []  # the look that follows the acks meets it, too
 
@@ -214,25 +226,38 @@ async def _wait_for_messages(proxy: Proxy, poll: _Poll, gone: asyncio.Future[Any
 
 
 async def _receive_from(
-    groups: list[BrokerGroup], poll: _Poll, head: dict[str, Any], *, is_last_word: bool
+    groups: list[BrokerGroup], poll: _Poll, head: dict[str, Any], *, is_last_word: bool, has_turn: bool = False
 ) -> list[Message]:
     """From the first broker group that has something. A group in trouble is passed over; if all are, and nobody waits
     for it to end (*is_last_word*), the trouble is the answer."""
     trouble: TernError | None = None
     is_served = False
     for group in groups:
+        messages, found = None, None
+        turn = 0 if has_turn else await group.turns.take(poll.reader)
         try:
             # Repeated after a fail-over, as the client would: what the first one may have leased comes back when its lease ends.
             reply, raw = await group.link.request(RequestCode.RECEIVE, body_parts(head), is_repeatable=True)
+            messages = _messages_of(reply, raw, poll, group)
+            found = len(messages)
         except (NoLeader, OutcomeUnknown, Overloaded) as error:
             trouble = error
             continue
+        finally:
+            if turn:
+                group.turns.give_back(poll.reader, turn, found)
         is_served = True
-        if reply.get("runs"):
-            return read_leased(reply, bytes(raw), poll.topic.name, group.link.broker_group, poll.put_body, poll.maker)
+        if messages:
+            return messages
     if trouble is not None and not is_served and is_last_word:
         raise trouble
     return []
+
+
+def _messages_of(reply: dict[str, Any], raw: memoryview, poll: _Poll, group: BrokerGroup) -> list[Message]:
+    if not reply.get("runs"):
+        return []
+    return read_leased(reply, bytes(raw), poll.topic.name, group.link.broker_group, poll.put_body, poll.maker)
 
 
 async def _release(proxy: Proxy, maker: HandleMaker, messages: list[Message]) -> None:
