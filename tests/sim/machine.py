@@ -120,9 +120,9 @@ class Machine:
         return self.process is not None
 
     def disk_latency_s(self) -> float:
-        """How long one sync takes: mostly a fraction of a ms, sometimes a while."""
+        """How long one sync takes: mostly one or two ms, as on the disks of clouds, sometimes a while."""
         chance = self.rng.random()
-        base_s = 2e-4 + 3e-4 * chance if chance < 0.95 else 0.004 * chance
+        base_s = 5e-4 + 1.5e-3 * chance if chance < 0.95 else 0.004 * chance
         return base_s * self.slow_factor
 
     # The process -------------------------------------------------------------------------------------------------

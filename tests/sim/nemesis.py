@@ -47,6 +47,7 @@ class Nemesis:
         self._healing.all()
         for name, machine in self.world.machines.items():
             machine.kills_in_jobs, machine.files.cut_at, machine.files.cut_behind = 0, None, None
+            machine.slow_factor = 1.0  # a script that went on after its disk was mended has slowed it again
             self.world.start(name)
 
     # Below -------------------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def draw_plan(rng: Random, operations: int, pace_s: float) -> Plan:
         producers=rng.randint(3, 6),
         consumers=rng.randint(1, 3),
         readers=rng.randint(1, 2),
-        burst_max=rng.choice((2, 6, 12)),
+        burst_max=rng.choice((4, 8, 12)),
         messages_max=rng.choice((1, 3, 5)),
         keyed_share=rng.choice((0.2, 0.5, 0.8)),
         repeat_share=0.06,

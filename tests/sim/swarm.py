@@ -84,13 +84,13 @@ def choose(seed: int) -> Swarm:
     election = rng.choice((700, 1000))
     return Swarm(
         seed=seed,
-        nodes=5 if rng.random() < 0.2 else 3,
+        nodes=5 if rng.random() < 0.15 else 3,
         kinds=kinds,
         weights=tuple(rng.choice((1, 2, 4)) for _ in kinds),
         scripts=tuple(script for script in SCRIPTS if scripting.random() < SCRIPT_CHANCE),
         faults=rng.randint(FAULTS_MIN, FAULTS_MAX),
-        chaos_s=rng.uniform(16.0, 24.0),
-        operations=rng.randint(835, 935),
+        chaos_s=rng.uniform(11.0, 15.0),
+        operations=rng.randint(790, 870),
         segment_size_bytes=segment,
         limits=StoreLimits(
             entry_size_max_bytes=120 << 10,
@@ -106,7 +106,7 @@ def choose(seed: int) -> Swarm:
         save_after_s=rng.choice((0.7, 1.5, 4.0, 12.0)),
         scrub_pass_s=rng.choice((4.0, 3600.0)),
         trim_check_s=rng.choice((1.0, 3.0)),
-        latency_s=rng.choice((1e-4, 5e-4, 2e-3)),
+        latency_s=rng.choice((2e-4, 1e-3, 4e-3)),
         jitter_s=rng.choice((1e-4, 1e-3, 5e-3)),
         late_chance=rng.choice((0.0, 0.01, 0.05)),
         group_commit_bytes=rng.choice((4 << 10, 32 << 10)),

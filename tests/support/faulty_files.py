@@ -22,6 +22,8 @@ from tests.support.faulty_disk import (
     RandomArrivals,
 )
 
+_ROOT = Path("/")
+
 
 class PowerCut(BaseException):
     """The machine is off; only `FaultyFiles.crash` turns it on again. Nothing that runs on it may catch this."""
@@ -157,7 +159,7 @@ class FaultyFiles:
         except PowerCut:
             self._do("put", file.number, data, position)  # on its way when the power went: `crash` decides what arrived
             raise
-        room = file.allocated + max(0, self.free_bytes(Path("/")))
+        room = file.allocated + max(0, self.free_bytes(_ROOT))
         if position + len(data) > max(room, file.allocated):
             if room > position:
                 self._do("put", file.number, data[: room - position], position)
@@ -275,7 +277,7 @@ class FaultyFiles:
             raise PowerCut
 
     def _require_room(self, size_bytes: int, path: Path | None = None) -> None:
-        if size_bytes > 0 and size_bytes > self.free_bytes(Path("/")):
+        if size_bytes > 0 and size_bytes > self.free_bytes(_ROOT):
             raise _error(errno.ENOSPC, path)
 
     def _require_directory(self, path: Path) -> None:
