@@ -242,7 +242,7 @@ class Nemesis:
         self.until(self._rng.uniform(2.0, 10.0), lambda: machine.clock.drift(self.world.scheduler.now_s, 1.0))
 
     def _slow_disk(self) -> None:
-        machine, factor = self.world.machines[self._any()], self._rng.choice((10.0, 100.0, 1000.0))
+        machine, factor = self.world.machines[self._any()], self._rng.choice((4.0, 30.0, 300.0))
         self.done("slow_disk", f"{machine.name} by {factor:g}")
         machine.slow_factor = factor
 

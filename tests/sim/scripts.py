@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Seconds to wait before the next step; ends early when the moment does not come.
 Steps = Iterator[float]
 # A disk so slow that there is mostly something in the page cache.
-SLOW_FACTORS = (100.0, 300.0)
+SLOW_FACTORS = (30.0, 100.0)
 LOOK_PERIOD_S = 0.003
 # For the right to damage a node, and for an entry that is as it must be.
 PATIENCE_S, LOOKING_MAX_S = 8.0, 3.0

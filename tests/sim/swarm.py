@@ -103,7 +103,7 @@ def choose(seed: int) -> Swarm:
         election_min_ms=election,
         election_max_ms=2 * election,
         retention_bytes=rng.choice((0, 0, segment, 2 * segment)),
-        save_after_s=rng.choice((0.7, 1.5, 4.0, 12.0)),
+        save_after_s=rng.choice((0.5, 1.0, 2.5, 8.0)),
         scrub_pass_s=rng.choice((4.0, 3600.0)),
         trim_check_s=rng.choice((1.0, 3.0)),
         latency_s=rng.choice((2e-4, 1e-3, 4e-3)),
