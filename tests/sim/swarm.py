@@ -90,7 +90,7 @@ def choose(seed: int) -> Swarm:
         scripts=tuple(script for script in SCRIPTS if scripting.random() < SCRIPT_CHANCE),
         faults=rng.randint(FAULTS_MIN, FAULTS_MAX),
         chaos_s=rng.uniform(11.0, 15.0),
-        operations=rng.randint(790, 870),
+        operations=rng.randint(797, 877),
         segment_size_bytes=segment,
         limits=StoreLimits(
             entry_size_max_bytes=120 << 10,
