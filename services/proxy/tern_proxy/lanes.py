@@ -7,6 +7,7 @@ a busy one turns single sends into batches. Owner of all state: one event loop.
 """
 
 import asyncio
+import math
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -51,13 +52,17 @@ class Lane(Generic[C, R]):
         # For metrics: flights so far and the cargo pieces that they carried.
         self.flights = 0
         self.carried = 0
+        # When a piece last had to wait for a flight to land (the loop's time, s).
+        self.crowded_at_s = -math.inf
 
     def submit(self, cargo: C) -> asyncio.Future[R]:
         """What became of *cargo*. Pieces submitted in one order are sent in that order."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         self._waiting.append((cargo, future))
-        if not self._is_scheduled and self._in_flight < LANES_IN_FLIGHT:
+        if self._in_flight >= LANES_IN_FLIGHT:
+            self.crowded_at_s = loop.time()
+        elif not self._is_scheduled:
             self._is_scheduled = True
             loop.call_soon(self._start)
         return future

@@ -19,6 +19,8 @@ from tern_wire.limits import READING_BESIDE_SENDS_MAX_MESSAGES, READING_TURN_WAI
 
 # A consumer group that found no more than this last time keeps up.
 LITTLE_MAX_MESSAGES = 4
+# A lane under load is empty for a moment again and again; what rushed in then, the next sends would wait for.
+CALM_AFTER_S = 0.5
 # Of pairs of topic and consumer group; who is forgotten is taken for one that keeps up, once.
 READERS_KEPT_MAX = 4_096
 # A topic and a consumer group of it.
@@ -29,8 +31,8 @@ class Sends(Protocol):
     """The lane that is to be spared."""
 
     @property
-    def waiting(self) -> int:
-        """Sends that wait for a place."""
+    def crowded_at_s(self) -> float:
+        """When a send last had to wait for a place (the loop's time, s); -inf: never."""
         ...
 
 
@@ -99,7 +101,10 @@ class ReadingTurns:
         return bool(self._waiting) or self._is_full()
 
     def _is_full(self) -> bool:
-        return self._under_way >= READING_BESIDE_SENDS_MAX_MESSAGES and self._sends.waiting > 0
+        return self._under_way >= READING_BESIDE_SENDS_MAX_MESSAGES and self._are_sends_waiting()
+
+    def _are_sends_waiting(self) -> bool:
+        return asyncio.get_running_loop().time() - self._sends.crowded_at_s < CALM_AFTER_S
 
     def _waited_enough(self, waiting: _Waiting) -> None:
         self._waiting.remove(waiting)

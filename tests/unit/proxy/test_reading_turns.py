@@ -1,13 +1,13 @@
 """Who reads a backlog waits for a turn while sends wait; who keeps up does not, and nobody waits for long."""
 
 import asyncio
-from dataclasses import dataclass
+import math
 
 import pytest
 from httpx import Response
 
 from tern_proxy.lanes import LANES_IN_FLIGHT
-from tern_proxy.reading_turns import LITTLE_MAX_MESSAGES, READERS_KEPT_MAX, ReadingTurns
+from tern_proxy.reading_turns import CALM_AFTER_S, LITTLE_MAX_MESSAGES, READERS_KEPT_MAX, ReadingTurns
 from tern_remoting import Frame, Link
 from tern_wire.errors import Overloaded
 from tern_wire.limits import READING_BESIDE_SENDS_MAX_MESSAGES, READING_TURN_WAIT_MAX_MS
@@ -20,9 +20,13 @@ FULL = 32
 AT_ONCE = READING_BESIDE_SENDS_MAX_MESSAGES // FULL
 
 
-@dataclass
 class _Sends:
-    waiting: int = 1
+    def __init__(self) -> None:
+        self.are_waiting = True
+
+    @property
+    def crowded_at_s(self) -> float:
+        return asyncio.get_running_loop().time() - (0 if self.are_waiting else 2 * CALM_AFTER_S)
 
 
 async def _far_behind(sends: _Sends) -> ReadingTurns:
@@ -66,16 +70,17 @@ async def test_readers_of_a_backlog_go_one_after_the_other_while_sends_wait() ->
 
 async def test_nobody_waits_while_no_send_does() -> None:
     """And who waits already goes on with the next that is over when sends do not wait any more."""
-    sends = _Sends(waiting=0)
+    sends = _Sends()
+    sends.are_waiting = False
     turns = await _far_behind(sends)
     for _ in range(3 * AT_ONCE):
         await turns.take(FAR)
     assert turns.held == 0
-    sends.waiting = 1
+    sends.are_waiting = True
     tasks = [asyncio.create_task(turns.take(FAR)) for _ in range(4)]
     await _rest()
     assert turns.waiting == 4
-    sends.waiting = 0
+    sends.are_waiting = False
     turns.give_back(FAR, FULL, FULL)
     await asyncio.gather(*tasks)
     assert turns.waiting == 0
@@ -143,8 +148,11 @@ async def _with_sends_waiting(mesh: ProxyMesh) -> list[asyncio.Task[object]]:
     for number in range(LANES_IN_FLIGHT):
         tasks.append(asyncio.create_task(mesh.send()))
         await eventually(lambda number=number: len(mesh.broker.held) > number, "a flight at the broker")  # type: ignore[misc]
+    lane = mesh.proxy.groups["broker-a"].sends
+    assert lane.crowded_at_s == -math.inf
     tasks.append(asyncio.create_task(mesh.send()))
-    await eventually(lambda: mesh.proxy.groups["broker-a"].sends.waiting == 1, "a send that waits")
+    await eventually(lambda: lane.waiting == 1, "a send that waits")
+    assert lane.crowded_at_s > 0
     return tasks
 
 
