@@ -28,8 +28,8 @@ AVERAGED_FROM_SEEDS, JUDGED_FROM_SEEDS = 20, 100
 # A witness can be a whole history.
 TEXT_MAX, LINE_MAX = 600, 1000
 REPORTS_MAX = 30
-# A worker is replaced after so many seeds, so that nothing that piles up in one lasts.
-SEEDS_PER_WORKER = 100
+# A worker is replaced after so many seeds: each leaves some MB of holes in its memory.
+SEEDS_PER_WORKER = 20
 
 
 def main() -> int:
