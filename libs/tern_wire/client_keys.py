@@ -2,9 +2,10 @@
 
     mqk_<kid>_<43>   a bearer key: 256 random bits, base64url without padding; whoever has this text is the principal
     mqs_<kid>_<43>   a signing key: the 32 bytes of an Ed25519 private key (RFC 8032), as above; it never leaves its owner
+    mqh_<kid>_<43>   a signing key whose secret the cluster can compute (hmac-sha256): see signing_secrets.py
 
 *kid*: 16 letters or digits, the key's name, which is no secret: logs and lists show it. The cluster keeps of a bearer key the SHA-256 of its
-whole text, of a signing key the public half. 256 random bits need no slow hash: there is nothing to guess.
+whole text, of an Ed25519 key the public half, of an HMAC key a salt. 256 random bits need no slow hash: there is nothing to guess.
 
 The root key is computed from the cluster key, so every proxy knows it without having been told, and it cannot be revoked but by a new
 cluster key: `mqk_root000000000000_<base64url(HMAC-SHA256(cluster key, "ternmq root key 1"))>`.
@@ -25,16 +26,18 @@ from tern_wire.errors import InvalidField
 from tern_wire.limits import KEY_NETWORKS_MAX, PRINCIPAL_TEXT_LENGTH_MAX
 from tern_wire.topic_settings import is_whole
 
-BEARER, ED25519 = "bearer", "ed25519"
-BEARER_PREFIX, SIGNING_PREFIX = "mqk_", "mqs_"
-KID_LENGTH, SECRET_SIZE_BYTES, DIGEST_SIZE_BYTES = 16, 32, 32
+BEARER, ED25519, HMAC = "bearer", "ed25519", "hmac-sha256"
+KEY_TYPES = (BEARER, ED25519, HMAC)
+BEARER_PREFIX, SIGNING_PREFIX, HMAC_PREFIX = "mqk_", "mqs_", "mqh_"
+KID_LENGTH, SECRET_SIZE_BYTES, DIGEST_SIZE_BYTES, SALT_SIZE_BYTES = 16, 32, 32, 32
 # What a new kid is drawn from: 95 bits of it, so that none is given twice.
 KID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 ROOT_KID = "root000000000000"
 TIME_MAX_MS = (1 << 53) - 1
 
 _KID = re.compile(rf"[A-Za-z0-9]{{{KID_LENGTH}}}")
-_TEXT = re.compile(rf"(mqk_|mqs_)([A-Za-z0-9]{{{KID_LENGTH}}})_([A-Za-z0-9_-]{{43}})")
+_KIND_OF = {BEARER_PREFIX: BEARER, SIGNING_PREFIX: ED25519, HMAC_PREFIX: HMAC}
+_TEXT = re.compile(rf"(mqk_|mqs_|mqh_)([A-Za-z0-9]{{{KID_LENGTH}}})_([A-Za-z0-9_-]{{43}})")
 _ROOT_LABEL = b"ternmq root key 1"
 # An unknown kid is compared with this, which is the hash of no key, so that it takes as long as a known one.
 _NO_DIGEST = bytes(DIGEST_SIZE_BYTES)
@@ -43,7 +46,8 @@ _NETWORKS_KEPT = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientKey:
-    """What the cluster knows of one key. Either *digest*, the SHA-256 of a bearer key's text, or *public_key*, 32 bytes of Ed25519.
+    """What the cluster knows of one key. One of *digest*, the SHA-256 of a bearer key's text, *public_key*, 32 bytes of Ed25519, and *salt*,
+    32 bytes of chance from which whoever has the cluster key computes the secret of an HMAC key.
 
     Good from *not_before_ms* (0: at once) until *expires_ms* (0: for ever), ms since 1970 (UTC), and only from *networks* (none: from
     anywhere), which narrow and never widen. *version*: when the principal got it, counted in versions of the principal's document.
@@ -58,11 +62,12 @@ class ClientKey:
     networks: tuple[str, ...] = ()
     description: str = ""
     version: int = 0
+    salt: bytes = b""
 
     @property
     def kind(self) -> str:
-        """`bearer` or `ed25519`."""
-        return ED25519 if self.public_key else BEARER
+        """`bearer`, `ed25519` or `hmac-sha256`."""
+        return ED25519 if self.public_key else HMAC if self.salt else BEARER
 
     def is_expired(self, now_ms: int) -> bool:
         """Whether it will never be good again."""
@@ -77,22 +82,26 @@ class ClientKey:
         return not self.networks or any(_contains(network, address) for network in self.networks)
 
     def packed(self) -> list[Any]:
-        """As a document of a principal carries it."""
+        """As a document of a principal carries it: 9 members, as ever, and the salt after them if there is one."""
         times = (self.not_before_ms, self.expires_ms, self.created_ms)
-        return [self.kid, self.digest, self.public_key, *times, list(self.networks), self.description, self.version]
+        packed = [self.kid, self.digest, self.public_key, *times, list(self.networks), self.description, self.version]
+        return [*packed, self.salt] if self.salt else packed
 
 
 def read_client_key(packed: Any) -> ClientKey:
     """What `ClientKey.packed` has written; InvalidField with what is not allowed."""
-    if not isinstance(packed, list | tuple) or len(packed) != 9:
-        raise InvalidField(reason="A key has 9 members", pointer="/keys")
-    kid, digest, public_key, not_before_ms, expires_ms, created_ms, networks, description, version = packed
+    if not isinstance(packed, list | tuple) or len(packed) not in {9, 10}:
+        raise InvalidField(reason="A key has 9 members, or 10 with a salt", pointer="/keys")
+    kid, digest, public_key, not_before_ms, expires_ms, created_ms, networks, description, version = packed[:9]
     if not is_kid(kid) or kid == ROOT_KID:
         reason = f"A kid is {KID_LENGTH} letters or digits, and not that of the root key"
         raise InvalidField(reason=reason, pointer="/keys/kid")
-    sizes = (_size(digest), _size(public_key))
-    if sizes not in {(DIGEST_SIZE_BYTES, 0), (0, SECRET_SIZE_BYTES)}:
-        raise InvalidField(reason="A key has a SHA-256 digest or an Ed25519 public key", pointer="/keys/public_key")
+    # A tenth member is a salt, and never empty: each key is packed in one way only, on which nodes agree to the byte.
+    sizes = tuple(map(_size, (digest, public_key, *packed[9:])))
+    if sizes not in {(DIGEST_SIZE_BYTES, 0), (0, SECRET_SIZE_BYTES), (0, 0, SALT_SIZE_BYTES)}:
+        raise InvalidField(
+            reason="A key has a SHA-256 digest, or an Ed25519 public key, or a salt", pointer="/keys/public_key"
+        )
     if not all(is_whole(time_ms, 0, TIME_MAX_MS) for time_ms in (not_before_ms, expires_ms, created_ms, version)):
         raise InvalidField(reason=f"Times and versions are 0 to {TIME_MAX_MS}", pointer="/keys")
     return ClientKey(
@@ -105,6 +114,7 @@ def read_client_key(packed: Any) -> ClientKey:
         networks=read_networks(networks),
         description=check_description(description, "/keys/description"),
         version=version,
+        salt=packed[9] if len(packed) == 10 else b"",
     )
 
 
@@ -148,13 +158,18 @@ def signing_text(kid: str, private_key: bytes) -> str:
     return f"{SIGNING_PREFIX}{kid}_{_encoded(private_key)}"
 
 
+def hmac_text(kid: str, secret: bytes) -> str:
+    """An HMAC key as its owner keeps it, of the 32 bytes that `SigningSecrets.of` computes."""
+    return f"{HMAC_PREFIX}{kid}_{_encoded(secret)}"
+
+
 def read_key_text(text: str) -> tuple[str, str, bytes] | None:
-    """What kind of key *text* is (`bearer` or `ed25519`), its kid and its 32 secret bytes; None when it is written otherwise."""
+    """What kind of key *text* is (one of KEY_TYPES), its kid and its 32 secret bytes; None when it is written otherwise."""
     match = _TEXT.fullmatch(text)
     if match is None:
         return None
     secret = decoded(match[3])
-    return None if secret is None else (BEARER if match[1] == BEARER_PREFIX else ED25519, match[2], secret)
+    return None if secret is None else (_KIND_OF[match[1]], match[2], secret)
 
 
 def kid_of(bearer: str) -> str:

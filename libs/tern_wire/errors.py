@@ -12,6 +12,7 @@ from typing import Any
 from tern_wire.errors_security import (
     CertificateForbidden,
     ClientKeyNotFound,
+    ClusterKeyMissing,
     Forbidden,
     PrincipalChanged,
     PrincipalNotFound,
@@ -38,6 +39,7 @@ __all__ = [
     "CertificateForbidden",
     "CheckUrlForbidden",
     "ClientKeyNotFound",
+    "ClusterKeyMissing",
     "Forbidden",
     "PrincipalChanged",
     "PrincipalNotFound",

@@ -46,6 +46,14 @@ class ClientKeyNotFound(TernError):
     fix = "Principal '{principal}' has no key '{kid}': it never had, or it was revoked. List its keys: `ternmq key ls {principal}`."
 
 
+class ClusterKeyMissing(TernError):
+    code, status, title = "cluster-key-missing", 409, "Secrets of this kind of key cannot be computed here"
+    fix = (
+        "Secrets of hmac-sha256 keys are computed from the cluster key, and this proxy was started without its 32 bytes. Start it with "
+        "--cluster-key-file, ask another proxy, or make a key of another type (bearer, ed25519)."
+    )
+
+
 class PrincipalChanged(TernError):
     code, status, title = "principal-changed", 409, "Somebody else has changed the principal"
     fix = "Principal '{principal}' is at version {actual}, expected {expected}. Read it again and decide."

@@ -283,7 +283,8 @@ SIGNATURE_WINDOW_MS = 300_000
 SIGNATURE_NONCES_MAX, SIGNATURE_NONCE_LENGTH_MAX = 524_288, 64
 # Characters of a nonce: fewer would meet by chance.
 SIGNATURE_NONCE_LENGTH_MIN = 8
-# Public keys of signers that are kept ready to verify with: 200 bytes each.
+# Keys of signers that are kept ready to verify with, 1 KiB each: public halves, and secrets that were computed, which end with the table of
+# principals that has their salts. Below the principals that there may be; computing one again takes some microseconds.
 SIGNATURE_KEYS_KEPT_MAX = 8_192
 # Refusals that are audited one by one, a second; the others are counted, and the count is told.
 AUDITED_REFUSALS_PER_S = 100

@@ -138,8 +138,10 @@ class PrincipalSettings(Struct, forbid_unknown_fields=True):
 
 class KeySettings(Struct, forbid_unknown_fields=True):
     """The body of POST /v1/principals/{principal}/keys; every field has a default. With a `public_key` (Ed25519, base64url) the principal signs
-    its requests; without one it gets a bearer key, which is in the answer and nowhere else."""
+    its requests with a key that it has made; with `type` `hmac-sha256` it signs them with a secret, without both it gets a bearer key: those are
+    in the answer and nowhere else."""
 
+    type: str = ""
     public_key: str = ""
     not_before: str | int | None = None
     expires_at: str | int | None = None

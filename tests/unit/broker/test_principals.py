@@ -53,6 +53,12 @@ def code(verdict: Any) -> str:
     return verdict.code if isinstance(verdict, TernError) else ""
 
 
+def told(clerk: Clerk) -> bytes:
+    """What proxies are told of shop, and saved states have."""
+    ((_, packed),) = clerk.state.principals.changed_after(0, 1)["principals"]
+    return bytes(packed)
+
+
 def make(name: str) -> PrincipalDocument:
     """The change that creates *name*."""
     return settings_change(PrincipalDocument(name=name), grants=[GRANT])
@@ -134,6 +140,24 @@ def test_a_saved_state_has_them_all_in_their_order() -> None:
     assert clerk.names() == ["c", "a", "b"]
     assert clerk.put(make("d"))["revision"] == 7
     assert clerk.named(after.pack())[-1] == "d"
+
+
+def test_a_saved_state_has_salts_and_is_as_it_was_without_them() -> None:
+    """A key of each kind is replicated, saved and told; a state without salts is, to the byte, what earlier builds have saved."""
+    clerk = Clerk()
+    clerk.put(make("shop"))
+    clerk.put(addition(clerk.get(), key("a"), 0))
+    assert {len(each) for each in decode_msgpack(told(clerk))["keys"]} == {9}
+    clerk.put(addition(clerk.get(), ClientKey(kid="h" * 16, salt=bytes(range(32))), 0))
+    assert {len(each) for each in decode_msgpack(told(clerk))["keys"]} == {9, 10}
+    before, whole = clerk.get(), told(clerk)
+    clerk.state = saving.load(b"".join(saving.encode(saving.take(clerk.state))))
+    assert (clerk.get(), told(clerk)) == (before, whole)
+    assert [each.kind for each in clerk.get().keys] == ["bearer", "hmac-sha256"]
+    # The other replica, that has heard the same.
+    other = Clerk()
+    other.put(before)
+    assert other.get() == before
 
 
 def test_a_state_that_a_release_without_principals_has_saved_is_read() -> None:

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from tern_wire.client_keys import (
     BEARER,
     ED25519,
+    HMAC,
     ROOT_KID,
     ClientKey,
     bearer_text,
     decoded,
     digest_of,
     encoded_public_key,
+    hmac_text,
     is_bearer_of,
     key_document,
     kid_of,
@@ -42,11 +44,12 @@ def key(**fields: Any) -> ClientKey:
 @settings(deadline=None)
 @given(st.binary(min_size=32, max_size=32))
 def test_a_key_is_read_as_it_was_written(secret: bytes) -> None:
-    """Both kinds, 64 characters each; the kid of a bearer key alone is taken from a request."""
+    """All kinds, 64 characters each; the kid of a bearer key alone is taken from a request."""
     assert read_key_text(bearer_text(KID, secret)) == (BEARER, KID, secret)
     assert read_key_text(signing_text(KID, secret)) == (ED25519, KID, secret)
     assert kid_of(bearer_text(KID, secret)) == KID
-    assert kid_of(signing_text(KID, secret)) == ""
+    assert read_key_text(hmac_text(KID, secret)) == (HMAC, KID, secret)
+    assert kid_of(signing_text(KID, secret)) == kid_of(hmac_text(KID, secret)) == ""
     assert decoded(encoded_public_key(secret)) == secret
 
 
@@ -77,6 +80,7 @@ def test_only_the_hash_of_the_whole_text_is_kept_and_only_the_text_fits() -> Non
     assert not is_bearer_of(key(), bearer_text(KID, bytes(32)))
     assert not is_bearer_of(None, TEXT)
     assert not is_bearer_of(ClientKey(kid=KID, public_key=SECRET), TEXT)
+    assert not is_bearer_of(ClientKey(kid=KID, salt=SECRET), hmac_text(KID, SECRET))
     assert not is_bearer_of(key(), "\udc80é")
 
 
@@ -170,11 +174,31 @@ def test_a_key_travels_and_is_checked_where_it_arrives() -> None:
             read_client_key(other)
 
 
+@pytest.mark.parametrize("fields", [{"digest": SECRET}, {"public_key": SECRET}, {"salt": SECRET}])
+def test_a_key_of_each_kind_travels_in_one_form(fields: dict[str, Any]) -> None:
+    """A salt is a tenth member; the other kinds have nine, as before there were salts. No key is of two kinds, or of none."""
+    packed = ClientKey(kid=KID, version=1, **fields).packed()
+    assert len(packed) == (10 if "salt" in fields else 9)
+    assert read_client_key(packed) == ClientKey(kid=KID, version=1, **fields)
+    nine = packed[:9]
+    wrong: list[list[Any]] = [[*nine, b""], [*nine, None], [*nine, SECRET[:-1]], [*nine, SECRET, 0], [*nine, "x" * 32]]
+    if "salt" in fields:
+        wrong += [nine, *([*nine[:at], SECRET, *nine[at + 1 :], SECRET] for at in (1, 2))]
+    else:
+        wrong += [[*nine, SECRET]]
+    for other in wrong:
+        with pytest.raises(InvalidField):
+            read_client_key(other)
+
+
 def test_what_is_shown_of_a_key_is_no_secret() -> None:
-    """Its kid, times, networks and state; of a signing key the public half; never the hash."""
+    """Its kid, times, networks and state; of an Ed25519 key the public half; never the hash, nor the salt."""
     shown = key_document(key(expires_ms=9), 9)
     assert (shown["kid"], shown["type"], shown["state"]) == (KID, BEARER, "expired")
     assert "digest" not in shown
     assert "public_key" not in shown
     assert key_document(key(not_before_ms=9), 8)["state"] == "not-yet"
     assert key_document(ClientKey(kid=KID, public_key=SECRET), 0)["public_key"] == encoded_public_key(SECRET)
+    of_hmac = key_document(ClientKey(kid=KID, salt=SECRET), 0)
+    assert (of_hmac["type"], of_hmac.keys()) == (HMAC, shown.keys())
+    assert encoded_public_key(SECRET) not in str(of_hmac)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tern_wire.client_keys import ClientKey
+from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import InvalidField, LimitReached
 from tern_wire.limits import KEYS_LIVE_MAX, REVOKED_KEPT_MAX
 from tern_wire.principal_documents import (
@@ -24,10 +25,19 @@ from tern_wire.principals import read_grant
 
 PUB = read_grant("allow", ["PUB"], "topic", "orders")
 NOBODY = PrincipalDocument(name="shop")
+# Written by the build before keys could have salts.
+BEFORE_SALTS = bytes.fromhex(
+    "84a46e616d65a473686f70a776657273696f6e01a66772616e74739194a5616c6c6f77a5746f706963a66f726465727391a3505542a46b"
+    "6579739299b061616161616161616161616161616161c420000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e"
+    "1fc40000000591aa31302e302e302e302f38a474696c6c0299b062626262626262626262626262626262c400c420202122232425262728"
+    "292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f00090090a003"
+)
 # Few, so that they meet.
 VERSIONS = st.integers(0, 6)
 KIDS = st.sampled_from(["a" * 16, "b" * 16, "c" * 16])
-KEYS = st.builds(ClientKey, kid=KIDS, digest=st.just(bytes(32)), version=VERSIONS, created_ms=st.integers(0, 1))
+KEYS = st.builds(
+    ClientKey, kid=KIDS, digest=st.just(bytes(32)), version=VERSIONS, created_ms=st.integers(0, 1)
+) | st.builds(ClientKey, kid=KIDS, salt=st.sampled_from([bytes(32), bytes(range(32))]), version=VERSIONS)
 DOCUMENTS = st.builds(
     PrincipalDocument,
     name=st.just("shop"),
@@ -158,6 +168,14 @@ def test_a_key_that_is_never_rotated_beside_one_that_is_must_be_rotated_too() ->
     assert len(one.revoked) == REVOKED_KEPT_MAX
     one = after(one, revocation("shop", one.keys))
     assert kids(after(one, addition(one, key("z"), 0))) == ["z"]
+
+
+def test_what_was_written_before_there_were_salts_is_read_and_written_again_to_the_byte() -> None:
+    """In log entries, saved states and what proxies are told: a bearer and an Ed25519 key of an earlier build."""
+    document = read_principal_document(decode_msgpack(BEFORE_SALTS))
+    assert [(each.kind, each.salt) for each in document.keys] == [("bearer", b""), ("ed25519", b"")]
+    assert document.keys[0].digest == bytes(range(32))
+    assert encode_msgpack(document.packed()) == BEFORE_SALTS
 
 
 @pytest.mark.parametrize(
