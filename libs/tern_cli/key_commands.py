@@ -22,8 +22,8 @@ key_app = typer.Typer(
     no_args_is_help=True,
     help=f"""Create, list and revoke the keys of clients.
 
-    A key belongs to a principal, and a principal may do what its grants say: see `ternmq acl`. The cluster keeps a hash of it, or its public
-    half, so a lost key cannot be read again: create another one. At most {KEYS_LIVE_MAX} keys of a principal are live, which is what it takes to
+    A key belongs to a principal, and a principal may do what its grants say: see `ternmq acl`. The cluster keeps a hash of it, its public half, or
+    a salt, so a lost key cannot be read again: create another one. At most {KEYS_LIVE_MAX} keys of a principal are live, which is what it takes to
     rotate: create the new one, give it to the clients, revoke the old one. Clients read keys from files: --key-file, TERNMQ_KEY_FILE.""",
 )
 
@@ -38,6 +38,7 @@ class KeyType(StrEnum):
 
     BEARER = "bearer"
     ED25519 = "ed25519"
+    HMAC = "hmac-sha256"
 
 
 @key_app.command("create")
@@ -52,7 +53,8 @@ def create_key(
         KeyType,
         typer.Option(
             "--type",
-            help="bearer: the key is sent with each request. ed25519: it signs each request and never leaves the client; it is made here.",
+            help="bearer: the key is sent with each request. ed25519: it signs each request and never leaves the client; it is made here. "
+            "hmac-sha256: it signs each request, at a fraction of the cost; proxies can compute it.",
         ),
     ] = KeyType.BEARER,
     expires: Annotated[
@@ -84,12 +86,14 @@ def create_key(
     ternmq key create billing --out billing.key
     ternmq key create billing --expires 90d --network 10.0.0.0/8 > billing.key
     ternmq key create billing --type ed25519 --out billing.key
+    ternmq key create billing --type hmac-sha256 --out billing.key
     """
     made = _ed25519() if kind is KeyType.ED25519 else None
     with _private_file(out) as keep, administration(endpoint) as admin:
         is_new = _is_made(admin, principal)
         document = admin.create_key(
             principal,
+            type=kind.value if kind is KeyType.HMAC else None,
             public_key=encoded_public_key(made[1]) if made else None,
             not_before=not_before,
             networks=network,

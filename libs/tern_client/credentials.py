@@ -1,6 +1,6 @@
 """What a client proves itself with, and whom it trusts: a key in a file, a certificate authority in a file. Read here and nowhere else.
 
-    key_file=, or TERNMQ_KEY_FILE    one line: a bearer key `mqk_...`, sent with every request, or a signing key `mqs_...`, which never is
+    key_file=, or TERNMQ_KEY_FILE    one line: a bearer key `mqk_...`, sent with every request, or a signing key `mqs_...` or `mqh_...`, which never is
     ca_file=, or TERNMQ_CA_FILE      PEM; without it, https trusts what the system trusts
 
 A file that is replaced is read again within REREAD_INTERVAL_S, so a key is rotated without a restart. "" in place of a file: none, whatever the
@@ -17,7 +17,8 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 from tern_client.exchange import Headers, Request
-from tern_wire.client_keys import BEARER, read_key_text
+from tern_client.signing import hmac_signer, signer
+from tern_wire.client_keys import BEARER, HMAC, read_key_text
 from tern_wire.errors import TernError
 
 KEY_FILE, CA_FILE = "TERNMQ_KEY_FILE", "TERNMQ_CA_FILE"
@@ -114,14 +115,13 @@ class Credentials:
             header = (("Authorization", f"Bearer {text}"),)
             self._prove = lambda _request, _endpoint: header
         else:
-            self._prove = _signer(kid, secret)
+            self._prove = hmac_signer(kid, secret) if kind == HMAC else _ed25519_signer(kid, secret)
         self._seen = (found.st_mtime_ns, found.st_size, found.st_ino)
         self._read_at_s = time.monotonic()
 
 
-def _signer(kid: str, private_key: bytes) -> Prove:
+def _ed25519_signer(kid: str, private_key: bytes) -> Prove:
     try:
-        from tern_client.signing import signer  # noqa: PLC0415 - optional, and 100 ms that bearer keys do not need
+        return signer(kid, private_key)
     except ImportError as error:
-        raise CredentialsUnusable(reason="Signing keys need the extra `ternmq[security]`") from error
-    return signer(kid, private_key)
+        raise CredentialsUnusable(reason="Ed25519 keys need the extra `ternmq[security]`") from error

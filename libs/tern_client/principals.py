@@ -33,9 +33,10 @@ class PrincipalOptions(TypedDict, total=False):
 
 
 class KeyOptions(TypedDict, total=False):
-    """Settings of a key. `public_key`: 43 characters of base64url, an Ed25519 one; without it the key is a bearer key. `expires_at` or
-    `expires_in` (`90d`); `networks` such as `10.0.0.0/8`, from which alone it is good."""
+    """Settings of a key. `type`: `bearer`, `ed25519` or `hmac-sha256`. `public_key`: 43 characters of base64url, an Ed25519 one. Without both the
+    key is a bearer key. `expires_at` or `expires_in` (`90d`); `networks` such as `10.0.0.0/8`, from which alone it is good."""
 
+    type: str | None
     public_key: str | None
     not_before: str | int | None
     expires_at: str | int | None
@@ -111,7 +112,7 @@ class PrincipalCalls(AsyncClient):
                 raise
 
     async def create_key(self, principal: str, **options: Unpack[KeyOptions]) -> Document:
-        """A new key of *principal*. A bearer key is in `key` of this answer and nowhere else. PrincipalNotFound, LimitReached."""
+        """A new key of *principal*. A bearer or HMAC key is in `key` of this answer and nowhere else. PrincipalNotFound, LimitReached."""
         return read_document(await self._call(key_request(principal, options)))
 
     async def revoke_key(self, principal: str, kid: str) -> None:

@@ -16,12 +16,13 @@ from starlette.types import Scope
 from tern_proxy.core.access import Access
 from tern_proxy.core.credential_limits import Failures, Nonces
 from tern_proxy.core.quotas import Bucket
-from tern_proxy.signed_requests import NotSigned, read_signature
+from tern_proxy.signed_requests import NotSigned, VerifyingKey, read_signature
 from tern_service.clock import Clock
 from tern_wire.client_keys import ROOT_KID, ClientKey, digest_of, is_bearer_of, kid_of, root_key_text
 from tern_wire.errors import TernError, TooManyFailures, Unauthenticated, WarmingUp
-from tern_wire.limits import AUTH_FAILURES_PER_MIN, SESSIONS_KEPT_MAX, SIGNATURE_WINDOW_MS
+from tern_wire.limits import AUTH_FAILURES_PER_MIN, SESSIONS_KEPT_MAX, SIGNATURE_KEYS_KEPT_MAX, SIGNATURE_WINDOW_MS
 from tern_wire.principals import ROOT, Principal, PrincipalTable
+from tern_wire.signing_secrets import SigningSecrets
 
 # Where it is in the scope of a signed request what its body must hash to, by algorithm.
 DIGESTS = "tern.digests"
@@ -46,12 +47,14 @@ class Principals(Protocol):
 
 
 class Session:
-    """Credentials that are good from *from_ms* until *until_ms* (wall time)."""
+    """Credentials that are good from *from_ms* until *until_ms* (wall time). *verifying*: what the key's signatures are verified with, if it signs."""
 
-    __slots__ = ("access", "bucket", "from_ms", "key", "kid", "until_ms")
+    __slots__ = ("access", "bucket", "from_ms", "key", "kid", "until_ms", "verifying")
 
-    def __init__(self, access: Access, key: ClientKey, bucket: Bucket | None) -> None:
-        self.access, self.key, self.kid, self.bucket = access, key, key.kid, bucket
+    def __init__(
+        self, access: Access, key: ClientKey, bucket: Bucket | None, verifying: VerifyingKey | None = None
+    ) -> None:
+        self.access, self.key, self.kid, self.bucket, self.verifying = access, key, key.kid, bucket, verifying
         self.from_ms, self.until_ms = key.not_before_ms, key.expires_ms or _FOR_EVER_MS
 
 
@@ -72,7 +75,8 @@ class Authenticator:
         self._root_key = ClientKey(kid=ROOT_KID, digest=digest_of(root_key_text(cluster_key)))
         self._table: PrincipalTable | None = None
         self._sessions: dict[bytes, Session] = {}
-        # Whose key signs, by kid: at most one for each key of the table.
+        self._secrets = SigningSecrets(cluster_key)
+        # Whose key signs, by kid, with the secret that was computed for it from its salt in this very table.
         self._signers: dict[str, Session] = {}
         self._accesses: dict[str, Access] = {}
         self._buckets: dict[str, Bucket] = {}
@@ -137,10 +141,10 @@ class Authenticator:
         now_ms, address = self._clock.now_ms(), address_of(scope)
         found: Session | None = None
 
-        def find_key(kid: str) -> ClientKey | None:
+        def find_key(kid: str) -> VerifyingKey | None:
             nonlocal found
             found = self._signers.get(kid) or self._signer(kid)
-            return found.key if found is not None and not self._failures.is_over(address, kid, now_ms) else None
+            return found.verifying if found is not None and not self._failures.is_over(address, kid, now_ms) else None
 
         try:
             signed = read_signature(scope, find_key, now_ms)
@@ -161,8 +165,15 @@ class Authenticator:
         found = self._find(kid)
         if found is None:
             return None
-        session = self._signers[kid] = self._session(*found)
+        if len(self._signers) >= SIGNATURE_KEYS_KEPT_MAX:
+            self._signers.clear()
+        session = self._signers[kid] = self._session(*found, self._verifying(*found))
         return session
+
+    def _verifying(self, principal: Principal, key: ClientKey) -> VerifyingKey:
+        if key.salt and self._secrets.is_there:
+            return VerifyingKey(secret=self._secrets.of(principal.name, key.kid, key.salt))
+        return VerifyingKey(public_key=key.public_key)
 
     def _find(self, kid: str) -> tuple[Principal, ClientKey] | None:
         if kid == ROOT_KID:
@@ -182,12 +193,12 @@ class Authenticator:
         if key.networks and not key.is_good_from(address_of(scope)):
             raise self._refuse(scope, key.kid, "a key out of its networks")
 
-    def _session(self, principal: Principal, key: ClientKey) -> Session:
+    def _session(self, principal: Principal, key: ClientKey, verifying: VerifyingKey | None = None) -> Session:
         access = self._accesses.get(principal.name)
         if access is None or access.principal is not principal:
             access = Access(principal, audit_topic=self._audit_topic, seal=self._seal)
             self._accesses[principal.name] = access
-        return Session(access, key, self._bucket(principal))
+        return Session(access, key, self._bucket(principal), verifying)
 
     def _bucket(self, principal: Principal) -> Bucket | None:
         limits = (principal.requests_per_s, principal.bytes_per_s)

@@ -10,7 +10,7 @@ from tern_proxy.openapi_operations import ASKED, BROKER, DECLARED, READ, Operati
 from tern_proxy.openapi_schemas import DURATION_PATTERN, GROUP_PATTERN, TOPIC_PATTERN, Schema
 from tern_proxy.openapi_topics import Cursor
 from tern_wire import limits, messages, paths
-from tern_wire.client_keys import BEARER, ED25519, KID_LENGTH
+from tern_wire.client_keys import BEARER, HMAC, KEY_TYPES, KID_LENGTH
 from tern_wire.paths import JSON
 from tern_wire.principal_documents import QUOTA_MAX
 from tern_wire.principals import ACTIONS, ACTIONS_OF, ALL, EFFECTS, KINDS, PRINCIPAL_PATTERN
@@ -36,7 +36,7 @@ class ClientKeyState(Struct, kw_only=True):
     """What is known of a key; never the key."""
 
     kid: Kid
-    type: Annotated[str, Meta(extra_json_schema={"enum": [BEARER, ED25519]})]
+    type: Annotated[str, Meta(extra_json_schema={"enum": list(KEY_TYPES)})]
     state: Annotated[str, Meta(extra_json_schema={"enum": ["active", "not-yet", "expired"]})]
     not_before: Moment
     expires_at: Moment
@@ -51,7 +51,10 @@ class ClientKeyMade(ClientKeyState, kw_only=True):
 
     principal: PrincipalName
     key: (
-        Annotated[str, Meta(pattern="^mqk_[A-Za-z0-9]{16}_[A-Za-z0-9_-]{43}$", description="The bearer key. Keep it.")]
+        Annotated[
+            str,
+            Meta(pattern="^mq[kh]_[A-Za-z0-9]{16}_[A-Za-z0-9_-]{43}$", description="The bearer or HMAC key. Keep it."),
+        ]
         | UnsetType
     ) = UNSET
     missing_broker_groups: Annotated[list[str], Meta(description="Did not answer, and get it as soon as they do.")]
@@ -139,6 +142,10 @@ def keywords() -> Mapping[str, Mapping[str, Schema]]:
             "version": {"minimum": 0, "description": "Only if it is at this version; 0: only if it is not there."},
         },
         "KeySettings": {
+            "type": {
+                "enum": ["", *KEY_TYPES],
+                "description": "Empty: `ed25519` with a `public_key`, else `bearer`. `hmac-sha256`: a secret that signs requests.",
+            },
             "public_key": {"pattern": "^$|^[A-Za-z0-9_-]{43}$"},
             "not_before": {**moment, "description": "Good from then on; at once."},
             "expires_at": {**moment, "description": "Good until then; for ever."},
@@ -256,11 +263,12 @@ PRINCIPALS: tuple[Operation, ...] = (
             messages.KeySettings,
             bearer={"expires_in": "90d", "networks": ["10.0.0.0/8"]},
             signing={"public_key": "1" * 42 + "E"},
+            signing_with_a_secret={"type": HMAC},
         ),
         answers={201: gives(ClientKeyMade, "The only time that the key is shown.", _MADE, "Cache-Control")},
         errors=(
             *(*ASKED, *READ, *BROKER, "principal-not-found", "limit-reached", "message-too-large", "no-name-server"),
-            *("warming-up", "disk-full"),
+            *("warming-up", "disk-full", "cluster-key-missing"),
         ),
         bodies=((JSON, '{"expires_in": "90d"}'),),
     ),

@@ -1,13 +1,17 @@
-"""Signed requests: the client has an Ed25519 key, and the cluster keeps its public half only.
+"""Signed requests: the client has an Ed25519 key, of which the cluster keeps the public half, or a secret that the cluster can compute (HMAC-SHA256).
 
 A signature covers at least @method, @path, @query and @authority, content-digest (sha-256 or sha-512) if there is a body, and mq-namespace if there is one; it has `created`
 (at most 300 s from now), `keyid` (the kid) and `nonce` (good once at this proxy). The body is hashed while it arrives, before a handler has the
-last piece of it. A kid that is not known costs as much as one that is.
+last piece of it.
+
+Law: the signature names its algorithm (`alg`; without one it is Ed25519), and the key must be of that kind: what one kind is verified with is
+never looked at for the other, so no public key is ever a secret. What verifying costs follows from what the request says, whether its kid is
+known, of another kind, or not known.
 
 What the SDK writes is read by `core/signature_form.py`, and costs a fifth of what Ed25519 costs by itself; what is written in any other way is read by
 the library, at three times of what Ed25519 costs. Both say the same of everything.
 
-Reference: RFC 9421 (HTTP Message Signatures), RFC 9530 (Content-Digest), RFC 8032 (Ed25519).
+Reference: RFC 9421 (HTTP Message Signatures; 3.3.3 HMAC, 3.3.6 Ed25519), RFC 9530 (Content-Digest), RFC 8032 (Ed25519), RFC 2104 (HMAC).
 """
 
 import hashlib
@@ -19,13 +23,12 @@ from typing import Any, NamedTuple
 import http_sf
 from cryptography.exceptions import InvalidSignature as WrongSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from http_message_signatures import HTTPMessageVerifier, HTTPSignatureKeyResolver, InvalidSignature
-from http_message_signatures.algorithms import ED25519
+from http_message_signatures import HTTPMessageVerifier, HTTPSignatureKeyResolver, InvalidSignature, algorithms
 from starlette.types import Message, Receive, Scope
 
 from tern_proxy.core.namespaces import HEADER, SCOPE_HEADERS
 from tern_proxy.core.signature_form import WrittenSignature, read_form
-from tern_wire.client_keys import ClientKey
+from tern_wire.client_keys import ED25519, HMAC
 from tern_wire.errors import Unauthenticated
 from tern_wire.limits import (
     SIGNATURE_KEYS_KEPT_MAX,
@@ -41,9 +44,25 @@ NAMESPACE = HEADER.decode()
 _HASHES: dict[str, Callable[[bytes], Any]] = {"sha-256": hashlib.sha256, "sha-512": hashlib.sha512}
 # What an unknown kid is verified with; the private half is known to everybody, so nothing that it verifies is let through.
 _NOBODY = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
+_NOBODYS_SECRET = bytes(32)
 # Reasons, for the audit alone.
 _NOT_NOW, _NOT_HELD, _NO_KEY = "not created now", "the signature does not hold", "no such key"
-FindKey = Callable[[str], ClientKey | None]
+
+
+class VerifyingKey(NamedTuple):
+    """What signatures of a key are verified with: *public_key* those of Ed25519, *secret* those of HMAC, 32 bytes each. The other one is empty,
+    and both are if the key signs nothing."""
+
+    public_key: bytes = b""
+    secret: bytes = b""
+
+    def __repr__(self) -> str:
+        """Which of them there is: a secret is in no log of whoever prints this."""
+        return f"VerifyingKey({HMAC if self.secret else ED25519 if self.public_key else 'none'})"
+
+
+_UNKNOWN = VerifyingKey()
+FindKey = Callable[[str], VerifyingKey | None]
 
 
 class Signed(NamedTuple):
@@ -71,7 +90,7 @@ def has_body(scope: Scope) -> bool:
 
 
 def read_signature(scope: Scope, find: FindKey, now_ms: int) -> Signed:
-    """The signature of the request; NotSigned unless it holds. *find*: the public key of a kid, as far as it may be used now."""
+    """The signature of the request; NotSigned unless it holds. *find*: what a kid verifies with, as far as it may be used now."""
     with_body, sent = has_body(scope), scope.get(SCOPE_HEADERS)
     fields, scheme = sent or scope["headers"], scope.get("scheme", "http")
     path, query = _path_of(scope), scope["query_string"]
@@ -83,13 +102,18 @@ def _verify(written: WrittenSignature, find: FindKey, now_ms: int, with_body: bo
     kid = written.kid
     if abs(written.created_s * 1_000 - now_ms) > SIGNATURE_WINDOW_MS:
         raise NotSigned("", _NOT_NOW)
-    key = find(kid)
-    is_known = key is not None and bool(key.public_key)
-    try:
-        public_key = _public_key(key.public_key) if key is not None and is_known else _NOBODY
-        public_key.verify(written.signature, written.base)
-    except (WrongSignature, ValueError) as error:
-        raise NotSigned(kid, str(error)[:200] or _NOT_HELD) from None
+    key = find(kid) or _UNKNOWN
+    if written.algorithm == HMAC:
+        is_known = bool(key.secret)
+        if not hmac.compare_digest(_mac(key.secret or _NOBODYS_SECRET, written.base), written.signature):
+            raise NotSigned(kid, _NOT_HELD)
+    else:
+        is_known = bool(key.public_key)
+        try:
+            public_key = _public_key(key.public_key) if is_known else _NOBODY
+            public_key.verify(written.signature, written.base)
+        except (WrongSignature, ValueError) as error:
+            raise NotSigned(kid, str(error)[:200] or _NOT_HELD) from None
     if not is_known:
         raise NotSigned(kid, _NO_KEY)
     return Signed(kid, written.nonce, written.digests if with_body else {})
@@ -148,6 +172,10 @@ def _digests(value: str) -> dict[str, bytes]:
     return found
 
 
+def _mac(secret: bytes, base: bytes) -> bytes:
+    return hmac.digest(secret, base, "sha256")
+
+
 @lru_cache(maxsize=SIGNATURE_KEYS_KEPT_MAX)
 def _public_key(data: bytes) -> Ed25519PublicKey:
     return Ed25519PublicKey.from_public_bytes(data)
@@ -159,15 +187,32 @@ def _path_of(scope: Scope) -> bytes:
     return path
 
 
-class _Verifier(HTTPMessageVerifier):
-    """The library's, with our clock and our window in both directions."""
+class _Hmac(algorithms.HTTPSignatureAlgorithm):
+    """As the library's own, which says another reason and is slower."""
 
-    def __init__(self, now_ms: int, keys: HTTPSignatureKeyResolver) -> None:
-        super().__init__(signature_algorithm=ED25519, key_resolver=keys)
-        self._now_ms = now_ms
+    algorithm_id = HMAC
+
+    def __init__(self, public_key: bytes = b"", private_key: Any = None) -> None:
+        self._secret = public_key
+
+    def verify(self, signature: bytes, message: bytes) -> None:
+        """WrongSignature unless it holds."""
+        if not hmac.compare_digest(_mac(self._secret, message), signature):
+            raise WrongSignature()
+
+
+class _Verifier(HTTPMessageVerifier):
+    """The library's, for one request, with our clock and our window in both directions, and either algorithm."""
+
+    def __init__(self, now_ms: int, keys: "_Keys") -> None:
+        super().__init__(signature_algorithm=algorithms.ED25519, key_resolver=keys)
+        self._now_ms, self._keys = now_ms, keys
 
     def validate_created_and_expires(self, sig_input: Any, max_age: Any = None) -> None:
-        """InvalidSignature unless it was made less than SIGNATURE_WINDOW_MS from now and has not expired."""
+        """InvalidSignature unless it was made less than SIGNATURE_WINDOW_MS from now and has not expired. What the library asks first of a
+        signature, so here it is told which algorithm that names; of any other one it says itself that it is not expected."""
+        if sig_input.params.get("alg") == HMAC:
+            self.signature_algorithm, self._keys.kind = _Hmac, HMAC
         created, expires = sig_input.params.get("created"), sig_input.params.get("expires")
         if type(created) is not int or abs(created * 1_000 - self._now_ms) > SIGNATURE_WINDOW_MS:
             raise InvalidSignature(_NOT_NOW)
@@ -176,20 +221,21 @@ class _Verifier(HTTPMessageVerifier):
 
 
 class _Keys(HTTPSignatureKeyResolver):
-    """Public keys by kid, one for each kid whether it is known or not."""
+    """What to verify with by kid, something for each kid whether it is known or not. *kind*: which algorithm the signature names."""
 
     def __init__(self, find: FindKey) -> None:
         self._find = find
-        self.kid, self.is_known = "", False
+        self.kid, self.is_known, self.kind = "", False, ED25519
 
-    def resolve_public_key(self, key_id: str) -> Ed25519PublicKey:
+    def resolve_public_key(self, key_id: str) -> Ed25519PublicKey | bytes:
         """The key to verify with."""
         self.kid = key_id
-        key = self._find(key_id)
-        if key is None or not key.public_key:
-            return _NOBODY
-        self.is_known = True
-        return _public_key(key.public_key)
+        key = self._find(key_id) or _UNKNOWN
+        if self.kind == HMAC:
+            self.is_known = bool(key.secret)
+            return key.secret or _NOBODYS_SECRET
+        self.is_known = bool(key.public_key)
+        return _public_key(key.public_key) if self.is_known else _NOBODY
 
 
 class _View:

@@ -1,6 +1,9 @@
 """A client's key and authority: from files or the environment, read again when they change, and never sent where others could read them."""
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +11,7 @@ import pytest
 from tern_client import BlockingAdmin, Producer
 from tern_client.credentials import CA_FILE, KEY_FILE, REREAD_INTERVAL_S, Credentials, CredentialsUnusable
 from tern_client.exchange import Request
-from tern_wire.client_keys import bearer_text, signing_text
+from tern_wire.client_keys import bearer_text, hmac_text, signing_text
 
 HERE, THERE = "http://127.0.0.1:8080", "https://proxy.example:8443"
 KEY, OTHER = bearer_text("A" * 16, bytes(32)), bearer_text("B" * 16, bytes(range(32)))
@@ -51,14 +54,46 @@ def test_the_environment_names_files_unless_an_argument_does(tmp_path: Path, mon
     assert Credentials((HERE,), "").applied(REQUEST, HERE) is REQUEST
 
 
-def test_a_signing_key_signs_each_request_anew_and_is_never_sent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("write", [signing_text, hmac_text])
+def test_a_signing_key_signs_each_request_anew_and_is_never_sent(tmp_path: Path, write: Callable[..., str]) -> None:
     """Two attempts have two nonces; a body has its digest; the key itself is in none of it."""
-    text = signing_text("S" * 16, bytes(range(32)))
+    text = write("S" * 16, bytes(range(32)))
     credentials = Credentials((THERE,), key_file(tmp_path, text))
     one, two = (dict(credentials.applied(REQUEST, THERE).headers) for _ in range(2))
     assert one.keys() == {"MQ-Tag", "Signature-Input", "Signature", "Content-Digest"}
     assert one["Signature"] != two["Signature"]
     assert text[-43:] not in str((one, two))
+
+
+def test_a_key_with_a_secret_needs_nothing_but_the_sdk(tmp_path: Path) -> None:
+    """Where neither cryptography nor the library of signatures is installed, HMAC keys sign, and Ed25519 keys name the extra that they need."""
+    script = """
+import sys
+sys.modules.update({"cryptography": None, "http_message_signatures": None})
+from tern_client.credentials import Credentials, CredentialsUnusable
+from tern_client.exchange import Request
+made = Credentials(("https://proxy",), sys.argv[1]).applied(Request("GET", "/v1/topics"), "https://proxy")
+assert "Signature" in dict(made.headers)
+try:
+    Credentials(("https://proxy",), sys.argv[2])
+except CredentialsUnusable as error:
+    print(error)
+"""
+    keys = (
+        key_file(tmp_path, hmac_text("S" * 16, bytes(32)), "one"),
+        key_file(tmp_path, signing_text("S" * 16, bytes(32)), "two"),
+    )
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script, *map(str, keys)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ternmq[security]" in done.stdout
 
 
 def test_a_key_is_not_sent_in_the_clear_beyond_this_machine(tmp_path: Path) -> None:

@@ -1,12 +1,11 @@
 """Signed requests: what the SDK signs is let through, and one changed bit, an old one, or the same one again is not."""
 
+import base64
 import hashlib
 from dataclasses import replace as with_fields
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,22 +13,12 @@ from tern_client import signing
 from tern_client.exchange import Headers, Request
 from tern_proxy.core.credential_limits import Nonces
 from tern_proxy.core.namespaces import SCOPE_HEADERS
-from tern_proxy.signed_requests import NotSigned, Signed, read_signature, receive_checked
-from tern_wire.client_keys import ClientKey
+from tern_proxy.signed_requests import NotSigned, Signed, VerifyingKey, read_signature, receive_checked
 from tern_wire.errors import Overloaded, Unauthenticated
 from tern_wire.limits import SIGNATURE_WINDOW_MS
-from tern_wire.principals import Principal, PrincipalTable
-from tests.support.guarded_mesh import OWN, GuardedMesh, grant, guarded_mesh
-
-KID, SECRET = "S" * 16, bytes(range(32))
-PUBLIC = Ed25519PrivateKey.from_private_bytes(SECRET).public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
-KEY = ClientKey(kid=KID, public_key=PUBLIC)
-ENDPOINT, SEND = "http://proxy", "/v1/topics/orders/messages"
-
-
-def headers_for(request: Request, secret: bytes = SECRET) -> Headers:
-    """What the SDK adds."""
-    return signing.signer(KID, secret, lambda: NOW_MS / 1_000)(request, ENDPOINT)
+from tern_wire.principals import PrincipalTable
+from tests.support.guarded_mesh import OTHER, OWN, guarded_mesh
+from tests.support.signing_keys import ED25519, HMAC, NOW_MS, REQUEST, SALT, SEND, Signs, either, publish, send, sign_in
 
 
 def scope_of(request: Request, headers: Headers) -> dict[str, Any]:
@@ -49,25 +38,22 @@ def scope_of(request: Request, headers: Headers) -> dict[str, Any]:
     }
 
 
-def verified(scope: dict[str, Any], now_ms: int) -> Signed:
+def verified(signs: Signs, scope: dict[str, Any], now_ms: int = NOW_MS) -> Signed:
     """What the proxy says of it."""
-    return read_signature(scope, lambda kid: KEY if kid == KID else None, now_ms)
+    return read_signature(scope, signs.find, now_ms)
 
 
-REQUEST = Request("POST", f"{SEND}?tag=a&key=b", (("Content-Type", "text/plain"),), b"hello")
-NOW_MS = 1_800_000_000_000
-HEADERS = headers_for(REQUEST)
-
-
-def test_what_the_sdk_signs_holds() -> None:
+@either
+def test_what_the_sdk_signs_holds(signs: Signs) -> None:
     """With a body its digest is told, without one nothing is asked of it."""
-    assert verified(scope_of(REQUEST, HEADERS), NOW_MS).digests.keys() == {"sha-256"}
+    assert verified(signs, scope_of(REQUEST, signs.headers(REQUEST))).digests.keys() == {"sha-256"}
     bare = Request("GET", "/v1/topics")
-    signed = verified(scope_of(bare, headers_for(bare)), NOW_MS)
-    assert (signed.kid, signed.digests) == (KID, {})
+    signed = verified(signs, scope_of(bare, signs.headers(bare)))
+    assert (signed.kid, signed.digests) == (signs.key.kid, {})
     assert len(signed.nonce) >= 16
 
 
+@either
 @pytest.mark.parametrize(
     "changed",
     [
@@ -77,82 +63,130 @@ def test_what_the_sdk_signs_holds() -> None:
         {"path": SEND},
     ],
 )
-def test_a_changed_request_is_refused(changed: dict[str, Any]) -> None:
+def test_a_changed_request_is_refused(signs: Signs, changed: dict[str, Any]) -> None:
     """Method, path and query are signed."""
     with pytest.raises(NotSigned):
-        verified(scope_of(with_fields(REQUEST, **changed), HEADERS), NOW_MS)
+        verified(signs, scope_of(with_fields(REQUEST, **changed), signs.headers(REQUEST)))
 
 
+@either
 @settings(deadline=None)
-@given(st.data())
-def test_one_flipped_bit_in_what_is_signed_is_refused(data: st.DataObject) -> None:
+@given(data=st.data())
+def test_one_flipped_bit_in_what_is_signed_is_refused(signs: Signs, data: st.DataObject) -> None:
     """In the signature, its parameters, or the digest: whatever bit it is."""
-    name = data.draw(st.sampled_from([name for name, _ in HEADERS]))
-    value = dict(HEADERS)[name].encode()
+    headers = signs.headers(REQUEST)
+    name = data.draw(st.sampled_from([name for name, _ in headers]))
+    value = dict(headers)[name].encode()
     at, bit = data.draw(st.integers(0, len(value) - 1)), data.draw(st.integers(0, 6))
     flipped = value[:at] + bytes([value[at] ^ (1 << bit)]) + value[at + 1 :]
-    scope = scope_of(REQUEST, HEADERS)
+    scope = scope_of(REQUEST, headers)
     scope["headers"] = [(each, flipped if each == name.lower().encode() else old) for each, old in scope["headers"]]
     try:
-        signed = verified(scope, NOW_MS)
+        signed = verified(signs, scope)
     except NotSigned:
         return
     # A bit that says nothing: white space, a letter's case in a label, base64's unused ones. Then it says what was signed.
-    assert signed == verified(scope_of(REQUEST, HEADERS), NOW_MS)
+    assert signed == verified(signs, scope_of(REQUEST, headers))
 
 
-@pytest.mark.parametrize("skew_ms", [-SIGNATURE_WINDOW_MS - 1_000, SIGNATURE_WINDOW_MS + 1_000])
-def test_a_signature_is_good_for_five_minutes_each_way(skew_ms: int) -> None:
-    """A second more in either direction, and it is none."""
-    inside = skew_ms - 1_000 if skew_ms > 0 else skew_ms + 1_000
-    assert verified(scope_of(REQUEST, HEADERS), NOW_MS + inside).kid == KID
+@either
+@settings(deadline=None)
+@given(data=st.data())
+def test_whatever_is_covered_cannot_be_changed(signs: Signs, data: st.DataObject) -> None:
+    """Method, path, query, host, namespace, digest: any other value of any of them, and the signature does not hold."""
+    request = with_fields(REQUEST, headers=(("MQ-Namespace", "acme"),))
+    scope = scope_of(request, signs.headers(request))
+    scope[SCOPE_HEADERS] = scope["headers"]
+    assert verified(signs, scope).kid == signs.key.kid
+    what = data.draw(
+        st.sampled_from(["method", "raw_path", "query_string", b"host", b"mq-namespace", b"content-digest"])
+    )
+    if isinstance(what, str):
+        old = scope[what] if isinstance(scope[what], bytes) else scope[what].encode()
+    else:
+        old = dict(scope["headers"])[what]
+    letters = st.text("ABab01-._~/=:&", min_size=1, max_size=3).map(str.encode)
+    at, end = sorted(data.draw(st.tuples(*[st.integers(0, len(old))] * 2)))
+    new = old[:at] + data.draw(letters) + old[end:]
+    if what == b"content-digest":
+        new = b"sha-256=:%b:" % base64.b64encode(hashlib.sha256(new).digest())
+    # A host's name means the same in capitals, and with the port that its scheme has anyway.
+    if new.lower().removesuffix(b":80") == old.lower() or new.lower().removesuffix(b":") == old.lower():
+        return
+    if isinstance(what, str):
+        changed = {**scope, what: new if isinstance(scope[what], bytes) else new.decode()}
+    else:
+        changed = {**scope, SCOPE_HEADERS: [(name, new if name == what else value) for name, value in scope["headers"]]}
     with pytest.raises(NotSigned):
-        verified(scope_of(REQUEST, HEADERS), NOW_MS + skew_ms)
+        verified(signs, changed)
 
 
-def test_a_body_without_a_signed_digest_is_refused() -> None:
+@either
+@pytest.mark.parametrize("skew_ms", [-SIGNATURE_WINDOW_MS - 1_000, SIGNATURE_WINDOW_MS + 1_000])
+def test_a_signature_is_good_for_five_minutes_each_way(signs: Signs, skew_ms: int) -> None:
+    """A second more in either direction, and it is none."""
+    headers = signs.headers(REQUEST)
+    inside = skew_ms - 1_000 if skew_ms > 0 else skew_ms + 1_000
+    assert verified(signs, scope_of(REQUEST, headers), NOW_MS + inside).kid == signs.key.kid
+    with pytest.raises(NotSigned):
+        verified(signs, scope_of(REQUEST, headers), NOW_MS + skew_ms)
+
+
+@either
+def test_a_body_without_a_signed_digest_is_refused(signs: Signs) -> None:
     """Otherwise whoever is in between could exchange it."""
     bare = with_fields(REQUEST, body=b"")
     with pytest.raises(NotSigned):
-        verified(scope_of(REQUEST, headers_for(bare)), NOW_MS)
+        verified(signs, scope_of(REQUEST, signs.headers(bare)))
 
 
+@either
 @pytest.mark.parametrize("left_out", ["@method", "@path", "@query", "@authority"])
-def test_a_signature_that_says_too_little_is_refused(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signature_that_says_too_little_is_refused(
+    signs: Signs, left_out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It holds, and whoever has it could do something else with it."""
-    monkeypatch.setattr(signing, "COVERED", tuple(name for name in signing.COVERED if name != left_out))
+    whole = signing.signature_base
+
+    def too_little(request: Request, endpoint: str, parameters: str) -> tuple[bytes, str, str]:
+        base, text, digest = whole(request, endpoint, parameters)
+        less = text.replace(f'"{left_out}" ', "").replace(f' "{left_out}"', "")
+        lines = [line for line in base.decode().splitlines() if not line.startswith(f'"{left_out}"')]
+        return "\n".join([*lines[:-1], f'"@signature-params": {less}']).encode(), less, digest
+
+    monkeypatch.setattr(signing, "signature_base", too_little)
     with pytest.raises(NotSigned, match="was not covered"):
-        verified(scope_of(REQUEST, headers_for(REQUEST)), NOW_MS)
+        verified(signs, scope_of(REQUEST, signs.headers(REQUEST)))
 
 
-def test_a_namespace_is_signed_where_there_is_one() -> None:
+@either
+def test_a_namespace_is_signed_where_there_is_one(signs: Signs) -> None:
     """The door takes it off the headers; it is one of what was signed all the same, and cannot be added, taken away or changed."""
     request = with_fields(REQUEST, headers=(*REQUEST.headers, ("MQ-Namespace", "acme")))
-    scope = scope_of(request, headers_for(request))
-    inside = {**scope, SCOPE_HEADERS: scope["headers"], "headers": scope_of(REQUEST, headers_for(request))["headers"]}
-    assert verified(inside, NOW_MS).kid == KID
+    scope = scope_of(request, signs.headers(request))
+    stripped = scope_of(REQUEST, signs.headers(request))["headers"]
+    inside = {**scope, SCOPE_HEADERS: scope["headers"], "headers": stripped}
+    assert verified(signs, inside).kid == signs.key.kid
     with pytest.raises(NotSigned):
-        verified({**inside, SCOPE_HEADERS: inside["headers"]}, NOW_MS)
+        verified(signs, {**inside, SCOPE_HEADERS: inside["headers"]})
     with pytest.raises(NotSigned, match="was not covered"):
-        unsigned = scope_of(request, HEADERS)
-        verified({**unsigned, SCOPE_HEADERS: unsigned["headers"]}, NOW_MS)
+        unsigned = scope_of(request, signs.headers(REQUEST))
+        verified(signs, {**unsigned, SCOPE_HEADERS: unsigned["headers"]})
 
 
-def test_an_unknown_key_and_a_wrong_one_are_refused_alike() -> None:
-    """Both are verified with some key, and both fail."""
-    for find in (
-        lambda _: None,
-        lambda _: ClientKey(kid=KID, public_key=bytes(31) + b"\x01"),
-        lambda _: ClientKey(kid=KID),
-    ):
+@either
+def test_an_unknown_key_and_a_wrong_one_are_refused_alike(signs: Signs) -> None:
+    """Both are verified with some key, and both fail; so does one that signs in the other way."""
+    for key in (None, VerifyingKey(), VerifyingKey(public_key=bytes(31) + b"\x01"), VerifyingKey(secret=SALT)):
         with pytest.raises(NotSigned) as refused:
-            read_signature(scope_of(REQUEST, HEADERS), find, NOW_MS)
-        assert refused.value.kid == KID
+            read_signature(scope_of(REQUEST, signs.headers(REQUEST)), lambda _, key=key: key, NOW_MS)  # type: ignore[misc]
+        assert refused.value.kid == signs.key.kid
 
 
-def test_the_public_half_of_nobody_lets_nobody_in() -> None:
+@either
+def test_the_public_half_of_nobody_lets_nobody_in(signs: Signs) -> None:
     """What an unknown kid is verified with has a private half that everybody knows; that is no way in."""
-    headers = headers_for(REQUEST, bytes(32))
+    headers = signs.headers(REQUEST, bytes(32))
     with pytest.raises(NotSigned, match="no such key"):
         read_signature(scope_of(REQUEST, headers), lambda _: None, NOW_MS)
 
@@ -160,47 +194,38 @@ def test_the_public_half_of_nobody_lets_nobody_in() -> None:
 def test_nonces_are_remembered_and_never_forgotten_early() -> None:
     """A full table refuses; time makes room."""
     nonces = Nonces(kept_max=2)
-    assert [nonces.take(KID, nonce, 0, 10) for nonce in ("a", "b", "a")] == [True, True, False]
+    assert [nonces.take("S" * 16, nonce, 0, 10) for nonce in ("a", "b", "a")] == [True, True, False]
     with pytest.raises(Overloaded):
-        nonces.take(KID, "c", 9, 10)
-    assert nonces.take(KID, "c", 10, 10)
+        nonces.take("S" * 16, "c", 9, 10)
+    assert nonces.take("S" * 16, "c", 10, 10)
 
 
 # At the proxy ------------------------------------------------------------------------------------------------------
-def sign_in(mesh: GuardedMesh) -> None:
-    """The signer is a principal with everything of its own."""
-    mesh.clock.ms = NOW_MS
-    principal = Principal(name="signer", grants=tuple(map(grant, OWN)), keys=(KEY,))
-    mesh.known.table = PrincipalTable.of([principal], 1)
-
-
-async def send(mesh: GuardedMesh, headers: Headers, body: bytes = REQUEST.body) -> Any:
-    """That request with those headers."""
-    return await mesh.http.post(REQUEST.path, content=body, headers=[*REQUEST.headers, *headers])
-
-
+@either
 @pytest.mark.anyio
-async def test_a_signed_request_is_its_principals_once() -> None:
+async def test_a_signed_request_is_its_principals_once(signs: Signs) -> None:
     """It is done, and the same signature again is not."""
     async with guarded_mesh() as mesh:
-        sign_in(mesh)
-        assert (await send(mesh, HEADERS)).status_code == 201
-        assert (await send(mesh, HEADERS)).status_code == 401
-        assert (await send(mesh, headers_for(REQUEST))).status_code == 201
+        sign_in(mesh, signs)
+        headers = signs.headers(REQUEST)
+        assert (await send(mesh, headers)).status_code == 201
+        assert (await send(mesh, headers)).status_code == 401
+        assert (await send(mesh, signs.headers(REQUEST))).status_code == 201
 
 
+@either
 @pytest.mark.anyio
-async def test_another_body_than_the_signed_one_is_refused_and_not_stored() -> None:
+async def test_another_body_than_the_signed_one_is_refused_and_not_stored(signs: Signs) -> None:
     """Whole, in pieces, or empty: hot routes and others."""
     async with guarded_mesh() as mesh:
-        sign_in(mesh)
+        sign_in(mesh, signs)
         for body in (b"hellp", b"hello ", b"h"):
-            assert (await send(mesh, headers_for(REQUEST), body)).status_code == 401
+            assert (await send(mesh, signs.headers(REQUEST), body)).status_code == 401
         assert sum(map(len, mesh.broker.topics["orders"][1])) == 0
         patch = Request("PATCH", "/v1/topics/orders", (), b'{"queues": 5}')
-        good = await mesh.http.patch(patch.path, content=patch.body, headers=list(headers_for(patch)))
+        good = await mesh.http.patch(patch.path, content=patch.body, headers=list(signs.headers(patch)))
         assert good.status_code == 200
-        bad = await mesh.http.patch(patch.path, content=b'{"queues": 6}', headers=list(headers_for(patch)))
+        bad = await mesh.http.patch(patch.path, content=b'{"queues": 6}', headers=list(signs.headers(patch)))
         assert bad.status_code == 401
 
 
@@ -229,32 +254,51 @@ async def test_a_body_in_pieces_is_hashed_as_one() -> None:
                 await read(digests, *sent)
 
 
+@either
 @pytest.mark.anyio
-async def test_a_signing_key_ends_with_the_table_that_had_it() -> None:
+async def test_a_signing_key_ends_with_the_table_that_had_it(signs: Signs) -> None:
     """What was found about it once is not believed against a newer table, nor beyond its time."""
     async with guarded_mesh() as mesh:
-        sign_in(mesh)
-        assert (await send(mesh, headers_for(REQUEST))).status_code == 201
+        sign_in(mesh, signs)
+        assert (await send(mesh, signs.headers(REQUEST))).status_code == 201
         mesh.clock.ms = NOW_MS + 10_000
-        for key, status in (
-            (KEY, 201),
-            (with_fields(KEY, expires_ms=NOW_MS + 5_000), 401),
-            (with_fields(KEY, expires_ms=NOW_MS + 20_000), 201),
-            (with_fields(KEY, networks=("192.0.2.0/24",)), 401),
-            (with_fields(KEY, public_key=bytes(31) + b"\x01"), 401),
+        other = {"public_key": bytes(31) + b"\x01"} if signs is ED25519 else {"salt": bytes(31) + b"\x01"}
+        for changed, status in (
+            ({}, 201),
+            ({"expires_ms": NOW_MS + 5_000}, 401),
+            ({"expires_ms": NOW_MS + 20_000}, 201),
+            ({"networks": ("192.0.2.0/24",)}, 401),
+            (other, 401),
+            ({"kid": "X" * 16}, 401),
+            ({}, 201),
         ):
-            principal = Principal(name="signer", grants=tuple(map(grant, OWN)), keys=(key,))
-            mesh.known.table = PrincipalTable.of([principal], 2)
-            assert (await send(mesh, headers_for(REQUEST))).status_code == status
+            publish(mesh, with_fields(signs.key, **changed))
+            assert (await send(mesh, signs.headers(REQUEST))).status_code == status, changed
         mesh.known.table = PrincipalTable.of([], 3)
-        assert (await send(mesh, headers_for(REQUEST))).status_code == 401
+        assert (await send(mesh, signs.headers(REQUEST))).status_code == 401
 
 
+@either
 @pytest.mark.anyio
-async def test_a_key_and_a_signature_together_are_refused() -> None:
+async def test_a_key_and_a_signature_together_are_refused(signs: Signs) -> None:
     """Which of them would it be?"""
     async with guarded_mesh() as mesh:
-        sign_in(mesh)
+        sign_in(mesh, signs)
         key = mesh.known.put("other", OWN)
-        answer = await send(mesh, (*HEADERS, ("Authorization", f"Bearer {key}")))
+        answer = await send(mesh, (*signs.headers(REQUEST), ("Authorization", f"Bearer {key}")))
         assert answer.status_code == 401
+
+
+@either
+@pytest.mark.anyio
+async def test_a_signature_gives_the_rights_of_its_principal_and_no_more(signs: Signs) -> None:
+    """What another principal may send to is as if it were not there; with its grants, and one key of the other kind beside, it is as ever."""
+    async with guarded_mesh() as mesh:
+        sign_in(mesh, signs)
+        theirs = Request("POST", "/v1/topics/invoices/messages", (), b"x")
+        answer = await mesh.http.post(theirs.path, content=theirs.body, headers=list(signs.headers(theirs)))
+        assert answer.status_code == 404
+        publish(mesh, ED25519.key, HMAC.key, grants=OTHER)
+        answer = await mesh.http.post(theirs.path, content=theirs.body, headers=list(signs.headers(theirs)))
+        assert answer.status_code == 201
+        assert (await send(mesh, signs.headers(REQUEST))).status_code == 404

@@ -1,6 +1,7 @@
 """Principals, their keys and their grants as the HTTP API writes them, and as they are replicated: one turned into the other. Pure.
 
-What a key is made of is never shown: of a bearer key there is only a hash, and its text is in the one answer that has made it.
+What a key is made of is never shown: of a bearer key there is only a hash, of an HMAC key a salt, and their texts are in the one answer that
+has made them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,11 +10,17 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from tern_wire.client_keys import (
+    BEARER,
+    ED25519,
+    HMAC,
+    KEY_TYPES,
     TIME_MAX_MS,
     ClientKey,
+    bearer_text,
     check_description,
     decoded,
     digest_of,
+    hmac_text,
     key_document,
     read_networks,
 )
@@ -21,6 +28,7 @@ from tern_wire.errors import InvalidField, PrincipalChanged
 from tern_wire.messages import GrantSettings, KeySettings, PrincipalSettings
 from tern_wire.principal_documents import PrincipalDocument, settings_change
 from tern_wire.principals import CLUSTER, GROUP, PRODUCER_GROUP, TOPIC, Grant, read_grant
+from tern_wire.signing_secrets import SigningSecrets
 from tern_wire.times import parse_duration_ms, parse_time_ms
 
 Document = dict[str, Any]
@@ -68,13 +76,20 @@ def _settings(document: PrincipalDocument) -> tuple[Any, ...]:
     return document.description, document.grants, document.requests_per_s, document.bytes_per_s
 
 
-def new_key(kid: str, text: str, settings: KeySettings, now_ms: int) -> ClientKey:
-    """The key that *settings* ask for, called *kid*; *text*: the bearer key, if it is to be one. InvalidField."""
-    public_key = decoded(settings.public_key) if settings.public_key else b""
-    if public_key is None:
-        raise InvalidField(
-            reason="A public key is 43 characters of base64url: 32 bytes of Ed25519", pointer="/public_key"
-        )
+def new_key(
+    principal: str, kid: str, chance: bytes, settings: KeySettings, secrets: SigningSecrets, now_ms: int
+) -> tuple[ClientKey, str]:
+    """The key of *principal* that *settings* ask for, called *kid*, and its text, "" of one that the client has made.
+
+    *chance*: 32 random bytes, of which it is made. InvalidField; ClusterKeyMissing when an HMAC key is asked for and *secrets* has none.
+    """
+    kind, public_key = _kind(settings)
+    text, salt = "", b""
+    if kind == BEARER:
+        text = bearer_text(kid, chance)
+    elif kind == HMAC:
+        salt = chance
+        text = hmac_text(kid, secrets.of(principal, kid, salt))
     if settings.expires_at is not None and settings.expires_in is not None:
         raise InvalidField(reason="Give 'expires_at' or 'expires_in', not both", pointer="/expires_in")
     not_before_ms = _time_ms(settings.not_before, "/not_before")
@@ -85,16 +100,36 @@ def new_key(kid: str, text: str, settings: KeySettings, now_ms: int) -> ClientKe
     if expires_ms and expires_ms <= max(now_ms, not_before_ms):
         pointer = "/expires_at" if settings.expires_in is None else "/expires_in"
         raise InvalidField(reason="The key would never be good: it ends before it begins", pointer=pointer)
-    return ClientKey(
+    key = ClientKey(
         kid=kid,
-        digest=b"" if public_key else digest_of(text),
+        digest=digest_of(text) if kind == BEARER else b"",
         public_key=public_key,
+        salt=salt,
         not_before_ms=not_before_ms,
         expires_ms=expires_ms,
         created_ms=now_ms,
         networks=read_networks(settings.networks),
         description=check_description(settings.description),
     )
+    return key, text
+
+
+def _kind(settings: KeySettings) -> tuple[str, bytes]:
+    """Which type of key is asked for, and the public key if it comes with one; InvalidField."""
+    public_key = decoded(settings.public_key) if settings.public_key else b""
+    if public_key is None:
+        raise InvalidField(
+            reason="A public key is 43 characters of base64url: 32 bytes of Ed25519", pointer="/public_key"
+        )
+    kind = settings.type or (ED25519 if public_key else BEARER)
+    if kind not in KEY_TYPES:
+        raise InvalidField(reason=f"'type' is one of {', '.join(KEY_TYPES)}", pointer="/type")
+    if bool(public_key) != (kind == ED25519):
+        reason = (
+            f"A key of type {kind} {'is made here and has' if public_key else 'is made by the client, which sends'} "
+        )
+        raise InvalidField(reason=reason + ("no public key" if public_key else "its public key"), pointer="/public_key")
+    return kind, public_key
 
 
 def _time_ms(value: str | int | None, pointer: str) -> int:

@@ -1,7 +1,7 @@
 r"""The one form in which the SDK writes a signature, read without a parser: by one regular expression, and signed bytes from one template. Pure.
 
     signature-input: pyhms=("@method" "@path" "@query" "@authority" "mq-namespace" "content-digest");created=1800000000;keyid="<kid>";alg="ed25519";nonce="<nonce>"
-    signature:       pyhms=:<64 bytes in base64>:
+    signature:       pyhms=:<64 bytes in base64>:         of alg="hmac-sha256" 32 bytes
     content-digest:  sha-256=:<32 bytes in base64>:          or sha-512, and 64
 
 `mq-namespace` and `content-digest` stand there where the request has them; the label may be another one.
@@ -20,7 +20,7 @@ from ipaddress import IPv6Address
 from typing import NamedTuple
 
 from tern_proxy.core.namespaces import HEADER
-from tern_wire.client_keys import KID_LENGTH
+from tern_wire.client_keys import ED25519, HMAC, KID_LENGTH
 from tern_wire.limits import SIGNATURE_NONCE_LENGTH_MAX, SIGNATURE_NONCE_LENGTH_MIN
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
@@ -32,11 +32,13 @@ _SINGLE = frozenset({_INPUT, _SIGNATURE, _DIGEST, HEADER, b"host", b"content-len
 _WRITTEN = re.compile(
     rb"(?P<label>[a-z*][a-z0-9_.*-]{0,31}+)="
     rb'(\("@method" "@path" "@query" "@authority"( "mq-namespace")?( "content-digest")?\)'
-    rb';created=([1-9][0-9]{0,14});keyid="([A-Za-z0-9]{%d})";alg="ed25519";nonce="([A-Za-z0-9_-]{%d,%d})")'
-    rb"\n(?P=label)=:([A-Za-z0-9+/]{86}==):"
+    rb';created=([1-9][0-9]{0,14});keyid="([A-Za-z0-9]{%d})";alg="(ed25519|hmac-sha256)";nonce="([A-Za-z0-9_-]{%d,%d})")'
+    rb"\n(?P=label)=:([A-Za-z0-9+/]{43}=|[A-Za-z0-9+/]{86}==):"
     rb"\n(?:sha-256=:([A-Za-z0-9+/]{43}=):|sha-512=:([A-Za-z0-9+/]{86}==):|[^\n]*)"
     % (KID_LENGTH, SIGNATURE_NONCE_LENGTH_MIN, SIGNATURE_NONCE_LENGTH_MAX)
 )
+# As client_keys.py calls the kinds of keys, and how long a signature of each is in base64.
+_ALGORITHMS = {b"ed25519": (ED25519, 88), b"hmac-sha256": (HMAC, 44)}
 _PLAIN = rb"A-Za-z0-9._~!$&'()*+,;=:@/\-"
 _PATH = re.compile(rb"/[%b]*+(?:%%[0-9A-Fa-f]{2}[%b]*+)*+" % (_PLAIN, _PLAIN))
 _QUERY = re.compile(rb"[?%b]*+(?:%%[0-9A-Fa-f]{2}[?%b]*+)*+" % (_PLAIN, _PLAIN))
@@ -49,13 +51,15 @@ _TARGETS_KEPT, _TARGET_KEPT_LENGTH_MAX = 1_024, 1_024
 
 
 class WrittenSignature(NamedTuple):
-    """A signature as it is written, not verified. *created_s*: seconds since 1970; *base*: what must have been signed.
+    """A signature as it is written, not verified. *algorithm*: ED25519 or HMAC, which it says it is; *created_s*: seconds since 1970; *base*: what
+    must have been signed.
 
     *digests*: what the body must hash to, by algorithm; none if `content-digest` is not covered. A tuple, because there is one of it a request.
     """
 
     kid: str
     nonce: str
+    algorithm: str
     created_s: int
     base: bytes
     signature: bytes
@@ -76,7 +80,10 @@ def read_form(
     match = _WRITTEN.fullmatch(b"%b\n%b\n%b" % (lines.get(_INPUT, b""), lines.get(_SIGNATURE, b""), digest))
     if match is None:
         return None
-    text, with_namespace, with_digest, created, kid, nonce, signature, sha256, sha512 = match.groups()[1:]
+    text, with_namespace, with_digest, created, kid, alg, nonce, signature, sha256, sha512 = match.groups()[1:]
+    algorithm, signature_length = _ALGORITHMS[alg]
+    if len(signature) != signature_length:
+        return None
     host = lines.get(b"host", b"")
     is_short = len(path) + len(query) + len(host) <= _TARGET_KEPT_LENGTH_MAX
     base = (_begin_kept if is_short else begin_of_base)(method, scheme, host, path, query)
@@ -97,7 +104,7 @@ def read_form(
             return None
         base += b'"content-digest": %b\n' % digest
     base += b'"@signature-params": ' + text
-    return WrittenSignature(kid.decode(), nonce.decode(), int(created), base, a2b_base64(signature), digests)
+    return WrittenSignature(kid.decode(), nonce.decode(), algorithm, int(created), base, a2b_base64(signature), digests)
 
 
 def begin_of_base(method: str, scheme: str, host: bytes, path: bytes, query: bytes) -> bytes | None:

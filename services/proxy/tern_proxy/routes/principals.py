@@ -25,7 +25,6 @@ from tern_wire.client_keys import (
     KID_LENGTH,
     SECRET_SIZE_BYTES,
     ClientKey,
-    bearer_text,
     is_kid,
     key_document,
 )
@@ -34,6 +33,7 @@ from tern_wire.messages import KeySettings, PrincipalSettings
 from tern_wire.paths import ACLS_PATH, PRINCIPALS_PATH, WHOAMI_PATH, keys_path, principal_path
 from tern_wire.principal_documents import PrincipalDocument, addition, deletion, revocation
 from tern_wire.principals import ROOT_NAME, check_principal
+from tern_wire.signing_secrets import SigningSecrets
 
 # A writer who was too late looks again, if the request does not say what it expects.
 PUT_ATTEMPTS = 4
@@ -64,6 +64,7 @@ class _Principals:
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
+        self._secrets = SigningSecrets(proxy.cluster_key)
 
     async def get_whoami(self, request: Request) -> Response:
         """Who asks, and what they may do. Where credentials are not required, `principal` is empty and everything is allowed."""
@@ -134,7 +135,7 @@ class _Principals:
         return Response(status_code=204)
 
     async def post_key(self, request: Request, principal: str) -> Response:
-        """Give a principal a key. A bearer key is in `key` of this answer and nowhere else.
+        """Give a principal a key. A bearer or HMAC key is in `key` of this answer and nowhere else.
 
         At most two keys of a principal are live, so that one can be exchanged while the other is in use (429 limit-reached); expired ones make
         room. `missing_broker_groups` have not answered; they get it as soon as they do, and until then the key works at every proxy that
@@ -143,8 +144,8 @@ class _Principals:
         settings = await read_document(request, KeySettings)
         before = await self._found(principal)
         kid = "".join(secrets.choice(KID_ALPHABET) for _ in range(KID_LENGTH))
-        text = bearer_text(kid, secrets.token_bytes(SECRET_SIZE_BYTES))
-        key = new_key(kid, text, settings, self._now_ms())
+        chance = secrets.token_bytes(SECRET_SIZE_BYTES)
+        key, text = new_key(principal, kid, chance, settings, self._secrets, self._now_ms())
         change = addition(before, key, self._now_ms())
         try:
             written = await write(self._proxy, change)
@@ -153,7 +154,7 @@ class _Principals:
             await self._take_back(change)
             raise
         document: dict[str, Any] = {"principal": principal, **key_document(key, self._now_ms())}
-        if not key.public_key:
+        if text:
             document["key"] = text
         document["missing_broker_groups"] = list(written.missing)
         answer = respond(request, document, 201)
