@@ -154,7 +154,8 @@ class Authenticator:
             raise self._refuse(scope, error.kid[:64], error.reason) from None
         assert found is not None
         self._check(scope, found.key, now_ms)
-        if not self._nonces.take(signed.kid, signed.nonce, now_ms, 2 * SIGNATURE_WINDOW_MS):
+        end_s = signed.created_s + SIGNATURE_WINDOW_MS // 1_000
+        if not self._nonces.take(signed.kid, signed.nonce, now_ms // 1_000, end_s):
             raise self._refuse(scope, signed.kid, "a signature that was used before")
         if signed.digests:
             scope[DIGESTS] = signed.digests

@@ -66,10 +66,11 @@ FindKey = Callable[[str], VerifyingKey | None]
 
 
 class Signed(NamedTuple):
-    """A signature that holds: whose key, and the nonce; *digests*: what the body must hash to, by algorithm, none without a body."""
+    """A signature that holds: whose key, the nonce, and when it was made (seconds since 1970); *digests*: what the body must hash to, by algorithm, none without a body."""
 
     kid: str
     nonce: str
+    created_s: int
     digests: dict[str, bytes]
 
 
@@ -116,7 +117,7 @@ def _verify(written: WrittenSignature, find: FindKey, now_ms: int, with_body: bo
             raise NotSigned(kid, str(error)[:200] or _NOT_HELD) from None
     if not is_known:
         raise NotSigned(kid, _NO_KEY)
-    return Signed(kid, written.nonce, written.digests if with_body else {})
+    return Signed(kid, written.nonce, written.created_s, written.digests if with_body else {})
 
 
 def read_any_signature(scope: Scope, find: FindKey, now_ms: int) -> Signed:
@@ -127,7 +128,7 @@ def read_any_signature(scope: Scope, find: FindKey, now_ms: int) -> Signed:
     try:
         required = (*COVERED, *((DIGEST,) if with_body else ()), *((NAMESPACE,) if SCOPE_HEADERS in scope else ()))
         (result,) = verifier.verify(_View(scope), max_age=None, require_components=required)
-        nonce = result.nonce or ""
+        nonce, created_s = result.nonce or "", int(result.parameters["created"])
         digests = _digests(result.covered_components[f'"{DIGEST}"']) if with_body else {}
     except (InvalidSignature, ValueError, KeyError, TypeError) as error:
         # What verifies has nothing to say about a signature that does not hold.
@@ -137,7 +138,7 @@ def read_any_signature(scope: Scope, find: FindKey, now_ms: int) -> Signed:
     if not SIGNATURE_NONCE_LENGTH_MIN <= len(nonce) <= SIGNATURE_NONCE_LENGTH_MAX:
         limits = f"{SIGNATURE_NONCE_LENGTH_MIN} to {SIGNATURE_NONCE_LENGTH_MAX}"
         raise NotSigned(resolver.kid, f"a nonce has {limits} characters")
-    return Signed(resolver.kid, nonce, digests)
+    return Signed(resolver.kid, nonce, created_s, digests)
 
 
 def receive_checked(receive: Receive, digests: dict[str, bytes]) -> Receive:

@@ -196,8 +196,14 @@ def test_nonces_are_remembered_and_never_forgotten_early() -> None:
     nonces = Nonces(kept_max=2)
     assert [nonces.take("S" * 16, nonce, 0, 10) for nonce in ("a", "b", "a")] == [True, True, False]
     with pytest.raises(Overloaded):
-        nonces.take("S" * 16, "c", 9, 10)
-    assert nonces.take("S" * 16, "c", 10, 10)
+        nonces.take("S" * 16, "c", 10, 20)
+    assert not nonces.take("S" * 16, "a", 10, 20)
+    assert nonces.take("S" * 16, "c", 11, 20)
+    assert [nonces.take("S" * 16, nonce, 11, 15) for nonce in ("a", "c")] == [True, False]
+    # A clock that was set back, or far forward, changes nothing about that.
+    assert [nonces.take("S" * 16, nonce, 5, 6) for nonce in ("a", "c")] == [False, False]
+    assert [nonces.take("S" * 16, nonce, 10**9, 10**9 + 1) for nonce in ("a", "c")] == [True, True]
+    assert nonces.kept == 2
 
 
 # At the proxy ------------------------------------------------------------------------------------------------------
@@ -211,6 +217,27 @@ async def test_a_signed_request_is_its_principals_once(signs: Signs) -> None:
         assert (await send(mesh, headers)).status_code == 201
         assert (await send(mesh, headers)).status_code == 401
         assert (await send(mesh, signs.headers(REQUEST))).status_code == 201
+
+
+@either
+@pytest.mark.anyio
+async def test_a_signature_is_good_once_for_as_long_as_its_window_is_open(signs: Signs) -> None:
+    """One that was made ahead of the proxy's clock, too: its window closes later."""
+    async with guarded_mesh() as mesh:
+        sign_in(mesh, signs)
+        made_ms = NOW_MS + SIGNATURE_WINDOW_MS - 1_000
+        headers = signs.make(signs.key.kid, signs.secret, lambda: made_ms / 1_000)(REQUEST, "http://proxy")
+        assert (await send(mesh, headers)).status_code == 201
+        for now_ms in (
+            NOW_MS,
+            NOW_MS + 1_000,
+            made_ms,
+            made_ms + SIGNATURE_WINDOW_MS,
+            made_ms + SIGNATURE_WINDOW_MS + 1,
+        ):
+            mesh.clock.ms = now_ms
+            assert (await send(mesh, headers)).status_code == 401
+        assert sum(map(len, mesh.broker.topics["orders"][1])) == 1
 
 
 @either

@@ -4,7 +4,7 @@ The right key is never refused because of wrong ones: whoever shares an address 
 limited is answers to wrong ones (and the work of checking signatures, which a guesser could ask for: those are not checked beyond the limit).
 """
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 
 from tern_wire.errors import Overloaded
 from tern_wire.limits import AUTH_FAILURES_KEPT_MAX, AUTH_FAILURES_PER_MIN, SIGNATURE_NONCES_MAX
@@ -38,22 +38,39 @@ class Failures:
 
 
 class Nonces:
-    """Nonces of signatures that were accepted, until these are too old to be accepted again. Owner: the event loop."""
+    """Nonces of signatures that were accepted, until these are too old to be accepted again. Owner: the event loop.
+
+    Of each only 64 bits are kept, of a hash whose key is this process's own: two that meet, one in 10^13 at the rate that fills the table, make a
+    client sign once more.
+    """
 
     def __init__(self, kept_max: int = SIGNATURE_NONCES_MAX) -> None:
         self._kept_max = kept_max
-        self._used: set[tuple[str, str]] = set()
-        self._ends: deque[tuple[int, tuple[str, str]]] = deque()
+        self._used: set[int] = set()
+        # By the second in which they end.
+        self._ends: dict[int, list[int]] = {}
+        self._now_s = 0
 
-    def take(self, kid: str, nonce: str, now_ms: int, kept_ms: int) -> bool:
-        """Whether *nonce* of *kid* is new; then it is not for *kept_ms*, the same in every call. Overloaded when no more are kept."""
-        while self._ends and self._ends[0][0] <= now_ms:
-            self._used.discard(self._ends.popleft()[1])
-        name = (kid, nonce)
+    @property
+    def kept(self) -> int:
+        """How many are known."""
+        return len(self._used)
+
+    def take(self, kid: str, nonce: str, now_s: int, end_s: int) -> bool:
+        """Whether *nonce* of *kid* is new; then it is not before *end_s* (seconds since 1970) is over. Overloaded when no more are kept."""
+        if self._now_s != now_s:
+            self._forget(now_s)
+        name = hash((kid, nonce))
         if name in self._used:
             return False
         if len(self._used) >= self._kept_max:
             raise Overloaded(what="nonces of signed requests", limit=self._kept_max)
         self._used.add(name)
-        self._ends.append((now_ms + kept_ms, name))
+        self._ends.setdefault(end_s, []).append(name)
         return True
+
+    def _forget(self, now_s: int) -> None:
+        """Those that ended before *now_s*; once a second, and there are no more seconds with ends than a signature is good for."""
+        for end_s in [end_s for end_s in self._ends if end_s < now_s]:
+            self._used.difference_update(self._ends.pop(end_s))
+        self._now_s = now_s
