@@ -24,7 +24,7 @@ from tests.sim.world import product_frames
 CORPUS = Path(__file__).with_name("corpus.json")
 OPERATIONS_MIN, FAULTS_MIN, KIND_SHARE_MIN = 1000, 30, 0.05
 # Fewer seeds say nothing about averages, or about shares.
-AVERAGED_FROM_SEEDS, JUDGED_FROM_SEEDS = 20, 100
+JUDGED_FROM_SEEDS = 100
 # A witness can be a whole history.
 TEXT_MAX, LINE_MAX = 600, 1000
 REPORTS_MAX = 30
@@ -132,15 +132,14 @@ def results(seeds: Sequence[int], jobs: int) -> Iterator[SeedResult]:
 def shortcomings(seeds: int, operations: int, faults: Counter[str], seeds_with: Counter[str]) -> list[str]:
     """Why the run shows too little, if it does."""
     found: list[str] = []
-    if seeds < AVERAGED_FROM_SEEDS:
+    if seeds < JUDGED_FROM_SEEDS:
         return found
     if operations < OPERATIONS_MIN * seeds:
         found.append(f"{operations / seeds:.0f} operations a seed, at least {OPERATIONS_MIN} are wanted")
     if faults.total() < FAULTS_MIN * seeds:
         found.append(f"{faults.total() / seeds:.1f} faults a seed, at least {FAULTS_MIN} are wanted")
-    if seeds >= JUDGED_FROM_SEEDS:
-        rare = [kind for kind in (*KINDS, *SCRIPTS) if seeds_with[kind] < KIND_SHARE_MIN * seeds]
-        found += [f"'{kind}' occurs in {seeds_with[kind]} of {seeds} seeds" for kind in rare]
+    rare = [kind for kind in (*KINDS, *SCRIPTS) if seeds_with[kind] < KIND_SHARE_MIN * seeds]
+    found += [f"'{kind}' occurs in {seeds_with[kind]} of {seeds} seeds" for kind in rare]
     return found
 
 

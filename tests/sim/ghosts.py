@@ -3,7 +3,8 @@
     match_index     what a leader counts as a peer's, the peer has, durably, of the same terms; an answer of another term has no
                     effect; and a peer that has forgotten what it promised counts for nothing                             (R1, R3)
     majority        what a leader calls committed, a majority has durably (of nodes that are away, the best is assumed)
-    unverified      what a follower calls committed is what its leader has there, and what others have applied           (R2)
+    unverified      what a follower calls committed is what its leader has there, and what others have applied; and an append
+                    moves its commit index to the last entry that it has verified, at most                                (R2)
     needless_cut    what a node cuts is not in its leader's log, and was not applied by anybody                           (R3)
     kept_conflict   an entry that an append has proven wrong is gone afterwards                                           (R4)
     vote_count      consensus hears of one voter's vote once a term                                                       (R5)
@@ -224,11 +225,15 @@ class Ghosts:
                 and max(log.first_index, raft.commit_index + 1) <= previous <= log.end_index
             ):
                 wrong = log.term_at(previous) if log.term_at(previous) != message["prevLogTerm"] else None
+            before, verified = raft.commit_index, previous + len(message.get("entries", ()))
             self._word = (str(peer.id), message["term"])
             try:
                 receive_append(peer, message)
             finally:
                 self._word = ("", 0)
+            if raft.commit_index > max(before, verified):
+                text = f"{node.name} commits entry {raft.commit_index} on a message that verifies {verified}"
+                self._report("unverified", text)
             if wrong is not None and previous <= log.end_index and log.term_at(previous) == wrong:
                 self._report(
                     "kept_conflict", f"{node.name} keeps entry {previous} of term {wrong}, which is not its leader's"
