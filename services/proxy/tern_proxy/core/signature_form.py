@@ -17,7 +17,8 @@ from binascii import a2b_base64
 from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv6Address
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from tern_proxy.core.namespaces import HEADER
 from tern_wire.client_keys import ED25519, HMAC, KID_LENGTH
@@ -50,11 +51,11 @@ _DEFAULT_PORTS = {"http": b"80", "https": b"443"}
 _TARGETS_KEPT, _TARGET_KEPT_LENGTH_MAX = 1_024, 1_024
 
 
-class WrittenSignature(NamedTuple):
+class WrittenSignature(Struct, frozen=True, gc=False):
     """A signature as it is written, not verified. *algorithm*: ED25519 or HMAC, which it says it is; *created_s*: seconds since 1970; *base*: what
     must have been signed.
 
-    *digests*: what the body must hash to, by algorithm; none if `content-digest` is not covered. A tuple, because there is one of it a request.
+    *digests*: what the body must hash to, by algorithm; none if `content-digest` is not covered. A struct, because there is one of it a request.
     """
 
     kid: str
