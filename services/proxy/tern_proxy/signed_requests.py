@@ -263,6 +263,8 @@ class _View:
         hosts = [value for name, value in self.headers.items() if name == "host"]
         if len(hosts) != 1:
             raise ValueError("one Host is needed")
+        if not _path_of(scope).startswith(b"/"):
+            raise ValueError("what comes before a path would be taken for a part of the host")
         query = scope["query_string"]
         target = _path_of(scope).decode("latin-1") + ("?" + query.decode("latin-1") if query else "")
         self.url = f"{scope.get('scheme', 'http')}://{hosts[0]}{target}"

@@ -122,6 +122,16 @@ def test_whatever_is_covered_cannot_be_changed(signs: Signs, data: st.DataObject
 
 
 @either
+@pytest.mark.parametrize("begin", [b":", b":80", b"x", b"@y", b""])
+def test_a_path_begins_with_a_slash(signs: Signs, begin: bytes) -> None:
+    """What stands before it is not taken for a part of the host that says nothing."""
+    scope = scope_of(REQUEST, signs.headers(REQUEST))
+    assert verified(signs, scope).kid == signs.key.kid
+    with pytest.raises(NotSigned):
+        verified(signs, {**scope, "raw_path": begin + scope["raw_path"][not begin :]})
+
+
+@either
 @pytest.mark.parametrize("skew_ms", [-SIGNATURE_WINDOW_MS - 1_000, SIGNATURE_WINDOW_MS + 1_000])
 def test_a_signature_is_good_for_five_minutes_each_way(signs: Signs, skew_ms: int) -> None:
     """A second more in either direction, and it is none."""
