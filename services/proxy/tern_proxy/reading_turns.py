@@ -77,10 +77,10 @@ class ReadingTurns:
         try:
             await waiting.turn
         except asyncio.CancelledError:
-            if waiting.turn.cancelled():
-                self._waiting.remove(waiting)
-            else:  # it came just now
+            if not waiting.turn.cancelled():  # it came just now
                 self.give_back(reader, messages, None)
+            elif waiting in self._waiting:
+                self._waiting.remove(waiting)
             raise
         finally:
             timer.cancel()
@@ -107,9 +107,12 @@ class ReadingTurns:
         return asyncio.get_running_loop().time() - self._sends.crowded_at_s < CALM_AFTER_S
 
     def _waited_enough(self, waiting: _Waiting) -> None:
-        self._waiting.remove(waiting)
-        self._let(waiting)
+        if not waiting.turn.done():
+            self._waiting.remove(waiting)
+            self._let(waiting)
 
     def _let(self, waiting: _Waiting) -> None:
+        if waiting.turn.done():
+            return  # it was cancelled, and its task has not run since
         self._under_way += waiting.messages
         waiting.turn.set_result(None)

@@ -7,7 +7,7 @@ import pytest
 from httpx import Response
 
 from tern_proxy.lanes import LANES_IN_FLIGHT
-from tern_proxy.reading_turns import CALM_AFTER_S, LITTLE_MAX_MESSAGES, READERS_KEPT_MAX, ReadingTurns
+from tern_proxy.reading_turns import CALM_AFTER_S, LITTLE_MAX_MESSAGES, READERS_KEPT_MAX, ReadingTurns, _Waiting
 from tern_remoting import Frame, Link
 from tern_wire.errors import Overloaded
 from tern_wire.limits import READING_BESIDE_SENDS_MAX_MESSAGES, READING_TURN_WAIT_MAX_MS
@@ -129,6 +129,28 @@ async def test_who_goes_away_leaves_no_turn_behind() -> None:
     assert gone.cancelled()
     assert lucky.cancelled()
     assert (turns.waiting, turns.under_way) == (0, (AT_ONCE - 1) * FULL)
+
+
+async def test_a_turn_that_comes_to_who_has_just_gone_away_goes_to_the_next() -> None:
+    """Nobody else hears of it, whether somebody is done or the time is over in that moment."""
+    turns = await _far_behind(_Sends())
+    await _fill(turns)
+    gone, late, following = (asyncio.create_task(turns.take(FAR)) for _ in range(3))
+    await _rest()
+    gone.cancel()
+    late.cancel()
+    turns._waited_enough(turns._waiting[1])
+    turns.give_back(FAR, FULL, FULL)
+    turns._waited_enough(_Waiting(turn=_done(), messages=FULL))
+    assert await following == FULL
+    await asyncio.gather(gone, late, return_exceptions=True)
+    assert (turns.waiting, turns.under_way) == (0, AT_ONCE * FULL)
+
+
+def _done() -> asyncio.Future[None]:
+    turn = asyncio.get_running_loop().create_future()
+    turn.set_result(None)
+    return turn
 
 
 async def test_what_is_known_of_readers_is_bounded() -> None:
