@@ -18,7 +18,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import http_sf
 from cryptography.exceptions import InvalidSignature as WrongSignature
@@ -45,24 +45,31 @@ NAMESPACE = HEADER.decode()
 _HASHES: dict[str, Callable[[bytes], Any]] = {"sha-256": hashlib.sha256, "sha-512": hashlib.sha512}
 # What an unknown kid is verified with; the private half is known to everybody, so nothing that it verifies is let through.
 _NOBODY = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
-_NOBODYS_SECRET = bytes(32)
 # Reasons, for the audit alone.
 _NOT_NOW, _NOT_HELD, _NO_KEY = "not created now", "the signature does not hold", "no such key"
 
 
-class VerifyingKey(NamedTuple):
+class VerifyingKey:
     """What signatures of a key are verified with: *public_key* those of Ed25519, *secret* those of HMAC, 32 bytes each. The other one is empty,
-    and both are if the key signs nothing."""
+    and both are if the key signs nothing. Of the secret only *mac* is kept, the HMAC of nothing yet; it goes with this."""
 
-    public_key: bytes = b""
-    secret: bytes = b""
+    __slots__ = ("mac", "public_key")
+
+    def __init__(self, *, public_key: bytes = b"", secret: bytes = b"") -> None:
+        self.public_key = public_key
+        self.mac = _begin(secret) if secret else None
 
     def __repr__(self) -> str:
         """Which of them there is: a secret is in no log of whoever prints this."""
-        return f"VerifyingKey({HMAC if self.secret else ED25519 if self.public_key else 'none'})"
+        return f"VerifyingKey({HMAC if self.mac else ED25519 if self.public_key else 'none'})"
+
+
+def _begin(secret: bytes) -> hmac.HMAC:
+    return hmac.new(secret, digestmod="sha256")
 
 
 _UNKNOWN = VerifyingKey()
+_NOBODYS_MAC = _begin(bytes(32))
 FindKey = Callable[[str], VerifyingKey | None]
 
 
@@ -106,8 +113,8 @@ def _verify(written: WrittenSignature, find: FindKey, now_ms: int, with_body: bo
         raise NotSigned("", _NOT_NOW)
     key = find(kid) or _UNKNOWN
     if written.algorithm == HMAC:
-        is_known = bool(key.secret)
-        if not hmac.compare_digest(_mac(key.secret or _NOBODYS_SECRET, written.base), written.signature):
+        is_known = key.mac is not None
+        if not hmac.compare_digest(_digest(key.mac or _NOBODYS_MAC, written.base), written.signature):
             raise NotSigned(kid, _NOT_HELD)
     else:
         is_known = bool(key.public_key)
@@ -179,16 +186,11 @@ def _digests(value: str) -> dict[str, bytes]:
     return found
 
 
-def _mac(secret: bytes, base: bytes) -> bytes:
+def _digest(begun: hmac.HMAC, base: bytes) -> bytes:
     """As hmac.digest, which takes longer to find its way to SHA-256 than to compute it."""
-    mac = _begun(secret).copy()
+    mac = begun.copy()
     mac.update(base)
     return mac.digest()
-
-
-@lru_cache(maxsize=SIGNATURE_KEYS_KEPT_MAX)
-def _begun(secret: bytes) -> hmac.HMAC:
-    return hmac.new(secret, digestmod="sha256")
 
 
 @lru_cache(maxsize=SIGNATURE_KEYS_KEPT_MAX)
@@ -207,12 +209,12 @@ class _Hmac(algorithms.HTTPSignatureAlgorithm):
 
     algorithm_id = HMAC
 
-    def __init__(self, public_key: bytes = b"", private_key: Any = None) -> None:
-        self._secret = public_key
+    def __init__(self, public_key: hmac.HMAC = _NOBODYS_MAC, private_key: Any = None) -> None:
+        self._mac = public_key
 
     def verify(self, signature: bytes, message: bytes) -> None:
         """WrongSignature unless it holds."""
-        if not hmac.compare_digest(_mac(self._secret, message), signature):
+        if not hmac.compare_digest(_digest(self._mac, message), signature):
             raise WrongSignature()
 
 
@@ -242,13 +244,13 @@ class _Keys(HTTPSignatureKeyResolver):
         self._find = find
         self.kid, self.is_known, self.kind = "", False, ED25519
 
-    def resolve_public_key(self, key_id: str) -> Ed25519PublicKey | bytes:
+    def resolve_public_key(self, key_id: str) -> Ed25519PublicKey | hmac.HMAC:
         """The key to verify with."""
         self.kid = key_id
         key = self._find(key_id) or _UNKNOWN
         if self.kind == HMAC:
-            self.is_known = bool(key.secret)
-            return key.secret or _NOBODYS_SECRET
+            self.is_known = key.mac is not None
+            return key.mac or _NOBODYS_MAC
         self.is_known = bool(key.public_key)
         return _public_key(key.public_key) if self.is_known else _NOBODY
 

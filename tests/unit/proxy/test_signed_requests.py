@@ -1,7 +1,9 @@
 """Signed requests: what the SDK signs is let through, and one changed bit, an old one, or the same one again is not."""
 
 import base64
+import gc
 import hashlib
+import sys
 from dataclasses import replace as with_fields
 from typing import Any
 
@@ -13,7 +15,14 @@ from tern_client import signing
 from tern_client.exchange import Headers, Request
 from tern_proxy.core.credential_limits import Nonces
 from tern_proxy.core.namespaces import SCOPE_HEADERS
-from tern_proxy.signed_requests import NotSigned, Signed, VerifyingKey, read_signature, receive_checked
+from tern_proxy.signed_requests import (
+    NotSigned,
+    Signed,
+    VerifyingKey,
+    read_any_signature,
+    read_signature,
+    receive_checked,
+)
 from tern_wire.errors import Overloaded, Unauthenticated
 from tern_wire.limits import SIGNATURE_WINDOW_MS
 from tern_wire.principals import PrincipalTable
@@ -191,6 +200,18 @@ def test_an_unknown_key_and_a_wrong_one_are_refused_alike(signs: Signs) -> None:
         with pytest.raises(NotSigned) as refused:
             read_signature(scope_of(REQUEST, signs.headers(REQUEST)), lambda _, key=key: key, NOW_MS)  # type: ignore[misc]
         assert refused.value.kid == signs.key.kid
+
+
+@pytest.mark.parametrize("read", [read_signature, read_any_signature], ids=["by_form", "by_library"])
+def test_a_secret_is_kept_by_what_its_row_verifies_with_and_by_nothing_else(read: Any) -> None:
+    """So it goes with the table of principals; nothing is remembered on the way."""
+    key = HMAC.verifying
+    assert key.mac is not None
+    held = sys.getrefcount(key.mac)
+    assert read(scope_of(REQUEST, HMAC.headers(REQUEST)), lambda _: key, NOW_MS).kid == HMAC.key.kid
+    gc.collect()
+    still_held = sys.getrefcount(key.mac)
+    assert still_held == held
 
 
 @either
