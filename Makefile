@@ -12,14 +12,15 @@ FIRST ?= 0
 SCENARIO ?= kill-leader
 SEED ?= 1
 FRAMES ?= 1000000
-JOBS ?= 2
+JOBS ?= 3
 
 # In the environment, not as an option, because only so does it also bind what pip builds packages with.
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # These read the data set or Arrow, which only .venv/.ready has.
 DEMO_TESTS := tests/unit/spark tests/unit/demo
-# Tests that only compute share the cores (JOBS); those with a mesh of real processes have the machine to themselves.
+# Tests that only compute share the cores, JOBS at a time: one more than two cores, because some of them wait. Those with meshes of real processes
+# have the machine to themselves, and wait for the most part: two files of them at a time.
 SHARED_TESTS := tests/sim tests/crash tests/test_tidy.py tests/unit
 ALONE_TESTS := tests/mesh tests/procs tests/secure
 # With ARGS one of the two may have nothing to do, which pytest calls 5.
@@ -43,7 +44,7 @@ down: .venv/.test ## Stop the mesh that `make run` left; its data stays in .tern
 
 test: .venv/.test ## Run all tests but those of Spark and the demo's data (ARGS='-k name' chooses)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(SHARED_TESTS) $(DEMO_TESTS:%=--ignore=%) $(ARGS) $(PYTEST_DONE)
-	$(BIN)/python -m pytest $(ALONE_TESTS) $(ARGS) $(PYTEST_DONE)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ALONE_TESTS) $(ARGS) $(PYTEST_DONE)
 
 test-spark: .venv/.ready ## Run the tests of the Spark source and of the demo's data; needs Java 17
 	@command -v java >/dev/null || { echo "No java on the PATH: install Java 17, for example openjdk-17-jre-headless."; exit 1; }

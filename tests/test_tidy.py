@@ -98,6 +98,12 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"), str(path))
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All of that tree; walking it takes longer than parsing."""
+    return tuple(ast.walk(tree(path)))
+
+
 def sources(top: str = "") -> list[Path]:
     """All Python files below *top*."""
     return [path for path in everything() if path.suffix == ".py" and path.is_relative_to(ROOT / top)]
@@ -114,16 +120,17 @@ def packages() -> dict[str, Path]:
     return {path.parent.name: path.parent for path in inits} | {name: ROOT / at for name, at in NOT_PACKAGES.items()}
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def imports(path: Path) -> frozenset[str]:
     """The modules that *path* imports, anywhere in it, dotted."""
     found: set[str] = set()
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{name_of(path)}:{node.lineno}: imports are absolute"
             found.add(node.module or "")
-    return found
+    return frozenset(found)
 
 
 def called(node: ast.AST) -> str:
@@ -197,7 +204,7 @@ def test_a_core_is_pure(path: Path) -> None:
         assert root not in PURE or module == "urllib.parse", f"{name_of(path)}: may not import {module}"
         if root in RULES:
             assert root == "tern_wire" or f"{module}.".startswith(f"{service}.core."), f"{name_of(path)}: {module}"
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         assert called(node) not in {"open", "input", "print"}, f"{name_of(path)}:{node.lineno}: a core does no IO"  # type: ignore[attr-defined]
         assert not isinstance(node, ast.AsyncFunctionDef | ast.Await), f"{name_of(path)}: a core does not wait"
 
@@ -214,10 +221,11 @@ def test_nothing_executes_data(path: Path) -> None:
     """No pickle, no eval, no shell: what a port or a file holds is data. Tests may pickle, as Spark does and attackers do."""
     if not path.is_relative_to(ROOT / "tests"):
         assert not {module.split(".")[0] for module in imports(path)} & UNSAFE_MODULES, name_of(path)
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Call):
-            where = f"{name_of(path)}:{node.lineno}: {called(node)}"
-            assert called(node) not in {
+            name = called(node)
+            where = f"{name_of(path)}:{node.lineno}: {name}"
+            assert name not in {
                 "eval",
                 "exec",
                 "compile",
@@ -244,7 +252,7 @@ def test_names_mean_something(path: Path) -> None:
     """No file and no class is called after a drawer that holds anything."""
     parts = {part for piece in path.relative_to(ROOT).with_suffix("").parts for part in piece.split("_")}
     assert not parts & VAGUE, f"{name_of(path)}: {sorted(parts & VAGUE)}"
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.ClassDef):
             words = {word.lower() for word in re.findall(r"[A-Z][a-z]+", node.name)}
             assert not words & VAGUE, f"{name_of(path)}:{node.lineno}: class {node.name}"
@@ -291,7 +299,7 @@ def test_public_names_of_the_libraries_are_explained(path: Path) -> None:
 @of_each(sources())
 def test_no_error_is_swallowed_into_a_log(path: Path) -> None:
     """`except Exception` that only logs or passes hides our own bugs: handle it, or say why in a comment there."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.ExceptHandler) and names_everything(node.type):
             idle = [
                 isinstance(step, ast.Pass | ast.Continue)
@@ -309,8 +317,8 @@ def test_no_error_is_swallowed_into_a_log(path: Path) -> None:
 @of_each(sources("tests"))
 def test_every_test_says_its_goal_and_none_sleeps(path: Path) -> None:
     """A docstring for each test; waiting is a poll (a `while` under a deadline), never a guess how long things take."""
-    polls = {id(step) for loop in ast.walk(tree(path)) if isinstance(loop, ast.While) for step in ast.walk(loop)}
-    for node in ast.walk(tree(path)):
+    polls = {id(step) for loop in nodes(path) if isinstance(loop, ast.While) for step in ast.walk(loop)}
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             assert ast.get_docstring(node), f"{name_of(path)}:{node.lineno}: {node.name} says nothing"
         if isinstance(node, ast.Call) and id(node) not in polls and [ast.unparse(wait) for wait in node.args] != ["0"]:

@@ -28,7 +28,7 @@ from tern_client.transaction_models import AsyncChecker, Decision
 from tern_wire.errors import ProducerGroupNotFound, TransactionResolved
 from tests.support.scripted_proxy import SILENT, Asked, Reply, ScriptedProxy, packed, refused, said
 
-QUICK = RetryPolicy(first_delay_ms=1, max_delay_ms=4, deadline_ms=200, attempt_timeout_ms=4_000)
+QUICK = RetryPolicy(first_delay_ms=1, max_delay_ms=4, deadline_ms=8_000, attempt_timeout_ms=4_000)
 DEADLINE_S = 10.0
 
 

@@ -38,7 +38,6 @@ from tern_wire.transactions import STATES
 from tests.support.scripted_proxy import HANG_UP, Asked, Reply, ScriptedProxy, refused, said
 
 QUICK = RetryPolicy(first_delay_ms=1, max_delay_ms=4, deadline_ms=8_000, attempt_timeout_ms=4_000)
-IMPATIENT = RetryPolicy(first_delay_ms=1, max_delay_ms=1, deadline_ms=40)
 MESSAGE = HalfMessage(topic="t", body=b"hi", tag="A", keys=("k",))
 BEGUN = {
     "transaction_id": "AQ-1",
@@ -208,17 +207,18 @@ async def test_a_cancelled_local_transaction_stays_cancelled() -> None:
 
 async def test_an_end_that_cannot_be_told_leaves_it_to_the_checker() -> None:
     """No leader until the deadline: the outcome says what was decided, that it is open, and why. In both shells."""
+    later = NoLeader(broker_group="broker-a", retry_after_ms=RetryPolicy().deadline_ms)
 
     def answer(asked: Asked) -> Reply:
-        return serve(asked) if asked.path.endswith("transactions") else refused(NoLeader(broker_group="broker-a"))
+        return serve(asked) if asked.path.endswith("transactions") else refused(later)
 
     async with ScriptedProxy(answer=answer) as proxy:
-        async with TransactionProducer(proxy.url, "shop", policy=IMPATIENT) as producer:
+        async with TransactionProducer(proxy.url, "shop") as producer:
             sent = await producer.send(MESSAGE, lambda _: True)
         assert (sent.decision, sent.state, type(sent.error)) == (Decision.COMMIT, "open", NoLeader)
 
         def blocking() -> None:
-            with BlockingTransactionProducer(proxy.url, "shop", policy=IMPATIENT) as other:
+            with BlockingTransactionProducer(proxy.url, "shop") as other:
                 again = other.send(MESSAGE, lambda _: False)
             assert (again.decision, again.state, type(again.error)) == (Decision.ROLLBACK, "open", NoLeader)
 
