@@ -2,13 +2,16 @@
 
 Law: a send or an ack is entered before it leaves and taken out by its final answer, so what a killed user leaves behind is what
 has to be asked again at the end. Messages are told apart by where they are stored, so a repeated send counts once.
+
+A run may go on for days: what it keeps grows with what is open, not with what was sent.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 Place = tuple[str, int]  # queue such as `broker-a:3`, offset in it
+_WRONG_ANSWERS_TOLD = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +24,57 @@ class Send:
 
 
 @dataclass(slots=True)
+class _Offsets:
+    """Those of one queue: all below *floor*, and the few *above* it that came early."""
+
+    floor: int = 0
+    above: set[int] = field(default_factory=set)
+
+
+class Places:
+    """A set of places. Its queues are filled from 0 on and nearly in order, so each costs what came early, however long the run is."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, _Offsets] = {}
+
+    def add(self, place: Place) -> None:
+        """It is among them from now on."""
+        queue, offset = place
+        offsets = self._queues.setdefault(queue, _Offsets())
+        if offset >= offsets.floor:
+            offsets.above.add(offset)
+            while offsets.floor in offsets.above:
+                offsets.above.remove(offsets.floor)
+                offsets.floor += 1
+
+    def __len__(self) -> int:
+        return sum(offsets.floor + len(offsets.above) for offsets in self._queues.values())
+
+    def __iter__(self) -> Iterator[Place]:
+        """All of them, as many as there are."""
+        for queue, offsets in self._queues.items():
+            yield from ((queue, offset) for offset in range(offsets.floor))
+            yield from ((queue, offset) for offset in sorted(offsets.above))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Places) and self._queues == other._queues
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(slots=True)
 class Ledger:
     """The totals of one run."""
 
     open_sends: dict[str, Send] = field(default_factory=dict)
     open_acks: dict[str, Place] = field(default_factory=dict)
-    stored: set[Place] = field(default_factory=set)
-    acked: set[Place] = field(default_factory=set)
+    stored: Places = field(default_factory=Places)
+    acked: Places = field(default_factory=Places)
     received: int = 0
     repeated_sends: int = 0
     expired_acks: int = 0
-    wrong_answers: list[str] = field(default_factory=list)
+    wrong_answers: int = 0
+    first_wrong_answers: list[str] = field(default_factory=list)
 
     def begin_send(self, key: str, send: Send) -> None:
         """*send* leaves now."""
@@ -39,12 +82,13 @@ class Ledger:
 
     def end_send(self, key: str, receipts: Iterable[Mapping[str, Any]]) -> None:
         """All of its messages are stored, as *receipts* say."""
-        self.stored.update((receipt["queue"], receipt["offset"]) for receipt in receipts)
+        for receipt in receipts:
+            self.stored.add((receipt["queue"], receipt["offset"]))
         del self.open_sends[key]
 
     def refuse_send(self, key: str, why: str) -> None:
         """It never will be: an answer that this load must not get."""
-        self.wrong_answers.append(why)
+        self.note_wrong(why)
         del self.open_sends[key]
 
     def receive(self, messages: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -68,7 +112,13 @@ class Ledger:
             elif result["error"].get("retryable"):
                 self.open_acks[handle] = place
             else:
-                self.wrong_answers.append(f"an ack got {code}")
+                self.note_wrong(f"an ack got {code}")
+
+    def note_wrong(self, why: str) -> None:
+        """An answer that this load must not get; the first few are told."""
+        self.wrong_answers += 1
+        if len(self.first_wrong_answers) < _WRONG_ANSWERS_TOLD:
+            self.first_wrong_answers.append(why)
 
     @property
     def agrees(self) -> bool:
@@ -82,4 +132,5 @@ class Ledger:
             f"{self.received:,}; sends repeated {self.repeated_sends:,}, acks too late {self.expired_acks:,}, outcomes "
             f"unknown {len(self.open_sends) + len(self.open_acks):,}"
         )
-        return "\n".join([text, *self.wrong_answers[:5]])
+        wrong = [f"wrong answers {self.wrong_answers:,}, the first of them:"] if self.wrong_answers else []
+        return "\n".join([text, *wrong, *self.first_wrong_answers])

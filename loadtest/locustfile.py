@@ -173,4 +173,4 @@ class Receiver(MeshUser):
                 reply.failure(f"{reply.status_code}, acks go again")
                 gevent.sleep(PAUSE_S)
             else:
-                run.ledger.wrong_answers.append(f"a receive got {reply.status_code}: {reply.text}")
+                run.ledger.note_wrong(f"a receive got {reply.status_code}: {reply.text}")

@@ -103,7 +103,8 @@ class Engine:
             check=False,
         )
         if check and ended.returncode:
-            raise EngineFailed(f"docker {' '.join(arguments[:6])}: {ended.stderr.strip()[-2_000:]}")
+            said = f"{ended.stderr.strip()[-2_000:]}\n{ended.stdout.strip()[-2_000:]}"
+            raise EngineFailed(f"docker {' '.join(arguments[:6])} ended with {ended.returncode}: {said}")
         return ended.stdout
 
     def compose(self, *arguments: str, within_s: float = 300.0, check: bool = True) -> str:
