@@ -163,6 +163,11 @@ class Consensus(SyncObj):  # type: ignore[misc]
         """Whether *peer* has acknowledged the whole log."""
         return self.match_index(peer) == self.journal.log.end_index
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the whole log is committed and applied here: nobody waits for an outcome."""
+        return bool(self.raftLastApplied == self.journal.log.end_index)
+
     def hand_over(self, peer: str) -> None:
         """Tell *peer*, which has the whole log, to stand now."""
         self.peers.send(Node(peer), {"type": "timeout_now", "term": self.raftCurrentTerm})

@@ -1,4 +1,8 @@
-"""Handing leadership over: wait until the heir has the whole log, then tell it to stand. Reference: Raft dissertation, 3.10."""
+"""Handing leadership over: wait until the heir has the whole log and all of it is committed and applied here, then tell the heir to stand.
+
+An heir that stands before that would be right as well, but whoever sent the last entries would never hear here what became of them.
+Reference: Raft dissertation, 3.10.
+"""
 
 import logging
 from collections.abc import Callable
@@ -54,6 +58,8 @@ class Transfer:
             if self._consensus.is_leader:
                 log.warning("leadership was not handed over in time", extra={"to": self._heir})
             self._heir = None
-        elif now_s > self._told_s + AGAIN_AFTER_S and self._consensus.has_all(self._heir):
+        elif (
+            now_s > self._told_s + AGAIN_AFTER_S and self._consensus.has_all(self._heir) and self._consensus.is_settled
+        ):
             self._told_s = now_s
             self._consensus.hand_over(self._heir)

@@ -1,5 +1,6 @@
 """Three nodes in one thread with virtual time: elections, handovers, and what a peer may not say."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,34 @@ def test_leadership_is_handed_to_who_has_everything(tmp_path: Path) -> None:
     assert run_until(group, has_moved) < 0.3
     assert not transfer.is_under_way
     assert "does not lead" in transfer.begin(None)
+
+
+def test_leadership_goes_when_nobody_waits_for_an_outcome_any_more(tmp_path: Path) -> None:
+    """The heir has the whole log before the leader's own slow disk: of three that is no majority, and who sent it would never hear what became of it."""
+    group, leader, (heir, other) = started(tmp_path)
+    group.halves = {name: int(name == other.name) for name in group.names}
+    group.heal = lambda: None  # type: ignore[method-assign]
+
+    def step_without_disk(rng: random.Random) -> None:
+        leader.consensus.doTick(0)
+
+    leader.step = step_without_disk  # type: ignore[method-assign]
+    transfer = Transfer(leader.consensus, leader.membership, [heir.name, other.name], group.clock)
+    entry = leader.append(b"sent just before")
+    assert transfer.begin(heir.name) == ""
+
+    def stepped(has_come: bool) -> bool:
+        transfer.step()
+        return has_come
+
+    run_until(group, lambda: stepped(leader.consensus.has_all(heir.name)), within_s=0.5)
+    for _ in range(30):
+        group.step(chaos=False)
+        transfer.step()
+    assert (leader.consensus.is_serving, heir.consensus.is_leader, transfer.is_under_way) == (True, False, True)
+    del leader.step
+    run_until(group, lambda: stepped(not leader.consensus.is_leader), within_s=0.5)
+    assert entry.index in {index for index, _ in leader.applied}
 
 
 def test_leadership_is_not_handed_to_who_is_not_there(tmp_path: Path) -> None:
