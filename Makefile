@@ -17,6 +17,8 @@ JOBS ?= 3
 # In the environment, not as an option, because only so does it also bind what pip builds packages with.
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Empty: bytecode is kept, whatever the shell says. Else each worker of the tests and each process of a mesh compiles everything anew.
+export PYTHONDONTWRITEBYTECODE :=
 # These read the data set or Arrow, which only .venv/.ready has.
 DEMO_TESTS := tests/unit/spark tests/unit/demo
 # Tests that only compute share the cores, JOBS at a time: one more than two cores, because some of them wait. Those with meshes of real processes
