@@ -168,6 +168,7 @@ def test_a_move_ends_when_its_keys_are_forgotten_and_every_slot_is_settled(log: 
     assert isinstance(refused, TernError)
     assert (refused.code, refused.fields["left"]) == (
         "placement-moving",
+        "messages of 1 of 1,024 slots of message groups are settled in 'broker-a', and "
         "idempotency keys of before are forgotten, in 590 s",
     )
     over_ms = 4 + IDEMPOTENCY_WINDOW_MS
@@ -183,6 +184,55 @@ def test_a_move_ends_when_its_keys_are_forgotten_and_every_slot_is_settled(log: 
     assert log.place(over_ms, ENDED)["placement"] == str(ENDED)
     assert log.grouped(over_ms, moving, late) == [MOVED, MOVED]
     assert log.keyed(over_ms, key) == [MOVED]
+
+
+def test_a_move_waits_for_the_last_key_that_a_message_group_has_brought_here(log: Shared) -> None:
+    """A keyed message that must wait here for its message group is younger than the move: its key is known here for a whole window."""
+    (moving,) = message_groups_of("broker-b", 1)
+    first, second, third = keys_of("broker-b", 3)
+    assert log.grouped(3, moving) == [SENT]
+    log.place(4, GROWING)
+    over_ms = 4 + IDEMPOTENCY_WINDOW_MS
+    assert log.keyed(over_ms - 1_000, first, message_group=moving) == [SENT]
+    assert log.settle_all(over_ms - 500) == 2
+    refused = log.place(over_ms, GROWING, ending=True)
+    assert isinstance(refused, TernError)
+    wanted = "idempotency keys of before are forgotten, in 599 s after the last one that was stored there"
+    assert refused.fields["left"] == wanted
+    log.reload()
+    assert log.keyed(over_ms + 1, first, second, message_group=moving) == [REPLAYED, MOVED]
+    assert log.keyed(over_ms + 2, third, flags=FLAG_KEYED | FLAG_PINNED) == [SENT], "its repeat comes here, too"
+    late_ms = over_ms - 1_000 + IDEMPOTENCY_WINDOW_MS
+    assert isinstance(log.place(late_ms - 1, GROWING, ending=True), TernError)
+    assert log.place(late_ms, GROWING, ending=True)["placement"] == str(GROWING), "repeats do not begin it anew"
+    assert log.place(late_ms, ENDED)["keyed_ms"] == 0
+
+
+def test_asking_again_and_again_does_not_end_a_move_before_its_keys_are_forgotten(log: Shared) -> None:
+    """Nothing of any message group is left, so every slot leaves at the first time of asking; the keys stay."""
+    (key,) = keys_of("broker-b", 1)
+    assert log.keyed(3, key) == [SENT]
+    log.place(4, GROWING)
+    for now_ms in (5, 6, 3 + IDEMPOTENCY_WINDOW_MS):
+        assert isinstance(log.place(now_ms, GROWING, ending=True), TernError)
+        assert isinstance(log.place(now_ms, ENDED), TernError)
+        log.reload()
+    assert log.place(4 + IDEMPOTENCY_WINDOW_MS, GROWING, ending=True)["placement"] == str(GROWING)
+    log.reload()
+    assert log.place(4 + IDEMPOTENCY_WINDOW_MS, ENDED)["placement"] == str(ENDED)
+
+
+def test_a_repeat_that_is_under_way_when_the_move_ends_is_replayed_or_sent_on(log: Shared) -> None:
+    """A proxy of the epoch before asks here first: nothing that this broker group has let go of is stored here again."""
+    (moving,) = message_groups_of("broker-b", 1)
+    keys = keys_of("broker-b", 2)
+    log.grouped(3, moving)
+    log.place(4, GROWING)
+    assert log.keyed(5, keys[0], message_group=moving) == [SENT]
+    log.settle_all(6)
+    log.place(5 + IDEMPOTENCY_WINDOW_MS, GROWING, ending=True)
+    log.place(5 + IDEMPOTENCY_WINDOW_MS, ENDED)
+    assert log.keyed(6 + IDEMPOTENCY_WINDOW_MS, *keys, message_group=moving) in ([REPLAYED, MOVED], [MOVED, MOVED])
 
 
 def test_once_a_move_is_over_a_late_message_of_it_is_sent_on_whatever_its_slot_holds(log: Shared) -> None:

@@ -23,6 +23,7 @@ def topic_settings(topic: Topic) -> dict[str, Any]:
         "created_ms": topic.created_ms,
         "placement": topic.placement_text,
         "placed_ms": topic.placed_ms,
+        "keyed_ms": topic.keyed_ms,
     }
 
 

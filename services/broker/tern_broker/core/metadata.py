@@ -164,6 +164,7 @@ class Metadata:
                     *(topic.topic_id, topic.name, list(topic.ends), list(topic.mins)),
                     *(topic.kind, topic.perm, topic.attributes, topic.created_ms),
                     *(topic.placement_text, topic.own, topic.placed_ms, topic.is_shared),
+                    *(topic.keyed_ms, topic.has_let_go),
                 ]
                 for topic in self._names.topics.values()
             ],

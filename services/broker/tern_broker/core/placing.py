@@ -4,6 +4,7 @@ Law: what a broker group has once said does not belong here any more (MOVED) nev
 take it. Of a key it says so when it does not know it; of a message group, when all that it has of its slot here is settled by everyone who
 reads the topic in order, as when a slot moves between two queues (slots.py). A move ends in two steps: every owner of before lets go of all
 that is left, which it may when its keys are older than the window and every slot is settled; then the next epoch says that nothing moves.
+Its youngest key counts, not the begin of the move: a message that must wait here for its message group brings a new key.
 
      epoch 1  groups a      | epoch 2  groups a, b  before a                            | epoch 3  groups a, b
      a decides everything   | of b's slots: a replays, stores what must wait, or MOVED  | b decides about its slots
@@ -53,18 +54,20 @@ class Placing:
             return False
         if known.is_moving:
             is_end = wanted.groups == known.groups and not wanted.is_moving
-            if not is_end or (topic.own in known.before and not self._slots.has_left(topic)):
+            if not is_end or (topic.own in known.before and not topic.has_let_go):
                 raise PlacementMoving(topic=topic.name, epoch=known.epoch, left="all of it was let go of")
         return True
 
     def take(self, topic: Topic, change: TopicChange, now_ms: int) -> None:
         """Become what `check` has allowed."""
         topic.placement_text, topic.own, topic.placed_ms = str(change.placement), change.own, now_ms
+        topic.keyed_ms, topic.has_let_go = 0, False
         self._slots.stay(topic)
         topic.is_shared = change.placement.groups != (change.own,)
 
-    def away(self, topic: Topic, rows: Rows, own: Rows) -> Rows:
-        """Which of the rows with the numbers *own*, all of *topic*, belong to another broker group. Slots that are settled leave with this.
+    def away(self, topic: Topic, rows: Rows, own: Rows) -> tuple[Rows, Rows]:
+        """Which of the rows with the numbers *own*, all of *topic*, belong to another broker group, and which keyed ones will, but must be
+        stored here still: `stored` wants to hear of them. Slots that are settled leave with this.
 
         Rows without key and message group, and those that were sent to a queue by its name, belong wherever they are sent.
         """
@@ -75,21 +78,29 @@ class Placing:
         away = bound & ~owned_by(topic.placement.groups, topic.own)[slots]
         # Only who had a slot before holds anything of it, and only until the move is over.
         leaving = np.flatnonzero(away & grouped & owned_by(topic.placement.before, topic.own)[slots])
+        held = leaving
         if len(leaving):
             away[leaving] = self._slots.leave(topic, message_groups[leaving])
-        found: Rows = own[away]
-        return found
+            held = leaving[~away[leaving] & ((flags[leaving] & FLAG_KEYED) != 0)]
+        return own[away], own[held]
+
+    def stored(self, topic: Topic, now_ms: int) -> None:
+        """A keyed message of *topic* that `away` has named second was stored: its key is to be known here for a whole window from now on."""
+        topic.keyed_ms = now_ms
 
     def _let_go(self, topic: Topic, now_ms: int) -> None:
-        if self._slots.has_left(topic):
+        # That every slot has left is not enough: they may have been settled long before their keys are forgotten.
+        if topic.has_let_go:
             return
         held = self._slots.leave_settled(topic)
-        wait_ms = topic.placed_ms + IDEMPOTENCY_WINDOW_MS - now_ms
-        left = ""
+        wait_ms = max(topic.placed_ms, topic.keyed_ms) + IDEMPOTENCY_WINDOW_MS - now_ms
+        left = []
+        if held:
+            # Without a bound: consumers that never catch up with a message group hold it here, and every keyed message of it begins the window anew.
+            left.append(f"messages of {held} of 1,024 slots of message groups are settled in '{topic.own}'")
         if wait_ms > 0:
-            left = f"idempotency keys of before are forgotten, in {-(-wait_ms // 1_000)} s"
-        elif held:
-            left = f"messages of {held} of 1,024 slots of message groups are settled in '{topic.own}'"
+            since = " after the last one that was stored there" if topic.keyed_ms else ""
+            left.append(f"idempotency keys of before are forgotten, in {-(-wait_ms // 1_000)} s{since}")
         if left:
-            raise PlacementMoving(topic=topic.name, epoch=topic.placement.epoch, left=left)
-        self._slots.leave_all(topic)
+            raise PlacementMoving(topic=topic.name, epoch=topic.placement.epoch, left=", and ".join(left))
+        topic.has_let_go = True

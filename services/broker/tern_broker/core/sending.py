@@ -97,7 +97,7 @@ class SendApplier:
             verdicts["status"] = MALFORMED
             return verdicts, None, None, 0
         positions = ends - sizes + (position + records_at)
-        away = self._refuse_unknown(rows, verdicts)
+        away, held = self._refuse_unknown(rows, verdicts)
         is_waiting = rows["deliver_ms"] > now_ms
         half: HalfRows | None = None
         if int(np.bitwise_or.reduce(rows["flags"])) & ~(FLAG_KEYED | FLAG_PINNED):
@@ -121,12 +121,15 @@ class SendApplier:
         appends = self._append(rows, positions, verdicts)
         if len(keyed):
             self._remember(rows, keyed, verdicts, repeats, now_ms)
+        if len(held):
+            for topic_id in np.unique(rows["topic"][held[verdicts["status"][held] == SENT]]).tolist():
+                self._placing.stored(self._names.topics_by_id[topic_id], now_ms)
         return verdicts, appends, timers, prepared
 
-    def _refuse_unknown(self, rows: Rows, verdicts: Rows) -> Rows:
+    def _refuse_unknown(self, rows: Rows, verdicts: Rows) -> tuple[Rows, Rows]:
         """What goes to topics and queues that are not there, that take nothing, or not in this order. One step, however many topics.
 
-        Numbers of the rows that are not refused but belong to another broker group, whose topic several share.
+        Numbers of the rows that are not refused but belong to another broker group, whose topic several share; and of keyed ones that soon will.
         """
         ids, of_row = _numbered(rows["topic"])
         topics = [self._names.topics_by_id.get(topic_id) for topic_id in ids]
@@ -146,7 +149,10 @@ class SendApplier:
             for number, topic in enumerate(topics)
             if topic is not None and topic.is_shared
         ]
-        return np.concatenate(found) if found else _NONE
+        if not found:
+            return _NONE, _NONE
+        away, held = zip(*found, strict=True)
+        return np.concatenate(away), np.concatenate(held)
 
     def _refuse_moved(self, rows: Rows, away: Rows, verdicts: Rows, carried: dict[int, Receipt]) -> None:
         """The rows *away* belong to another broker group, but for keys that this one knows: it has told their receipts before."""

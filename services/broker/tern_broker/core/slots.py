@@ -213,15 +213,6 @@ class Slots:
         left[self._settled(topic, np.flatnonzero(~left).tolist())] = True
         return int(SLOTS - left.sum())
 
-    def leave_all(self, topic: Topic) -> None:
-        """Every slot leaves."""
-        self._left_of(topic)[:] = True
-
-    def has_left(self, topic: Topic) -> bool:
-        """Whether every slot has."""
-        left = self._left.get(topic.topic_id)
-        return left is not None and bool(left.all())
-
     def _left_of(self, topic: Topic) -> npt.NDArray[np.bool_]:
         return self._left.setdefault(topic.topic_id, np.zeros(SLOTS, bool))
 

@@ -33,6 +33,10 @@ class Topic:
     placed_ms: int = 0
     # Whether some of its keyed and ordered messages belong to other broker groups: follows from the two above.
     is_shared: bool = False
+    # When a keyed message of a slot that moves away was last stored here under this placement (the group's time); 0: never.
+    keyed_ms: int = 0
+    # Whether, under this placement, all that moves away from here was let go of: its move may end.
+    has_let_go: bool = False
 
     @property
     def placement(self) -> Placement:

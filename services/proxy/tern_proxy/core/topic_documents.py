@@ -143,7 +143,10 @@ def topic_route(head: Head) -> TopicRoute:
 
 def placement_document(topic: str, placement: Placement, answers: Answers) -> Head:
     """Where a topic's keyed and ordered messages go. `hosts`: broker groups that have queues of it; `moving_until`: the move is not over before."""
-    placed = [head.get("placed_ms", 0) for name, head in answers if name in placement.before]
+    # Who shares the topic knows its last key; no end comes before all keys are forgotten.
+    placed = [
+        max(head.get("placed_ms", 0), head.get("keyed_ms", 0)) for name, head in answers if name in placement.before
+    ]
     return {
         "topic": topic,
         "epoch": placement.epoch,
