@@ -3,6 +3,12 @@
 Law: the bytes of an entry, and where it lies, are the same on every node. An entry is written where the log ends, or at the start
 of the next segment if it and a filler do not fit. What is cut is zeroed durably before anything else is written, so a stale entry
 never comes back; what is neither an entry nor explained by a crash is rot (`recovery.py`).
+
+Unless a log is *pipelined*, an entry is written when the disk has all before it: one entry at most is unsynced, so a tear is the last
+thing in it. In a pipelined one each entry says how many before it were not synced. Whatever lies in a later segment was written when the
+segments before it were synced.
+
+The file is one thing: everything that may change where the log ends or what of it is durable, which have one owner.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +23,7 @@ from tern_store.entry import (
     BLANK,
     BLANK_MAGIC,
     BLANK_SIZE_BYTES,
+    HEADER_SIZE_BYTES,
     ORIGIN,
     URGENT,
     EntryKind,
@@ -24,6 +31,7 @@ from tern_store.entry import (
     StoredEntry,
     encode_entry,
     entry_size,
+    head_with,
     stored,
     verify,
 )
@@ -60,6 +68,7 @@ class CommitLog:
         self._recent = new = RecentEntries(recent_max_bytes)
         self._end = start.mark
         self._synced_index = self._cuts = 0
+        self._is_pipelined = False
         # Why nothing may be written any more; empty while all is well.
         self._broken = ""
         ends = lambda: (self.first_index, self._end.index)  # noqa: E731 (one line for one thought)
@@ -75,10 +84,12 @@ class CommitLog:
         entry_size_max_bytes: int = 5 << 20,
         recent_max_bytes: int = 32 << 20,
         start: LogMark | None = None,
+        is_pipelined: bool | None = None,
         on_tear: Callable[[], None] = lambda: None,
         files: Files = REAL_FILES,
     ) -> "CommitLog":
         """Recover the log in *directory*, or begin it with *group*. *on_tear* is called before a torn entry is cut.
+        *is_pipelined*: an append does not wait for the disk to have the entry before it (None: unless the group has one member).
         Scans the entries behind *start* (None: all). Everything kept is durable when this returns; nothing is synced before.
         A new log's segments have the size that *group* says; an old one keeps its own.
         Afterwards `was_torn` says that a torn tail was cut.
@@ -99,6 +110,7 @@ class CommitLog:
         try:
             segments.load()
             log._recover(start, on_tear)
+            log._is_pipelined = len(group.members) > 1 if is_pipelined is None else is_pipelined
         except BaseException:
             log._places.abandon()
             segments.close()
@@ -170,12 +182,12 @@ class CommitLog:
         self._require_next(index, term, size)
         position = self._position_of(size)
         place = {"position": position, "previous_crc": self._end.crc, "flags": URGENT if urgent else 0}
-        entry = encode_entry(kind, index, term, parts, version, **place)
+        entry = encode_entry(kind, index, term, parts, version, unsynced=self._count_unsynced(), **place)
         self._write(entry, urgent=urgent)
         return entry
 
     def append_stored(self, raw: bytes) -> StoredEntry:
-        """Write an entry that the leader built, verbatim. EntryRefused unless it is exactly what continues this log."""
+        """Write an entry that the leader built; what is unsynced before it is this node's own. EntryRefused unless it is exactly what continues this log."""
         header = verify(raw)
         self._require_next(header.index, header.term, header.size)
         if header.previous_crc != self._end.crc:
@@ -186,6 +198,8 @@ class CommitLog:
             raise EntryRefused(
                 f"entry {header.index} lies at {header.position} in the leader's log, at {position} in ours"
             )
+        if header.unsynced != (unsynced := self._count_unsynced()):
+            raw = b"".join((head_with(raw, header, unsynced), memoryview(raw)[HEADER_SIZE_BYTES:]))
         entry = stored(header, raw)
         self._write(entry, urgent=bool(header.flags & URGENT))
         return entry
@@ -235,12 +249,13 @@ class CommitLog:
         if index <= self.first_index:
             raise StoreError(f"entry {index} is the first of the log, and never cut: a log is one group's for ever")
         end = self.mark(index - 1)
+        places = [self._row(at).position for at in range(index, self._end.index + 1)]
         self.require_sound()
         self._broken = _HALF_DONE  # until the disk says otherwise
         self._end = end
         self._recent.cut(index)
         self._reader.forget()
-        self._erase()
+        self._erase_backwards(places)
         self._places.cut(end.index)
         self._dirty.sync_now()
         self._cuts += 1
@@ -337,26 +352,50 @@ class CommitLog:
 
     def _write(self, entry: StoredEntry, *, urgent: bool) -> None:
         self._segments.require(entry.position, urgent=urgent)
+        if entry.position != self._end.position:
+            self._put(BLANK.pack(BLANK_MAGIC, entry.position - self._end.position), self._end.position)
+            # So that whatever lies in the next segment proves that this one was whole.
+            self._sync_now()
+        elif not self._is_pipelined and self._synced_index < self._end.index:
+            self._sync_now()
+        self._put(entry.raw, entry.position)
+        self._end = entry.mark
+        self._places.put(entry.index, entry.position, entry.term, len(entry.raw), entry.crc)
+        self._recent.add(entry)
+
+    def _put(self, data: Buffer, position: int) -> None:
         try:
-            if entry.position != self._end.position:
-                filler = BLANK.pack(BLANK_MAGIC, entry.position - self._end.position)
-                self._put(filler, self._end.position)
-            self._put(entry.raw, entry.position)
+            self._dirty.written(self._segments.write(data, position).fd)
         except OSError:
             # Half an entry must not stay behind the end: a shorter one would be written before it.
             self._broken = _HALF_DONE
             self._erase()
             self._broken = ""
             raise
-        self._end = entry.mark
-        self._places.put(entry.index, entry.position, entry.term, len(entry.raw), entry.crc)
-        self._recent.add(entry)
 
-    def _put(self, data: Buffer, position: int) -> None:
-        self._dirty.written(self._segments.write(data, position).fd)
+    def _count_unsynced(self) -> int:
+        """How many entries before the next one the disk will not have when that is written."""
+        return self._end.index - self._synced_index if self._is_pipelined else 0
+
+    def _sync_now(self) -> None:
+        """Durable here: everything written so far."""
+        try:
+            self._dirty.sync_now()
+        except OSError as error:
+            self.fail(error)
+            raise
+        self._synced_index = self._end.index
 
     def _erase(self) -> None:
         self._dirty.retire(self._segments.erase_behind(self._end.position))
+
+    def _erase_backwards(self, places: list[int]) -> None:
+        """Durable here: the entries at *places* are gone, and at no time was one gone before those behind it: that would be rot."""
+        for position in places[:0:-1]:
+            self._segments.erase_entry(position)
+        if places[0] != self._end.position:
+            self._segments.erase_entry(places[0])
+        self._erase()
 
     def _row(self, index: int) -> IndexRow:
         if not self.first_index <= index <= self._end.index:

@@ -3,12 +3,14 @@
 All numbers big-endian, as in RocketMQ's store:
 
      0        4        8         16        24        32     33     34         36            40       44         48
-     | magic  | size 4 | index 8 | term 8  | pos. 8  | kind | flags| version  | previous's  | crc 4  | reserved | body ...
-     | "TRNL" |        |         |         |         | 1    | 1    | 2        | crc 4       |        | 4        |
+     | magic  | size 4 | index 8 | term 8  | pos. 8  | kind | flags| version  | previous's  | crc 4  | unsynced | body ...
+     | "TRNL" |        |         |         |         | 1    | 1    | 2        | crc 4       |        | 2 + 2    |
 
 flags: 1 marks an urgent entry, which may use the emergency segment of a full disk (nothing in it stores a message). size counts
 header and body; position is where the entry starts in the log; version is the state machine's. crc is zlib.crc32 of
-the header with the crc field zero, then of the body. Behind the last entry of a segment lies a filler up to the segment's end:
+the header with the fields crc and unsynced zero, then of the body. unsynced is this node's own: how many entries before this one
+its disk had not synced when it wrote this one (65535: that many or more), then the lower 16 bits of a crc32 over index, that number and crc,
+the lowest bit set; 0 and 0 for none. So a later entry proves that a damaged one was synced (`recovery.py`). Behind the last entry of a segment lies a filler up to the segment's end:
 
      0        4        8
      | "TRNB" | size 4 |     size: bytes from here to the end of the segment
@@ -25,15 +27,20 @@ from tern_store.checksum import crc32
 from tern_store.errors import EntryRefused
 from tern_store.files import Buffer
 
-HEADER = struct.Struct(">4sIQQQBBHIII")
+HEADER = struct.Struct(">4sIQQQBBHIIHH")
 HEADER_SIZE_BYTES = HEADER.size
 BLANK = struct.Struct(">4sI")
 BLANK_SIZE_BYTES = BLANK.size
 MAGIC = b"TRNL"
 BLANK_MAGIC = b"TRNB"
 URGENT = 1
+# As many unsynced entries before one as a header can say, or more: it proves nothing.
+UNSYNCED_MAX = (1 << 16) - 1
 _CRC_AT = 40
-_ZERO_CRC = bytes(4)
+_UNCOVERED = bytes(8)
+_UNSYNCED = struct.Struct(">HH")
+_UNSYNCED_AT = 44
+_UNSYNCED_CHECK = struct.Struct(">QHI")
 
 
 class EntryKind(IntEnum):
@@ -79,6 +86,8 @@ class EntryHeader:
     previous_crc: int
     crc: int
     flags: int = 0
+    # Entries before this one that the disk that it lies on had not synced when it was written.
+    unsynced: int = 0
 
     @property
     def mark(self) -> LogMark:
@@ -88,7 +97,7 @@ class EntryHeader:
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """One entry as it lies in the log: *raw* is header and body, byte for byte the same on every node."""
+    """One entry as it lies in the log: *raw* is header and body, byte for byte the same on every node but for what was unsynced there."""
 
     index: int
     term: int
@@ -127,13 +136,15 @@ def encode_entry(
     position: int,
     previous_crc: int,
     flags: int = 0,
+    unsynced: int = 0,
 ) -> StoredEntry:
-    """Build an entry; the body is read once for the checksum and copied once."""
+    """Build an entry; the body is read once for the checksum and copied once. *unsynced*: as in the header."""
     size = entry_size(parts)
-    crc = crc32(HEADER.pack(MAGIC, size, index, term, position, kind, flags, version, previous_crc, 0, 0))
+    crc = crc32(HEADER.pack(MAGIC, size, index, term, position, kind, flags, version, previous_crc, 0, 0, 0))
     for part in parts:
         crc = crc32(part, crc)
-    header = HEADER.pack(MAGIC, size, index, term, position, kind, flags, version, previous_crc, crc, 0)
+    own = _own(index, min(unsynced, UNSYNCED_MAX), crc)
+    header = HEADER.pack(MAGIC, size, index, term, position, kind, flags, version, previous_crc, crc, *own)
     return StoredEntry(index, term, position, kind, version, crc, b"".join((header, *parts)))
 
 
@@ -141,25 +152,34 @@ def decode_header(data: Buffer) -> EntryHeader:
     """Read the header at the start of *data*; EntryRefused if there is none. The checksum is `verify`'s business."""
     if len(data) < HEADER_SIZE_BYTES:
         raise EntryRefused(f"an entry has at least {HEADER_SIZE_BYTES} bytes, here are {len(data)}")
-    magic, size, index, term, position, kind, flags, version, previous_crc, crc, _reserved = HEADER.unpack_from(data)
+    magic, size, index, term, position, kind, flags, version, previous_crc, crc, *own = HEADER.unpack_from(data)
     if magic != MAGIC:
         raise EntryRefused(f"an entry begins with {MAGIC!r}, here is {magic!r}")
     known = _KINDS.get(kind)
     if known is None:
         raise EntryRefused(f"entry kind {kind} is not known to this release")
-    return EntryHeader(size, index, term, position, known, version, previous_crc, crc, flags)
+    if own != [0, 0] and tuple(own) != _own(index, own[0], crc):
+        raise EntryRefused(f"entry {index} contradicts itself in what was synced before it")
+    return EntryHeader(size, index, term, position, known, version, previous_crc, crc, flags, own[0])
+
+
+def head_with(raw: Buffer, header: EntryHeader, unsynced: int) -> bytes:
+    """The header's bytes of *raw* as a node writes them on whose disk *unsynced* entries before it are not synced yet."""
+    head = bytearray(memoryview(raw)[:HEADER_SIZE_BYTES])
+    _UNSYNCED.pack_into(head, _UNSYNCED_AT, *_own(header.index, min(unsynced, UNSYNCED_MAX), header.crc))
+    return bytes(head)
 
 
 def crc_of(raw: Buffer) -> int:
     """The checksum that the header of *raw* should carry."""
     view = memoryview(raw)
-    return crc32(view[_CRC_AT + 4 :], crc32(_ZERO_CRC, crc32(view[:_CRC_AT])))
+    return crc32(view[HEADER_SIZE_BYTES:], crc32(_UNCOVERED, crc32(view[:_CRC_AT])))
 
 
 def crc_of_parts(parts: Sequence[Buffer]) -> int:
     """As `crc_of` for an entry in pieces, the first of which holds the header."""
     head = memoryview(parts[0])
-    crc = crc32(head[_CRC_AT + 4 :], crc32(_ZERO_CRC, crc32(head[:_CRC_AT])))
+    crc = crc32(head[HEADER_SIZE_BYTES:], crc32(_UNCOVERED, crc32(head[:_CRC_AT])))
     for part in parts[1:]:
         crc = crc32(part, crc)
     return crc
@@ -178,3 +198,8 @@ def verify(raw: Buffer) -> EntryHeader:
 def stored(header: EntryHeader, raw: bytes) -> StoredEntry:
     """The entry whose verified header is *header*."""
     return StoredEntry(header.index, header.term, header.position, header.kind, header.version, header.crc, raw)
+
+
+def _own(index: int, unsynced: int, crc: int) -> tuple[int, int]:
+    """What no checksum of the entry covers, since every node writes its own, and its check."""
+    return (unsynced, crc32(_UNSYNCED_CHECK.pack(index, unsynced, crc)) & 0xFFFF | 1) if unsynced else (0, 0)

@@ -26,6 +26,7 @@ def open_store(
     group: Genesis,
     accepts: Callable[[bytes], bool],
     on_tear: Callable[[], None],
+    is_pipelined: bool | None,
     limits: "StoreLimits",
     files: Files,
 ) -> "Store":
@@ -40,6 +41,7 @@ def open_store(
             entry_size_max_bytes=limits.entry_size_max_bytes,
             recent_max_bytes=limits.recent_max_bytes,
             start=start,
+            is_pipelined=is_pipelined,
             on_tear=on_tear,
             files=files,
         )

@@ -1,7 +1,8 @@
 """Walking through the log: where does it end, and was the end torn by a crash or did good bytes rot?
 
 Law: unwritten bytes are zero, and a disk writes whole 512-byte sectors. So what a crash leaves of an unsynced entry has at least
-one sector without any byte of it: a zero sector, or the end of the file. Every other damage is rot, and is never cut away.
+one sector without any byte of it: a zero sector, or the end of the file. And it is the last thing in the log: no good entry behind it
+was written when the disk had it. Every other damage is rot, and is never cut away.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from tern_store.entry import (
     BLANK_MAGIC,
     BLANK_SIZE_BYTES,
     HEADER_SIZE_BYTES,
+    MAGIC,
+    UNSYNCED_MAX,
     EntryHeader,
     LogMark,
     crc_of,
@@ -42,6 +45,14 @@ class LogScan:
             yield header
 
     def _next(self) -> EntryHeader | None:
+        try:
+            return self._look()
+        except LogRot:
+            # Look again before anybody is accused: a node that runs may have written this, and more, since the window was read.
+            self._window, self.torn = b"", False
+            return self._look()
+
+    def _look(self) -> EntryHeader | None:
         segment = self._segments.at(self.end.position)
         if segment is None:
             return None
@@ -56,6 +67,7 @@ class LogScan:
             segment, position = following, following.base
             head = self._bytes(segment, position, HEADER_SIZE_BYTES)
         if not any(head):  # nothing was ever written here, or not even the first sector arrived
+            self._require_last(segment, position, None, "there are zeros where it should begin")
             return None
         return self._entry(segment, position, head)
 
@@ -64,18 +76,20 @@ class LogScan:
         size = BLANK.unpack_from(head)[1] if len(head) >= BLANK_SIZE_BYTES else 0
         if size == room:
             return True
-        self._require_torn(segment, position, BLANK_SIZE_BYTES, f"a filler of {size} bytes where {room} are left")
+        reason = f"a filler of {size} bytes where {room} are left"
+        self._require_torn(segment, position, BLANK_SIZE_BYTES, reason)
+        self._require_last(segment, position, None, reason)
         return False
 
     def _entry(self, segment: Segment, position: int, head: memoryview) -> EntryHeader | None:
-        extent = HEADER_SIZE_BYTES
+        believed: EntryHeader | None = None
         try:
             header = decode_header(head)
             self._require_next(header, position)
             if not HEADER_SIZE_BYTES <= header.size <= min(self._entry_size_max_bytes, segment.end - position):
                 raise EntryRefused(f"an entry cannot have {header.size} bytes here")
             # Only a header that is right otherwise is believed: a rotten size would reach out for zero sectors of its own.
-            extent = header.size
+            believed = header
             raw = self._bytes(segment, position, header.size)
             if len(raw) == header.size and crc_of(raw) == header.crc:
                 return header
@@ -83,7 +97,9 @@ class LogScan:
                 raise LogRot(segment.path, position, "one bit of its size has changed")
             raise EntryRefused("its checksum is wrong")
         except EntryRefused as refused:
+            extent = believed.size if believed is not None else HEADER_SIZE_BYTES
             self._require_torn(segment, position, extent, refused.reason)
+            self._require_last(segment, position, believed, refused.reason)
             return None
 
     def _is_size_rotten(self, segment: Segment, header: EntryHeader) -> bool:
@@ -120,6 +136,38 @@ class LogScan:
             start = sector_end
         if not self.torn:
             raise LogRot(segment.path, position, reason)
+
+    def _require_last(self, segment: Segment, position: int, believed: EntryHeader | None, reason: str) -> None:
+        """LogRot if a good entry behind *position* was written when the disk had what should be there, so that no crash explains it.
+
+        *believed*: the header there, if it is right but for its size and checksum.
+        """
+        number = self.end.index + 1
+        for at in self._segments.find(MAGIC, position + 1):
+            header = self._good_at(at)
+            if header is None or header.index < number or header.term < self.end.term:
+                continue
+            if believed is not None and at < position + believed.size and header.previous_crc != believed.crc:
+                continue  # bytes of a message that look like an entry, unless that size is wrong
+            is_known = header.unsynced < UNSYNCED_MAX and header.index - 1 - header.unsynced >= number
+            if is_known or at >= segment.end:
+                self.torn = False
+                raise LogRot(segment.path, position, f"{reason}; entry {header.index} was written when it was durable")
+
+    def _good_at(self, position: int) -> EntryHeader | None:
+        """The entry that begins at *position*, if there is a whole one."""
+        segment = self._segments.at(position)
+        try:
+            header = decode_header(self._segments.read(position, HEADER_SIZE_BYTES))
+            if (
+                segment is None
+                or header.position != position
+                or not HEADER_SIZE_BYTES <= header.size <= segment.end - position
+            ):
+                return None
+            return header if crc_of(self._segments.read(position, header.size)) == header.crc else None
+        except EntryRefused:
+            return None
 
     def _bytes(self, segment: Segment, position: int, size: int) -> memoryview:
         """*size* bytes at *position*, fewer if the file ends; windows never cross a segment."""

@@ -10,6 +10,7 @@ then becomes a segment that is allocated only in part (*is_partial*) and takes u
 
 import errno
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,6 +138,19 @@ class Segments:
         segment = self.at(position)
         return self._files.preadv(segment.fd, buffers, position - segment.base) if segment is not None else 0
 
+    def find(self, needle: bytes, position: int) -> Iterator[int]:
+        """Where *needle* lies at or behind *position*, ascending, holes left out; one that crosses segments is not found."""
+        for segment in [segment for segment in self._open if segment.end > position]:
+            for begin, end in self._files.data_extents(segment.fd, max(0, position - segment.base)):
+                for start in range(begin, end, _REWRITE_SIZE_BYTES):
+                    size = min(_REWRITE_SIZE_BYTES, end - start) + len(needle) - 1
+                    data = self._files.pread(segment.fd, size, start)
+                    at = data.find(needle)
+                    while at >= 0:
+                        if segment.base + start + at >= position:
+                            yield segment.base + start + at
+                        at = data.find(needle, at + 1)
+
     # Space -----------------------------------------------------------------------------------------------------
     def require(self, position: int, *, urgent: bool) -> None:
         """Make sure that the segment of *position* exists: the spare, a new one, or for what is urgent the reserve.
@@ -203,8 +217,12 @@ class Segments:
         if segment.length < self.size_bytes:
             self._files.fallocate(segment.fd, self.size_bytes)
             segment.length = self.size_bytes
+        # What a later segment holds convicts the one before it of rot, so that goes first. And zeros before names: a filler whose next
+        # segment is missing would be rot.
+        for later in reversed(self._open[self._open.index(segment) + 1 :]):
+            self._zero_behind(later, 0)
+            self._files.fdatasync(later.fd)
         self._zero_behind(segment, position - segment.base)
-        # Zeros first: a filler whose next segment is missing would be rot.
         self._files.fdatasync(segment.fd)
         retired = []
         while self._open[-1] is not segment:
@@ -213,6 +231,13 @@ class Segments:
             self._files.fsync_dir(self.directory)
             retired.append(last.fd)
         return retired
+
+    def erase_entry(self, position: int) -> None:
+        """Durable here: nothing but zeros at *position* and behind it in its segment."""
+        segment = self.at(position)
+        assert segment is not None, "an entry lies in a segment"
+        self._zero_behind(segment, position - segment.base)
+        self._files.fdatasync(segment.fd)
 
     def rewrite(self, start: int, end: int) -> None:
         """Write what lies between these positions once more, as it is.

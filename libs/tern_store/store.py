@@ -102,6 +102,7 @@ class Store:
         group: Genesis,
         accepts: Callable[[bytes], bool] = lambda _: True,
         may_begin: bool = True,
+        is_pipelined: bool | None = None,
         on_tear: Callable[[], None] = lambda: None,
         limits: StoreLimits | None = None,
         files: Files = REAL_FILES,
@@ -109,7 +110,7 @@ class Store:
         """Recover what is in *directory*, or begin it. The owner holds the directory's lock.
 
         *accepts* says whether the owner can read a payload that it saved (another release may have), *may_begin* whether there may be no log
-        yet; *on_tear* is called before a torn entry is cut. Apply what the log holds behind `applied`. Raises Quarantined or LogRot (the
+        yet; *is_pipelined* is the log's; *on_tear* is called before a torn entry is cut. Apply what the log holds behind `applied`. Raises Quarantined or LogRot (the
         node must not take part until it is rebuilt), WrongGroup, StoreError.
         """
         files.makedirs(directory)
@@ -117,7 +118,7 @@ class Store:
         if not may_begin and not has_log(directory / LOG_FOLDER, files):
             raise LogRot(directory / LOG_FOLDER, 0, "there are votes but no log: it was lost")
         try:
-            return open_store(cls, directory, group, accepts, on_tear, limits or StoreLimits(), files)
+            return open_store(cls, directory, group, accepts, on_tear, is_pipelined, limits or StoreLimits(), files)
         except LogRot as rot:
             if not isinstance(rot, Quarantined):
                 small_files.quarantine(directory, rot, files)

@@ -32,7 +32,8 @@ def _cut_without_sync() -> Any:
             original(self)
 
     original = CommitLog._erase
-    return changed((CommitLog, "_erase", erase), (DirtySegments, "sync_now", lambda _self: None))
+    forgotten = (Segments, "erase_entry", lambda _self, _position: None)
+    return changed((CommitLog, "_erase", erase), (DirtySegments, "sync_now", lambda _self: None), forgotten)
 
 
 def _recovered(change: Callable[[CommitLog, Any], None]) -> Any:

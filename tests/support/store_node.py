@@ -38,14 +38,14 @@ LIMITS = (SMALL, replace(SMALL, queue_entries_per_file=100, index_entries_per_fi
 class Node:
     """One node. Owner: one test."""
 
-    def __init__(self, files: FaultyFiles, limits: StoreLimits = SMALL) -> None:
-        """Recover what is on *files*, and apply what the saved state does not cover."""
+    def __init__(self, files: FaultyFiles, limits: StoreLimits = SMALL, *, is_pipelined: bool | None = None) -> None:
+        """Recover what is on *files*, and apply what the saved state does not cover. *is_pipelined*: as the log's."""
         self.files = files
         self.votes = VoteFile.open(DIRECTORY, bootstrap=True, group=GROUP, files=files)
         if self.votes.replaced:
             # A broker would wait until its group takes it back; alone it is out.
             raise VoteCorrupt(self.votes.replaced)
-        self.store = Store.open(DIRECTORY, group=GROUP, limits=limits, files=files)
+        self.store = Store.open(DIRECTORY, group=GROUP, is_pipelined=is_pipelined, limits=limits, files=files)
         self.log = self.store.log
         self.ends: dict[Key, int] = {}
         self.now_ms = 0

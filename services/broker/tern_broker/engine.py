@@ -85,6 +85,7 @@ class Engine:
             group=raft_config.genesis(),
             accepts=saving.is_known,
             may_begin=votes.standing == Standing.UNBORN or (votes.standing == Standing.MEMBER and votes.term == 0),
+            is_pipelined=True if config.flush == "async" else None,
             on_tear=votes.doubt,
             limits=config.store_limits(),
             files=files,

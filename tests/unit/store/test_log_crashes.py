@@ -21,6 +21,7 @@ class Run:
 
     def __init__(self, files: FaultyFiles, seed: int) -> None:
         self.files, self.rng = files, random.Random(seed)
+        self.is_pipelined = seed % 2 == 0
         self.crcs: dict[int, int] = {}  # what the log must hold as far as it reaches
         self.before_cut: dict[int, int] | None = None  # the same before a cut that has not returned yet
         self.in_flight: tuple[int, bytes] | None = None  # an append that has not returned yet
@@ -28,7 +29,9 @@ class Run:
         self.term = 0
 
     def open(self) -> CommitLog:
-        log = CommitLog.open(DIRECTORY, group=GROUP, recent_max_bytes=2000, files=self.files)
+        log = CommitLog.open(
+            DIRECTORY, group=GROUP, recent_max_bytes=2000, is_pipelined=self.is_pipelined, files=self.files
+        )
         self.promised = max(self.promised, log.synced_index)
         self.crcs.setdefault(1, GROUP.entry().crc)
         return log
@@ -49,6 +52,8 @@ class Run:
 
     def append(self, log: CommitLog) -> CommitLog:
         body = self.rng.randbytes(self.rng.choice([0, 1, 20, 200, 463, 464, 465, 900, 1500]))
+        if len(body) >= 900 and self.rng.random() < 0.5:
+            body = body[:9] + bytes(len(body) + 200)
         self.term += self.rng.random() < 0.2
         index = log.end_index + 1
         self.in_flight = (index, body)
