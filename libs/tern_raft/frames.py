@@ -48,6 +48,7 @@ FIELDS: dict[str, dict[str, type]] = {
     "pre_vote_refused": {"term": int},
     "timeout_now": {"term": int},
     "behind": {"term": int, "first": int},
+    "digest": {"index": int, "digest": int},
 }
 
 

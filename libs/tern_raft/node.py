@@ -117,6 +117,8 @@ class RaftNode:
         self._readmission = Readmission(self._consensus, self._membership, others, runtime.monotonic)
         self._transfer = Transfer(self._consensus, self._membership, others, runtime.monotonic)
         self._pace = Pace(self._behind, runtime.monotonic)
+        # Set by the owner: this node leads without serving, since its state is in doubt.
+        self.is_held = False
         # How long the last sync of the log took.
         self.sync_s = 0.0
 
@@ -168,7 +170,12 @@ class RaftNode:
 
     @property
     def is_serving(self) -> bool:
-        """Leader with everything that was committed before its term applied."""
+        """Leader with everything that was committed before its term applied, and not held."""
+        return self.is_current and not self.is_held
+
+    @property
+    def is_current(self) -> bool:
+        """Leader with everything that was committed before its term applied, whether it may serve or not."""
         return not self._stopped and self._consensus.is_serving
 
     @property
@@ -242,6 +249,19 @@ class RaftNode:
                 )
             )
         return found
+
+    def counted(self) -> set[str]:
+        """The other members that are connected and vote."""
+        return {peer for peer in self._others if self._membership.counts(peer)}
+
+    def hear_digests(self, heard: Callable[[str, int, int], None]) -> None:
+        """Tell *heard* (peer, index, digest) what peers say of their states."""
+        self.transport.on_digest = heard
+
+    def tell_digest(self, index: int, digest: int) -> None:
+        """Tell the leader, another node, what this one's state was at entry *index*; a lost word is told again by who asks for it."""
+        if (leader := self.leader) is not None and leader in self._others:
+            self.transport.tell_digest(leader, index, digest)
 
     def when_current(self, ready: Ready) -> None:
         """Tell *ready* when the applied state may be read as that of the leader of this moment; False: it does not lead."""

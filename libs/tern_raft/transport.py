@@ -82,6 +82,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         # How full the peers' disks are, and ours, in thousandths.
         self.disk_permille: dict[str, int] = {}
         self.own_disk_permille = 0
+        # Told a peer's digest of its state: peer, the entry that it was noted at, and the digest.
+        self.on_digest: Callable[[str, int, int], None] = lambda peer, index, digest: None
 
     def bind(self, consensus: "Consensus") -> None:
         """The consensus that this transport serves."""
@@ -156,6 +158,10 @@ class PeerTransport(Transport):  # type: ignore[misc]
         for peer in self._nodes:
             self._greet(peer)
 
+    def tell_digest(self, peer: str, index: int, digest: int) -> None:
+        """Tell *peer* what this node's state was at entry *index*."""
+        self._say(peer, {"type": "digest", "index": index, "digest": digest})
+
     def buffered_bytes(self, node: Node) -> int:
         """Bytes waiting in this process for *node*."""
         return self._buffered(str(node.id))
@@ -208,6 +214,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
                 # Stock obeys any node of a term that is not older (syncobj.py:911-916).
                 self.elections.told_to_stand()
                 self._onMessageReceived(node, message)
+        elif kind == "digest":
+            self.on_digest(peer, message["index"], message["digest"])
         elif message["term"] >= core.raftCurrentTerm and message["first"] > core.journal.log.end_index + 1:
             # A leader that this node may never have heard: it can say nothing else to who has less than it.
             self._on_behind()

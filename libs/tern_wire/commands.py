@@ -16,7 +16,7 @@ COPY    payload: | rows 4 | rsvd 4 | move rows (40 each) | records ... |
 BURY    payload: | rows 4 | rsvd 4 | bury rows (48 each) | notes: records, one a row |
 FIRE    payload: timer rows (48 each) whose time has come
 END_TRANSACTIONS payload: end rows (32 each, `transactions.py`)
-DIGEST  payload: | digest 8 |: of everything that apply had decided before this entry
+DIGEST  payload: none; every node notes the digest of everything that apply had decided before this entry
 others  payload: a MessagePack map
 
 `now_ms` is the leader's logical clock: apply knows no other time. Every command gets exactly one verdict, in order.
@@ -67,6 +67,8 @@ class CommandKind(IntEnum):
     ALTER_PRODUCER_GROUP = 27
     DELETE_PRODUCER_GROUP = 28
     PUT_PRINCIPAL = 29
+    JUDGE = 30
+    CHOOSE = 31
 
 
 # What stores messages.

@@ -61,7 +61,17 @@ def replay(seed: int, *, quiet: bool) -> int:
     result = run_seed(seed, trace=None if quiet else _tell)
     _report(result)
     facts = {"seed": seed, "hash": result.hash, "cpu_s": round(result.cpu_s, 3), "events": result.events}
-    print(json.dumps(facts | {"operations": result.operations, "faults": result.faults, "nodes": result.nodes}))
+    print(
+        json.dumps(
+            facts
+            | {
+                "operations": result.operations,
+                "faults": result.faults,
+                "nodes": result.nodes,
+                "comparisons": result.comparisons,
+            }
+        )
+    )
     return 0 if result.is_good else 1
 
 
@@ -90,11 +100,12 @@ def run_many(seeds: Sequence[int], jobs: int) -> int:
     began_s = time.monotonic()
     faults: Counter[str] = Counter()
     seeds_with: Counter[str] = Counter()
-    operations = convicted = stuck = 0
+    operations = convicted = stuck = comparisons = 0
     cpu_s = 0.0
     for done, result in enumerate(results(seeds, jobs), 1):
         operations += result.operations
         cpu_s += result.cpu_s
+        comparisons += result.comparisons
         faults.update(result.faults)
         seeds_with.update(result.faults.keys())
         convicted += bool(result.violations)
@@ -112,6 +123,7 @@ def run_many(seeds: Sequence[int], jobs: int) -> int:
         "violations": convicted,
         "stuck": stuck,
         "operations": operations,
+        "comparisons": comparisons,
         "faults": dict(sorted(faults.items())),
         "seconds": round(time.monotonic() - began_s, 1),
     }

@@ -1,7 +1,10 @@
 """Planted bugs of the state machine: offsets used twice, leases that do not hold, acks that are forgotten, time that is nobody's."""
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
+from tern_broker import comparer
 from tern_broker.core import appending
 from tern_broker.core.fifo import FifoDelivery
 from tern_broker.core.holdings import Lease
@@ -16,6 +19,7 @@ from tern_broker.proposer import Proposer
 from tern_store.sent_keys import SentKeys
 from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import OutcomeUnknown
+from tests.sim.memory_faults import MemoryFault, flip_digest, is_follower, is_leader
 from tests.sim.planting import PlantedBug, changed
 
 
@@ -140,6 +144,27 @@ def _unknown_means_refused() -> Any:
     return changed((Proposer, "role_changed", role_changed))
 
 
+@contextmanager
+def _with(fault: MemoryFault, rule: AbstractContextManager[None]) -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.enter_context(fault.plant())
+        stack.enter_context(rule)
+        yield
+
+
+def _believe_leader() -> Any:
+    """A bit flips in the leader's memory, and whoever differs from the leader goes."""
+    # The first digest that a leader knows is its own.
+    rule = changed((comparer, "majority_of", lambda digests, members: next(iter(digests.values()))))
+    return _with(MemoryFault(is_leader, flip_digest()), rule)
+
+
+def _compare_nothing() -> Any:
+    """A bit flips in a follower's memory, and nobody compares."""
+    rule = changed((comparer.Comparer, "step", lambda self: None))
+    return _with(MemoryFault(is_follower, flip_digest()), rule)
+
+
 BROKER = (
     PlantedBug("reuse_offset", "two messages at one offset", ("lost", "send_order", "unhandled"), _reuse_offset),
     PlantedBug("ignore_keys", "repeats are stored again", ("duplicates",), _ignore_keys),
@@ -151,5 +176,7 @@ BROKER = (
     PlantedBug("ignore_expected", "a swap that is none", ("offsets",), _ignore_expected),
     PlantedBug("own_clock_in_apply", "time is not replicated", ("state_digest", "leases"), _own_clock_in_apply),
     PlantedBug("time_goes_back", "the group's time falls", ("leases", "state_digest"), _time_goes_back),
+    PlantedBug("believe_leader", "one wrong leader takes the others out", ("stuck", "quarantine"), _believe_leader),
+    PlantedBug("compare_nothing", "a wrong node stays", ("state_digest",), _compare_nothing),
     PlantedBug("unknown_means_refused", "`fail` of what may be stored", ("unexpected",), _unknown_means_refused),
 )

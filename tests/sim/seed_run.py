@@ -53,6 +53,8 @@ class SeedResult:
     virtual_s: float = 0.0
     events: int = 0
     nodes: int = 0
+    # Judgements that a node's own digest was part of, of all nodes.
+    comparisons: int = 0
 
     @property
     def is_good(self) -> bool:
@@ -118,6 +120,7 @@ class _Run:
         result.faults = {kind: count for kind, count in sorted(self.nemesis.counts.items()) if count}
         result.virtual_s = scheduler.now_s - BEGIN_S
         result.events = scheduler.events
+        result.comparisons = world.comparisons
         result.hash = world.history.hash()
         return result
 

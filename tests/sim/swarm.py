@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 
+import tern_broker.comparer
 import tern_broker.proposer
 import tern_broker.saver
 import tern_broker.scrubber
@@ -48,6 +49,8 @@ SCRIPTS = ("restart_cut", "save_cut", "lost_sector")
 KIND_CHANCE = 0.55
 SCRIPT_CHANCE = 0.3
 FAULTS_MIN, FAULTS_MAX = 26, 46
+# A seed has some hundred entries; each comparison costs two more.
+COMPARE_AFTER_ENTRIES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +125,8 @@ def constants(swarm: Swarm) -> Iterator[None]:
         (tern_broker.trimmer, "CHECK_PERIOD_S", swarm.trim_check_s),
         (tern_broker.proposer, "GROUP_COMMIT_SIZE_MAX_BYTES", swarm.group_commit_bytes),
         (tern_broker.trimmer, "GROUP_COMMIT_SIZE_MAX_BYTES", swarm.group_commit_bytes),
+        (tern_broker.comparer, "COMPARE_AFTER_ENTRIES", COMPARE_AFTER_ENTRIES),
+        (tern_broker.comparer, "AGAIN_AFTER_S", 0.5),
         (tern_store.log_reader, "WINDOW_ROWS", 16),
     )
     before = [getattr(module, name) for module, name, _ in changes]

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from tern_broker.core.applied import Applied
 from tern_raft import RaftNode
 from tern_store import DirectoryLock, LogRot, StoreError, finish_swap
 from tern_store.vote_file import Standing
@@ -66,6 +67,8 @@ class World:
         # Whether the group was founded: from then on a node may be started with or without --bootstrap, whatever it has lost.
         self.is_born = False
         self.is_calm = False
+        # Judgements of the nodes' digests, a node each.
+        self.comparisons = 0
         for machine in self.machines.values():
             machine.on_gone = self._gone
             machine.on_unhandled = self._unhandled
@@ -186,6 +189,7 @@ class World:
     def _begin(self, node: BrokerNode) -> None:
         name = node.name
         self.nodes[name] = node
+        node.engine.on_applied.append(lambda applied: self._compared(node, applied))
         node.on_standing = lambda standing: self._standing_changed(name, standing)
         self._standing_changed(name, node.votes.standing)
         self.network.listen(node.process, node.links)
@@ -203,6 +207,12 @@ class World:
                 self.doubted.discard(name)
                 self.rebuilding.discard(name)
                 self.damaged.discard(name)
+
+    def _compared(self, node: BrokerNode, applied: Applied) -> None:
+        """Comparisons of a process end with it, so they are counted as they come."""
+        if applied.judgement is not None:
+            noted = node.engine.state.comparison.noted
+            self.comparisons += noted is not None and noted[0] == applied.judgement.index
 
     def _gone(self, machine: Machine, code: int | None) -> None:
         node = self.nodes.pop(machine.name, None)

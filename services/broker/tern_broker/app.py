@@ -30,6 +30,8 @@ _GAUGES = {
     "transactions_open": "Transactions that have not ended",
     "transactions_expired": "Transactions that nobody has answered for, to be resolved by hand",
     "waiting_proposals": "Requests waiting for an entry",
+    "undecided": "1 while replicas differ and no majority agrees",
+    "held": "1 while this node serves nothing because no majority of the replicas agrees",
 }
 _COUNTERS = {
     "stored": "Messages stored since the process started",
@@ -50,12 +52,13 @@ _COUNTERS = {
     "rebuild_requests_refused": "Requests for a copy of the log without a good proof of the cluster key",
     "rebuild_sent_bytes": "Bytes of the log copied to nodes that are rebuilt",
     "elections": "Elections that this node has begun",
+    "comparisons": "Comparisons of the replicas' digests that this node was part of",
     "transfers": "Handovers of leadership that this node has begun",
 }
 
 
 # What /readyz repeats if there is anything to say: why a node takes no part, or only some of it.
-_REASONS = ("quarantined", "rebuilding", "refuses_sends")
+_REASONS = ("quarantined", "rebuilding", "refuses_sends", "undecided", "held")
 
 
 class _StatusMetrics(Collector):

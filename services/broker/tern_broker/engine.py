@@ -184,7 +184,15 @@ class Engine:
             state=lambda: self.state,
             hour=lambda: time.localtime(runtime.wall_ms() / 1000).tm_hour,
         )
-        self._comparer = Comparer(self.proposer, state=lambda: self.state, applied=lambda: self.raft.applied_index)
+        self.comparer = Comparer(
+            config,
+            raft=self.raft,
+            state=lambda: self.state,
+            propose=self._propose,
+            leave=lambda reason: self.fail(self._ending.rot(self._log.end_position, reason)),
+            on_held=self._role_changed,
+            monotonic=runtime.monotonic,
+        )
 
     def begin(self) -> None:
         """Join the group, now that the links listen."""
@@ -250,9 +258,7 @@ class Engine:
             if applied.moves or applied.trim is not None:
                 self._apply_retention(entry, applied)
             drop_topics(self.store, applied.dropped_topics)
-            self._comparer.applied(entry, applied)
-            if applied.has_diverged:
-                self.fail(self._ending.rot(entry.position, "what this node has applied differs from the leader's"))
+            self.comparer.applied(applied)
         # Durable here: a verdict exists only for an entry that a majority has synced.
         self.proposer.applied(entry.index, entry.term, applied)
         for listener in self.on_applied:
@@ -349,9 +355,9 @@ class Engine:
         self._saver.save_if_due()
         self._dropper.step()
         self.scrubber.step(now_s)
+        self.comparer.step()
         if self.raft.is_serving:
             self.trimmer.step(now_s, held_back=self._held_back)
-            self._comparer.step()
             self._leave_full_disk(now_s)
             for leading in self.on_lead:
                 leading(now_s)

@@ -96,7 +96,9 @@ class LinkDoor:
             head, raw = read_body(frame.body)
             if FIELD in head:
                 self._callers.hear(link, frame.code, head)
-            if not is_leader and frame.code not in self._anywhere:
+            # While nobody knows which node is right, what any of them has applied is in doubt.
+            is_held = self._engine.raft.is_held and frame.code != RequestCode.STATUS
+            if not is_leader and (is_held or frame.code not in self._anywhere):
                 raise self._reads.not_leader()
             handler(link, frame.opaque, head, raw)
         except TernError as error:

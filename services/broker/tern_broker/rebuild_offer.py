@@ -26,6 +26,8 @@ def rebuild_offer(config: BrokerConfig, engine: Engine, *, key: bytes) -> Rebuil
     def manifest() -> dict[str, Any]:
         if not engine.raft.is_serving:
             raise RebuildNotHere(node=config.node, leader=engine.raft.leader or "")
+        if engine.comparer.is_undecided:
+            raise RebuildNotNow(reason="the nodes differ and nobody knows who is right; see `ternmq raft digests`")
         try:
             return source.manifest(engine.raft.applied_index)
         except StoreError as error:

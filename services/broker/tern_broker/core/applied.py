@@ -6,7 +6,7 @@ about it (store queue entries, wake polls, tell name servers) reads it there.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy.typing as npt
 
@@ -16,6 +16,9 @@ from tern_broker.core.trimming import Moves, Trim
 from tern_wire.codec import decode_msgpack
 from tern_wire.errors import LinkBodyMalformed, MalformedBody
 from tern_wire.rows import QueueAppends
+
+if TYPE_CHECKING:
+    from tern_broker.core.comparison import Judgement
 
 
 @dataclass(slots=True)
@@ -49,9 +52,10 @@ class Applied:
     # Records that were copied forward, and where the log begins from now on.
     moves: list[Moves] = field(default_factory=list)
     trim: Trim | None = None
-    # What the leader had become by this entry, and whether this node has become something else.
-    was_compared: bool = False
-    has_diverged: bool = False
+    # Whether this node noted its digest; what was judged of the nodes' digests; whether an operator's choice came.
+    was_noted: bool = False
+    judgement: "Judgement | None" = None
+    has_chosen: bool = False
 
 
 @dataclass(slots=True)

@@ -1,7 +1,4 @@
-"""The rolling digest of what apply has decided: equal on every node after the same entry, or one of them has gone wrong.
-
-A DIGEST's payload is the leader's digest just before its entry: | digest 8 |, little-endian. Apply compares it with its own.
-"""
+"""The rolling digest of what apply has decided: equal on every node after the same entry, or one of them has gone wrong."""
 
 import struct
 import zlib
@@ -15,7 +12,6 @@ from tern_wire.codec import encode_msgpack
 from tern_wire.errors import TernError
 
 Verdict = npt.NDArray[Any] | bytes | dict[str, Any] | TernError
-_DIGEST = struct.Struct("<Q")
 _NUMBERS = struct.Struct("<qqq")
 
 
@@ -24,16 +20,6 @@ def advance(digest: int, verdicts: Sequence[Verdict], numbers: tuple[int, int, i
     for verdict in verdicts:
         digest = zlib.crc32(_witness(verdict), digest)
     return zlib.crc32(_NUMBERS.pack(*numbers), digest)
-
-
-def digest_payload(digest: int) -> bytes:
-    """The payload of a DIGEST."""
-    return _DIGEST.pack(digest)
-
-
-def is_same(payload: memoryview, digest: int) -> bool:
-    """Whether the leader's digest is this one; a payload of another size is a later release's, and says nothing."""
-    return len(payload) != _DIGEST.size or bool(_DIGEST.unpack(payload)[0] == digest)
 
 
 def _witness(verdict: Verdict) -> bytes:

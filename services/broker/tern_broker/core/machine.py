@@ -4,13 +4,15 @@ Law: apply never raises on an entry that the log accepted, reads no file, no clo
 entry's `now_ms`, which never goes back. The same entries give the same state on every node.
 
 What commands do is decided by the parts: topics and groups (metadata.py), sends and their keys (sending.py), leases (leasing.py),
-offsets (offsets.py), members and queue locks (clients.py), transactions (transactions.py), principals (principals.py). This file is what holds them together.
+offsets (offsets.py), members and queue locks (clients.py), transactions (transactions.py), principals (principals.py), the nodes' digests
+(comparison.py). This file is what holds them together.
 """
 
 from tern_broker.core.applied import Applied, Counters, Handler, Part, read_map
 from tern_broker.core.clients import Clients
+from tern_broker.core.comparison import Comparison
 from tern_broker.core.dead_letters import DeadLetters
-from tern_broker.core.digest import Verdict, advance, is_same
+from tern_broker.core.digest import Verdict, advance
 from tern_broker.core.fifo_leasing import FifoLeasing
 from tern_broker.core.half_messages import Preparing
 from tern_broker.core.idempotency import KeyTable
@@ -57,6 +59,7 @@ class StateMachine:
         self.producers = Producers()
         self.transactions = Transactions(self.names, self.producers, self.counters)
         self.principals = Principals()
+        self.comparison = Comparison(lambda: self.digest)
         self._sending = SendApplier(self.names, self.keys, self.slots, Preparing(self.transactions), placing)
         # By the name that a saved state gives them, in the order in which they are loaded and their time comes.
         self.parts: dict[str, Part] = {
@@ -72,12 +75,12 @@ class StateMachine:
             "producers": self.producers,
             "transactions": self.transactions,
             "principals": self.principals,
+            "comparison": self.comparison,
         }
         self._handlers: dict[int, Handler] = {
             CommandKind.SEND: self._send,
             CommandKind.COPY: self._copy,
             CommandKind.TRIM: self._trim,
-            CommandKind.DIGEST: self._compare,
         }
         for part in self.parts.values():
             self._handlers.update(part.commands())
@@ -139,8 +142,3 @@ class StateMachine:
     def _trim(self, payload: memoryview, _position: int, applied: Applied) -> Verdict:
         applied.trim = apply_trim(read_map(payload), self.names, self.leasing.deliveries)
         return {"lost": len(applied.trim.lost)}
-
-    def _compare(self, payload: memoryview, _position: int, applied: Applied) -> Verdict:
-        applied.was_compared = True
-        applied.has_diverged = not is_same(payload, self.digest)
-        return {}
