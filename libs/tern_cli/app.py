@@ -23,6 +23,7 @@ from tern_cli.cluster_commands import init_cluster
 from tern_cli.command_words import asks_for_json, credentials_first, not_text
 from tern_cli.demo.commands import demo_app
 from tern_cli.demo.transfer.command import transfer
+from tern_cli.digest_commands import raft_app
 from tern_cli.dlq_commands import dlq_app
 from tern_cli.endpoint import NAMESPACE_VARIABLE, use_namespace
 from tern_cli.failures import CommandFailed
@@ -36,7 +37,6 @@ from tern_cli.output import show_failure
 from tern_cli.placement_commands import place_topic, show_placement
 from tern_cli.producer_group_commands import producer_group_app
 from tern_cli.query_commands import msg_app, seek_group, show_lag, show_topic_stats
-from tern_cli.raft_commands import raft_app
 from tern_cli.request_commands import reply, request
 from tern_cli.scheduled_commands import scheduled_app
 from tern_cli.store import store_app

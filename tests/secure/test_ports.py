@@ -112,6 +112,7 @@ def test_a_scraper_changes_nothing(secure_mesh: SecureMesh) -> None:
         ("POST", f"{secure_mesh.namesrv}/v1/broker-groups/broker-a/write-permission", {"writable": False}),
         ("POST", f"{broker}/v1/broker/trim", None),
         ("POST", f"{broker}/v1/broker/transfer", {"to": ""}),
+        ("POST", f"{broker}/v1/broker/choose", {"node": "broker-a-0"}),
     ]
     with secure_mesh.inside("scraper") as scraper:
         for method, url, document in requests:

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from tern_broker.config import BrokerConfig
-from tern_broker.routes import AskTransfer, RebuildDoor, status_routes
+from tern_broker.routes import AskChoose, AskTransfer, RebuildDoor, status_routes
 from tern_service import add_health, add_metrics, install_problems
 from tern_service.process_security import UNPROTECTED, ProcessSecurity
 
@@ -134,10 +134,11 @@ def create_app(
     ask_status: AskStatus,
     ask_trim: AskStatus,
     ask_transfer: AskTransfer | None = None,
+    ask_choose: AskChoose | None = None,
     rebuild: RebuildDoor | None = None,
     security: ProcessSecurity = UNPROTECTED,
 ) -> FastAPI:
-    """The application; *ask_status*, *ask_trim* and *ask_transfer* reach the core loop. *rebuild* None: no log to be copied."""
+    """The application; *ask_status*, *ask_trim*, *ask_transfer* and *ask_choose* reach the core loop. *rebuild* None: no log to be copied."""
     app = FastAPI(title="TernMQ broker", docs_url=None, redoc_url=None, redirect_slashes=False)
     install_problems(app)
     metrics = _StatusMetrics()
@@ -161,7 +162,7 @@ def create_app(
     registry.register(metrics)
     security.register(registry)
     add_metrics(app, registry, service="broker")
-    app.include_router(status_routes(ask_status, ask_trim, ask_transfer))
+    app.include_router(status_routes(ask_status, ask_trim, ask_transfer, ask_choose))
     if rebuild is not None:
         app.include_router(rebuild.router())
     return app

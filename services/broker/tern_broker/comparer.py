@@ -151,7 +151,7 @@ class Comparer:
         reason = self._why_not(node)
         if not reason:
             log.warning("an operator has chosen whose state is right", extra={"chosen": node})
-            self._try(CommandKind.CHOOSE, [encode_msgpack({"node": node})])
+            reason = "" if self._try(CommandKind.CHOOSE, [encode_msgpack({"node": node})]) else "its disk is full"
         return {"asked": not reason, "chosen": node, "leader": self._raft.leader or "", "reason": reason}
 
     def _why_not(self, node: str) -> str:

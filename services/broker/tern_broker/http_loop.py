@@ -34,18 +34,19 @@ class HttpLoop:
         status: Callable[[], dict[str, Any]],
         trim: Callable[[], dict[str, Any]],
         transfer: Callable[[str], dict[str, Any]] | None = None,
+        choose: Callable[[str], dict[str, Any]] | None = None,
         registration: "Callable[[], Described] | None",
         rebuild: RebuildOffer | None = None,
         mark: Callable[[], None] = lambda: None,
         tls: NodeTls = NO_TLS,
     ) -> None:
-        """*registration* None: name servers are told nothing; *transfer* None: there is no group to hand over.
+        """*registration* None: name servers are told nothing; *transfer*, *choose* None: there is no group to tell.
 
         *rebuild*: what other nodes of the group may copy; None: nothing. *mark* is called in the core before each question.
         """
         self._config, self._sock, self._tls = config, sock, tls
         self._status, self._trim, self._transfer, self._registration = status, trim, transfer, registration
-        self._rebuild, self._mark = rebuild, mark
+        self._rebuild, self._mark, self._choose = rebuild, mark, choose
         self._core = asyncio.get_running_loop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -80,13 +81,14 @@ class HttpLoop:
             if self._is_stopping:
                 self._sock.close()
                 return
-            transfer = self._transfer
+            transfer, choose = self._transfer, self._choose
             app = create_app(
                 self._config,
                 ask_status=lambda: self._ask(self._status),
                 ask_trim=lambda: self._ask(self._trim),
                 rebuild=self._rebuild_door(),
                 ask_transfer=None if transfer is None else lambda to: self._ask(lambda: transfer(to)),
+                ask_choose=None if choose is None else lambda node: self._ask(lambda: choose(node)),
                 security=self._tls.security,
             )
             tls, refused = self._tls.http_listener, self._tls.security.refused

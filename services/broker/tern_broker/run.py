@@ -116,6 +116,7 @@ class _Node:
             status=self._status,
             trim=engine.trim_now,
             transfer=engine.transfer,
+            choose=engine.comparer.choose,
             rebuild=rebuild_offer(config, engine, key=key),
             registration=lambda: _registration(config, engine),
             mark=gauge.mark,

@@ -73,6 +73,7 @@ def door(status: dict[str, Any], transfers: list[str] | None = None) -> httpx.As
         ask_status=lambda: answered(status),
         ask_trim=lambda: answered({"asked": False}),
         ask_transfer=None if transfers is None else transfer,
+        ask_choose=None if transfers is None else transfer,
     )
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://broker")
 
@@ -142,6 +143,19 @@ async def test_leadership_is_handed_over_on_request() -> None:
     async with door({**STATUS, "role": "follower", "leader": "broker-a-1"}, asked) as client:
         refused = await client.post("/v1/broker/transfer", json={})
     assert (refused.status_code, refused.json()["leader"]) == (409, "broker-a-1")
+
+
+async def test_an_operator_chooses_a_node() -> None:
+    """202 from the leader, 409 with the reason from anybody else; a choice of nobody is none."""
+    asked: list[str] = []
+    async with door(STATUS, asked) as client:
+        chosen = await client.post("/v1/broker/choose", json={"node": "broker-a-1"})
+        wrong = [await client.post("/v1/broker/choose", content=body) for body in (b"", b"{}", b'{"node": 1}')]
+    assert (chosen.status_code, [answer.status_code for answer in wrong], asked) == (202, [400] * 3, ["broker-a-1"])
+    async with door({**STATUS, "role": "follower", "leader": "broker-a-1"}, asked) as client:
+        assert (await client.post("/v1/broker/choose", json={"node": "broker-a-1"})).status_code == 409
+    async with door(STATUS) as client:
+        assert (await client.post("/v1/broker/choose", json={"node": "broker-a-1"})).status_code == 404
 
 
 async def test_a_node_without_a_group_has_nothing_to_hand_over() -> None:

@@ -50,7 +50,18 @@ COMMANDS = [
     "group ls",
     "group rm",
 ]
-COMMANDS += ["raft", "raft status", "raft transfer-leader", "send", "recv", "request", "reply", "offsets"]
+COMMANDS += [
+    "raft",
+    "raft status",
+    "raft transfer-leader",
+    "raft digests",
+    "raft choose",
+    "send",
+    "recv",
+    "request",
+    "reply",
+    "offsets",
+]
 COMMANDS += ["group members", "group assignments", "group locks", "group describe", "group alter"]
 COMMANDS += ["namesrv", *(f"namesrv {name}" for name in ("status", "route", "wipe-write", "restore-write", "kv"))]
 COMMANDS += ["dlq", *(f"dlq {name}" for name in ("ls", "show", "redrive", "task", "cancel", "purge"))]

@@ -23,6 +23,8 @@ class Group:
         self.leader, self.term, self.heir = "broker-a-0", 3, heir
         self.reason = ""
         self.asked_for: list[str] = []
+        # While the group is held: what each noted.
+        self.digests: dict[str, str] = {}
         self.dead: set[str] = set()
         self.http: dict[str, str] = {}
         self.namesrv = ""
@@ -38,6 +40,9 @@ class Group:
             if self.heir:
                 self.leader, self.term = self.heir, self.term + 1
             return said({"asked": True, "leader": node, "to": self.heir, "reason": ""}, 202)
+        if asked.path == "/v1/broker/choose":
+            self.asked_for.append(f"{node}: {asked.document['node']}")
+            return said({"asked": not self.reason, "reason": self.reason}, 409 if self.reason else 202)
         leads = node == self.leader
         peers = [
             {"node": peer, "connected": peer not in self.dead, "match_index": 40 if leads else 0}
@@ -48,7 +53,16 @@ class Group:
             {
                 "node": node,
                 "role": "leader" if leads else "follower",
-                "serving": leads,
+                "serving": leads and not self.digests,
+                "held": bool(self.digests),
+                "comparison": {
+                    "index": 40,
+                    "judged_index": 40,
+                    "digests": {node: self.digests[node]} if node in self.digests else {},
+                    "disagreement": self.digests,
+                    "chosen": "",
+                    "undecided": bool(self.digests),
+                },
                 "standing": "member",
                 "term": self.term,
                 "commit_index": 41,
@@ -158,3 +172,37 @@ def test_brokers_are_found_without_a_name_server_and_silence_is_a_failure(tmp_pa
     assert [row["role"] for row in json.loads(there.stdout)] == ["leader", "follower", "follower"]
     assert gone.exit_code == 1
     assert "broker-a-0, broker-a-1, broker-a-2 did not answer" in gone.stderr
+
+
+def test_digests_show_which_broker_says_what() -> None:
+    """A row a broker, also for one that does not answer."""
+    with group() as made:
+        made.digests = {"broker-a-0": "0000000a", "broker-a-1": "0000000b", "broker-a-2": "0000000c"}
+        made.dead.add("broker-a-2")
+        as_json, table = made.run("digests", "-o", "json"), made.run("digests")
+    rows = {row["node"]: row for row in json.loads(as_json.stdout)}
+    assert {name: (row["entry"], row["digest"], row["held"]) for name, row in rows.items()} == {
+        "broker-a-0": (40, "0000000a", True),
+        "broker-a-1": (40, "0000000b", True),
+        "broker-a-2": (None, None, False),
+    }
+    assert rows["broker-a-0"]["disagreement"] == made.digests
+    assert "held: no majority agrees" in table.stdout
+    assert "no answer" in table.stdout
+
+
+def test_an_operator_chooses_whose_state_holds() -> None:
+    """Who leads is told, though it does not serve; without --yes nobody is asked where nobody can answer; a refusal says why."""
+    with group() as made:
+        made.digests = {"broker-a-0": "0000000a", "broker-a-1": "0000000b", "broker-a-2": "0000000c"}
+        unsure = made.run("choose", "broker-a-1")
+        done = made.run("choose", "broker-a-1", "--yes", "-o", "json")
+        made.reason = "the nodes do not disagree"
+        refused = made.run("choose", "broker-a-2", "--yes")
+        unknown = made.run("choose", "broker-x", "--yes")
+    assert (unsure.exit_code, unknown.exit_code) == (2, 2)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {"broker_group": "broker-a", "chosen": "broker-a-1", "leader": "broker-a-0"}
+    assert refused.exit_code == 1
+    assert "the nodes do not disagree" in refused.output
+    assert made.asked_for == ["broker-a-0: broker-a-1", "broker-a-0: broker-a-2"]

@@ -15,6 +15,7 @@ from tern_wire.paths import JSON
 
 Ask = Callable[[], "asyncio.Future[dict[str, Any]]"]
 AskTransfer = Callable[[str], "asyncio.Future[dict[str, Any]]"]
+AskChoose = Callable[[str], "asyncio.Future[dict[str, Any]]"]
 TRANSFER_SIZE_MAX_BYTES = 1_024
 
 
@@ -25,8 +26,17 @@ class TransferRequest:
     to: str = ""
 
 
-def status_routes(ask: Ask, ask_trim: Ask, ask_transfer: AskTransfer | None = None) -> APIRouter:
-    """The router; every question is answered within one turn of the core loop. *ask_transfer* None: this node has no group."""
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The node whose state is right, where no majority agrees."""
+
+    node: str
+
+
+def status_routes(
+    ask: Ask, ask_trim: Ask, ask_transfer: AskTransfer | None = None, ask_choose: AskChoose | None = None
+) -> APIRouter:
+    """The router; every question is answered within one turn of the core loop. *ask_transfer*, *ask_choose* None: this node has no group."""
     router = APIRouter(tags=["broker"])
     # With TLS anybody of the cluster may look, and it takes the operator's certificate to tell this node anything.
     operator = [Depends(require_operator)]
@@ -49,6 +59,15 @@ def status_routes(ask: Ask, ask_trim: Ask, ask_transfer: AskTransfer | None = No
             """Hand leadership over to `to`. 202: it is under way, and done when another node leads; 409 with the reason if it cannot be."""
             wanted = await read_body(request, TransferRequest, size_max_bytes=TRANSFER_SIZE_MAX_BYTES)
             answer = await ask_transfer(wanted.to)
+            return Response(encode_json(answer), 202 if answer["asked"] else 409, media_type=JSON)
+
+    if ask_choose is not None:
+
+        @router.post("/v1/broker/choose", status_code=202, response_class=Response, dependencies=operator)
+        async def choose(request: Request) -> Response:
+            """Let the state of `node` hold, where the nodes differ and no majority agrees. 202: it is logged; 409 with the reason if it cannot be."""
+            choice = await read_body(request, Choice, size_max_bytes=TRANSFER_SIZE_MAX_BYTES)
+            answer = await ask_choose(choice.node)
             return Response(encode_json(answer), 202 if answer["asked"] else 409, media_type=JSON)
 
     return router
