@@ -2,7 +2,8 @@ r"""Bodies that name their message, so that any byte of any copy can be told rig
 
      | name : size | filler: FILLER from a place that the name decides ... |        name: client, dot, number: `p3.17`
 
-A body is a function of its name and size. Whoever reads another one reports it under a name that no client ever sent.
+Of every third large one the filler is zeros: whole sectors of them, which must not pass for what a crash lost. A body is a function of its
+name and size. Whoever reads another one reports it under a name that no client ever sent.
 """
 
 import struct
@@ -16,6 +17,7 @@ from tests.sim.history import Stored
 # No byte of it repeats at a distance below 4,096: bodies that were shifted or mixed are seen.
 FILLER = b"".join(crc32(number.to_bytes(2, "big")).to_bytes(4, "big") for number in range(4096))
 SIZE_MAX_BYTES = len(FILLER) // 2
+ZEROS_MIN_BYTES = 1_500
 # Size, queue offset, store time and body size of tern_wire.record's head.
 _HEAD = struct.Struct(">I16xq28xq20xI")
 _HEAD_SIZE_BYTES = 88
@@ -27,6 +29,8 @@ _ID_MARK = f"{MESSAGE_ID}\x01".encode()
 def body_of(name: str, size_bytes: int) -> bytes:
     """The body of message *name*; it has at least the bytes of its own beginning, at most SIZE_MAX_BYTES."""
     begin = f"{name}:{size_bytes}|".encode()
+    if size_bytes >= ZEROS_MIN_BYTES and crc32(begin) % 3 == 0:
+        return begin + bytes(size_bytes - len(begin))
     at = crc32(begin) % SIZE_MAX_BYTES
     return begin + FILLER[at : at + max(0, size_bytes - len(begin))]
 

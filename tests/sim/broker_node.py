@@ -138,11 +138,6 @@ class BrokerNode:
         if commit != self._commit:
             self._commit = commit
             self._observers.committed(self.name, commit)
-        is_leader = consensus.is_leader
-        if is_leader != self._role[1] or (is_leader and vote.term != self._role[0]):
-            self._role = (vote.term, is_leader)
-            self._observers.role(self.name, vote.term, is_leader)
-            self._say(f"{self.name} {'leads' if is_leader else 'follows'} in term {vote.term}, commit {commit}")
         if vote is not self._vote:
             before, self._vote = self._vote, vote
             if vote.voted_for is not None:
@@ -150,6 +145,12 @@ class BrokerNode:
             if vote.standing is not before.standing:
                 self._say(f"{self.name} is {vote.standing.name.lower()}, floor {vote.floor_term}")
                 self.on_standing(vote.standing)
+        # Behind the vote: a group of one elects itself in one event.
+        is_leader = consensus.is_leader
+        if is_leader != self._role[1] or (is_leader and vote.term != self._role[0]):
+            self._role = (vote.term, is_leader)
+            self._observers.role(self.name, vote.term, is_leader)
+            self._say(f"{self.name} {'leads' if is_leader else 'follows'} in term {vote.term}, commit {commit}")
 
     # As run.py's _watch_disk -------------------------------------------------------------------------------------
     def _watch_disk(self) -> None:

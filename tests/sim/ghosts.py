@@ -57,8 +57,9 @@ class Ghosts:
             return
         name, raft = node.name, node.engine.raft
         log, votes = node.engine.store.log, raft._votes
-        # Who is in doubt says itself that entries may be missing.
-        if votes.standing is Standing.MEMBER and log.end_index < self._durable.get(name, 0):
+        # Who is in doubt says itself that entries may be missing; but it has peers.
+        is_sure = votes.standing is Standing.MEMBER or len(node.config.members()) == 1
+        if is_sure and log.end_index < self._durable.get(name, 0):
             self._report("durable", f"{name} had entry {self._durable[name]}, now its log ends with {log.end_index}")
         if log.was_torn and votes.standing is Standing.MEMBER and len(self._durable) > 1:
             self._report("durable", f"{name} has cut the end of its log and does not say so")
@@ -98,7 +99,7 @@ class Ghosts:
     def is_invited(self, name: str, term: int) -> bool:
         """Whether a majority, itself among it, has said that it would elect *name* in *term*."""
         invited = self._invited.get((name, term))
-        return invited is not None and 2 * (len(invited) + 1) > len(self._durable)
+        return len(self._durable) == 1 or (invited is not None and 2 * (len(invited) + 1) > len(self._durable))
 
     # Below -----------------------------------------------------------------------------------------------------
     def _require_vote(self, name: str, found: tuple[int, str | None]) -> None:

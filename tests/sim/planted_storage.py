@@ -83,6 +83,11 @@ def _rot_is_a_tear() -> Any:
     return changed((LogScan, "_require_torn", torn), (VoteFile, "doubt", lambda _self: None))
 
 
+def _zeros_are_a_tear() -> Any:
+    """Rot in an entry that holds a sector of zeros is cut off as if a crash had torn it, whatever lies behind."""
+    return changed((LogScan, "_require_last", lambda *_: None))
+
+
 def _serve_quarantined() -> Any:
     """The note that says "damaged" is not read, and rot is cut off: the node takes part, and serves."""
 
@@ -153,6 +158,7 @@ STORAGE = (
     PlantedBug("lose_last_entry", "a restart loses the last entry", ("lost", "log_agreement"), _lose_last_entry),
     PlantedBug("trust_unsynced", "what was found is called durable", ("lost", "quarantine"), _trust_unsynced),
     PlantedBug("rot_is_a_tear", "rot is cut like a torn write", ("lost", "log_agreement", "start"), _rot_is_a_tear),
+    PlantedBug("zeros_are_a_tear", "rot beside zeros is cut like a torn write", ("lost",), _zeros_are_a_tear),
     PlantedBug("serve_quarantined", "a damaged node serves", ("quarantine", "lost", "reads"), _serve_quarantined),
     PlantedBug("state_ahead_of_log", "a saved state knows too much", ("quarantine", "start"), _state_ahead_of_log),
     PlantedBug("apply_twice", "a restart applies an entry twice", ("state_digest", "unhandled"), _apply_twice),

@@ -23,6 +23,7 @@ from tests.sim.broker_node import BrokerNode, Build
 from tests.sim.checkers.every import check_all
 from tests.sim.clients import Clients
 from tests.sim.history import EndState, GraveEnd, Letter, LogRow, NodeEnd, QueueEnd
+from tests.sim.lone_rot import rot_alone
 from tests.sim.nemesis import Nemesis
 from tests.sim.scheduler import BEGIN_S
 from tests.sim.swarm import Swarm, choose, constants
@@ -115,6 +116,9 @@ class _Run:
         if not self._is_convicted():
             self._calm()
         self._judge()
+        if self.swarm.nodes == 1 and self.result.is_good:
+            rot_alone(self.world)
+            self.result.violations = [(violation.checker, violation.text) for violation in self.world.violations]
         result = self.result
         result.operations = len(world.history.operations)
         result.faults = {kind: count for kind, count in sorted(self.nemesis.counts.items()) if count}

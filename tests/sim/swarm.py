@@ -43,6 +43,12 @@ KINDS = (
     "wipe",
     "transfer",
 )
+# What a group of one survives; nobody could give it back what it loses for good.
+LONE_KINDS = (
+    *("crash", "crash_torn", "power_cut", "kill_in_disk_job", "pause", "one_way", "reset"),
+    *("delay", "loss", "duplicate", "reorder", "clock_jump", "clock_drift", "slow_disk", "disk_full"),
+)
+LONE_CHANCE = 0.08
 # Faults in the right order; scripts.py does them.
 SCRIPTS = ("restart_cut", "save_cut", "lost_sector")
 # A seed has each kind with this chance; so none is rare, and mixes differ.
@@ -83,14 +89,17 @@ def choose(seed: int) -> Swarm:
     """The choices of *seed*."""
     rng, scripting = random.Random(f"swarm {seed}"), random.Random(f"scripts of {seed}")
     kinds = tuple(kind for kind in KINDS if rng.random() < KIND_CHANCE) or ("crash", "partition")
+    is_lone = random.Random(f"size of {seed}").random() < LONE_CHANCE
+    if is_lone:
+        kinds = tuple(kind for kind in kinds if kind in LONE_KINDS) or ("crash", "power_cut")
     segment = rng.choice((128, 128, 256)) << 10
     election = rng.choice((700, 1000))
     return Swarm(
         seed=seed,
-        nodes=5 if rng.random() < 0.15 else 3,
+        nodes=_size(rng, is_lone=is_lone),
         kinds=kinds,
         weights=tuple(rng.choice((1, 2, 4)) for _ in kinds),
-        scripts=tuple(script for script in SCRIPTS if scripting.random() < SCRIPT_CHANCE),
+        scripts=tuple(script for script in SCRIPTS if scripting.random() < SCRIPT_CHANCE and not is_lone),
         faults=rng.randint(FAULTS_MIN, FAULTS_MAX),
         chaos_s=rng.uniform(11.0, 15.0),
         operations=rng.randint(797, 877),
@@ -114,6 +123,11 @@ def choose(seed: int) -> Swarm:
         late_chance=rng.choice((0.0, 0.01, 0.05)),
         group_commit_bytes=rng.choice((4 << 10, 32 << 10)),
     )
+
+
+def _size(rng: random.Random, *, is_lone: bool) -> int:
+    size = 5 if rng.random() < 0.15 else 3
+    return 1 if is_lone else size
 
 
 @contextmanager
