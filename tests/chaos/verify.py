@@ -18,10 +18,10 @@ from tern_wire import paths
 from tern_wire.record import HEAD_SIZE_BYTES
 from tests.chaos.door import Door, pause
 from tests.chaos.load import BODY_HEAD, VIOLATIONS_MAX, Load, Sender
+from tests.support.shared_log import shared_parts
 
 PAGE = "max_messages=16384&max_bytes=4194304"
 PAGE_WITHIN_S = 30.0
-COMPARED_AT_ONCE_BYTES = 1 << 20
 # Size, offset in the queue and size of the body of tern_wire.record's head; the rest is skipped.
 _HEAD = struct.Struct(">I16xq56xI")
 assert _HEAD.size == HEAD_SIZE_BYTES
@@ -154,7 +154,7 @@ class QueueReader:
 
 
 def compare_logs(directories: Sequence[Path], end_position: int) -> tuple[int, list[str]]:
-    """Bytes compared and differences of the commit logs of stopped nodes, up to *end_position*."""
+    """Bytes compared and differences of the commit logs of stopped nodes, up to *end_position*; what is each node's own left out."""
     logs = [{path.name: path for path in (directory / "commitlog").glob("0*")} for directory in directories]
     names = sorted(set().union(*logs))
     compared, different = 0, []
@@ -167,15 +167,12 @@ def compare_logs(directories: Sequence[Path], end_position: int) -> tuple[int, l
             different.append(f"segment {name} is not on every node")
             continue
         sizes = {path.stat().st_size for path in paths_of if path}
-        left = min(*sizes, end_position - start)
-        files = [path.open("rb") for path in paths_of if path]
-        while left > 0:
-            parts = [file.read(min(left, COMPARED_AT_ONCE_BYTES)) for file in files]
+        size = min(*sizes, end_position - start)
+        at = 0
+        for parts in zip(*(shared_parts(path, size) for path in paths_of if path), strict=True):
             if len(set(parts)) != 1:
-                different.append(f"segment {name} differs near byte {files[0].tell()}")
+                different.append(f"segment {name} differs within 1 MiB of byte {at}")
                 break
-            left -= len(parts[0])
-            compared += len(parts[0])
-        for file in files:
-            file.close()
+            at += len(parts[0])
+        compared += at
     return compared, different

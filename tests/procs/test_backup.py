@@ -17,6 +17,7 @@ import pytest
 from tern_store.backup_note import BackupNote, read_backup, read_under_way
 from tern_store.files import REAL_FILES
 from tests.support.mesh import SEGMENT_SIZE_BYTES, Mesh, eventually, free_port_base, kept_up, running_mesh
+from tests.support.shared_log import shared_parts
 
 TOPIC = "ledger"
 BATCH, BODY_SIZE_BYTES, FIRST_BATCHES = 100, 4_000, 50
@@ -100,7 +101,8 @@ def log_bytes(directory: Path, note: BackupNote) -> bytes:
     """The log in *directory* from the beginning of the backup up to its cut."""
     size, found = note.group.segment_size_bytes, b""
     for base in range(note.manifest.start.position, note.cut.position, size):
-        found += (directory / "commitlog" / f"{base:020d}").read_bytes()[: note.cut.position - base]
+        segment = directory / "commitlog" / f"{base:020d}"
+        found += b"".join(shared_parts(segment, min(size, note.cut.position - base)))
     return found
 
 

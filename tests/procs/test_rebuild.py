@@ -11,6 +11,7 @@ import httpx
 
 from tern_store import Genesis, Store
 from tests.support.mesh import SEGMENT_SIZE_BYTES, Mesh, eventually, running_mesh
+from tests.support.shared_log import shared
 
 # More than a segment's worth, so that one is closed.
 FIRST_BATCHES, BATCH, BODY_SIZE_BYTES = 24, 200, 4_000
@@ -103,7 +104,9 @@ def entries(mesh: Mesh, node: str) -> dict[int, bytes]:
     size = int.from_bytes(first[4:8], "big")
     group = Genesis.decode(first[48:size])
     store = Store.open(cluster[node], group=group, may_begin=False)
-    found = {index: store.log.entry(index).raw for index in range(store.log.first_index, store.log.end_index + 1)}
+    found = {
+        index: shared(store.log.entry(index).raw) for index in range(store.log.first_index, store.log.end_index + 1)
+    }
     store.close()
     return found
 

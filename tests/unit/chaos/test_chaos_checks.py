@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tern_store.entry import ORIGIN, EntryKind, encode_entry, verify
 from tests.chaos.load import BODY_HEAD, Bodies, Event, Ledger, Load
 from tests.chaos.outage import outage_of
 from tests.chaos.verify import Findings, QueueReader, Stored, compare_logs
+from tests.support import shared_log
 
 SENT = 40
 Harm = Callable[[list[Stored]], list[Stored]]
@@ -98,6 +100,34 @@ def test_logs_that_differ_are_convicted(tmp_path: Path) -> None:
     assert len(compare_logs(nodes, 150)[1]) == 1
     second.unlink()
     assert len(compare_logs(nodes, 150)[1]) == 1
+
+
+def test_what_a_header_says_of_its_own_disk_is_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the parts that are compared cut the headers; anything else in header or body is one."""
+    nodes = [tmp_path / "a" / "commitlog" / f"{0:020d}", tmp_path / "b" / "commitlog" / f"{0:020d}"]
+    mark = ORIGIN
+    for node in nodes:
+        node.parent.mkdir(parents=True)
+        node.touch()
+    for index in range(1, 8):
+        body = [bytes([index] * 30)]
+        raws = [
+            encode_entry(
+                EntryKind.NOOP, index, 1, body, 1, position=mark.position, previous_crc=mark.crc, unsynced=own
+            ).raw
+            for own in (0, index)
+        ]
+        for node, raw in zip(nodes, raws, strict=True):
+            node.write_bytes(node.read_bytes() + raw)
+        mark = verify(raws[0]).mark
+    directories = [tmp_path / "a", tmp_path / "b"]
+    for size in range(1, 160):
+        monkeypatch.setattr(shared_log, "PART_SIZE_BYTES", size)
+        assert compare_logs(directories, 1 << 20) == (mark.position, [])
+    good = nodes[1].read_bytes()
+    for at in range(0, len(good), 7):
+        nodes[1].write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        assert len(compare_logs(directories, 1 << 20)[1]) == 1, at
 
 
 def test_an_outage_is_counted_from_its_first_effect_to_a_send_that_began_after_it() -> None:
