@@ -9,6 +9,7 @@ from tern_cli.admin_commands import Group
 from tern_cli.endpoint import Endpoint, administration
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output, show_json, show_rows
+from tern_wire.dead_letters import TO_ORIGIN
 from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, REDRIVE_RATE_MAX_PER_S
 
 dlq_app = typer.Typer(
@@ -21,6 +22,14 @@ OfTag = Annotated[str, typer.Option("--tag", help="Only those with this tag.", s
 OfReason = Annotated[str, typer.Option("--reason", help="Only those with this in their reason.", show_default=False)]
 Begin = Annotated[str, typer.Option("--from", help=f"Died at this time or later. {_TIME_HELP}", show_default=False)]
 End = Annotated[str, typer.Option("--to", help=f"Died before this time. {_TIME_HELP}", show_default=False)]
+EndOrTarget = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        help=f"Died before this time. {_TIME_HELP} Or 'origin': to their own queues, as without it; alone it means --all.",
+        show_default=False,
+    ),
+]
 Task = Annotated[str, typer.Argument(help="The task, as `redrive` names it.", show_default=False)]
 _COLUMNS = ("offset", "topic", "queue", "at", "attempts", "cause", "reason", "dead_at")
 _TASK_COLUMNS = ("task", "group", "state", "total", "examined", "redriven", "skipped", "failed")
@@ -107,7 +116,7 @@ def redrive_letters(
     tag: OfTag = "",
     reason: OfReason = "",
     begin: Begin = "",
-    end: End = "",
+    end: EndOrTarget = "",
     rate: Annotated[
         int, typer.Option("--rate", min=0, max=REDRIVE_RATE_MAX_PER_S, help="Messages a second; 0: as fast as it goes.")
     ] = 0,
@@ -124,6 +133,7 @@ def redrive_letters(
     ternmq dlq redrive billing broker-a:17 broker-a:21
     ternmq dlq redrive billing --topic orders --reason 'no such shop' --rate 100
     ternmq dlq redrive billing --all --dry-run
+    ternmq dlq redrive billing --to origin
     """
 
     if not (offsets or everything or topic or tag or reason or begin or end):
@@ -137,7 +147,8 @@ def redrive_letters(
             tag=tag,
             reason=reason,
             begin=begin,
-            end=end,
+            end="" if end == TO_ORIGIN else end,
+            to=TO_ORIGIN if end == TO_ORIGIN else "",
             rate=rate,
             dry_run=dry_run,
         )

@@ -9,6 +9,8 @@ from tern_client.documents import get_request, read_document
 from tern_client.exchange import Request
 from tern_wire import paths
 from tern_wire.codec import encode_json
+from tern_wire.dead_letters import TO_ORIGIN
+from tern_wire.errors import InvalidField
 from tern_wire.names import check_group
 
 
@@ -30,17 +32,25 @@ def redrive_request(
     *,
     offsets: Sequence[str] = (),
     everything: bool = False,
+    to: str = "",
     rate: int = 0,
     dry_run: bool = False,
     idempotency_key: str = "",
     **conditions: str | int,
 ) -> Request:
-    """Begin a redrive. With *idempotency_key*, a repeat is the same task; without, one of its own that finds nothing left to do."""
+    """Begin a redrive. With *idempotency_key*, a repeat is the same task; without, one of its own that finds nothing left to do.
+
+    InvalidField for a target other than `origin`. The wire has one `to`: a time where there is one, since origin is the default.
+    """
+    if to not in {"", TO_ORIGIN}:
+        raise InvalidField(reason=f"Dead letters go back to '{TO_ORIGIN}', not to '{to[:80]}'", pointer="/to")
     document: dict[str, Any] = {"rate": rate, "dry_run": dry_run}
     if offsets:
         document["offsets"] = list(offsets)
     if everything:
         document["all"] = True
+    if to:
+        document["to"] = to
     document |= {name: value for name, value in _named(conditions).items() if value not in {"", 0}}
     headers = [("Content-Type", paths.JSON)]
     if idempotency_key:
@@ -96,18 +106,21 @@ class DeadLetterCalls(AsyncClient):
         reason: str = "",
         begin: str | int = "",
         end: str | int = "",
+        to: str = "",
         rate: int = 0,
         dry_run: bool = False,
         idempotency_key: str = "",
     ) -> dict[str, Any]:
         """Deliver dead letters to *group* again: those at *offsets* (`broker-a:17`), or that fit the conditions, or *everything*.
 
-        The task that does it; ask `task` how it is going. *rate*: messages a second, 0 for as fast as it goes.
+        The task that does it; ask `task` how it is going. *rate*: messages a second, 0 for as fast as it goes. *to*: `origin`, their own
+        queues, which is also the default; where nothing else chooses, naming it means *everything*. *end* is the time before which they died.
         """
         request = redrive_request(
             group,
             offsets=offsets,
             everything=everything,
+            to=to,
             rate=rate,
             dry_run=dry_run,
             idempotency_key=idempotency_key,
@@ -164,6 +177,7 @@ class BlockingDeadLetterCalls(BlockingClient):
         reason: str = "",
         begin: str | int = "",
         end: str | int = "",
+        to: str = "",
         rate: int = 0,
         dry_run: bool = False,
         idempotency_key: str = "",
@@ -173,6 +187,7 @@ class BlockingDeadLetterCalls(BlockingClient):
             group,
             offsets=offsets,
             everything=everything,
+            to=to,
             rate=rate,
             dry_run=dry_run,
             idempotency_key=idempotency_key,

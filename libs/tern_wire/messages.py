@@ -208,14 +208,15 @@ class ReceiveRequest(Struct, forbid_unknown_fields=True):
 class RedriveRequest(Struct, forbid_unknown_fields=True):
     """The body of POST /v1/groups/{group}/dlq/redrive: `offsets` (`broker-a:17`), or `all`, or a selection of the others.
 
-    `topic`, `tag`, `reason` (a part of it), `from` and `to` narrow the choice together; `rate` is in messages a second.
+    `topic`, `tag`, `reason` (a part of it), `from` and `to` narrow the choice together; `rate` is in messages a second. `"to": "origin"`
+    is no time: it names the default target, each message's own queue, and with nothing else that chooses it means all.
     """
 
     offsets: list[str] | UnsetType = UNSET
-    all: bool = False
-    topic: str = ""
-    tag: str = ""
-    reason: str = ""
+    all: bool | UnsetType = UNSET
+    topic: str | UnsetType = UNSET
+    tag: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
     from_: str | int | UnsetType = field(name="from", default=UNSET)
     to: str | int | UnsetType = UNSET
     rate: int = 0

@@ -173,7 +173,7 @@ def test_a_redrive_delivers_to_this_group_again_each_once(mesh: Mesh) -> None:
     ]
     back = received(mesh, "again", "redriven", 2)
     assert [(message.body, message.attempt, message.offset) for message in back] == [(b"1", 1, 1), (b"4", 1, 4)]
-    rest = patient(mesh, "POST", path, json={"all": True}, headers={"Idempotency-Key": "the rest"}).json()
+    rest = patient(mesh, "POST", path, json={"to": "origin"}, headers={"Idempotency-Key": "the rest"}).json()
     assert finished(mesh, rest)["redriven"] == 4
     assert [message.body for message in received(mesh, "again", "redriven", 4)] == [b"0", b"2", b"3", b"5"]
     assert letters_of(mesh, "redriven") == []
@@ -209,6 +209,8 @@ def test_a_redrive_at_a_rate_can_be_watched_and_cancelled(mesh: Mesh) -> None:
         ({"offsets": ["broker-a:7"], "all": True}, "/offsets"),
         ({"all": True, "rate": -1}, "/rate"),
         ({"from": "soon"}, "/from"),
+        ({"to": "elsewhere"}, "/to"),
+        ({"to": "origin", "topic": ""}, "/"),
         ({"all": "yes"}, "/all"),
         ({"everything": True}, "/everything"),
     ],

@@ -21,6 +21,7 @@ from tern_proxy.openapi_operations import (
 from tern_proxy.openapi_schemas import Count, Offset, Problem, Queue, Schema, Time
 from tern_proxy.routes.dead_letters import LIMIT_DEFAULT
 from tern_wire import limits, messages, paths
+from tern_wire.dead_letters import TO_ORIGIN
 from tern_wire.paths import JSON
 
 TASK_PATTERN = "^[0-9a-f]{24}$"
@@ -106,6 +107,7 @@ def keywords() -> Mapping[str, Mapping[str, Schema]]:
     return {
         "RedriveRequest": {
             "offsets": {"minItems": 1, "maxItems": limits.REDRIVE_OFFSETS_MAX, "items": place},
+            "to": {"description": "Died before this time. Or `origin`, the default target: by itself it means all."},
             "rate": {"minimum": 0, "maximum": limits.REDRIVE_RATE_MAX_PER_S},
         }
     }
@@ -195,6 +197,7 @@ DEAD_LETTERS: tuple[Operation, ...] = (
             some={"offsets": ["broker-a:17", "broker-a:21"]},
             chosen={"topic": "orders", "reason": "no such shop", "rate": 100},
             everything={"all": True, "dry_run": True},
+            origin={"to": TO_ORIGIN},
         ),
         is_body_needed=True,
         answers={202: gives(RedriveTask, "A task does it.", _TASK, "Location")},

@@ -88,6 +88,9 @@ def test_a_redrive_says_what_and_shows_its_task() -> None:
     )
     assert asked[0].document == {"all": True, "rate": 0, "dry_run": True, "to": "2026-01-31T12:00:00Z"}
     assert json.loads(done.stdout) == TASK
+    done, asked = run(said(TASK, 202), "redrive", "g", "--to", "origin")
+    assert done.exit_code == 0, done.output
+    assert asked[0].document == {"rate": 0, "dry_run": False, "to": "origin"}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tern_client import Admin, BlockingAdmin, BlockingConsumer, Consumer, RetryPolicy
-from tern_wire.errors import NoLeader, ReceiptExpired, TaskNotFound
+from tern_wire.errors import InvalidField, NoLeader, ReceiptExpired, TaskNotFound
 from tests.support.scripted_proxy import Asked, Reply, ScriptedProxy, blocking_proxy, refused, said
 from tests.unit.client.deliveries import delivered
 
@@ -73,22 +73,27 @@ async def test_the_admin_browses_redrives_and_purges() -> None:
             await admin.dead_letters("g", topic="t", begin=5, end="2026-01-31T12:00:00Z", limit=7)
             await admin.redrive("g", offsets=["broker-a:1"], idempotency_key="k")
             await admin.redrive("g", tag="A", begin=5, rate=10, dry_run=True)
+            await admin.redrive("g", to="origin")
+            await admin.redrive("g", everything=True, to="origin", end=9)
+            with pytest.raises(InvalidField):
+                await admin.redrive("g", everything=True, to="elsewhere")
             await admin.task(TASK)
             await admin.cancel_task(TASK)
             assert await admin.purge_dead_letters("g") == 3
         assert [(asked.method, asked.path) for asked in proxy.asked] == [
             ("GET", "/v1/groups/g/dlq?topic=t&from=5&to=2026-01-31T12%3A00%3A00Z&limit=7"),
-            ("POST", "/v1/groups/g/dlq/redrive"),
-            ("POST", "/v1/groups/g/dlq/redrive"),
+            *[("POST", "/v1/groups/g/dlq/redrive")] * 4,
             ("GET", f"/v1/tasks/{TASK}"),
             ("DELETE", f"/v1/tasks/{TASK}"),
             ("DELETE", "/v1/groups/g/dlq?confirm=g"),
         ]
-        first, second = proxy.asked[1:3]
+        first, second, third, fourth = proxy.asked[1:5]
         assert first.document == {"offsets": ["broker-a:1"], "rate": 0, "dry_run": False}
         assert first.headers["idempotency-key"] == "k"
         assert second.document == {"tag": "A", "from": 5, "rate": 10, "dry_run": True}
         assert "idempotency-key" not in second.headers
+        assert third.document == {"to": "origin", "rate": 0, "dry_run": False}
+        assert fourth.document == {"all": True, "to": 9, "rate": 0, "dry_run": False}
 
 
 def test_the_blocking_admin_does_the_same_and_raises_what_the_proxy_says() -> None:
@@ -106,3 +111,5 @@ def test_the_blocking_admin_does_the_same_and_raises_what_the_proxy_says() -> No
         assert admin.redrive("g", everything=True)["task"] == TASK
         assert admin.purge_dead_letters("g") == 3
         assert proxy.asked[1].document == {"all": True, "rate": 0, "dry_run": False}
+        admin.redrive("g", offsets=["broker-a:1"], to="origin")
+        assert proxy.asked[3].document == {"offsets": ["broker-a:1"], "to": "origin", "rate": 0, "dry_run": False}

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from tern_proxy.core.delivery import Message, PutBody, read_records
 from tern_proxy.core.parameters import number_of
-from tern_wire.dead_letters import CANCELLED, DONE, ORIGIN_GONE, RUNNING, Selection
+from tern_wire.dead_letters import CANCELLED, DONE, ORIGIN_GONE, RUNNING, TO_ORIGIN, Selection
 from tern_wire.errors import DeadLetterGone, InvalidField, LinkBodyMalformed, MessageExpired, TernError
 from tern_wire.limits import REDRIVE_OFFSETS_MAX, REDRIVE_RATE_MAX_PER_S
 from tern_wire.messages import RedriveRequest
@@ -46,22 +46,31 @@ def redrive_selections(
 ) -> dict[str, tuple[Selection, int]]:
     """What each broker group is asked to redrive, and how fast (messages a second, 0: as fast as it can); InvalidField.
 
-    Something must be chosen: offsets, `all`, or at least one condition.
+    Something must be chosen: offsets, `all`, or at least one condition. `"to": "origin"` names the target that is the default; by
+    itself it means all. A field that chooses and is there, but empty, still chooses nothing: a script's empty variable is no `all`.
     """
     rate = number_of(request.rate, "rate", 0, REDRIVE_RATE_MAX_PER_S, "/")
+    until = UNSET if request.to == TO_ORIGIN else request.to
     times = [
-        0 if value is UNSET else time_of(value, f"/{name}")
-        for name, value in (("from", request.from_), ("to", request.to))
+        0 if value is UNSET else time_of(value, f"/{name}") for name, value in (("from", request.from_), ("to", until))
     ]
-    chosen = Selection(topic=request.topic, tag=request.tag, reason=request.reason, from_ms=times[0], to_ms=times[1])
+    chosen = Selection(
+        topic=request.topic or "",
+        tag=request.tag or "",
+        reason=request.reason or "",
+        from_ms=times[0],
+        to_ms=times[1],
+    )
+    choosers = (request.all, request.topic, request.tag, request.reason, request.from_)
+    is_all = request.all is True or (request.to == TO_ORIGIN and all(value is UNSET for value in choosers))
     if request.offsets is not UNSET:
         if request.all or chosen != Selection():
             raise InvalidField(
                 reason="'offsets' name dead letters one by one: nothing else chooses any", pointer="/offsets"
             )
         return _by_offsets(list(request.offsets), broker_groups, rate)
-    if not request.all and chosen == Selection():
-        reason = 'Say which: "offsets", "topic", "tag", "reason", "from", "to", or "all": true'
+    if not is_all and chosen == Selection():
+        reason = 'Say which: "offsets", "topic", "tag", "reason", "from", "to" (a time), or "all": true'
         raise InvalidField(reason=reason, pointer="/")
     share = -(-rate // max(1, len(broker_groups)))
     return dict.fromkeys(broker_groups, (chosen, share))
