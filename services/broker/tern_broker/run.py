@@ -11,6 +11,7 @@ import sys
 import time
 
 from tern_broker.config import BrokerConfig
+from tern_broker.descriptors import need_broker_descriptors
 from tern_broker.disk_use import measure_disk
 from tern_broker.engine import Engine
 from tern_broker.heartbeat import Described
@@ -40,6 +41,7 @@ SWITCH_INTERVAL_S = 0.0005
 def run(config: BrokerConfig) -> None:
     """Run one node until SIGTERM or SIGINT. Exit code 78 for settings, directories and ports that cannot be used."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    need_broker_descriptors(config)
     try:
         key = config.read_key()
     except ValueError as error:

@@ -21,17 +21,21 @@ from tern_service import (
     add_health,
     add_metrics,
     install_problems,
+    need_descriptors,
     open_socket,
     refuse,
     run_service,
     serve,
 )
 from tern_service.process_security import UNPROTECTED, ProcessSecurity
+from tern_wire.limits import CONNECTIONS_MAX, TLS_HANDSHAKES_MAX
 
 logger = logging.getLogger(__name__)
 
 # Lines of one printing: a log is read by people, and may be kept for weeks.
 PRINTED_MAX = 1_000
+# What operators told it, and its lock.
+FILES = 8
 
 
 def create_app(
@@ -128,6 +132,7 @@ def print_configuration(configuration: Configuration) -> None:
 
 def run(settings: NamesrvSettings) -> None:
     """Serve until SIGTERM or SIGINT. SettingsError (exit 78) when the port or the files cannot be had."""
+    need_descriptors("The name server", connections=CONNECTIONS_MAX + TLS_HANDSHAKES_MAX, files=FILES)
     security = settings.open_security(NAME_SERVER, settings.listen)
     sock = open_socket(settings.listen, settings.port, "--port", is_protected=True)
     try:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import resource
 import sys
 import time
 
@@ -15,41 +14,37 @@ from tern_proxy.config import ProxySettings
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes_cache import HttpNameServers
 from tern_security.peer_identity import BROKER, NAME_SERVER, PROXY
-from tern_service import SystemClock, load_settings, open_socket, refuse, run_service, serve, setup_logs
+from tern_service import (
+    SystemClock,
+    load_settings,
+    need_descriptors,
+    open_socket,
+    refuse,
+    run_service,
+    serve,
+    setup_logs,
+)
 from tern_service.bounds import Bounds
 from tern_service.cluster_key import read_cluster_key
-from tern_wire.limits import CONNECTIONS_MAX, PARKED_POLLS_MAX, PROXY_CONNECTIONS_MAX
+from tern_wire.limits import CONNECTIONS_MAX, PARKED_POLLS_MAX, PROXY_CONNECTIONS_MAX, TLS_HANDSHAKES_MAX
 
-# Sockets to brokers and name servers, and what Python itself holds open.
-FILES_OF_ITS_OWN = 256
-
-
-def raise_connections_max() -> int:
-    """How many connections fit: PROXY_CONNECTIONS_MAX, or fewer where the limit of files is low and cannot be raised. Raises it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = PROXY_CONNECTIONS_MAX + FILES_OF_ITS_OWN
-    files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, files), hard))
-    return files - FILES_OF_ITS_OWN
-
-
-def polls_max_of(connections_max: int) -> int:
-    """How many polls may be parked: at most half of few connections, and all but CONNECTIONS_MAX of many."""
-    return min(PARKED_POLLS_MAX, max(connections_max // 2, connections_max - CONNECTIONS_MAX))
+# Links to the leaders and followers of all broker groups, and connections to name servers.
+DIALLED = 256
+# Those that do not wait are as many as a listener of another kind takes.
+POLLS_MAX = min(PARKED_POLLS_MAX, PROXY_CONNECTIONS_MAX - CONNECTIONS_MAX)
 
 
 def main() -> None:
     """Read the settings, listen, serve."""
     settings = load_settings(ProxySettings, prefix="TERN_PROXY_", environ=os.environ, arguments=sys.argv[1:])
     setup_logs("proxy", level=settings.log_level)
+    need_descriptors("The proxy", connections=PROXY_CONNECTIONS_MAX + TLS_HANDSHAKES_MAX + DIALLED, files=0)
     try:
         cluster_key = read_cluster_key(settings.cluster_key_file)
     except ValueError as error:
         refuse(str(error))
     security = settings.open_security(PROXY, settings.listen)
     sock = open_socket(settings.listen, settings.port, "--port", is_protected=True)
-
-    connections_max = raise_connections_max()
 
     async def run(stop: asyncio.Event) -> None:
         # trust_env: a proxy set for the outside world must not get between the mesh's own processes.
@@ -61,7 +56,7 @@ def main() -> None:
                 name_servers=HttpNameServers(settings.namesrv, client),
                 clock=SystemClock(),
                 route_interval_ms=settings.route_interval_ms,
-                polls_max=polls_max_of(connections_max),
+                polls_max=POLLS_MAX,
                 auto_create=AutoCreate(topics=settings.auto_create_topics, groups=settings.auto_create_groups),
                 check_hosts=settings.parse_check_hosts(),
                 broker_tls=security.client(BROKER),
@@ -73,7 +68,7 @@ def main() -> None:
                 build_app(proxy, now=time.monotonic, security=security),
                 sock,
                 stop=stop,
-                bounds=Bounds(connections_max=connections_max),
+                bounds=Bounds(connections_max=PROXY_CONNECTIONS_MAX),
                 parked=lambda: len(proxy.parking),
                 # Clients have keys, and no certificates.
                 tls=security.server(None),

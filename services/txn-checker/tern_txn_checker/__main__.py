@@ -11,6 +11,7 @@ from tern_security.peer_identity import BROKER, CHECKER, NAME_SERVER
 from tern_service import (
     SystemClock,
     load_settings,
+    need_descriptors,
     open_socket,
     refuse,
     release_free_memory,
@@ -21,19 +22,26 @@ from tern_service import (
 from tern_service.cluster_key import read_cluster_key
 from tern_service.process_security import ProcessSecurity
 from tern_txn_checker.app import build_app
-from tern_txn_checker.callback import Callbacks
+from tern_txn_checker.callback import IDLE_MAX, Callbacks
 from tern_txn_checker.checker import Checker
 from tern_txn_checker.config import PREFIX, CheckerSettings
 from tern_txn_checker.name_servers import NameServers
 from tern_txn_checker.resolver import Resolver
+from tern_wire.limits import CONNECTIONS_MAX, TLS_HANDSHAKES_MAX
 
 logger = logging.getLogger("tern_txn_checker")
+
+# Links to the leaders of all broker groups, and connections to name servers.
+DIALLED = 256
 
 
 def main() -> None:
     """Read the settings, listen, check. Exit code 78 when the settings cannot be used."""
     settings = load_settings(CheckerSettings, prefix=PREFIX, environ=os.environ, arguments=sys.argv[1:])
     setup_logs("txn-checker", level=settings.log_level)
+    callbacks_max = settings.calls_max + IDLE_MAX
+    accepted_max = CONNECTIONS_MAX + TLS_HANDSHAKES_MAX
+    need_descriptors("The transaction checker", connections=accepted_max + DIALLED + callbacks_max, files=0)
     try:
         cluster_key = read_cluster_key(settings.cluster_key_file)
     except ValueError as error:
