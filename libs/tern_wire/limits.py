@@ -105,6 +105,8 @@ REDRIVE_TASKS_MAX, REDRIVE_FAILURES_MAX = 64, 100
 REDRIVE_OFFSETS_MAX, REDRIVE_RATE_MAX_PER_S = 1_024, 100_000
 # Messages under lease for one group in one queue: a group that only receives must not grow the state without end.
 LEASED_PER_QUEUE_MAX = 65_536
+# Leases and rests that end with one entry: some 15 ms of work. Those of many queues may end at one moment; the others follow at once.
+EXPIRES_MAX = 2_048
 # Messages that wait behind an earlier one of their message group, for one group in one queue: 8 bytes each. Full means that the queue
 # is looked at no further until some are settled, so a message group that is stuck for ever stops its queue here.
 FIFO_PARKED_PER_QUEUE_MAX = 262_144

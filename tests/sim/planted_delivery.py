@@ -104,12 +104,14 @@ def _dead_and_alive() -> Any:
 def _rejection_is_an_ack() -> Any:
     """A message that was rejected is settled, and that is all."""
 
-    def reject(self: Settles, group_id: int, topic_id: int, queue: int, offset: int, lease_id: int, reason: str) -> int:
+    def reject(
+        self: Settles, group_id: int, topic_id: int, queue: int, offset: int, lease_id: int, reason: str, now_ms: int
+    ) -> int:
         delivery = self._leasing.find(group_id, topic_id, queue)
         lease = delivery.leases.get(lease_id) if delivery is not None else None
         if delivery is not None and lease is not None and 0 <= offset - lease.start < lease.count:
             delivery.settle(lease, 1 << offset - lease.start)
-        return original(self, group_id, topic_id, queue, offset, lease_id, reason)
+        return original(self, group_id, topic_id, queue, offset, lease_id, reason, now_ms)
 
     original = Settles._reject
     return changed((Settles, "_reject", reject))

@@ -261,7 +261,8 @@ def change_order(
         if isinstance(delivery, FifoDelivery):
             row[queue] = _without_order(delivery, next_id)
         else:
-            row[queue] = FifoDelivery(delivery.cursor, delivery.version + 1)
+            row[queue] = ordered_now = FifoDelivery(delivery.cursor, delivery.version + 1)
+            ordered_now.ended = delivery.ended
     return {topic_id for topic_id, *_ in changes}
 
 

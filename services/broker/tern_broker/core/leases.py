@@ -21,11 +21,19 @@ from tern_broker.core.holdings import Death, Lease, Run, first_clear_bit, held_b
 REVIVED_GAP_MAX = 32
 
 
+# Told the number of a lease or a rest that is over, and the lease's token.
+Ended = Callable[[int, bytes], None]
+
+
+def _tell_nobody(_item_id: int, _token: bytes) -> None:
+    """A delivery that no Leasing attends: of a test, or one that is being loaded."""
+
+
 class Delivery:
     """One group in one queue. Owner: the state machine; the picker only reads.."""
 
     KIND: ClassVar[str] = "shared"
-    __slots__ = ("cursor", "dying", "leased", "leases", "resting", "rests", "runs", "version", "waiting")
+    __slots__ = ("cursor", "dying", "ended", "leased", "leases", "resting", "rests", "runs", "version", "waiting")
 
     def __init__(self, cursor: int, version: int = 0) -> None:
         self.cursor = cursor
@@ -37,6 +45,8 @@ class Delivery:
         self.dying: dict[int, Death] = {}
         # Unsettled messages in leases, in rests, and in runs.
         self.leased = self.resting = self.waiting = 0
+        # Called whenever something ends that has a deadline: what is kept of it elsewhere goes, too.
+        self.ended: Ended = _tell_nobody
 
     # Leasing ---------------------------------------------------------------------------------------------------
     def lease_fresh(self, lease_id: int, start: int, count: int, end: int, deadline_ms: int) -> Lease | None:
@@ -105,6 +115,7 @@ class Delivery:
         run = self.runs[run_id] = self.rests.pop(run_id)
         self.resting -= run.waiting
         self.waiting += run.waiting
+        self.ended(run_id, b"")
 
     def condemn(self, lease: Lease, mask: int, death: Death) -> list[int]:
         """The unsettled offsets of *mask* have failed for the last time; which they are."""
@@ -151,12 +162,20 @@ class Delivery:
     def seek(self, offset: int) -> list[Lease]:
         """Begin again at *offset*: what is held is forgotten, handles expire. Returns the forgotten leases."""
         forgotten = list(self.leases.values())
-        for held in (self.leases, self.runs, self.rests, self.dying):
-            held.clear()
-        self.leased = self.resting = self.waiting = 0
+        self.forget_held()
         self.cursor = offset
         self.version += 1
         return forgotten
+
+    def forget_held(self) -> None:
+        """Nothing is held any more: of a seek, or of a delivery that is dropped."""
+        for lease in self.leases.values():
+            self.ended(lease.lease_id, lease.token)
+        for run_id in self.rests:
+            self.ended(run_id, b"")
+        for held in (self.leases, self.runs, self.rests, self.dying):
+            held.clear()
+        self.leased = self.resting = self.waiting = 0
 
     # Looking ---------------------------------------------------------------------------------------------------
     def is_settled(self, offset: int) -> bool:
@@ -242,3 +261,4 @@ class Delivery:
     def _drop_if_done(self, lease: Lease) -> None:
         if lease.is_done:
             self.leases.pop(lease.lease_id, None)
+            self.ended(lease.lease_id, lease.token)

@@ -4,7 +4,6 @@ A LEASE's payload is lease rows, all of one receive, and behind them 16 bytes th
 What settles a lease is in settles.py.
 """
 
-import heapq
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from tern_broker.core.applied import Applied, Counters, Handler
 from tern_broker.core.dead_topics import DeadTopics
+from tern_broker.core.deadline_heap import DeadlineHeap
 from tern_broker.core.fifo import FifoDelivery, is_ordered
 from tern_broker.core.holdings import Cause, Death, Lease
 from tern_broker.core.leases import Delivery
@@ -21,6 +21,7 @@ from tern_broker.core.settles import Settles
 from tern_broker.core.topics import Names, Topic
 from tern_wire.commands import CommandKind
 from tern_wire.errors import LinkBodyMalformed
+from tern_wire.limits import EXPIRES_MAX
 from tern_wire.rows import LEASE_ROWS, LEASE_SKIP, LEASE_VERDICTS
 
 # A lease row with this run number asks only that the group's start in the queue be fixed.
@@ -37,12 +38,15 @@ class Leasing:
         self.next_lease = 1
         # (group id, topic id) -> one delivery a queue, None where the group has not begun.
         self.deliveries: dict[tuple[int, int], list[Delivery | None]] = {}
-        # (deadline_ms, id of a lease or rest, group id, topic id, queue); stale ones are skipped when they come up.
-        self.deadlines: list[tuple[int, int, int, int, int]] = []
+        # (id of a lease or rest, group id, topic id, queue), by a time at or before that at which its first message becomes visible. It
+        # is before it when that message was settled since: then the item is put again when it comes up.
+        self.deadlines: DeadlineHeap[tuple[int, int, int, int]] = DeadlineHeap()
+        # Whether the entry that is applied has left something that is over to the next one: see `expire`.
+        self.is_behind = False
         self.dead_topics = DeadTopics(names)
         # (group id, topic id, queue) in which something is dying, oldest first; some may have nothing any more.
         self.condemned: dict[tuple[int, int, int], None] = {}
-        self.replays = Replays(self.deliveries)
+        self.replays = Replays(self.find)
         self._settles = Settles(self, names, counters)
 
     def commands(self) -> Mapping[int, Handler]:
@@ -59,7 +63,18 @@ class Leasing:
             group = self._names.groups_by_id[group_id]
             kind = FifoDelivery if is_ordered(group, topic) else Delivery
             found = row[queue] = kind(group.start_in(topic, queue, looked_up))
+            self._attend(found, group_id, topic.topic_id, queue)
         return found
+
+    def _attend(self, delivery: Delivery, group_id: int, topic_id: int, queue: int) -> None:
+        """What ends in *delivery* leaves what is kept of it here."""
+
+        def ended(item_id: int, token: bytes) -> None:
+            self.deadlines.remove((item_id, group_id, topic_id, queue))
+            if token:
+                self.replays.remove(group_id, topic_id, queue, item_id, token)
+
+        delivery.ended = ended
 
     def grown(self, topic: Topic, before: int) -> None:
         """*topic* had *before* queues. Groups that have begun all of those begin the new ones now: what comes is not older than their start."""
@@ -83,9 +98,11 @@ class Leasing:
         return [key[1] for key in self.deliveries if key[0] == group_id]
 
     def drop(self, applied: Applied, topic_id: int, group_id: int) -> None:
-        """A topic or a group (the other id is 0) is deleted. What the heap says of it is skipped when it comes up."""
+        """A topic or a group (the other id is 0) is deleted."""
         for key in [key for key in self.deliveries if topic_id == key[1] or group_id == key[0]]:
-            del self.deliveries[key]
+            for delivery in self.deliveries.pop(key):
+                if delivery is not None:
+                    delivery.forget_held()
         for place in [place for place in self.condemned if topic_id == place[1] or group_id == place[0]]:
             del self.condemned[place]
         if (dead := self.dead_topics.of(group_id)) is not None:
@@ -124,7 +141,7 @@ class Leasing:
 
     def took(self, group_id: int, topic_id: int, queue: int, lease: Lease, token: bytes) -> None:
         """*lease* is held from now on, by the receive with *token*."""
-        heapq.heappush(self.deadlines, (lease.deadline_ms, lease.lease_id, group_id, topic_id, queue))
+        self.deadlines.put((lease.lease_id, group_id, topic_id, queue), lease.deadline_ms)
         self._counters.leased += lease.unsettled
         if token:
             lease.token = token
@@ -158,7 +175,7 @@ class Leasing:
             assert delivery is not None
             run_id, visible_ms = self.next_id(), applied.now_ms + delay_ms
             delivery.rest(lease, mask, run_id, lease.attempt, visible_ms)
-            heapq.heappush(self.deadlines, (visible_ms, run_id, group_id, topic_id, queue))
+            self.deadlines.put((run_id, group_id, topic_id, queue), visible_ms)
 
     def condemn(self, place: tuple[int, int, int], lease: Lease, mask: int, death: Death) -> None:
         """The messages of *mask* are not delivered any more; the leader buries them."""
@@ -178,40 +195,51 @@ class Leasing:
     # Time ------------------------------------------------------------------------------------------------------
     def watch(self, lease: Lease, group_id: int, topic_id: int, queue: int) -> None:
         """Expire *lease* when its first deadline comes."""
-        heapq.heappush(self.deadlines, (lease.first_deadline_ms, lease.lease_id, group_id, topic_id, queue))
+        self.deadlines.put((lease.lease_id, group_id, topic_id, queue), lease.first_deadline_ms)
 
     def is_due(self, now_ms: int) -> bool:
         """Whether something that is leased or rests becomes visible by *now_ms*."""
-        while self.deadlines and self.deadlines[0][0] <= now_ms:
-            deadline_ms, item_id, group_id, topic_id, queue = self.deadlines[0]
-            delivery = self.find(group_id, topic_id, queue)
-            true_ms = delivery.due_ms(item_id) if delivery is not None else None
-            if true_ms is None:
-                heapq.heappop(self.deadlines)  # settled or given back since
-            elif true_ms > deadline_ms:
-                # Extended since. Its turn comes in the order of true deadlines, as in a state that was just loaded.
-                heapq.heapreplace(self.deadlines, (true_ms, item_id, group_id, topic_id, queue))
-            else:
+        while (first := self.deadlines.first()) is not None and first[0] <= now_ms:
+            at_ms, item = first
+            delivery = self.find(*item[1:])
+            true_ms = delivery.due_ms(item[0]) if delivery is not None else None
+            assert true_ms is not None, f"a deadline of {item}, which is over"
+            if true_ms <= at_ms:
                 return True
+            # Its turn comes in the order of true deadlines, as in a state that was just loaded.
+            self.deadlines.put(item, true_ms)
         return False
 
     def expire(self, applied: Applied) -> None:
-        """As Part."""
+        """As Part. What is over and not among the first EXPIRES_MAX has its turn with the next entry, which follows at once since `is_due`
+        says so; until then nobody can settle it.
+        """
+        left = EXPIRES_MAX
         while self.is_due(applied.now_ms):
-            _, item_id, *place = heapq.heappop(self.deadlines)
-            group_id, topic_id, queue = place
-            delivery = self.find(group_id, topic_id, queue)
-            assert delivery is not None
-            lease = delivery.leases.get(item_id)
-            if lease is None:
-                delivery.wake(item_id)
-                applied.woken_topics.add(topic_id)
-                continue
-            mask = delivery.expired_mask(lease, applied.now_ms)
-            self._counters.expired += mask.bit_count()
-            self.fail((group_id, topic_id, queue), lease, mask, Cause.EXPIRED, applied)
-            if not lease.is_done:
-                self.watch(lease, group_id, topic_id, queue)
+            if not left:
+                self.is_behind = True
+                return
+            self._expire_first(applied)
+            left -= 1
+        self.is_behind = False
+
+    def _expire_first(self, applied: Applied) -> None:
+        first = self.deadlines.first()
+        assert first is not None
+        item_id, *place = first[1]
+        group_id, topic_id, queue = place
+        delivery = self.find(group_id, topic_id, queue)
+        assert delivery is not None
+        lease = delivery.leases.get(item_id)
+        if lease is None:
+            delivery.wake(item_id)
+            applied.woken_topics.add(topic_id)
+            return
+        mask = delivery.expired_mask(lease, applied.now_ms)
+        self._counters.expired += mask.bit_count()
+        self.fail((group_id, topic_id, queue), lease, mask, Cause.EXPIRED, applied)
+        if not lease.is_done:
+            self.watch(lease, group_id, topic_id, queue)
 
     # Saving ----------------------------------------------------------------------------------------------------
     def pack(self) -> Any:
@@ -236,11 +264,12 @@ class Leasing:
             row.extend([None] * (queue + 1 - len(row)))
             delivery: Delivery = _KINDS[kind].unpack(one)
             row[queue] = delivery
+            self._attend(delivery, group_id, topic_id, queue)
             for lease in delivery.leases.values():
                 self.watch(lease, group_id, topic_id, queue)
                 if lease.token:
                     self.replays.add(group_id, topic_id, queue, lease)
             for run_id, visible_ms in delivery.resting_until():
-                heapq.heappush(self.deadlines, (visible_ms, run_id, group_id, topic_id, queue))
+                self.deadlines.put((run_id, group_id, topic_id, queue), visible_ms)
             if delivery.dying:
                 self.condemned[group_id, topic_id, queue] = None

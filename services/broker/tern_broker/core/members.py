@@ -5,12 +5,12 @@ its topics has another number of queues (seen at the next heartbeat). While it s
 here depends on the order in which members once came, but for their seats, which are state: see assignment.py.
 """
 
-import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tern_broker.core.assignment import Assignment, assign, queue_order
+from tern_broker.core.deadline_heap import DeadlineHeap
 from tern_wire.errors import LimitReached
 from tern_wire.limits import (
     GROUP_MEMBERS_SIZE_MAX_BYTES,
@@ -78,8 +78,8 @@ class Members:
         self._size_bytes = 0
         # Counts changes in all groups: a generation is never used twice, even when its group was empty in between.
         self._changes = 0
-        # (when it is silent for too long, role, group, member), one a member; those heard since are put back when they come up.
-        self._due: list[tuple[int, Role, str, str]] = []
+        # (role, group, member) by when it is silent for too long; those heard since are put again when they come up.
+        self._due: DeadlineHeap[tuple[Role, str, str]] = DeadlineHeap()
 
     # What members say -------------------------------------------------------------------------------------------
     def heartbeat(
@@ -99,7 +99,7 @@ class Members:
             crew.seats.append(says.member)
             self._count += 1
             self._say(crew, None, says)
-            heapq.heappush(self._due, (now_ms + expiry_ms, *key, says.member))
+            self._due.put((*key, says.member), now_ms + expiry_ms)
         else:
             member.heard_ms = now_ms
             if member.says != says:
@@ -120,6 +120,7 @@ class Members:
         crew = self._crews.get((role, group))
         if crew is None or name not in crew.members:
             return False
+        self._due.remove((role, group, name))
         self._say(crew, crew.members.pop(name).says, None)
         self._count -= 1
         last = crew.seats.pop()
@@ -162,26 +163,26 @@ class Members:
     # Silence ----------------------------------------------------------------------------------------------------
     def is_due(self, now_ms: int) -> bool:
         """Whether somebody has been silent for too long at *now_ms*."""
-        while self._due and self._due[0][0] <= now_ms:
-            due_ms, role, group, name = self._due[0]
-            member = self._member(role, group, name)
-            if member is None:
-                heapq.heappop(self._due)
-            elif member.due_ms > due_ms:
-                # In the order of true times, as in a state that was just loaded.
-                heapq.heapreplace(self._due, (member.due_ms, role, group, name))
-            else:
-                return True
-        return False
+        return self._first_due(now_ms) is not None
 
     def expire(self, now_ms: int) -> list[tuple[Role, str, str]]:
         """Whoever has been silent for too long leaves; (role, group, member) in the order of their silence."""
         gone: list[tuple[Role, str, str]] = []
-        while self.is_due(now_ms):
-            _, role, group, name = heapq.heappop(self._due)
-            self.leave(role, group, name)
-            gone.append((role, group, name))
+        while (first := self._first_due(now_ms)) is not None:
+            self.leave(*first)
+            gone.append(first)
         return gone
+
+    def _first_due(self, now_ms: int) -> tuple[Role, str, str] | None:
+        """Who has been silent for too long at *now_ms*, and for longest."""
+        while (first := self._due.first()) is not None and first[0] <= now_ms:
+            due_ms, (role, group, name) = first
+            true_ms = self._crews[role, group].members[name].due_ms
+            if true_ms <= due_ms:
+                return first[1]
+            # In the order of true times, as in a state that was just loaded.
+            self._due.put(first[1], true_ms)
+        return None
 
     # What can be asked ------------------------------------------------------------------------------------------
     def has(self, role: Role, group: str, name: str) -> bool:
@@ -295,7 +296,7 @@ class Members:
                 self._count += 1
                 crew.count(says, 1)
                 self._size_bytes += says.size_bytes
-                heapq.heappush(self._due, (member.due_ms, says.role, says.group, says.member))
+                self._due.put((says.role, says.group, says.member), member.due_ms)
 
 
 def _own_expiry(member: Member) -> list[int]:

@@ -6,7 +6,6 @@ message that is settled is SETTLED again, and so are a repeated dead letter, and
 A DEAD_LETTER's map: {rows: [[group id, topic id, queue, offset, lease, reason], ...]}; the others come in SETTLE_ROWS.
 """
 
-import heapq
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +43,8 @@ class Settles:
         acks: dict[int, list[Any]] = {}
         nacks: dict[tuple[int, int], tuple[_Place, Lease, list[int]]] = {}
         nacked: dict[int, int] = {}
+        extended: dict[int, tuple[Lease, int, int, int]] = {}
+        is_behind, now_ms = self._leasing.is_behind, applied.now_ms
         for number, (group_id, topic_id, queue, action, offset, lease_id, time_ms) in enumerate(rows.tolist()):
             row = deliveries.get((group_id, topic_id))
             delivery = row[queue] if row is not None and queue < len(row) else None
@@ -52,6 +53,8 @@ class Settles:
                 continue
             lease = delivery.leases.get(lease_id)
             bit = 1 << offset - lease.start if lease is not None and 0 <= offset - lease.start < lease.count else 0
+            if is_behind and lease is not None and bit and lease.deadline_of(offset) <= now_ms:
+                bit = 0  # over, though the entry that says so is only coming
             if lease is None or not bit or lease.settled & bit or (nacked and nacked.get(lease_id, 0) & bit):
                 is_repeat = (action == ACK and delivery.is_settled(offset)) or (
                     action == NACK and (nacked.get(lease_id, 0) & bit or delivery.was_nacked_by(lease_id, offset))
@@ -62,9 +65,8 @@ class Settles:
             elif lease_id in acks and acks[lease_id][2] & bit:
                 results[number] = LEASE_OVER  # acked in this very command: that is final
             elif action == EXTEND:
-                deadline_ms = applied.now_ms + time_ms
-                lease.extended[offset] = deadline_ms
-                heapq.heappush(self._leasing.deadlines, (deadline_ms, lease_id, group_id, topic_id, queue))
+                lease.extended[offset] = now_ms + time_ms
+                extended[lease_id] = lease, group_id, topic_id, queue
             elif action == RELEASE:
                 # Visible at once; the attempt does not count, since nobody saw the message.
                 delivery.give_back(lease, bit, self._leasing.next_id(), lease.attempt - 1)
@@ -82,23 +84,30 @@ class Settles:
         for (_, delay_ms), (place, lease, (mask,)) in nacks.items():
             self._counters.nacked += mask.bit_count()
             self._leasing.rest(place, lease, mask, delay_ms, applied)
+        for lease, group_id, topic_id, queue in extended.values():
+            if not lease.is_done:
+                self._leasing.watch(lease, group_id, topic_id, queue)
         return bytes(results)
 
-    def _dead_letter(self, payload: memoryview, _position: int, _applied: Applied) -> bytes:
+    def _dead_letter(self, payload: memoryview, _position: int, applied: Applied) -> bytes:
         rows = [
             (int(group), int(topic), int(queue), int(offset), int(lease), str(reason))
             for group, topic, queue, offset, lease, reason in read_map(payload)["rows"]
         ]
         # From here on nothing is refused.
-        return bytes([self._reject(*row) for row in rows])
+        return bytes([self._reject(*row, applied.now_ms) for row in rows])
 
-    def _reject(self, group_id: int, topic_id: int, queue: int, offset: int, lease_id: int, reason: str) -> int:
+    def _reject(
+        self, group_id: int, topic_id: int, queue: int, offset: int, lease_id: int, reason: str, now_ms: int
+    ) -> int:
         delivery = self._leasing.find(group_id, topic_id, queue)
         if delivery is None or group_id not in self._names.groups_by_id:
             return LEASE_UNKNOWN
         lease = delivery.leases.get(lease_id)
         if lease is None or not _holds(lease, offset):
             return SETTLED if offset in delivery.dying or delivery.is_settled(offset) else LEASE_OVER
+        if self._leasing.is_behind and lease.deadline_of(offset) <= now_ms:
+            return LEASE_OVER
         kept = reason.encode()[:DEAD_LETTER_REASON_SIZE_MAX_BYTES].decode(errors="ignore")
         death = Death(lease.attempt, Cause.REJECTED, kept)
         self._leasing.condemn((group_id, topic_id, queue), lease, 1 << offset - lease.start, death)
