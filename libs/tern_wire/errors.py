@@ -350,6 +350,11 @@ class PlacementChanged(TernError):
     fix = "Topic '{topic}' takes messages with this key or message group in another broker group now. Nothing was stored: send again."
 
 
+class OwnerUnknown(TernError):
+    code, status, retryable, title = "owner-unknown", 503, True, "The broker group to ask is not in sight"
+    fix = "About this key or message group of topic '{topic}': {missing}. Nothing was stored: send again."
+
+
 class AlreadyDelivered(TernError):
     code, status, title = "already-delivered", 409, "It is too late to recall the message"
     fix = "Its delivery time has come: it was delivered, or recalled before. Recall a message before its delivery time."

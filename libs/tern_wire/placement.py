@@ -12,7 +12,7 @@ As text, in the state of every broker group that has the topic, and in routes:  
 
 Law: while `before` is not empty, whoever sends asks the owner as of `before` first. That one decides in its log, once for all: it knows the
 key already and replays it, or it still holds unsettled messages of the message group and stores, or it answers MOVED, from then on for ever,
-and only then the owner as of `groups` is asked. The highest epoch counts. Epochs of one topic are given out by the first of its broker
+and only then the owner as of `groups` is asked. Who does not see the one to ask, asks nobody. The highest epoch counts. Epochs of one topic are given out by the first of its broker
 groups, so that two changes at once do not both count.
 Reference: rendezvous hashing, Thaler and Ravishankar 1998.
 """

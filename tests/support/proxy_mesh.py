@@ -120,7 +120,9 @@ class ScriptedNameServer:
             writable = broker.broker_group not in self.wiped
             groups[broker.broker_group] = BrokerGroupRoute(nodes=nodes, leader=leader, term=term, writable=writable)
             for name, (topic_id, logs) in broker.topics.items():
-                topics.setdefault(name, {})[broker.broker_group] = TopicRoute(topic_id=topic_id, queues=len(logs))
+                placement = broker.admin.topic_settings.get(name, {}).get("placement", "")
+                part = TopicRoute(topic_id=topic_id, queues=len(logs), placement=placement)
+                topics.setdefault(name, {})[broker.broker_group] = part
         routes = Routes(cluster="test", warm=self.is_warm, broker_groups=groups, topics=topics)
         return repr(routes).encode(), routes
 

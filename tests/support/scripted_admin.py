@@ -73,7 +73,9 @@ class ScriptedAdmin:
         settings = self.topic_settings.setdefault(change.topic, {"type": "MIXED", "perm": 6, "attributes": {}})
         settings["type"] = change.kind or settings["type"]
         settings["perm"] = settings["perm"] if change.perm is None else change.perm
-        if change.placement.epoch > read_placement(settings.get("placement", "")).epoch and not change.is_ending:
+        is_news = change.placement.epoch > read_placement(settings.get("placement", "")).epoch and not change.is_ending
+        # Who declares a topic does not know that it is there.
+        if is_news and (created or change.mode == ALTER):
             settings["placement"] = str(change.placement)
         return {"created": created, **self._topic(change.topic)}, b""
 

@@ -260,10 +260,12 @@ class RoutesCache:
 
     def _topic_of(self, name: str, route_of: dict[str, TopicRoute]) -> Topic:
         """The topic with this route: the same as before, if its route is."""
-        old = self.topics.get(name)
-        if old is not None and old.route == route_of:
+        old, is_whole = self.topics.get(name), self.routes is not None and self.routes.warm
+        if old is not None and old.route == route_of and old.is_whole >= is_whole:
             return old
-        return Topic(name, route_of, 0 if old is None else old.turn)
+        # What was known when routes were whole is not forgotten with the next name server.
+        is_whole = is_whole or (old is not None and old.is_whole and old.route.keys() <= route_of.keys())
+        return Topic(name, route_of, 0 if old is None else old.turn, is_whole=is_whole)
 
     def _all_hosted(self) -> Iterator[tuple[str, Mapping[str, TopicRoute]]]:
         yield from self._hosted.items()

@@ -16,7 +16,7 @@ from tern_proxy.core.encoding import Encoded, encode_messages
 from tern_proxy.core.results import Outcome, SendResults, failed, find_missing_topic, merged, moved_from, send_results
 from tern_proxy.core.topic import Topic
 from tern_proxy.proxy import Proxy
-from tern_wire.errors import PlacementChanged, TernError
+from tern_wire.errors import OwnerUnknown, PlacementChanged, TernError
 from tern_wire.limits import PLACEMENT_NEWS_MS
 from tern_wire.messages import JsonMessage, PackedMessage
 
@@ -34,6 +34,8 @@ async def store_messages(
     if not moved:
         return results
     until = asyncio.get_running_loop().time() + PLACEMENT_NEWS_MS / 1_000
+    # By index: the broker groups that have sent a message on since this proxy has looked for news.
+    seen = {index: {name} for index, name in moved.items()}
     while moved and asyncio.get_running_loop().time() < until:
         topic = proxy.cache.topics.get(topic.name, topic)
         rest, moved = moved, {}
@@ -44,9 +46,13 @@ async def store_messages(
             further, still = await sender.send(topic, chosen, at="", moved_from_group=group)
             results = merged(results, indexes, further)
             moved |= {indexes[number]: name for number, name in still.items()}
-        if moved == rest:
+        if any(name in seen[index] for index, name in moved.items()):
+            # It went round: one of them has not heard of the move yet, or this proxy has not.
             await proxy.cache.refresh()
             await asyncio.sleep(NEWS_INTERVAL_S)
+            seen = {index: set() for index in moved}
+        for index, name in moved.items():
+            seen[index].add(name)
     return results
 
 
@@ -78,7 +84,7 @@ class _Sender:
             proxy.cache.refresh_soon()
         moved = moved_from(encoded.parcels, outcomes)
         for index, error in encoded.errors.items():
-            if isinstance(error, PlacementChanged):
+            if isinstance(error, (OwnerUnknown, PlacementChanged)):
                 moved[index] = moved_from_group
         recalls = proxy.recall_maker(topic.name)
         return send_results(topic.name, encoded, outcomes, self._born_ms, recalls), dict(sorted(moved.items()))

@@ -103,7 +103,7 @@ async def test_a_change_that_broke_off_is_completed_by_the_same_again() -> None:
         # Its second request: the topic is there, the placement is not.
         second.script(RequestCode.CREATE_TOPIC, _pass(second), Overloaded(what="requests that wait"))
         assert (await place(mesh, *BOTH)).status_code == 503
-        assert told(mesh) == ["2|broker-a,broker-b|broker-a", ""]
+        assert told(mesh) == ["2|broker-a,broker-b|broker-a", "1|broker-a|"]
         assert (await place(mesh, *BOTH)).json()["is_moving"] is False
         assert told(mesh) == ["3|broker-a,broker-b|"] * 2
         second.topics.pop("made")
@@ -138,6 +138,15 @@ async def test_of_two_changes_at_once_the_second_hears_of_the_first() -> None:
         late = await place(mesh, *BOTH)
         assert (late.status_code, late.json()["code"]) == (409, "placement-moving")
         assert told(mesh)[0] == "2|broker-z|broker-a"
+
+
+async def test_a_topic_that_nobody_has_placed_is_placed_where_it_is_before_it_moves() -> None:
+    """Its keys are asked for there first."""
+    async with grown_mesh() as mesh:
+        mesh.brokers[0].create_topic("old", 2)
+        await mesh.proxy.cache.refresh()
+        moved = (await mesh.http.put("/v1/topics/old/placement", json={"broker_groups": BOTH})).json()
+        assert (moved["epoch"], moved["broker_groups"], moved["before"]) == (2, BOTH, ["broker-a"])
 
 
 async def test_bad_placements_are_problems() -> None:

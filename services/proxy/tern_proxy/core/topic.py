@@ -1,10 +1,11 @@
 """One topic as the send path needs it: its queues in every broker group, what of its records never changes, and its turns."""
 
+from tern_proxy.core.owners import owner_or_refuse
 from tern_proxy.core.topic_kinds import kind_of, perm_of
-from tern_wire.errors import IllegalTag, PlacementChanged, QueueNotFound
+from tern_wire.errors import IllegalTag, OwnerUnknown, QueueNotFound
 from tern_wire.limits import TAG_SIZE_MAX_BYTES
 from tern_wire.names import parse_queue
-from tern_wire.placement import Placement, owners, placement_of, slot_of_key, slot_of_message_group
+from tern_wire.placement import Placement, placement_of, read_placement, slot_of_key, slot_of_message_group
 from tern_wire.record import tag_hash
 from tern_wire.route import TopicRoute
 
@@ -26,14 +27,17 @@ class Queue:
 class Topic:
     """A topic's queues, grouped by broker group (in order of their names). Owner: the route cache, which replaces it.
 
-    Only the turn and the tags change: the turn moves with every request that may choose its queue.
+    Only the turn and the tags change: the turn moves with every request that may choose its queue. *is_whole*: the routes that it is of name
+    every broker group that may have it.
     """
 
     __slots__ = (
         "_broker_groups",
+        "_late",
         "_placement",
         "_tags",
         "_turn",
+        "is_whole",
         "kind",
         "name",
         "name_bytes",
@@ -42,8 +46,8 @@ class Topic:
         "route",
     )
 
-    def __init__(self, name: str, route: dict[str, TopicRoute], turn: int = 0) -> None:
-        self.name = name
+    def __init__(self, name: str, route: dict[str, TopicRoute], turn: int = 0, *, is_whole: bool = True) -> None:
+        self.name, self.is_whole = name, is_whole
         self.name_bytes = name.encode()
         # What stands between a record's body and the size of its properties.
         self.record_tail = bytes((len(self.name_bytes),)) + self.name_bytes
@@ -51,6 +55,7 @@ class Topic:
         self.kind, self.perm = kind_of(route), perm_of(route)
         self._broker_groups: dict[str, tuple[Queue, ...]] | None = None
         self._placement: Placement | None = None
+        self._late: tuple[str, ...] | None = None
         self._tags: dict[str, int] = {"": 0}
         self._turn = turn
 
@@ -86,10 +91,28 @@ class Topic:
             self._placement = placement_of({name: part.placement for name, part in self.route.items()})
         return self._placement
 
+    @property
+    def late(self) -> tuple[str, ...]:
+        """Broker groups that it is placed on and that are not seen to have it, and those that have it and have not heard where it is placed."""
+        if self._late is None:
+            placed, route = self.placement, self.route
+            lacking = [name for name in placed.groups if name not in route]
+            behind = [name for name, part in route.items() if read_placement(part.placement).epoch < placed.epoch]
+            self._late = (*lacking, *behind)
+        return self._late
+
+    @property
+    def known_placement(self) -> Placement:
+        """As placement. OwnerUnknown: nobody has said it, and *route* may lack some of those that have the topic."""
+        placement = self.placement
+        if not placement.epoch and not self.is_whole:
+            raise OwnerUnknown(topic=self.name, missing="its placement is not known while name servers warm up")
+        return placement
+
     def queue_of_key(self, key: bytes, turn: int, moved_from: str = "") -> Queue:
         """A queue in the broker group that *key* (a key hash) belongs to: its key table knows whether it was sent before.
 
-        *moved_from*: the broker group that has said it belongs to another one. PlacementChanged: this route names none.
+        *moved_from*: the broker group that has said it belongs to another one. As owner_or_refuse: OwnerUnknown, PlacementChanged.
         """
         queues = self._queues_at(slot_of_key(key), moved_from)
         return queues[turn // len(self.route) % len(queues)]
@@ -98,32 +121,12 @@ class Topic:
         """As queue_of_key, of a message group's hash: queue 0, since which queue it is, the broker group's slots decide."""
         return self._queues_at(slot_of_message_group(message_group), moved_from)[0]
 
-    def owner_of_key(self, key: bytes, moved_from: str = "") -> str:
-        """Whom to ask about *key*. As queue_of_key."""
-        return self._owner_at(slot_of_key(key), moved_from)
-
     def asks_first(self, broker_group: str) -> bool:
         """Whether *broker_group* is asked about what moves away, though it may take nothing that is new."""
         return broker_group in self.placement.before
 
     def _queues_at(self, slot: int, moved_from: str) -> tuple[Queue, ...]:
-        queues = self.broker_groups.get(self._owner_at(slot, moved_from))
-        if queues is None:
-            # The topic is still being created there.
-            raise PlacementChanged(topic=self.name)
-        return queues
-
-    def _owner_at(self, slot: int, moved_from: str) -> str:
-        placement = self.placement
-        if placement.is_moving:
-            before = owners(placement.before)[slot]
-            if before != moved_from and before in self.route:
-                return before
-        owner = owners(placement.groups)[slot]
-        if owner == moved_from:
-            # What is known here is older than what that broker group knows.
-            raise PlacementChanged(topic=self.name)
-        return owner
+        return self.broker_groups[owner_or_refuse(self.name, self.known_placement, self.route, slot, moved_from)]
 
     def pinned(self, text: str) -> Queue:
         """The queue that a producer or a reader named `broker-a:3`; QueueNotFound when the topic has none such."""

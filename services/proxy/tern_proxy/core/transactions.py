@@ -16,10 +16,12 @@ from msgspec import structs
 from tern_proxy.core.delivery_time import has_delay
 from tern_proxy.core.encoding import Parcel, encode_messages, idempotency_key_of, placed
 from tern_proxy.core.message_ids import MessageIds
+from tern_proxy.core.owners import owner_of_several
 from tern_proxy.core.topic import Topic
 from tern_wire.errors import (
     BatchTooLarge,
     InvalidField,
+    OwnerUnknown,
     PropertyConflictsWithType,
     QueueNotFound,
     TernError,
@@ -28,7 +30,7 @@ from tern_wire.errors import (
 from tern_wire.limits import CHECK_AFTER_MAX_MS, CHECK_AFTER_MIN_MS, TRANSACTION_SIZE_MAX_BYTES
 from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.names import check_group
-from tern_wire.placement import owners, slot_of_key
+from tern_wire.placement import slot_of_key
 from tern_wire.record import CHECK_AFTER_S, PRODUCER_GROUP, TRANSACTIONAL
 from tern_wire.rows import FLAG_HALF, FLAG_KEYED, FLAG_PINNED, FLAG_SAME_TRANSACTION, NO_KEY, SEND_ROW
 from tern_wire.times import parse_duration_ms
@@ -119,7 +121,7 @@ def key_of(messages: Sequence[PackedMessage | JsonMessage], header: str) -> str:
 def common_broker_groups(halves: Sequence[HalfMessage]) -> tuple[str, ...]:
     """Names of the broker groups that have all topics of *halves*, in order; if queues are pinned, only theirs.
 
-    TopicsApart when there is none, QueueNotFound for a queue that is not written as one.
+    TopicsApart when there is none, OwnerUnknown when there may be one that is not in sight, QueueNotFound for a queue that is not written as one.
     """
     common: set[str] | None = None
     for half in halves:
@@ -132,23 +134,31 @@ def common_broker_groups(halves: Sequence[HalfMessage]) -> tuple[str, ...]:
             names = [pinned]
         common = set(names) if common is None else common.intersection(names)
     if not common:
+        _refuse_if_unseen(halves)
         raise TopicsApart(topics=", ".join(sorted({half.topic.name for half in halves}))[:400])
     return tuple(sorted(common))
 
 
-def broker_group_of_key(begin: Begin, names: Sequence[str], moved_from: str = "") -> tuple[str, bool]:
-    """The one of *names* whose key table knows whether *begin* was sent before, and whether it is one that the first topic's placement does
-    not name for it, since not all topics are there: then one of *names* for as long as they stay the same.
+def _refuse_if_unseen(halves: Sequence[HalfMessage]) -> None:
+    placed = [set(half.topic.known_placement.groups) for half in halves]
+    pinned = [{half.message.queue.partition(":")[0]} for half in halves if half.message.queue]
+    if unseen := set.intersection(*placed, *pinned):
+        missing = f"broker group '{min(unseen)}' has all topics of this transaction, and this proxy does not see all of them there"
+        raise OwnerUnknown(topic=halves[0].topic.name, missing=missing)
 
-    *moved_from*: the broker group that has said that the key belongs to another one. PlacementChanged: no other is known.
+
+def broker_group_of_key(begin: Begin, names: Sequence[str], moved_from: str = "") -> tuple[str, bool]:
+    """The broker group whose key table knows whether *begin* was sent before, and whether it is one that the first topic's placement does
+    not name for it (core/owners.py). *names*: those that have all topics; one, where a message names its queue, which has chosen then.
+
+    *moved_from*: the broker group that has said that the key belongs to another one. As owner_of_several: OwnerUnknown, PlacementChanged, TopicsApart.
     """
-    topic = begin.halves[0].topic
-    key = idempotency_key_of(topic, begin.key)
-    if not any(half.message.queue for half in begin.halves):
-        owner = topic.owner_of_key(key, moved_from)
-        if owner in names:
-            return owner, False
-    return owners(tuple(names))[slot_of_key(key)], True
+    if any(half.message.queue for half in begin.halves):
+        return names[0], True
+    key = idempotency_key_of(begin.halves[0].topic, begin.key)
+    topics = {half.topic.name: half.topic for half in begin.halves}.values()
+    placed = [(topic.name, topic.known_placement, topic.route) for topic in topics]
+    return owner_of_several(placed, slot_of_key(key), moved_from)
 
 
 def broker_group_of_turn(turn: int, names: Sequence[str]) -> str:

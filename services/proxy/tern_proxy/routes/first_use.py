@@ -2,8 +2,9 @@
 leave they are created.
 
 Law: nothing is created while it may exist. Only a warm name server's word that a topic is unknown, or a leader's that a group is,
-counts; and two proxies that create at once declare the same. It is created where a leader is; other broker groups get it with the next
-declaration.
+counts; and two proxies that create at once declare the same: of a topic, the same broker group decides where it is placed, without whose leader
+there is no topic. A group is created where a leader is; other broker groups get it with the next declaration. A topic whose creation broke off is
+completed by the next use of it.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from tern_proxy.core.topic import Topic
 from tern_proxy.joining import make_group
 from tern_proxy.late_groups import begin_group
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.topic_homes import create_topic_at_first_use
+from tern_proxy.routes.topic_homes import complete_topic, create_topic_at_first_use, wants_completion
 from tern_wire.errors import GroupNotFound, NoLeader, ProducerGroupNotFound, TernError, TopicNotFound
 from tern_wire.names import check_group
 from tern_wire.principals import CREATE, GROUP, PRODUCER_GROUP, TOPIC
@@ -30,6 +31,8 @@ async def topic_to_send(proxy: Proxy, name: str, admission: Admission) -> Topic:
     """The topic, created now if it is unknown, that is wanted, and *admission* may. As Proxy.topic."""
     found = proxy.cache.topics.get(name)
     if found is not None:
+        if found.late:
+            _complete_soon(proxy, found, may_create=proxy.auto_create.topics)
         return found
     try:
         return await proxy.topic(name)
@@ -44,10 +47,19 @@ async def topic_to_send(proxy: Proxy, name: str, admission: Admission) -> Topic:
 async def own_topic(proxy: Proxy, name: str) -> Topic:
     """The topic, created now if it is unknown: one that the proxy itself needs, whatever the settings say. As Proxy.topic."""
     try:
-        return await proxy.topic(name)
+        found = await proxy.topic(name)
     except TopicNotFound:
         await proxy.auto_create.once(("topic", name), lambda: _create_topic(proxy, name))
         return await proxy.topic(name)
+    if found.late:
+        _complete_soon(proxy, found, may_create=True)
+    return found
+
+
+def _complete_soon(proxy: Proxy, topic: Topic, *, may_create: bool) -> None:
+    # Nobody waits: most messages can be stored meanwhile, and those that cannot wait for news (sending.py).
+    if wants_completion(proxy, topic):
+        proxy.auto_create.soon(("topic", topic.name), lambda: complete_topic(proxy, topic, may_create=may_create))
 
 
 async def create_group(proxy: Proxy, name: str, unknown: GroupNotFound, admission: Admission) -> None:
@@ -71,10 +83,9 @@ async def create_producer_group(proxy: Proxy, name: str, unknown: ProducerGroupN
 async def _create_topic(proxy: Proxy, name: str) -> None:
     logger.info("a topic is created at its first use", extra={"topic": name})
     writable = [each for each in sorted(proxy.groups) if each not in proxy.cache.wiped] or sorted(proxy.groups)
-    up = [each for each in writable if proxy.groups[each].link.has_leader] or writable
-    if not up:
+    if not writable:
         raise NoLeader(broker_group="(none is registered)")
-    await create_topic_at_first_use(proxy, name, up)
+    await create_topic_at_first_use(proxy, name, writable)
 
 
 async def _create_group(proxy: Proxy, name: str) -> None:

@@ -4,13 +4,15 @@ Law: a topic is born with its placement (tern_wire/placement.py), in the first o
 broker group that joins the mesh later gets the topics that are placed there, no others. Every step may be repeated, by any proxy: a change
 that was broken off is completed by the next one that asks for it.
 
-A change of placement:   new broker groups get the topic, unplaced -> the first of the present ones takes the next epoch -> all others do
+A change of placement:   new broker groups get the topic, placed as before -> the first of the present ones takes the next epoch -> all others do
 Its end:                 every owner of before lets go -> the first of the present ones takes the next epoch -> all others do
 """
 
 import asyncio
+import contextlib
 from typing import Any
 
+from tern_proxy.core.topic import Topic
 from tern_proxy.core.topic_documents import topic_route
 from tern_proxy.late_groups import begin_topic
 from tern_proxy.proxy import Proxy
@@ -65,40 +67,70 @@ async def _create(proxy: Proxy, change: Head, names: list[str]) -> Answers:
 async def _complete(proxy: Proxy, topic: str, answers: Answers) -> Answers:
     """Create the topic where its placement says it is and it is not: whoever began to has not ended."""
     hosts = dict(answers)
-    placement = placement_of({name: _text(head) for name, head in answers})
+    placement = placement_of(_texts(answers))
     lacking = [name for name in placement.groups if name not in hosts]
     change = {"topic": topic, "mode": DECLARE, **{name: answers[0][1][name] for name in _SETTINGS}}
-    found = await asyncio.gather(*(_place(proxy, name, change, placement) for name in lacking))
+
+    async def create(name: str) -> Head:
+        head = await _place(proxy, name, change, placement)
+        # What one of them has done is known, whatever trouble another one has.
+        _learn(proxy, topic, [(name, head)])
+        return head
+
+    found = await asyncio.gather(*(create(name) for name in lacking))
     return list(zip(lacking, found, strict=True))
 
 
 async def create_topic_at_first_use(proxy: Proxy, topic: str, names: list[str]) -> None:
-    """Create *topic* with the defaults in those of *names* that answer now; its placement are these. The first trouble, if there are none."""
-    change = {"topic": topic, "mode": DECLARE}
-    if len(names) == 1:
-        _learn(proxy, topic, await _create(proxy, change, names))
+    """Create *topic* with the defaults, as `_create` does: in the first of *names* first, whose trouble is raised, then in those of the others
+    that have a leader now. Trouble of these is theirs: the topic is there, and its next use goes on (`complete_topic`).
+
+    The first one is the same for all proxies, whether it has a leader now or not: two that create the topic at once would else place it differently.
+    """
+    first, change = names[0], {"topic": topic, "mode": DECLARE}
+    up = [first, *(name for name in names[1:] if proxy.groups[name].link.has_leader)]
+    head = await _place(proxy, first, change, Placement(epoch=1, groups=tuple(up[:PLACEMENT_GROUPS_MAX])))
+    if not _text(head):
+        await _place_where_it_is(proxy, topic)
         return
-    parts = body_parts(change)
-    links = {name: proxy.groups[name].link for name in names}
+    _learn(proxy, topic, [(first, head)])
+    with contextlib.suppress(TernError):
+        await _complete(proxy, topic, [(first, head)])
+
+
+async def complete_topic(proxy: Proxy, topic: Topic, *, may_create: bool) -> None:
+    """Tell what counts to those that have not heard of it; *may_create*: and create the topic where it is placed and is not.
+
+    Whoever began that may have ended in between. The first trouble is raised, what the others have done stays.
+    """
+    up = [name for name in topic.route if _has_leader(proxy, name)]
+    asked = body_parts({"topic": topic.name})
+    links = [proxy.groups[name].link for name in up]
     found = await asyncio.gather(
-        *(link.request(RequestCode.CREATE_TOPIC, parts, is_repeatable=True) for link in links.values()),
-        return_exceptions=True,
+        *(link.request(RequestCode.DESCRIBE_TOPIC, asked, is_repeatable=True) for link in links)
     )
-    answers = [(name, answer[0]) for name, answer in zip(links, found, strict=True) if isinstance(answer, tuple)]
-    for answer in found:
-        if isinstance(answer, BaseException) and (not answers or not isinstance(answer, TernError)):
-            raise answer
-    _learn(proxy, topic, answers)
-    if not any(_text(head) for _, head in answers):
-        born = Placement(epoch=1, groups=tuple(name for name, _ in answers))
-        await _tell_placement(proxy, topic, born, first=born.groups[0], others=list(born.groups))
+    answers = [(name, head) for name, (head, _) in zip(up, found, strict=True)]
+    current = placement_of({**{name: part.placement for name, part in topic.route.items()}, **_texts(answers)})
+    _learn(proxy, topic.name, answers)
+    await _tell_late(proxy, topic.name, current, answers)
+    if may_create and current.epoch:
+        await _complete(proxy, topic.name, answers)
+
+
+def wants_completion(proxy: Proxy, topic: Topic) -> bool:
+    """Whether one of those that lack *topic*, or that has not heard where it is placed."""
+    return any(_has_leader(proxy, name) for name in topic.late)
+
+
+def _has_leader(proxy: Proxy, name: str) -> bool:
+    return name in proxy.groups and proxy.groups[name].link.has_leader
 
 
 # Placement --------------------------------------------------------------------------------------------------------
 async def describe_placement(proxy: Proxy, topic: str) -> tuple[Placement, Answers]:
     """What counts, and what every broker group that has the topic says of it. TopicNotFound."""
     answers = await ask_all(proxy, RequestCode.DESCRIBE_TOPIC, {"topic": topic}, absent=TopicNotFound)
-    return placement_of({name: _text(head) for name, head in answers}), answers
+    return placement_of(_texts(answers)), answers
 
 
 async def place_topic(proxy: Proxy, topic: str, wanted: tuple[str, ...]) -> tuple[bool, str]:
@@ -111,7 +143,11 @@ async def place_topic(proxy: Proxy, topic: str, wanted: tuple[str, ...]) -> tupl
         reason = f"No broker group '{unknown[0]}' is known; there are {', '.join(sorted(proxy.groups))}"
         raise InvalidField(reason=reason, pointer="/broker_groups")
     current, answers = await describe_placement(proxy, topic)
-    answers += await _heal(proxy, topic, current, answers)
+    if not current.epoch:
+        current = await _place_where_it_is(proxy, topic)
+    else:
+        await _tell_late(proxy, topic, current, answers)
+        answers += await _complete(proxy, topic, answers)
     if wanted == current.groups:
         if not current.is_moving:
             return False, ""
@@ -130,7 +166,8 @@ async def _move(proxy: Proxy, topic: str, current: Placement, wanted: Placement,
     hosts = [name for name, _ in answers]
     lacking = [name for name in wanted.groups if name not in hosts]
     new = {"topic": topic, "mode": DECLARE, **{name: answers[0][1][name] for name in _SETTINGS}}
-    created = await _tell_all(proxy, lacking, new)
+    # Placed as before: who sees one of them alone must not take it for the owner of anything yet.
+    created = [(name, await _place(proxy, name, new, current)) for name in lacking]
     for name, head in created:
         await begin_topic(proxy, topic, name, head["queues"])
     # Only now may this proxy send there: whoever reads the topic from its end has begun.
@@ -160,14 +197,22 @@ async def _tell_placement(proxy: Proxy, topic: str, wanted: Placement, *, first:
     _learn(proxy, topic, list(zip(rest, heads, strict=True)))
 
 
-async def _heal(proxy: Proxy, topic: str, current: Placement, answers: Answers) -> Answers:
-    """Tell what counts to those who have not heard of it; what the broker groups answer that lacked the topic."""
-    if not current.epoch:
-        return []
-    behind = [name for name, head in answers if _text(head) != str(current)]
+async def _tell_late(proxy: Proxy, topic: str, current: Placement, answers: Answers) -> None:
+    """Tell what counts to those who have not heard of it."""
+    behind = [name for name, head in answers if read_placement(_text(head)).epoch < current.epoch]
     change = {"topic": topic, "mode": ALTER}
-    await asyncio.gather(*(_place(proxy, name, change, current) for name in behind))
-    return await _complete(proxy, topic, answers)
+    heads = await asyncio.gather(*(_place(proxy, name, change, current) for name in behind))
+    _learn(proxy, topic, list(zip(behind, heads, strict=True)))
+
+
+async def _place_where_it_is(proxy: Proxy, topic: str) -> Placement:
+    """Place a topic of which nobody has said where it is placed, on all that have it. The trouble of one that may have it is raised."""
+    current, answers = await describe_placement(proxy, topic)
+    if current.epoch:
+        return current
+    born = Placement(epoch=1, groups=current.groups[:PLACEMENT_GROUPS_MAX])
+    await _tell_placement(proxy, topic, born, first=born.groups[0], others=[name for name, _ in answers])
+    return born
 
 
 # Asking -----------------------------------------------------------------------------------------------------------
@@ -192,6 +237,10 @@ async def _tell_all(proxy: Proxy, names: list[str], change: Head, *, is_repeatab
 def _text(head: Head) -> str:
     """The placement in the answer of a broker group; one of a release in which nobody placed topics says nothing of it."""
     return str(head.get("placement", ""))
+
+
+def _texts(answers: Answers) -> dict[str, str]:
+    return {name: _text(head) for name, head in answers}
 
 
 def _learn(proxy: Proxy, topic: str, answers: Answers) -> None:

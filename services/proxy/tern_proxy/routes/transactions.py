@@ -43,7 +43,7 @@ from tern_proxy.routes.first_use import create_producer_group, topic_to_send
 from tern_proxy.routes.produce import REPLAYED, batch_too_large, message_too_large
 from tern_proxy.routes.transaction_owners import remember_owner, require_of_transaction
 from tern_proxy.sending import NEWS_INTERVAL_S
-from tern_wire.errors import BatchTooLarge, PlacementChanged, ProducerGroupNotFound, TernError
+from tern_wire.errors import BatchTooLarge, OwnerUnknown, PlacementChanged, ProducerGroupNotFound, TernError
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES, PLACEMENT_NEWS_MS
 from tern_wire.messages import JsonTopicMessage, PackedTopicMessage
 from tern_wire.paths import transaction_path
@@ -136,7 +136,7 @@ async def _send_where_it_belongs(
     while True:
         try:
             encoded, outcome = await _send(proxy, request, begin, born_ms, moved_from)
-        except PlacementChanged:
+        except (OwnerUnknown, PlacementChanged):
             if asyncio.get_running_loop().time() > until:
                 raise
             await proxy.cache.refresh()
