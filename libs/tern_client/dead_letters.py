@@ -9,8 +9,8 @@ from tern_client.documents import get_request, read_document
 from tern_client.exchange import Request
 from tern_wire import paths
 from tern_wire.codec import encode_json
-from tern_wire.dead_letters import TO_ORIGIN
 from tern_wire.errors import InvalidField
+from tern_wire.messages import TO_ORIGIN
 from tern_wire.names import check_group
 
 

@@ -29,8 +29,6 @@ EXPIRED, NACKED, REJECTED = "expired", "nacked", "rejected"
 RUNNING, DONE, CANCELLED = "running", "done", "cancelled"
 # What became of one dead letter in a redrive: done, not a dead letter any more, its message is not in its queue any more.
 REDRIVEN, LETTER_GONE, ORIGIN_GONE = range(3)
-# What `to` of a redrive says instead of a time: its target is each message's own queue, which is the default and the only target.
-TO_ORIGIN = "origin"
 _CONTROLS = dict.fromkeys(range(32), " ")
 
 

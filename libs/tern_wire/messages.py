@@ -205,6 +205,10 @@ class ReceiveRequest(Struct, forbid_unknown_fields=True):
     filter: MessageFilter | None = None
 
 
+# What `to` of a redrive says instead of a time: its target is each message's own queue, which is the default and the only target.
+TO_ORIGIN = "origin"
+
+
 class RedriveRequest(Struct, forbid_unknown_fields=True):
     """The body of POST /v1/groups/{group}/dlq/redrive: `offsets` (`broker-a:17`), or `all`, or a selection of the others.
 

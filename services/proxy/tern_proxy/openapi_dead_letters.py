@@ -21,7 +21,6 @@ from tern_proxy.openapi_operations import (
 from tern_proxy.openapi_schemas import Count, Offset, Problem, Queue, Schema, Time
 from tern_proxy.routes.dead_letters import LIMIT_DEFAULT
 from tern_wire import limits, messages, paths
-from tern_wire.dead_letters import TO_ORIGIN
 from tern_wire.paths import JSON
 
 TASK_PATTERN = "^[0-9a-f]{24}$"
@@ -197,7 +196,7 @@ DEAD_LETTERS: tuple[Operation, ...] = (
             some={"offsets": ["broker-a:17", "broker-a:21"]},
             chosen={"topic": "orders", "reason": "no such shop", "rate": 100},
             everything={"all": True, "dry_run": True},
-            origin={"to": TO_ORIGIN},
+            origin={"to": messages.TO_ORIGIN},
         ),
         is_body_needed=True,
         answers={202: gives(RedriveTask, "A task does it.", _TASK, "Location")},

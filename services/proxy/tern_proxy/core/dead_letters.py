@@ -12,10 +12,10 @@ from msgspec import UNSET
 
 from tern_proxy.core.delivery import Message, PutBody, read_records
 from tern_proxy.core.parameters import number_of
-from tern_wire.dead_letters import CANCELLED, DONE, ORIGIN_GONE, RUNNING, TO_ORIGIN, Selection
+from tern_wire.dead_letters import CANCELLED, DONE, ORIGIN_GONE, RUNNING, Selection
 from tern_wire.errors import DeadLetterGone, InvalidField, LinkBodyMalformed, MessageExpired, TernError
 from tern_wire.limits import REDRIVE_OFFSETS_MAX, REDRIVE_RATE_MAX_PER_S
-from tern_wire.messages import RedriveRequest
+from tern_wire.messages import TO_ORIGIN, RedriveRequest
 
 _PLACE = re.compile(r"([a-z0-9][a-z0-9-]{0,30}):(0|[1-9][0-9]{0,17})")
 # Of a time and where it stands; milliseconds since 1970.
