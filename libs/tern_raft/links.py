@@ -15,11 +15,9 @@ from tern_raft.runtime import PeerListener
 from tern_remoting import ONE_WAY, Frame, Link, LinkServer, Redialer, Refusal, Refusals
 from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.limits import FRAME_SIZE_MAX_BYTES
+from tern_wire.limits import FRAME_SIZE_MAX_BYTES, PEER_CONNECTIONS_MAX
 from tern_wire.requests import Parts
 
-# Members of a group, and strangers enough that none of a flood of them pushes out a member in the middle of its greeting.
-CONNECTIONS_MAX = 256
 # A peer that was heard so lately is alive on its link: a leader speaks five times a second. Two silent followers count as alive for
 # this long after they met; later the newcomer is believed, since the old link may be that of a host that went without a word.
 ALIVE_S = 1.0
@@ -83,7 +81,7 @@ class PeerLinks:
             on_ready=self._accepted,
             on_lost=self._on_lost,
             frame_size_max_bytes=FRAME_SIZE_MAX_BYTES,
-            connections_max=CONNECTIONS_MAX,
+            connections_max=PEER_CONNECTIONS_MAX,
             handshake_timeout_s=self._handshake_timeout_s,
             silence_max_s=SILENCE_MAX_S,
             refusals=self._refusals,

@@ -1,7 +1,7 @@
-"""The listening side: accepts, greets and counts links. Owner of the listening socket and of every accepted link.
+"""The listening side: greets and counts links. Owner of the listening socket and of every accepted link.
 
-We accept by ourselves: at EMFILE asyncio reports an error for each try, and uvloop can close its listener for good.
-Here a lack of descriptors is a pause, and the number of connections is capped before any of them costs a buffer.
+Until its greeting is over a link is a stranger's: those are few (`tern_accept`), and are counted apart from members, whose number is capped
+before a newcomer costs a buffer.
 """
 
 import asyncio
@@ -12,22 +12,17 @@ import secrets
 import socket
 import ssl
 
+from tern_accept import OURS, Acceptor, Descriptors, Strangers
 from tern_remoting.errors import PortInUse
 from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S, NONCE_SIZE_BYTES, TLS_TIMEOUT_S, Identity, ServerHandshake
 from tern_remoting.link import CLOSE_GRACE_S, SILENCE_MAX_S, Link, OnFrame, OnLost, OnReady
 from tern_remoting.refusals import Refusal, Refusals
+from tern_wire.limits import CONNECTIONS_MAX, STRANGER_STAY_MIN_MS, STRANGERS_MAX
 
 log = logging.getLogger(__name__)
 
-CONNECTIONS_MAX = 1_024
 # The kernel's queue of connections that wait for accept; Linux cuts it to net.core.somaxconn.
 BACKLOG = 1_024
-# Accepts in one turn of the loop, so that a flood of connections cannot starve the links that are served, nor push out newcomers
-# at the cap before these had the few turns that a greeting takes.
-ACCEPTS_PER_TURN = 16
-# Descriptors come back when links close; trying more often would only burn the loop.
-ACCEPT_RETRY_S = 0.1
-_OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class LinkServer:
@@ -51,6 +46,9 @@ class LinkServer:
         on_lost: OnLost | None = None,
         frame_size_max_bytes: int,
         connections_max: int = CONNECTIONS_MAX,
+        strangers_max: int = STRANGERS_MAX,
+        stranger_stay_min_ms: int = STRANGER_STAY_MIN_MS,
+        descriptors: Descriptors = OURS,
         role: str = "broker",
         handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
         option: str = "--port",
@@ -59,6 +57,7 @@ class LinkServer:
         tls: ssl.SSLContext | None = None,
         tls_timeout_s: float = TLS_TIMEOUT_S,
     ) -> None:
+        """*connections_max*: of peers that have greeted. At most so many and *strangers_max* are there at a time."""
         self._tls, self._tls_timeout_s = tls, tls_timeout_s
         self._host, self._port, self._option = host, port, option
         self._identity = Identity(key=key, role=role, name=name, group_id=group_id)
@@ -71,7 +70,11 @@ class LinkServer:
         self._silence_max_s = silence_max_s
         self._refusals = refusals or Refusals()
         self._socket: socket.socket | None = None
-        self._retry: asyncio.TimerHandle | None = None
+        self._acceptor: Acceptor | None = None
+        self._strangers: Strangers[Link] = Strangers(
+            self._crowd_out, most=strangers_max, stay_min_ms=stranger_stay_min_ms, descriptors=descriptors
+        )
+        self._members_count = 0
         # Every accepted connection until it is gone, in order of arrival, and the task that watches over it.
         self._links: dict[Link, asyncio.Task[None]] = {}
         # The sockets of those whose TLS handshake is under way: such a link has no transport to close yet.
@@ -102,15 +105,12 @@ class LinkServer:
             raise OSError(error.errno, f"cannot listen on {self._host}:{self._port}: {error.strerror}") from error
         self._socket.setblocking(False)
         self._port = self._socket.getsockname()[1]
-        self._resume()
+        self._acceptor = Acceptor(self._socket, self._strangers, self._accept, on_lack=self._lack)
 
     async def stop(self) -> None:
         """Stop listening and close every link; returns when all are gone (at most the closing grace)."""
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
-        if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+        if self._acceptor is not None and self._socket is not None:
+            self._acceptor.close()
             self._socket.close()
             self._socket = None
         tasks = list(self._links.values())
@@ -123,53 +123,36 @@ class LinkServer:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _resume(self) -> None:
-        self._retry = None
-        if self._socket is not None:
-            asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
+    def _lack(self, error: OSError) -> None:
+        if self._refusals.add(Refusal.DESCRIPTORS):
+            log.warning("cannot accept, trying again", extra={"port": self._port, "reason": error.strerror})
 
-    def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        listener = self._socket
-        if listener is None:
+    def _accept(self, sock: socket.socket) -> None:
+        if self._members_count >= self._connections_max:
+            sock.close()
+            if self._refusals.add(Refusal.CROWDED):
+                log.warning("refused a link", extra={"port": self._port, "reason": "too many connections"})
             return
-        for _ in range(ACCEPTS_PER_TURN):
-            try:
-                sock, _ = listener.accept()
-            except (BlockingIOError, InterruptedError):
-                return
-            except OSError as error:
-                if error.errno not in _OUT_OF_DESCRIPTORS:
-                    # The peer gave up between connect and accept; the next one may be fine.
-                    continue
-                if self._refusals.add(Refusal.DESCRIPTORS):
-                    log.warning("cannot accept, trying again", extra={"port": self._port, "reason": error.strerror})
-                loop.remove_reader(listener.fileno())
-                self._retry = loop.call_later(ACCEPT_RETRY_S, self._resume)
-                return
-            if len(self._links) >= self._connections_max and not self._make_room():
-                sock.close()
-                continue
-            sock.setblocking(False)
-            link = self._make_link()
-            self._links[link] = loop.create_task(self._serve(link, sock))
+        link = self._make_link()
+        self._strangers.enter(link)
+        self._links[link] = asyncio.get_running_loop().create_task(self._serve(link, sock))
 
-    def _make_room(self) -> bool:
-        """Give up the oldest connection that has not greeted yet: strangers must not keep members out."""
-        for link in self._links:
-            if not link.ready and not link.closed:
-                link.refuse(Refusal.CROWDED, "too many connections")
-                self._end_handshake(link)
-                return True
-        if self._refusals.add(Refusal.CROWDED):
-            log.warning("refused a link", extra={"port": self._port, "reason": "too many connections"})
-        return False
+    def _crowd_out(self, link: Link) -> None:
+        """Strangers must not keep members out, nor files from a descriptor."""
+        link.refuse(Refusal.CROWDED, "too many connections")
+        self._end_handshake(link)
+
+    def _greeted(self, link: Link) -> None:
+        self._strangers.leave(link)
+        self._members_count += 1
+        if self._ready is not None:
+            self._ready(link)
 
     def _make_link(self) -> Link:
         return Link(
             ServerHandshake(self._identity, secrets.token_bytes(NONCE_SIZE_BYTES)),
             on_frame=self._frame,
-            on_ready=self._ready or _nothing,
+            on_ready=self._greeted,
             on_lost=self._lost or _nothing,
             frame_size_max_bytes=self._frame_size_max_bytes,
             handshake_timeout_s=self._handshake_timeout_s,
@@ -190,6 +173,8 @@ class LinkServer:
                 self._refusals.add(Refusal.UNFINISHED)
         finally:
             del self._links[link]
+            self._strangers.leave(link)
+            self._members_count -= link.ready
 
     async def _connect(self, link: Link, sock: socket.socket) -> None:
         """Give *sock* to *link*, after the TLS handshake if there is to be one. OSError, which ssl.SSLError is."""

@@ -13,17 +13,17 @@ Reference: RFC 9112 (HTTP/1.1), 11.2 (smuggling).
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
 import httptools
-from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from tern_service.answer_writing import HeadWithBody
 from tern_service.bounds import Bounds
-from tern_service.crowd import Crowd
-from tern_service.problems import new_request_id, problem_reply, request_id_of
+from tern_service.crowd import Crowd, answer_overloaded
+from tern_service.problems import new_request_id, problem_reply
 from tern_service.request_head import EXPECT, GIVEN_ONCE, HOST, SPECIAL_MAX, TRANSFER_ENCODING, is_host, split_target
 from tern_wire import limits
 from tern_wire.errors import HeadTooLarge, Overloaded, RequestMalformed, RequestTimeout, TargetTooLong, TernError
@@ -39,14 +39,22 @@ class _Refused(Exception):
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """As above. *crowd* is shared by all connections of a listener."""
+    """As above. *crowd* is shared by all connections of a listener. *on_known*: the first head is there, or the connection is gone."""
 
     def __init__(
-        self, *arguments: Any, bounds: Bounds | None = None, crowd: Crowd | None = None, **keywords: Any
+        self,
+        *arguments: Any,
+        bounds: Bounds | None = None,
+        crowd: Crowd | None = None,
+        on_known: Callable[[], None] = lambda: None,
+        **keywords: Any,
     ) -> None:
         super().__init__(*arguments, **keywords)
         self._bounds = bounds = bounds or Bounds()
         self._crowd = Crowd() if crowd is None else crowd
+        self._on_known, self._is_known = on_known, False
+        # Of requests whose connection may stay open: none while descriptors are short.
+        self._kept_version = "1.1"
         self._address: str | None = None
         self._head_size_max_bytes, self._target_size_max_bytes = (
             bounds.head_size_max_bytes,
@@ -71,7 +79,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._answers = HeadWithBody(transport)
         bounds = self._bounds
-        if len(self.connections) > bounds.connections_max:
+        if self._crowd.known >= bounds.connections_max:
             self._refuse(Overloaded(what="connections", limit=bounds.connections_max))
             return
         most = bounds.connections_per_address_max
@@ -84,6 +92,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         self._unwatch()
+        self._on_known()
+        self._crowd.known -= self._is_known
+        self._is_known = False
         if self._address:
             self._crowd.leave(self._address)
             self._address = None
@@ -170,8 +181,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """uvicorn's own, with checks before the application hears of the request, and without its WebSockets and root paths."""
-        if self._deadline is not None:
+        if self._deadline is not None:  # as for every first head, and hardly any other
             self._disarm()
+            if not self._is_known:
+                self._become_known()
         url, version = self.url, self.parser.get_http_version()
         if len(url) > self._target_size_max_bytes or len(self.headers) > self._fields_max or not self._is_small_read:
             too_large = self._size_trouble()
@@ -201,15 +214,22 @@ class GuardedProtocol(HttpToolsProtocol):
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
             expect_100_continue=self.expect_100_continue,
-            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            keep_alive=version == self._kept_version and self.parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
-        app: Any = _answer_overloaded if len(self.tasks) >= self._requests_max and self._is_crowded() else self.app
+        app: Any = answer_overloaded if len(self.tasks) >= self._requests_max and self._is_crowded() else self.app
         if before is None or before.response_complete:
             self._start_asgi_task(cycle, app)
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, app))
+
+    def _become_known(self) -> None:
+        self._is_known = True
+        self._crowd.known += 1
+        self._on_known()
+        if self._crowd.descriptors.are_short():
+            self._kept_version = ""
 
     def _check_rarities(self, version: str) -> None:
         reason = ""
@@ -374,11 +394,3 @@ class GuardedProtocol(HttpToolsProtocol):
 def _shown(error: Exception) -> str:
     """What the parser says, which is about the form and holds nothing of the request."""
     return str(error) if type(error) is httptools.HttpParserError else "its target or method"
-
-
-async def _answer_overloaded(scope: Scope, receive: Receive, send: Send) -> None:
-    """Instead of the application, while too many requests are being worked on."""
-    error = Overloaded(what="requests at a time", limit=limits.REQUESTS_MAX)
-    status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

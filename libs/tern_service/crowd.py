@@ -1,4 +1,6 @@
-"""Who is connected to one listener: connections by address, and how many requests are being worked on. Used by connection.py.
+"""Who is connected to one listener: connections by address, those that have asked something, and how many requests are being worked on.
+
+Used by connection.py.
 
 Owner of the counts: the event loop of the listener. An address is an IPv4 address, or a network of 64 bits of IPv6, of which one host
 usually has all addresses. Loopback is not counted by address: whoever is on this machine can do worse.
@@ -8,12 +10,21 @@ import ipaddress
 from collections.abc import Callable
 from functools import lru_cache
 
+from starlette.types import Receive, Scope, Send
+
+from tern_accept import OURS, Descriptors
+from tern_service.problems import problem_reply, request_id_of
+from tern_wire import limits
+from tern_wire.errors import Overloaded
+
 
 class Crowd:
-    """*parked*: how many requests wait for something to happen; they are not being worked on."""
+    """*parked*: how many requests wait for something to happen; they are not being worked on. *descriptors*: of this process."""
 
-    def __init__(self, *, parked: Callable[[], int] = lambda: 0) -> None:
-        self.parked = parked
+    def __init__(self, *, parked: Callable[[], int] = lambda: 0, descriptors: Descriptors = OURS) -> None:
+        self.parked, self.descriptors = parked, descriptors
+        # Connections that have sent a whole head.
+        self.known = 0
         # As many as there are connections, at most.
         self._by_address: dict[str, int] = {}
 
@@ -53,3 +64,11 @@ def address_of(host: str) -> str:
             return "" if address.is_loopback else str(ipaddress.ip_network((address, 64), strict=False))
         address = mapped
     return "" if address.is_loopback else str(address)
+
+
+async def answer_overloaded(scope: Scope, receive: Receive, send: Send) -> None:
+    """Instead of the application, while too many requests are being worked on."""
+    error = Overloaded(what="requests at a time", limit=limits.REQUESTS_MAX)
+    status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -16,14 +16,15 @@ import uvicorn
 import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tern_accept import OURS, Descriptors
 from tern_security.contexts import TlsRefusal
 from tern_security.peer_identity import peer_of
 from tern_service.bounds import Bounds
 from tern_service.connection import GuardedProtocol
 from tern_service.crowd import Crowd
+from tern_service.listener import Listener, MakeProtocol
 from tern_service.problems import problem_reply, request_id_of
 from tern_service.settings import refuse
-from tern_service.tls_listener import TlsListener
 from tern_wire.errors import ShuttingDown
 
 logger = logging.getLogger(__name__)
@@ -83,18 +84,20 @@ async def serve(
     parked: Callable[[], int] = lambda: 0,
     tls: ssl.SSLContext | None = None,
     on_refusal: Callable[[TlsRefusal], None] = lambda _: None,
+    descriptors: Descriptors = OURS,
 ) -> None:
     """Serve *app* on *sock* (from open_socket) until *stop* is set, then stop within 5 s; closes *sock*. *tls* None: plain HTTP.
 
     *parked*: how many requests wait for something to happen, which do not count among those that are worked on (`Bounds.requests_max`).
 
-    Every request's `state` has `peer`: the PeerIdentity of who has shown a certificate, else None. *on_refusal*: as TlsListener's.
+    Every request's `state` has `peer`: the PeerIdentity of who has shown a certificate, else None. *on_refusal*: as Listener's.
 
     Runs in the current loop of any thread and leaves signals alone; *stop* belongs to that loop (from another thread:
     `loop.call_soon_threadsafe(stop.set)`). The application's lifespan runs around it. SystemExit when that fails.
     """
     stop = stop or asyncio.Event()
-    protocol = partial(_KnownPeer, bounds=bounds or Bounds(), crowd=Crowd(parked=parked))
+    bounds = bounds or Bounds()
+    protocol = partial(_KnownPeer, bounds=bounds, crowd=Crowd(parked=parked, descriptors=descriptors))
     config = uvicorn.Config(
         _Stoppable(app, stop),
         http=cast(type[asyncio.Protocol], protocol),
@@ -109,7 +112,8 @@ async def serve(
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=STOP_GRACE_S,
     )
-    await _Server(config, stop, tls, on_refusal).serve(sockets=[sock])
+    make_listener = partial(Listener, context=tls, on_refusal=on_refusal, bounds=bounds, descriptors=descriptors)
+    await _Server(config, stop, make_listener).serve(sockets=[sock])
 
 
 class _KnownPeer(GuardedProtocol):
@@ -140,29 +144,29 @@ class _Stoppable:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, without signals, stopped by an event, and waking once a second instead of ten times."""
+    """uvicorn's server, without signals, with our listener, stopped by an event, and waking once a second instead of ten times."""
 
     def __init__(
         self,
         config: uvicorn.Config,
         stop: asyncio.Event,
-        tls: ssl.SSLContext | None,
-        on_refusal: Callable[[TlsRefusal], None],
+        make_listener: Callable[[socket.socket, MakeProtocol], Listener],
     ) -> None:
         super().__init__(config)
-        self._stop, self._tls, self._on_refusal = stop, tls, on_refusal
+        self._stop, self._make_listener = stop, make_listener
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets if self._tls is None else [])
-        if self._tls is not None and not self.should_exit:
-            for sock in sockets or []:
-                listener = TlsListener(sock, self._tls, self._make_protocol, on_refusal=self._on_refusal)
-                self.servers.append(cast(asyncio.base_events.Server, listener))
+        await super().startup([])
+        for sock in [] if self.should_exit else sockets or []:
+            listener = self._make_listener(sock, self._make_protocol)
+            self.servers.append(cast(asyncio.base_events.Server, listener))
 
-    def _make_protocol(self) -> asyncio.Protocol:
+    def _make_protocol(self, on_known: Callable[[], None]) -> asyncio.Protocol:
         """As uvicorn makes them, whose own way is a closure."""
         make = cast(Callable[..., asyncio.Protocol], self.config.http_protocol_class)
-        return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        return make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, on_known=on_known
+        )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -313,8 +313,6 @@ WIPED_GROUPS_MAX = 1_000
 REQUEST_HEAD_SIZE_MAX_BYTES = 16 * KIB
 # A TLS handshake is one round trip and a millisecond of work; asyncio would wait 60 s. nginx and Envoy: 60 and 15 s.
 TLS_HANDSHAKE_MAX_MS = 5_000
-# Handshakes under way on one listener: as many as its queue of connections; one costs some 100 KB.
-TLS_HANDSHAKES_MAX = 1_024
 # A browser behind three proxies sends some 30; each field costs a callback and an entry before anybody knows who asks. The same for trailers.
 REQUEST_FIELDS_MAX = 64
 # Our longest path with its longest names is below 1 KiB; the rest is a filter. Longer filters travel in bodies.
@@ -333,8 +331,15 @@ CHUNKS_MAX = 16_384
 BODY_WIRE_SIZE_MAX_BYTES = 2 * BATCH_SIZE_MAX_BYTES
 # Requests that lie behind an unanswered one on their connection, each some 2 KiB: no client is known to send more than 16 ahead.
 PIPELINED_MAX = 64
-# At a name server, a broker or a checker: the nodes of a large cluster, several times.
+# At a name server, a broker or a checker: the nodes of a large cluster, several times. Here and below those that have shown who they are.
 CONNECTIONS_MAX = 1_024
+# At a Raft port: four peers, each with an old link, a new one, and others that are refused by name.
+PEER_CONNECTIONS_MAX = 32
+# Connections of one port that have not shown who they are, by a whole handshake or a whole head: whatever comes, a newcomer has the turns of the
+# loop that showing takes. With TLS each costs some 100 KB. At a proxy as many as its queue: all its clients may come at once.
+STRANGERS_MAX, PROXY_STRANGERS_MAX = 256, 1_024
+# At that cap one stays at least so long before it makes room: two round trips. So a flood costs some 5,000 accepts a second and no more.
+STRANGER_STAY_MIN_MS = 50
 # At a proxy: each parked poll holds one, some 40 KiB with TLS, so all of them 320 MiB.
 PROXY_CONNECTIONS_MAX = 8_192
 # From one address (IPv4) or one network of 64 bits (IPv6, where one host has it all) that is not loopback: eight of them fill a proxy. Many

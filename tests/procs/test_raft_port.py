@@ -3,20 +3,22 @@
 import asyncio
 import contextlib
 import json
-import resource
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tern_broker.saver import SAVE_AFTER_BYTES
 from tern_remoting import LinkError, dial, encode_frame
 from tern_remoting.handshake import HELLO
+from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES
 from tests.support.mesh import Mesh, eventually, running_mesh
+from tests.support.strangers import Flood, lowered_limit, ports_of
 
 # Everybody dials the member with the smallest name.
 VICTIM = "broker-a-0"
+LARGE_SIZE_BYTES = MESSAGE_BODY_SIZE_MAX_BYTES
 
 
 @pytest.fixture(scope="module")
@@ -95,34 +97,36 @@ def test_strangers_are_counted_by_what_they_did_and_the_group_does_not_notice(me
 
 
 @pytest.mark.timeout(180)
-def test_a_node_without_a_descriptor_left_serves_and_lets_its_peers_in_again(mesh: Mesh) -> None:
-    """A flood takes all descriptors (stock: the listener is gone for good); when it ends, a peer that was killed is let in."""
-    pid, port = mesh.pid(VICTIM), raft_port(mesh, VICTIM)
-    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    used = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 20, limits[1]))
-    flood = [socket.socket() for _ in range(200)]
-    try:
-        for probe in flood:
-            probe.setblocking(False)
-            probe.connect_ex(("127.0.0.1", port))
+def test_a_flood_takes_no_descriptor_from_a_save_or_a_peer(mesh: Mesh) -> None:
+    """Strangers come as fast as they are closed, at all ports of a node that may open 40 more: it saves its state, serves, and lets in a peer
+    that was killed, all while they come."""
+    pid = mesh.pid(VICTIM)
+    state = mesh.directory / "data" / VICTIM / "state"
+    process = next(process for process in mesh.processes() if process["name"] == VICTIM)
+
+    def saved() -> set[str]:
+        """The states that are complete."""
+        return {path.name for path in state.glob("state-*.bin")}
+
+    counted, before = refusals(mesh, VICTIM), saved()
+    with lowered_limit(pid, 40), Flood(ports_of(process), held_max=150, opened_per_s=200) as flood:
+        eventually(lambda: flood.opened > 400, within_s=10, what="they crowd")
+        for _ in range(SAVE_AFTER_BYTES // LARGE_SIZE_BYTES + 1):
+            sent = mesh.settled("POST", "/v1/topics/port/messages", content=bytes(LARGE_SIZE_BYTES))
+            assert sent.status_code == 201
+        eventually(lambda: saved() != before, within_s=30, what="a state is saved")
+        killed = mesh.kill("broker-a-2")
+
+        def is_back() -> bool:
+            peers = mesh.broker(VICTIM).get("peers", [])
+            return any(peer["node"] == "broker-a-2" and peer["connected"] for peer in peers) and mesh.pid(
+                "broker-a-2"
+            ) not in {0, killed}
+
+        eventually(is_back, within_s=30, what="broker-a-2 is let in again")
         assert mesh.settled("POST", "/v1/topics/port/messages", content=b"meanwhile").status_code == 201
-        eventually(
-            lambda: len(list(Path(f"/proc/{pid}/fd").iterdir())) >= used + 20, within_s=10, what="no descriptor is left"
-        )
-    finally:
-        for probe in flood:
-            probe.close()
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
-    eventually(lambda: refusals(mesh, VICTIM).get("descriptors"), within_s=15, what="the lack is counted")
-    killed = mesh.kill("broker-a-2")
-
-    def is_back() -> bool:
-        peers = mesh.broker(VICTIM).get("peers", [])
-        return any(peer["node"] == "broker-a-2" and peer["connected"] for peer in peers) and mesh.pid(
-            "broker-a-2"
-        ) not in {0, killed}
-
-    eventually(is_back, within_s=30, what="broker-a-2 is let in again")
+    assert flood.closed > 150
+    assert refusals(mesh, VICTIM)["crowded"] > counted["crowded"]
     assert mesh.pid(VICTIM) == pid
+    assert not [name for name in ("quarantine", "rebuild") if (state.parent / name).exists()]
     assert mesh.settled("POST", "/v1/topics/port/messages", content=b"after").status_code == 201

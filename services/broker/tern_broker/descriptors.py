@@ -4,18 +4,18 @@ import shutil
 from pathlib import Path
 
 from tern_broker.config import BrokerConfig
-from tern_raft.links import CONNECTIONS_MAX as PEERS_MAX
 from tern_service import need_descriptors
 from tern_wire.limits import (
     CONNECTIONS_MAX,
     IDEMPOTENCY_KEYS_MAX,
     IDEMPOTENCY_TABLE_KEYS_MAX,
     IDEMPOTENCY_TABLES_WAITING_MAX,
-    TLS_HANDSHAKES_MAX,
+    PEER_CONNECTIONS_MAX,
+    STRANGERS_MAX,
 )
 
-# Proxies and checkers; peers; health, metrics and nodes that copy the log, with handshakes that are under way.
-CONNECTIONS = CONNECTIONS_MAX + PEERS_MAX + CONNECTIONS_MAX + TLS_HANDSHAKES_MAX
+# Proxies and checkers; peers; health, metrics and nodes that copy the log; and at each of these three ports its strangers.
+CONNECTIONS = CONNECTIONS_MAX + PEER_CONNECTIONS_MAX + CONNECTIONS_MAX + 3 * STRANGERS_MAX
 # Links to peers, connections to name servers, the copying of another node's log.
 DIALLED = 32
 # Rows of queues and of timers, which are closed in turn, and the key index.

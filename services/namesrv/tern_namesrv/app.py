@@ -28,7 +28,7 @@ from tern_service import (
     serve,
 )
 from tern_service.process_security import UNPROTECTED, ProcessSecurity
-from tern_wire.limits import CONNECTIONS_MAX, TLS_HANDSHAKES_MAX
+from tern_wire.limits import CONNECTIONS_MAX, STRANGERS_MAX
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ def print_configuration(configuration: Configuration) -> None:
 
 def run(settings: NamesrvSettings) -> None:
     """Serve until SIGTERM or SIGINT. SettingsError (exit 78) when the port or the files cannot be had."""
-    need_descriptors("The name server", connections=CONNECTIONS_MAX + TLS_HANDSHAKES_MAX, files=FILES)
+    need_descriptors("The name server", connections=CONNECTIONS_MAX + STRANGERS_MAX, files=FILES)
     security = settings.open_security(NAME_SERVER, settings.listen)
     sock = open_socket(settings.listen, settings.port, "--port", is_protected=True)
     try:

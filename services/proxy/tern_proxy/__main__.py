@@ -26,7 +26,7 @@ from tern_service import (
 )
 from tern_service.bounds import Bounds
 from tern_service.cluster_key import read_cluster_key
-from tern_wire.limits import CONNECTIONS_MAX, PARKED_POLLS_MAX, PROXY_CONNECTIONS_MAX, TLS_HANDSHAKES_MAX
+from tern_wire.limits import CONNECTIONS_MAX, PARKED_POLLS_MAX, PROXY_CONNECTIONS_MAX, PROXY_STRANGERS_MAX
 
 # Links to the leaders and followers of all broker groups, and connections to name servers.
 DIALLED = 256
@@ -38,7 +38,7 @@ def main() -> None:
     """Read the settings, listen, serve."""
     settings = load_settings(ProxySettings, prefix="TERN_PROXY_", environ=os.environ, arguments=sys.argv[1:])
     setup_logs("proxy", level=settings.log_level)
-    need_descriptors("The proxy", connections=PROXY_CONNECTIONS_MAX + TLS_HANDSHAKES_MAX + DIALLED, files=0)
+    need_descriptors("The proxy", connections=PROXY_CONNECTIONS_MAX + PROXY_STRANGERS_MAX + DIALLED, files=0)
     try:
         cluster_key = read_cluster_key(settings.cluster_key_file)
     except ValueError as error:
@@ -68,7 +68,7 @@ def main() -> None:
                 build_app(proxy, now=time.monotonic, security=security),
                 sock,
                 stop=stop,
-                bounds=Bounds(connections_max=PROXY_CONNECTIONS_MAX),
+                bounds=Bounds(connections_max=PROXY_CONNECTIONS_MAX, strangers_max=PROXY_STRANGERS_MAX),
                 parked=lambda: len(proxy.parking),
                 # Clients have keys, and no certificates.
                 tls=security.server(None),

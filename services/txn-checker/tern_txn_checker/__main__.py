@@ -27,7 +27,7 @@ from tern_txn_checker.checker import Checker
 from tern_txn_checker.config import PREFIX, CheckerSettings
 from tern_txn_checker.name_servers import NameServers
 from tern_txn_checker.resolver import Resolver
-from tern_wire.limits import CONNECTIONS_MAX, TLS_HANDSHAKES_MAX
+from tern_wire.limits import CONNECTIONS_MAX, STRANGERS_MAX
 
 logger = logging.getLogger("tern_txn_checker")
 
@@ -40,7 +40,7 @@ def main() -> None:
     settings = load_settings(CheckerSettings, prefix=PREFIX, environ=os.environ, arguments=sys.argv[1:])
     setup_logs("txn-checker", level=settings.log_level)
     callbacks_max = settings.calls_max + IDLE_MAX
-    accepted_max = CONNECTIONS_MAX + TLS_HANDSHAKES_MAX
+    accepted_max = CONNECTIONS_MAX + STRANGERS_MAX
     need_descriptors("The transaction checker", connections=accepted_max + DIALLED + callbacks_max, files=0)
     try:
         cluster_key = read_cluster_key(settings.cluster_key_file)

@@ -17,6 +17,7 @@ from tern_raft.frames import RAFT_CODE, encode_message
 from tern_remoting import Frame, HandshakeRefused, Link, LinkError, dial, encode_frame
 from tern_remoting.handshake import HELLO, PROOF
 from tern_store.vote_file import Standing
+from tern_wire.limits import STRANGERS_MAX
 from tests.fuzz.raft_port import run
 from tests.fuzz.victim import GROUP, KEY, Victim, greeting_frame, hello, raft_frame
 
@@ -270,7 +271,7 @@ async def test_who_does_not_finish_its_greeting_in_time_is_dropped(greets: bool,
 async def test_a_flood_of_silent_connections_does_not_keep_a_member_out(tmp_path: Path) -> None:
     """Three times the cap, opened as fast as they can be; a member is greeted meanwhile and afterwards; all are counted."""
     async with open_port(tmp_path) as port:
-        flood = [socket.socket() for _ in range(3 * tern_raft.links.CONNECTIONS_MAX)]
+        flood = [socket.socket() for _ in range(3 * STRANGERS_MAX)]
         try:
             for number, probe in enumerate(flood):
                 probe.setblocking(False)
@@ -278,7 +279,7 @@ async def test_a_flood_of_silent_connections_does_not_keep_a_member_out(tmp_path
                 if number == len(flood) // 2:
                     assert await port.serves()
             assert await port.serves()
-            await until(lambda: port.count("crowded") >= 2 * tern_raft.links.CONNECTIONS_MAX - 2)
+            await until(lambda: port.count("crowded") >= 2 * STRANGERS_MAX - 2)
         finally:
             for probe in flood:
                 probe.close()

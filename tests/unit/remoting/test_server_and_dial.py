@@ -115,13 +115,18 @@ async def test_300_connections_of_random_garbage_leave_the_server_serving(make_m
 
 async def test_connections_are_capped_and_strangers_make_room_for_members(make_mesh: Any) -> None:
     """At the cap a silent stranger is dropped for a newcomer; ready members never are."""
-    async with make_mesh(echo, connections_max=2) as mesh:
+    async with make_mesh(echo, connections_max=2, strangers_max=1, stranger_stay_min_ms=1) as mesh:
         first = await mesh.dial()
         reader, _ = await mesh.raw()
         second = await mesh.dial()
         assert await rest_of(reader) == b""
         with pytest.raises(HandshakeRefused):
             await mesh.dial()
+        second.abort("another may come")
+        async with asyncio.timeout(10):
+            while len(mesh.server.links) > 1 or mesh.server._members_count > 1:
+                await asyncio.sleep(0.001)
+        second = await mesh.dial()
         for link in (first, second):
             assert (await link.request(1, [b"member"], timeout_s=5)).body == b"member"
 
@@ -133,13 +138,13 @@ async def test_accepting_goes_on_after_the_descriptors_ran_out(make_mesh: Any) -
         taken: list[int] = []
         refused = asyncio.Event()
         server = mesh.server
-        resume = server._resume
+        lack = server._acceptor._on_lack
 
-        def note_and_resume() -> None:
+        def note(error: OSError) -> None:
             refused.set()
-            resume()
+            lack(error)
 
-        server._resume = note_and_resume
+        server._acceptor._on_lack = note
         client = socket.socket()
         client.setblocking(False)
         try:

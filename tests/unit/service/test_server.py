@@ -17,6 +17,7 @@ from fastapi import FastAPI, Request
 from tern_service import SettingsError, install_problems, open_socket, serve
 from tern_service.bounds import Bounds
 from tern_service.connection import GuardedProtocol
+from tern_service.crowd import Crowd
 
 SEED = 20_261
 
@@ -55,7 +56,7 @@ async def serving(**bounds: int) -> AsyncIterator[int]:
     if bounds:
         config = uvicorn.Config(
             sample_app(),
-            http=partial(GuardedProtocol, bounds=Bounds(**bounds)),  # type: ignore[arg-type]
+            http=partial(GuardedProtocol, bounds=Bounds(**bounds), crowd=Crowd()),  # type: ignore[arg-type]
             ws="none",
             log_config=None,
             timeout_graceful_shutdown=1,
@@ -187,15 +188,23 @@ async def test_pipelined_garbage_waits_for_the_answer_before_it() -> None:
 
 
 async def test_one_connection_too_many_is_told_so() -> None:
-    """503 at once; the ones before it go on."""
+    """503 at once; the ones before it go on. Who has asked nothing yet is a stranger, and counted apart."""
     async with serving(connections_max=1) as port:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        _, stranger = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(2):
+            writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert (await reader.readuntil(b'"hello"')).startswith(b"HTTP/1.1 200 ")
         answer = await talk(port)
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert b'"code":"overloaded"' in answer
         assert b'"what":"connections"' in answer
-        writer.close()
-        await writer.wait_closed()
+        for each in (writer, stranger):
+            each.close()
+            await each.wait_closed()
+        async with asyncio.timeout(10):
+            while not (await talk(port, CLOSE)).startswith(b"HTTP/1.1 200 "):
+                await asyncio.sleep(0.01)
 
 
 async def test_a_stop_answers_what_still_waits(caplog: pytest.LogCaptureFixture) -> None:

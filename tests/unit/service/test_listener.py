@@ -1,11 +1,11 @@
-"""HTTP over TLS: who is served, who is not and what that costs; certificates that change under load."""
+"""Who is served over HTTP and over TLS, who is not and what that costs; certificates that change under load."""
 
 import asyncio
 import contextlib
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,14 @@ import httpx
 import pytest
 from fastapi import FastAPI, Request
 
+from tern_accept import OURS, Descriptors
+from tern_accept.descriptors import SHORT_BELOW
 from tern_security.peer_identity import ROLES
 from tern_security.tls import ClusterTls
 from tern_service import install_problems, open_socket, serve
+from tern_service.bounds import Bounds
+from tern_service.listener import Listener
 from tern_service.process_security import peer_of_request, require_broker, require_operator
-from tern_service.tls_listener import TlsListener
 from tests.support.cluster_pki import Pki
 
 
@@ -140,19 +143,27 @@ async def test_strangers_get_not_one_byte_of_http(pki: Pki) -> None:
         assert tls.refusals() == {"plain": 1, "certificate": 1, "role": 1, "late": 0, "crowded": 0}
 
 
+class Silent(asyncio.Protocol):
+    """Says nothing, and that it is gone."""
+
+    def __init__(self, on_known: Callable[[], None]) -> None:
+        self._on_known = on_known
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_known()
+
+
 @contextlib.asynccontextmanager
-async def listening(
-    pki: Pki, **bounds: int
-) -> AsyncIterator[tuple[TlsListener, ClusterTls, int, list[asyncio.Protocol]]]:
+async def listening(pki: Pki, **bounds: int) -> AsyncIterator[tuple[Listener, ClusterTls, int, list[Silent]]]:
     """A bare listener with *bounds*, and the protocols that it has made."""
     sock = open_socket("127.0.0.1", 0, "--port")
     tls, made = pki.tls("broker", "broker-a-0"), []
 
-    def make() -> asyncio.Protocol:
-        made.append(asyncio.Protocol())
+    def make(on_known: Callable[[], None]) -> asyncio.Protocol:
+        made.append(Silent(on_known))
         return made[-1]
 
-    listener = TlsListener(sock, tls.server(ROLES), make, on_refusal=tls.refused, **bounds)
+    listener = Listener(sock, make, context=tls.server(ROLES), on_refusal=tls.refused, bounds=Bounds(**bounds))
     yield listener, tls, sock.getsockname()[1], made
     listener.close()
     await asyncio.wait_for(listener.wait_closed(), 5)
@@ -176,27 +187,32 @@ async def test_a_handshake_has_a_deadline(pki: Pki) -> None:
             assert await asyncio.wait_for(reader.read(), 5) == b""
             writer.close()
         await until(lambda: tls.refusals()["late"] == 2, tls.refusals)
-        await until(lambda: listener.handshakes == 0, lambda: listener.handshakes)
+        await until(lambda: listener.strangers == 0, lambda: listener.strangers)
 
 
 async def test_at_the_cap_the_oldest_handshake_makes_room(pki: Pki) -> None:
     """A crowd of silent strangers does not keep anybody out."""
-    async with listening(pki, handshakes_max=4, handshake_max_ms=30_000) as (listener, tls, port, _):
+    async with listening(pki, strangers_max=4, stranger_stay_min_ms=10, handshake_max_ms=30_000) as (
+        listener,
+        tls,
+        port,
+        _,
+    ):
         crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(10)]
         await until(lambda: tls.refusals()["crowded"] == 6, tls.refusals)
-        assert listener.handshakes == 4
+        assert listener.strangers == 4
         _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=pki.client("proxy", "p"))
         writer.close()
         for stranger in crowd:
             stranger.close()
-        await until(lambda: listener.handshakes == 0, lambda: listener.handshakes)
+        await until(lambda: listener.strangers == 0, lambda: listener.strangers)
 
 
 async def test_a_stop_gives_up_handshakes(pki: Pki) -> None:
     """Whoever is in the middle of one does not hold it up."""
     async with listening(pki, handshake_max_ms=30_000) as (listener, _, port, _):
         with socket.create_connection(("127.0.0.1", port)):
-            await until(lambda: listener.handshakes == 1, lambda: listener.handshakes)
+            await until(lambda: listener.strangers == 1, lambda: listener.strangers)
             listener.close()
             await asyncio.wait_for(listener.wait_closed(), 5)
 
@@ -236,3 +252,60 @@ async def test_a_hundred_reloads_under_load_fail_no_request(pki: Pki) -> None:
     assert tls.reloads == 100
     assert min(requests) > 50
     assert sum(tls.refusals().values()) == 0
+
+
+@contextlib.asynccontextmanager
+async def serving_plain(descriptors: Descriptors = OURS, **bounds: int) -> AsyncIterator[int]:
+    """The sample application in the clear with *bounds*; yields its port."""
+    sock = open_socket("127.0.0.1", 0, "--port")
+    stop = asyncio.Event()
+    served = serve(sample_app(), sock, stop=stop, bounds=Bounds(**bounds), descriptors=descriptors)
+    task = asyncio.create_task(served)
+    yield sock.getsockname()[1]
+    stop.set()
+    await asyncio.wait_for(task, 10)
+
+
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    """One request on this connection; the head of its answer."""
+    writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    await reader.readexactly(len(b'"nobody"'))
+    return head
+
+
+@pytest.mark.parametrize("opening", [b"", b"GET / HTTP/1.1\r\nhost:"], ids=["silent", "half a head"])
+async def test_in_the_clear_strangers_make_room_too_and_members_never_do(opening: bytes) -> None:
+    """Who has asked once stays, whoever comes; who asks at once is served in the middle of a flood."""
+    async with serving_plain(strangers_max=4, stranger_stay_min_ms=1) as port:
+        member = await asyncio.open_connection("127.0.0.1", port)
+        await ask(*member)
+        crowd = []
+        for number in range(20):
+            crowd.append(await asyncio.open_connection("127.0.0.1", port))
+            crowd[-1][1].write(opening)
+            if number % 5 == 4:
+                newcomer = await asyncio.open_connection("127.0.0.1", port)
+                await ask(*newcomer)
+                newcomer[1].close()
+        for reader, _ in crowd[:16]:
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+        assert b"200 OK" in await ask(*member)
+        for _, writer in [member, *crowd]:
+            writer.close()
+
+
+async def test_while_descriptors_are_short_a_connection_is_for_one_request() -> None:
+    """Else whoever asks once would hold one until its keep-alive ends. Those that were there before stay."""
+    left, now_s = 10_000, 1.0
+    descriptors = Descriptors(limit=lambda: left, count=lambda: 0, monotonic=lambda: now_s)
+    async with serving_plain(descriptors) as port:
+        before = await asyncio.open_connection("127.0.0.1", port)
+        assert b"connection: close" not in await ask(*before)
+        left, now_s = SHORT_BELOW - 1, 2.0
+        newcomer = await asyncio.open_connection("127.0.0.1", port)
+        assert b"connection: close" in await ask(*newcomer)
+        assert await asyncio.wait_for(newcomer[0].read(), 10) == b""
+        assert b"connection: close" not in await ask(*before)
+        for _, writer in (before, newcomer):
+            writer.close()

@@ -1,0 +1,120 @@
+"""Accepts connections for uvicorn, whose own way knows no strangers: here they are few and have deadlines, with TLS and without.
+
+Until its TLS handshake is over and its first head is there a connection is a stranger's. asyncio's own server lets a peer that connects and
+says nothing sit in its handshake for 60 s, uncounted. Owner of every connection until it has a transport; then it is its protocol's, whose
+bounds are those of `connection.py`. Law: a stranger costs no more than a counted refusal, and at the cap it is the oldest one that goes.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+from tern_accept import OURS, Acceptor, Descriptors, Strangers
+from tern_security.contexts import TlsRefusal
+from tern_service.bounds import Bounds
+
+logger = logging.getLogger(__name__)
+
+# What a closing connection gets for the other side's goodbye.
+SHUTDOWN_MAX_S = 1.0
+
+
+# Makes one, given what it calls when its peer has shown who it is.
+MakeProtocol: TypeAlias = Callable[[Callable[[], None]], asyncio.Protocol]
+
+
+class Listener:
+    """Listens from its making on. Looks like asyncio's server to uvicorn, which closes it. *listener*: bound, listening, not blocking."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        make_protocol: MakeProtocol,
+        *,
+        context: ssl.SSLContext | None = None,
+        on_refusal: Callable[[TlsRefusal], None] = lambda _: None,
+        bounds: Bounds | None = None,
+        descriptors: Descriptors = OURS,
+    ) -> None:
+        """*make_protocol* gets what it calls when its peer has shown who it is, or is gone. *context* None: plain HTTP.
+
+        *on_refusal*: hears of handshakes that are late, and of strangers that are crowded out; the context counts others itself.
+        """
+        bounds = bounds or Bounds()
+        self._context, self._make_protocol, self._on_refusal = context, make_protocol, on_refusal
+        self._handshake_max_s = bounds.handshake_max_ms / 1_000
+        self._loop = asyncio.get_running_loop()
+        self._strangers: Strangers[socket.socket] = Strangers(
+            self._crowd_out,
+            most=bounds.strangers_max,
+            stay_min_ms=bounds.stranger_stay_min_ms,
+            descriptors=descriptors,
+        )
+        # Those that have no transport yet.
+        self._connecting: dict[asyncio.Task[None], socket.socket] = {}
+        self._acceptor = Acceptor(listener, self._strangers, self._accept, on_lack=self._lack)
+
+    @property
+    def strangers(self) -> int:
+        """How many there are."""
+        return len(self._strangers)
+
+    def close(self) -> None:
+        """Accept no more, and give up handshakes that are under way. The socket stays its maker's. Safe to repeat."""
+        self._acceptor.close()
+        for sock in self._connecting.values():
+            _hang_up(sock)
+
+    async def wait_closed(self) -> None:
+        """Until the last handshake is over."""
+        if self._connecting:
+            await asyncio.wait(list(self._connecting))
+
+    def _accept(self, sock: socket.socket) -> None:
+        self._strangers.enter(sock)
+        task = self._loop.create_task(self._connect(sock))
+        self._connecting[task] = sock
+        task.add_done_callback(lambda done: self._connecting.pop(done, None))
+
+    def _lack(self, error: OSError) -> None:
+        logger.warning("cannot accept, trying again", extra={"reason": error.strerror})
+
+    def _crowd_out(self, sock: socket.socket) -> None:
+        self._on_refusal(TlsRefusal.CROWDED)
+        _hang_up(sock)
+
+    async def _connect(self, sock: socket.socket) -> None:
+        """Give *sock* to a protocol, after the TLS handshake if there is to be one."""
+        make = partial(self._make_protocol, partial(self._strangers.leave, sock))
+        is_given = False
+        try:
+            if self._context is None:
+                await self._loop.connect_accepted_socket(make, sock)
+            else:
+                await self._loop.connect_accepted_socket(
+                    make,
+                    sock,
+                    ssl=self._context,
+                    ssl_handshake_timeout=self._handshake_max_s,
+                    ssl_shutdown_timeout=SHUTDOWN_MAX_S,
+                )
+            is_given = True
+        except OSError as error:
+            # ssl.SSLError was counted where it was raised; the rest is a peer that was too slow, or went away.
+            if isinstance(error, ConnectionAbortedError):
+                self._on_refusal(TlsRefusal.LATE)
+        finally:
+            if not is_given:
+                self._strangers.leave(sock)
+                sock.close()
+
+
+def _hang_up(sock: socket.socket) -> None:
+    """Its handshake fails at once, or its transport reads an end. (A transport cannot be reached before that is over.)"""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
