@@ -7,8 +7,12 @@ come meanwhile wait for the next round. Reference: Raft dissertation, 6.4 (ReadI
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
-# Told whether the state may be read now; False: this node does not lead (any more).
+from tern_remoting import tell
+from tern_store import StoreError
+
+# Told whether the state may be read now; False: this node does not lead (any more), or the first answer has failed.
 Ready = Callable[[bool], None]
 
 
@@ -63,11 +67,16 @@ class ReadBarrier:
         if done is not None and (len(done.confirmed) + 1) * 2 > self._members and applied >= done.index:
             self._round = None
             for ready in done.waiting:
-                ready(True)
+                _tell(ready, True)
 
     def fail(self) -> None:
         """This node does not lead: nobody may read."""
         waiting = (self._round.waiting if self._round is not None else []) + self._waiting
         self._waiting, self._round = [], None
         for ready in waiting:
-            ready(False)
+            _tell(ready, False)
+
+
+def _tell(ready: Ready, is_current: bool) -> None:
+    """A reader whose answer fails costs the others nothing; a damaged log or file ends the node."""
+    tell(partial(ready, is_current), lambda _: ready(False), ends=(StoreError,))

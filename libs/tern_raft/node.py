@@ -309,12 +309,12 @@ class RaftNode:
             return
         try:
             self._consensus.doTick(0)
+            self._serve_barrier()
         except Exception as error:
             # An entry half applied, a log that cannot be read: going on would apply it twice (L1, syncobj.py:594-597).
             # A restart replays from the save.
             self._on_fatal(error)
             raise
-        self._serve_barrier()
         self._transfer.step()
         self._on_tick()
         if self._consensus.needs_apply:

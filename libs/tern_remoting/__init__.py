@@ -22,6 +22,7 @@ from tern_remoting.handshake import PeerName
 from tern_remoting.link import Link
 from tern_remoting.refusals import Refusal, Refusals
 from tern_remoting.server import LinkServer
+from tern_remoting.telling import problem_of, tell
 
 __all__ = [
     "ONE_WAY",
@@ -47,4 +48,6 @@ __all__ = [
     "WrongKey",
     "dial",
     "encode_frame",
+    "problem_of",
+    "tell",
 ]

@@ -59,5 +59,9 @@ class Burier:
                 self._not_before_s = self._monotonic() + PAUSE_S
 
         self._proposer.submit(
-            Proposal(CommandKind.BURY, BURIED_MAX * _NOTE_SIZE_BYTES, done, build=self._reader.bury_parts)
+            Proposal(
+                *(CommandKind.BURY, BURIED_MAX * _NOTE_SIZE_BYTES, done),
+                build=self._reader.bury_parts,
+                is_upkeep=True,
+            )
         )

@@ -11,6 +11,8 @@ from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, Runtime
 from tern_store import DerivedDamage, LogRot, Store, VoteFile
 
 log = logging.getLogger(__name__)
+# Whoever meets one of these while it answers somebody ends the node.
+DAMAGE = (LogRot, DerivedDamage)
 
 
 class Ending:
@@ -21,7 +23,7 @@ class Ending:
 
     def fail(self, error: Exception) -> None:
         """End the process; damage is noted."""
-        if isinstance(error, LogRot | DerivedDamage):
+        if isinstance(error, DAMAGE):
             self._note(error)
         elif isinstance(error, OSError) and error.errno != errno.ENOSPC:
             self.disk_failed(error)

@@ -113,6 +113,7 @@ class Firer:
             size_bytes,
             done,
             build=lambda now_ms: [self._timers.peek(now_ms, self._rows_max).tobytes()],
+            is_upkeep=True,
         )
         self._proposer.submit(proposal)
 

@@ -4,6 +4,7 @@ Here also begins what the leader does with them by itself: burying what has fail
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from tern_broker.core.dead_topics import NOTES
 from tern_broker.core.picking import Pick
 from tern_broker.core.topics import Topic
 from tern_broker.dead_letter_reader import DeadLetterReader, Letter
+from tern_broker.ending import DAMAGE
 from tern_broker.engine import Engine
 from tern_broker.link_requests import RequestHandler, Requests, bounded
 from tern_broker.proposer import Proposal
 from tern_broker.redriver import Redriver
-from tern_remoting import Link
+from tern_remoting import Link, tell
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind
 from tern_wire.dead_letters import Selection
@@ -102,7 +104,12 @@ class DeadLetterRequests(Requests):
         elif head["op"] == "cancel":
             self.propose_map(link, opaque, CommandKind.REDRIVE, {"op": "cancel", "task": task_id})
         else:
-            self._engine.raft.when_current(lambda is_current: self._task(link, opaque, task_id, is_current=is_current))
+
+            def ready(is_current: bool) -> None:
+                task = partial(self._task, link, opaque, task_id, is_current=is_current)
+                tell(task, partial(self.refuse, link, opaque), ends=DAMAGE)
+
+            self._engine.raft.when_current(ready)
 
     def _task(self, link: Link, opaque: int, task_id: str, *, is_current: bool) -> None:
         task = self._engine.state.redriving.tasks.get(task_id)

@@ -5,6 +5,7 @@ Every request gets exactly one reply, unless its link is gone by then. The subje
 `link_producers.py`, `link_principals.py`, `link_hosted.py`; what they share is in `link_requests.py`.
 """
 
+import logging
 from collections.abc import Callable
 from random import Random
 
@@ -30,11 +31,11 @@ from tern_broker.link_timers import TimerRequests
 from tern_broker.link_transactions import TransactionRequests
 from tern_broker.waiters import Waiters
 from tern_remoting import Frame, Link
-from tern_store import StoreError
 from tern_wire.caller import FIELD
-from tern_wire.errors import LinkBodyMalformed, Overloaded, TernError
-from tern_wire.requests import ERROR, RequestCode, error_parts, read_body
+from tern_wire.errors import LinkBodyMalformed, Overloaded
+from tern_wire.requests import RequestCode, read_body
 
+log = logging.getLogger(__name__)
 # What a checker may ask; proxies may ask everything.
 CHECKER_REQUESTS = frozenset(
     {
@@ -101,15 +102,17 @@ class LinkDoor:
             if not is_leader and (is_held or frame.code not in self._anywhere):
                 raise self._reads.not_leader()
             handler(link, frame.opaque, head, raw)
-        except TernError as error:
-            if isinstance(error, Overloaded):
-                self._engine.proposer.refused[str(error.fields.get("what", ""))] += 1
-            link.reply(frame.opaque, ERROR, error_parts(error))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            malformed = LinkBodyMalformed(reason=f"request {frame.code}: {type(error).__name__} {error}")
-            link.reply(frame.opaque, ERROR, error_parts(malformed))
-        except (OSError, StoreError) as error:
-            self._reads.unreadable(link, frame.opaque, error)
+        except Exception as error:
+            self._refuse(link, frame, error)
+
+    def _refuse(self, link: Link, frame: Frame, error: Exception) -> None:
+        """A request that raises costs itself, never its link: a proxy's link carries the requests of many."""
+        if isinstance(error, Overloaded):
+            self._engine.proposer.refused[str(error.fields.get("what", ""))] += 1
+        elif isinstance(error, KeyError | TypeError | ValueError | OverflowError):
+            log.warning("a request is refused as malformed", extra={"code": frame.code}, exc_info=error)
+            error = LinkBodyMalformed(reason=f"request {frame.code}: {type(error).__name__} {error}")
+        self._reads.failed(link, frame.opaque, error)
 
     def sweep(self) -> None:
         """Every few ms: deadlines of parked notifications and pulls, and none of them at a broker that does not lead."""

@@ -20,7 +20,6 @@ from tern_broker.proposer import Proposal
 from tern_broker.repeated_receives import RepeatedReceives
 from tern_broker.waiters import Waiters
 from tern_remoting import Link
-from tern_store import StoreError
 from tern_wire.commands import CommandKind
 from tern_wire.errors import BroadcastGroup, LinkBodyMalformed, SubscriptionConflict, TernError
 from tern_wire.filters import Filter
@@ -99,8 +98,8 @@ class ReceiveRequests(Requests):
                     link.reply(opaque, ERROR, error_parts(reply))
                 else:
                     link.reply(opaque, 0, reply())
-            except (OSError, StoreError) as error:
-                self.unreadable(link, opaque, error)
+            except Exception as error:
+                self.failed(link, opaque, error)
             if request.token:
                 self._repeats.over(key)
 
@@ -112,6 +111,7 @@ class ReceiveRequests(Requests):
                 first=(lambda: answer(lambda: self._leased(topic, group, None, [])))
                 if head.get("again_only")
                 else (lambda: self._engine.proposer.submit(proposal)),
+                failed=answer,
             )
         else:
             self._engine.proposer.submit(proposal)

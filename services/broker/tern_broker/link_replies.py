@@ -132,6 +132,11 @@ class _Wait:
             self._end()
             self._link.reply(self._opaque, ERROR, error_parts(error))
 
+    def fail(self, error: TernError) -> None:
+        """Say so, whatever is on its way."""
+        self._end()
+        self._link.reply(self._opaque, ERROR, error_parts(error))
+
     # Looking ---------------------------------------------------------------------------------------------------
     def _steps(self) -> Generator[None, None, None]:
         try:

@@ -7,10 +7,11 @@ from typing import Any
 from tern_broker.config import BrokerConfig
 from tern_broker.core.picking import Pick
 from tern_broker.core.topics import Group, Topic
+from tern_broker.ending import DAMAGE
 from tern_broker.engine import Engine
 from tern_broker.proposer import Proposal
-from tern_remoting import Link
-from tern_store import DerivedDamage, LogRot
+from tern_remoting import Link, problem_of
+from tern_store import StoreError
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind
 from tern_wire.errors import (
@@ -60,18 +61,23 @@ class Requests:
     def answer_in_turns(self, link: Link, opaque: int, steps: Iterator[None]) -> None:
         """Run *steps*, which reply at their end, beside other work; what they raise is the reply."""
 
-        def failed(error: Exception) -> None:
-            if isinstance(error, TernError):
-                link.reply(opaque, ERROR, error_parts(error))
-            else:
-                self.unreadable(link, opaque, error)
+        self._engine.turns.run(steps, lambda error: self.failed(link, opaque, error))
 
-        self._engine.turns.run(steps, failed)
+    def refuse(self, link: Link, opaque: int, error: TernError) -> None:
+        """*error* is the reply."""
+        link.reply(opaque, ERROR, error_parts(error))
+
+    def failed(self, link: Link, opaque: int, error: Exception) -> None:
+        """What a request has raised is its reply: an error that is meant so, a read that failed, or a bug, which is named and logged."""
+        if isinstance(error, OSError | StoreError):
+            self.unreadable(link, opaque, error)
+        else:
+            self.refuse(link, opaque, problem_of(error))
 
     def unreadable(self, link: Link, opaque: int, error: Exception, answer: TernError | None = None) -> None:
         """A record that should be there cannot be read: this request fails, loudly. Damage ends the node, anything else does not."""
         log.error("a read failed", exc_info=error)
-        is_damage = isinstance(error, LogRot | DerivedDamage)
+        is_damage = isinstance(error, DAMAGE)
         damaged = StorageDamaged(node=self._config.node, broker_group=self._config.broker_group)
         link.reply(opaque, ERROR, error_parts(answer or (damaged if is_damage else TernError())))
         if is_damage:

@@ -15,8 +15,9 @@ a few: sends wait for some ms of looking, not for all of it, and no send is refu
 
 import errno
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tern_broker.core.applied import Applied
@@ -25,6 +26,9 @@ from tern_broker.core.fifo_picking import FifoPicker, ReadMessageGroups, lease_f
 from tern_broker.core.machine import StateMachine
 from tern_broker.core.picking import Pick, Picker, ReadQueue, ReceiveRequest, lease_rows
 from tern_broker.core.wanted_picking import WantedPicker
+from tern_broker.ending import DAMAGE
+from tern_remoting import problem_of, tell
+from tern_store import StoreError
 from tern_wire.commands import STATE_MACHINE_VERSION, UNHURRIED, CommandKind, entry_parts
 from tern_wire.errors import DiskFull, NotLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.limits import (
@@ -59,6 +63,8 @@ class Proposal:
     done: Done
     build: Build | None = None
     receive: ReceiveRequest | None = None
+    # This node's own work: what its `done` or `build` raises ends the node, since half a step would silently stay the last one.
+    is_upkeep: bool = False
     # Since when it waits (ms, monotonic); `submit` sets it.
     since_ms: int = 0
 
@@ -198,11 +204,10 @@ class Proposer:
             return
         self._flight = None
         if (index, term) == (flight.index, flight.term):
-            for (proposal, picks), verdict in zip(flight.waiting, applied.verdicts, strict=True):
-                proposal.done(verdict, picks)
-        else:
-            for proposal, _ in flight.waiting:  # another leader's entry took the place: ours is gone for good
-                proposal.done(self._not_leader(), [])
+            told = zip(flight.waiting, applied.verdicts, strict=True)
+            self._answer_all((proposal, verdict, picks) for (proposal, picks), verdict in told)
+        else:  # another leader's entry took the place: ours is gone for good
+            self._answer_all((proposal, self._not_leader(), []) for proposal, _ in flight.waiting)
         if self.waiting:
             self._soon()
 
@@ -214,10 +219,14 @@ class Proposer:
         flight, self._flight = self._flight, None
         pending = [*self._pending, *self._looking]
         self._pending, self._looking, self._pending_size = deque(), deque(), 0
-        for proposal, _ in flight.waiting if flight is not None else ():
-            proposal.done(OutcomeUnknown(broker_group=self._broker_group), [])
-        for proposal in pending:
-            proposal.done(self._not_leader(), [])
+        doubted = [proposal for proposal, _ in flight.waiting] if flight is not None else []
+        unknown = OutcomeUnknown(broker_group=self._broker_group)
+        self._answer_all(
+            [
+                *((proposal, unknown, []) for proposal in doubted),
+                *((proposal, self._not_leader(), []) for proposal in pending),
+            ]
+        )
 
     def _soon(self) -> None:
         if not self._due and self._flight is None:
@@ -258,38 +267,56 @@ class Proposer:
 
     def _gather(self, proposal: Proposal, entry: _Entry, picker: Picker, fifo_picker: FifoPicker) -> bool:
         """Put *proposal* into *entry*, or answer it; False when the next entry must look."""
-        picks: list[Pick] = []
-        if proposal.receive is None:
-            assert proposal.build is not None
-            entry.add(proposal, proposal.build(entry.now_ms), picks)
-            return True
         try:
-            found = self._pick(proposal, picker, fifo_picker)
-        except TernError as error:
-            proposal.done(error, [])
+            found = self._payload(proposal, entry.now_ms, picker, fifo_picker)
+        except Exception as error:
+            if proposal.is_upkeep or isinstance(error, OSError | StoreError):
+                raise
+            self._answer(proposal, problem_of(error), [])
             return True
         if found is None:
             return False
         picks, payload = found
-        if picks:
+        if payload is not None:
             entry.add(proposal, payload, picks)
         else:
-            proposal.done(None, [])
+            self._answer(proposal, None, [])
         return True
+
+    def _answer_all(self, told: Iterable[tuple[Proposal, Any, list[Pick]]]) -> None:
+        """Every one of them hears its verdict, whatever becomes of the others' answers; what ends the node does so when all have."""
+        failure: Exception | None = None
+        for proposal, verdict, picks in told:
+            try:
+                self._answer(proposal, verdict, picks)
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _answer(self, proposal: Proposal, verdict: Any, picks: list[Pick]) -> None:
+        if proposal.is_upkeep:
+            proposal.done(verdict, picks)
+        else:
+            tell(partial(proposal.done, verdict, picks), lambda problem: proposal.done(problem, []), ends=DAMAGE)
 
     def _take(self, queue: deque[Proposal]) -> Proposal:
         proposal = queue.popleft()
         self._pending_size -= proposal.size_bytes
         return proposal
 
-    def _pick(self, proposal: Proposal, picker: Picker, fifo_picker: FifoPicker) -> tuple[list[Pick], Parts] | None:
-        """What a receive gets, and its payload; None when the next entry must look."""
-        assert proposal.receive is not None
+    def _payload(
+        self, proposal: Proposal, now_ms: int, picker: Picker, fifo_picker: FifoPicker
+    ) -> tuple[list[Pick], Parts | None] | None:
+        """What a receive gets, and the payload, None for nothing; None when the next entry must look."""
+        if proposal.receive is None:
+            assert proposal.build is not None
+            return [], proposal.build(now_ms)
         if proposal.kind == CommandKind.LEASE_FIFO:
             found = fifo_picker.pick(proposal.receive)
-            return None if found is None else ([*found], [lease_fifo_payload(found)])
+            return None if found is None else ([*found], [lease_fifo_payload(found)] if found else None)
         picks = picker.pick(proposal.receive)
-        return picks, [lease_rows(picks)]
+        return picks, [lease_rows(picks)] if picks else None
 
     def _launch(
         self,
@@ -316,8 +343,8 @@ class Proposer:
         """The disk is full: what stores messages is refused; the rest may still fit, in an entry of its own."""
         rest = [number for number, (kind, _) in enumerate(commands) if kind not in UNHURRIED]
         is_refused = set(range(len(commands))) - set(rest) or set(rest)
-        for number in is_refused:
-            waiting[number][0].done(DiskFull(broker_group=self._broker_group), [])
+        refused = DiskFull(broker_group=self._broker_group)
+        self._answer_all((waiting[number][0], refused, []) for number in is_refused)
         rest = [number for number in rest if number not in is_refused]
         if rest:
             self._launch([commands[number] for number in rest], [waiting[number] for number in rest], now_ms)

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tern_broker.core.applied import Applied
 from tern_broker.deadlines import Deadlines
+from tern_broker.ending import DAMAGE
+from tern_remoting import tell
 from tern_wire.errors import Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX
 
@@ -61,7 +64,7 @@ class QueueWaiters:
                 del self._parked[waiter.code]
         self._count -= len(over)
         for waiter in over:
-            waiter.wake(False)
+            _wake(waiter, False)
 
     def refuse_all(self, error: TernError) -> None:
         """Not the leader any more: proxies go on at the new one."""
@@ -79,4 +82,8 @@ class QueueWaiters:
         for waiter in waiters:
             self._deadlines.remove(waiter)
         for waiter in waiters:
-            waiter.wake(answer)
+            _wake(waiter, answer)
+
+
+def _wake(waiter: QueueWaiter, answer: bool | TernError) -> None:
+    tell(partial(waiter.wake, answer), waiter.wake, ends=DAMAGE)

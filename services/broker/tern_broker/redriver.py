@@ -87,7 +87,7 @@ class Redriver:
             elif verdict["state"] == RUNNING and not verdict["rate"]:
                 self.step(self._monotonic())  # as fast as entries go
 
-        self._proposer.submit(Proposal(CommandKind.REDRIVE, 64 * count, done, build=build))
+        self._proposer.submit(Proposal(CommandKind.REDRIVE, 64 * count, done, build=build, is_upkeep=True))
 
     def _next(self, task_id: str, count: int) -> dict[str, Any]:
         """The next step of a task: at most *count* dead letters, of those on the next page."""

@@ -11,7 +11,10 @@ import numpy as np
 
 from tern_broker.core.holdings import Lease
 from tern_broker.core.topics import Group, Topic
+from tern_broker.ending import DAMAGE
 from tern_broker.engine import Engine
+from tern_remoting import tell
+from tern_wire.errors import TernError
 from tern_wire.requests import Parts, body_parts
 
 # Group id, topic id, what stands for the attempt id.
@@ -27,17 +30,32 @@ class RepeatedReceives:
         self._engine = engine
         self._waiting: dict[Key, list[Callable[[], None]]] = {}
 
-    def ask(self, key: Key, again: Callable[[Found], None], first: Callable[[], None]) -> None:
+    def ask(
+        self,
+        key: Key,
+        again: Callable[[Found], None],
+        first: Callable[[], None],
+        failed: Callable[[TernError], None],
+    ) -> None:
         """Call *again* with what the receive of *key* got before, or *first* if it is the first, or if nothing is left of it.
 
-        Either of them replies some time, and then the caller calls `over`.
+        Either of them replies some time, and then the caller calls `over`; so does *failed*, which is called when one of them raises:
+        else nobody with this attempt id would ever be answered again.
         """
         if key in self._waiting:
-            self._waiting[key].append(lambda: self.ask(key, again, first))
+            self._waiting[key].append(lambda: self.ask(key, again, first, failed))
             return
         self._waiting[key] = []
+        tell(lambda: self._begin(key, again, first, failed), failed, ends=DAMAGE)
 
-        def ready(is_current: bool) -> None:
+    def _begin(
+        self,
+        key: Key,
+        again: Callable[[Found], None],
+        first: Callable[[], None],
+        failed: Callable[[TernError], None],
+    ) -> None:
+        def look(is_current: bool) -> None:
             found = self._find(key) if is_current else []
             if found:
                 again(found)
@@ -45,7 +63,7 @@ class RepeatedReceives:
                 first()
 
         if self._find(key):
-            self._engine.raft.when_current(ready)
+            self._engine.raft.when_current(lambda is_current: tell(lambda: look(is_current), failed, ends=DAMAGE))
         else:
             first()  # a leader that was deposed and does not know it yet finds out when it proposes
 
@@ -60,10 +78,12 @@ class RepeatedReceives:
         records = []
         for queue, lease in found:
             offsets = self._held(lease)
-            entries = self._engine.store.read_queue(topic.topic_id, queue, lease.start, lease.count)
-            records.append(
-                self._engine.reader.read_messages(topic, queue, offsets, entries[offsets - lease.start]).data
-            )
+            if not len(offsets):
+                continue  # its time has just come
+            # From the first one that is held: what was settled before it may have been trimmed since.
+            start, end = int(offsets[0]), int(offsets[-1]) + 1
+            entries = self._engine.store.read_queue(topic.topic_id, queue, start, end - start)
+            records.append(self._engine.reader.read_messages(topic, queue, offsets, entries[offsets - start]).data)
             for offset in offsets.tolist():
                 deadline_ms = lease.deadline_of(offset)
                 if runs and runs[-1][:2] == [queue, lease.lease_id] and runs[-1][3] == deadline_ms:

@@ -8,12 +8,15 @@ Law: a wait stays until it is removed; whoever is told to look and finds somethi
 for other replies nothing: hashes are compared as sets, however many wait.
 """
 
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from tern_broker.core.applied import Applied
 from tern_broker.deadlines import Deadlines
+from tern_broker.ending import DAMAGE
+from tern_remoting import tell
 from tern_wire.errors import Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX
 
@@ -41,6 +44,9 @@ class ReplyWait(Protocol):
 
     def refuse(self, error: TernError) -> None:
         """This node can serve it no longer."""
+
+    def fail(self, error: TernError) -> None:
+        """One of the above has failed: it is over, and this is the answer."""
 
 
 class ReplyWaiters:
@@ -90,20 +96,20 @@ class ReplyWaiters:
                 by_tag = self._by_topic[topic_id]
                 for tag in by_tag.keys() & set(appends.entries["tag"][topics == topic_id].tolist()):
                     for wait in list(by_tag[tag]):
-                        wait.look()
+                        tell(wait.look, wait.fail, ends=DAMAGE)
 
     def sweep(self, now_s: float) -> None:
         """Tell those whose deadline has come."""
         for wait in self._deadlines.over(now_s):
-            wait.late()
+            tell(wait.late, wait.fail, ends=DAMAGE)
 
     def refuse_all(self, error: TernError) -> None:
         """Not the leader any more: proxies go on at the new one."""
         for wait in list(self._deadlines):
-            wait.refuse(error)
+            tell(partial(wait.refuse, error), wait.fail, ends=DAMAGE)
 
     def look_of(self, topic_id: int) -> None:
         """All that wait for something in this topic look: it is gone."""
         for waits in list(self._by_topic.get(topic_id, {}).values()):
             for wait in list(waits):
-                wait.look()
+                tell(wait.look, wait.fail, ends=DAMAGE)

@@ -200,4 +200,4 @@ class Trimmer:
             if isinstance(verdict, TernError):
                 log.warning("retention was refused", extra={"command": kind.name, "reason": verdict.code})
 
-        self._proposer.submit(Proposal(kind, size_bytes, done, build=lambda _now: build()))
+        self._proposer.submit(Proposal(kind, size_bytes, done, build=lambda _now: build(), is_upkeep=True))

@@ -7,10 +7,13 @@ of topics may have somebody waiting.
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 from tern_broker.core.applied import Applied
 from tern_broker.core.machine import StateMachine
+from tern_broker.ending import DAMAGE
+from tern_remoting import tell
 from tern_wire.errors import Overloaded, TernError, TopicNotFound
 from tern_wire.limits import PARKED_POLLS_MAX
 
@@ -69,9 +72,11 @@ class Waiters:
             self._refuse_dropped(applied)
         for topic_id in self._parked.keys() & applied.woken_topics:
             for group_id in list(self._parked[topic_id]):
-                available = self.available(group_id, topic_id)
-                if available:
-                    self._wake_all(group_id, topic_id, available)
+                tell(
+                    partial(self._look, group_id, topic_id),
+                    partial(self._wake_all, group_id, topic_id),
+                    ends=DAMAGE,
+                )
 
     def sweep(self, now_s: float) -> None:
         """Answer those whose deadline has come."""
@@ -104,6 +109,11 @@ class Waiters:
                 total += end - topic.mins[queue]
         return total
 
+    def _look(self, group_id: int, topic_id: int) -> None:
+        available = self.available(group_id, topic_id)
+        if available:
+            self._wake_all(group_id, topic_id, available)
+
     def _refuse_dropped(self, applied: Applied) -> None:
         """Who is woken by an error asks again, and hears the name of what is gone."""
         for topic_id, groups in list(self._parked.items()):
@@ -126,4 +136,4 @@ class Waiters:
     def _end(self, waiter: Waiter, answer: int | TernError) -> None:
         waiter.is_over = True
         self._count -= 1
-        waiter.wake(answer)
+        tell(partial(waiter.wake, answer), waiter.wake, ends=DAMAGE)

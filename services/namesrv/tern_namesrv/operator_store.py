@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tern_namesrv.core import OperatorState
 from tern_namesrv.operator_files import OperatorFiles
-from tern_wire.errors import ConfigurationNotSaved
+from tern_wire.errors import ConfigurationNotSaved, TernError
 
 logger = logging.getLogger(__name__)
 Change = Callable[[OperatorState], OperatorState]
@@ -52,18 +52,12 @@ class OperatorStore:
         while self._waiters:
             waiters, self._waiters = self._waiters, []
             wanted = self._wanted
-            error: ConfigurationNotSaved | None = None
-            if self._files is not None and wanted != self._written:
-                try:
-                    await asyncio.to_thread(self._files.write, self._written, wanted)
-                except OSError as failure:
-                    logger.error("what operators tell cannot be saved", extra={"error": str(failure)})
-                    error = ConfigurationNotSaved(reason=f"The disk refused: {failure.strerror}")
+            error = await self._write(wanted)
             if error is None:
                 self._written = wanted
                 if wanted != self.state:
                     self.state = wanted
-                    self.on_change(wanted)
+                    error = self._tell(wanted)
             else:
                 self._written, self._wanted = None, self.state
                 # Those that came meanwhile were decided on top of what was refused.
@@ -72,6 +66,30 @@ class OperatorStore:
                 if not waiter.done():
                     waiter.set_result(None) if error is None else waiter.set_exception(error)
         self._saving = None
+
+    async def _write(self, wanted: OperatorState) -> TernError | None:
+        """Why it is not saved; None when it is."""
+        if self._files is None or wanted == self._written:
+            return None
+        try:
+            await asyncio.to_thread(self._files.write, self._written, wanted)
+        except OSError as failure:
+            logger.error("what operators tell cannot be saved", extra={"error": str(failure)})
+            return ConfigurationNotSaved(reason=f"The disk refused: {failure.strerror}")
+        except Exception as bug:
+            # Whoever waits is answered, and the next change is not kept waiting for ever.
+            logger.exception("a bug: what operators tell was not saved")
+            return TernError(bug=type(bug).__name__)
+        return None
+
+    def _tell(self, state: OperatorState) -> TernError | None:
+        """It is saved and in effect; whoever asked for it is told when not everybody has heard."""
+        try:
+            self.on_change(state)
+        except Exception as bug:
+            logger.exception("a bug: what operators tell is saved, but not heard by all")
+            return TernError(bug=type(bug).__name__)
+        return None
 
 
 def open_store(data_dir: str) -> OperatorStore:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from tern_proxy.core.checks import Check, claim_head, read_checks
 from tern_proxy.core.kept_checks import KeptChecks
 from tern_proxy.parking import ParkedPoll, ParkingLot
+from tern_remoting import problem_of
 from tern_routing import GroupLink
 from tern_wire.errors import ProducerGroupNotFound, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, CHECKS_CLAIMED_MAX
@@ -87,9 +88,16 @@ class CheckBay:
     def _asked(self, task: asyncio.Task[None]) -> None:
         self._task = None
         if not task.cancelled():
-            task.result()
+            if isinstance(error := task.exception(), Exception):
+                # A bug: nobody is left to serve those who wait, so they hear of it now.
+                self._refuse_all(problem_of(error))
             self._ask()
         self._rest()
+
+    def _refuse_all(self, error: TernError) -> None:
+        polls, self._polls = list(self._polls), OrderedDict()
+        for poll in polls:
+            poll.refuse(self, error)
 
     def _rest(self) -> None:
         if not self._polls and self._task is None:
@@ -108,9 +116,7 @@ class CheckBay:
                 # An election or a busy broker: polls wait on, each until its own deadline.
                 await asyncio.sleep(PAUSE_S)
                 return
-            polls, self._polls = list(self._polls), OrderedDict()
-            for poll in polls:
-                poll.refuse(self, error)
+            self._refuse_all(error)
             return
         if not checks and asyncio.get_running_loop().time() < began + PAUSE_S:
             await asyncio.sleep(PAUSE_S)

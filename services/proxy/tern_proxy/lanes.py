@@ -19,6 +19,7 @@ from tern_proxy.core.encoding import Parcel
 from tern_proxy.core.results import Outcome, failed
 from tern_proxy.core.settling import SettleParcel
 from tern_proxy.core.transaction_ends import Ended, EndParcel, read_ended
+from tern_remoting import problem_of
 from tern_routing import GroupLink
 from tern_wire.errors import LinkBodyMalformed, OutcomeUnknown, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, LANE_SIZE_MAX_BYTES
@@ -92,7 +93,15 @@ class Lane(Generic[C, R]):
             if not flight[number][1].done():
                 flight[number][1].set_result(result)
 
-        results = await self._carry([cargo for cargo, _ in flight], early)
+        try:
+            results = await self._carry([cargo for cargo, _ in flight], early)
+        except Exception as error:
+            # A bug: each request of the flight fails, none waits for ever.
+            problem = problem_of(error)
+            for _, future in flight:
+                if not future.done():
+                    future.set_exception(problem)
+            return
         for (_, future), result in zip(flight, results, strict=True):
             if not future.done():
                 future.set_result(result)

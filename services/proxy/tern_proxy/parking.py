@@ -11,6 +11,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 
+from tern_remoting import problem_of
 from tern_routing import GroupLink
 from tern_wire.errors import Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX, PARKED_POLLS_PER_PRINCIPAL_MAX
@@ -38,6 +39,11 @@ class ParkedPoll:
         """Wake it, once."""
         if not self.future.done():
             self.future.set_result(bay)
+
+    def fail(self, error: TernError) -> None:
+        """End its wait with *error*, unless something else has ended it."""
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 class Bay:
@@ -86,7 +92,11 @@ class Bay:
     def _asked(self, task: asyncio.Task[None]) -> None:
         self._task = None
         if not task.cancelled():
-            task.result()
+            if isinstance(error := task.exception(), Exception):
+                # A bug: nobody is left to wake those who wait, so they hear of it now.
+                problem = problem_of(error)
+                while self.polls:
+                    self.polls.popitem(last=False)[0].fail(problem)
             self._ask()
         self._rest()
 
@@ -196,7 +206,8 @@ class ParkingLot:
         try:
             return await poll.future
         except asyncio.CancelledError:
-            woken_by = poll.future.result() if poll.future.done() and not poll.future.cancelled() else None
+            is_woken = poll.future.done() and not poll.future.cancelled() and poll.future.exception() is None
+            woken_by = poll.future.result() if is_woken else None
             if woken_by is not None:
                 woken_by.received()
             raise

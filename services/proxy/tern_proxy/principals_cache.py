@@ -135,7 +135,11 @@ class PrincipalsCache:
     async def _run(self) -> None:
         while True:
             began_ms = self._clock.mono_ms()
-            await self.refresh()
+            try:
+                await self.refresh()
+            except Exception:
+                # A bug must not end the asking: a revocation would be heard of by nobody.
+                logger.exception("principals could not be asked for")
             interval_ms = PRINCIPALS_INTERVAL_MS if self.is_ready else NOT_READY_INTERVAL_MS
             await self._sleep(max(interval_ms - (self._clock.mono_ms() - began_ms), NOT_READY_INTERVAL_MS) / 1_000)
 

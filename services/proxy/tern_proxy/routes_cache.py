@@ -19,6 +19,7 @@ from typing import Protocol
 import httpx
 
 from tern_proxy.core.topic import Topic
+from tern_remoting import problem_of
 from tern_wire.codec import read_json
 from tern_wire.errors import NoNameServer, TernError, TopicNotFound, WarmingUp
 from tern_wire.gone_groups import GoneGroup, GoneGroups
@@ -238,6 +239,12 @@ class RoutesCache:
             if self.is_reachable or self.routes is None:
                 logger.warning("no name server answers", extra={"detail": error.detail})
             self.is_reachable = False
+        except Exception as error:
+            # A bug: those who wait hear of it, and the next poll comes all the same.
+            problem = problem_of(error)
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(problem)
         finally:
             for waiter in waiters:
                 if not waiter.done():

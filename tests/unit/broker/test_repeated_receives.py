@@ -4,13 +4,22 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
+from tern_broker.core.picking import ReceiveRequest
 from tern_broker.core.topics import Topic
 from tern_broker.engine import Engine
+from tern_broker.proposer import Proposal
+from tern_broker.reader import Reader
 from tern_broker.repeated_receives import Found, RepeatedReceives
+from tern_wire.commands import CommandKind
+from tern_wire.errors import TernError
+from tern_wire.record import decode_record
 from tern_wire.requests import read_body
 from tern_wire.rows import ACK, EXTEND
 from tests.support.entries import Log
+from tests.support.faulty_files import FaultyFiles
+from tests.unit.store.test_retention_races import old_broker
 
 TOKEN = b"0123456789abcdef"
 
@@ -44,7 +53,9 @@ class Door:
         def again(found: Found) -> None:
             self.told.append((name, [offset for _, lease in found for offset in lease.offsets().tolist()]))
 
-        self.repeats.ask(self.key, again, lambda: self.told.append((name, "first")))
+        self.repeats.ask(
+            self.key, again, lambda: self.told.append((name, "first")), lambda error: self.told.append((name, error))
+        )
 
     def receive(self, count: int) -> Any:
         """What the first one gets."""
@@ -111,3 +122,84 @@ def test_a_leader_that_was_deposed_gives_nothing_again() -> None:
     door.ask("a")
     assert door.told == [("a", "first")]
     assert np.array_equal(door.log.state.leasing.replays.find(*door.key)[0][1].offsets(), [0, 1])
+
+
+@pytest.mark.parametrize("is_current", [True, False])
+def test_a_repeat_that_cannot_be_answered_frees_its_attempt_id(is_current: bool) -> None:
+    """Whoever repeats it meanwhile is answered, each by itself."""
+    door = Door()
+    door.receive(2)
+    door.is_leader = is_current
+
+    def failing(*_: object) -> None:
+        raise IndexError("no such row")
+
+    def failed(error: TernError) -> None:
+        door.told.append(error.code)
+        door.repeats.over(door.key)
+
+    for _ in range(3):
+        door.repeats.ask(door.key, failing, failing, failed)
+    assert door.told == ["internal"] * 3
+    assert door.repeats._waiting == {}
+
+
+@pytest.mark.parametrize("settled", [1, 3])
+def test_a_receive_is_repeated_after_a_trim_of_what_it_has_settled(settled: int) -> None:
+    """Its lease begins with messages of which retention has dropped the rows: the others come again, with their bodies."""
+    broker = old_broker(FaultyFiles())
+    names = broker.state.names
+    found: list[tuple[int, ...]] = []
+
+    def done(verdicts: Any, picks: list[Any]) -> None:
+        ((lease, _, _),) = verdicts.tolist()
+        found.extend((*picks[0].row[:3], ACK, offset, lease, 0) for offset in picks[0].offsets.tolist())
+
+    topic, group = names.topics["t"], names.groups["g"]
+    request = ReceiveRequest(
+        group=group,
+        topic=topic,
+        messages_max=4,
+        size_max_bytes=1 << 20,
+        invisible_ms=60_000,
+        first_queue=0,
+        token=TOKEN,
+    )
+    broker.proposer.submit(Proposal(CommandKind.LEASE, 64, done, receive=request))
+    broker.run()
+    broker.ack(*found[:settled])
+    broker.trimmer.trim_now()
+    broker.retain()
+    assert broker.store.queues.min(topic.topic_id, 0) == settled, "retention has dropped what was settled"
+    engine = SimpleNamespace(
+        state=broker.state,
+        raft=SimpleNamespace(when_current=lambda ready: ready(True)),
+        proposer=broker.proposer,
+        store=broker.store,
+        reader=Reader(broker.store),
+    )
+    repeats = RepeatedReceives(cast(Engine, engine))
+    replies: list[Any] = []
+    repeats.ask(
+        (group.group_id, topic.topic_id, TOKEN),
+        lambda again: replies.append(repeats.parts(topic, group, again)),
+        lambda: replies.append("first"),
+        replies.append,
+    )
+    (parts,) = replies
+    head, raw = read_body(b"".join(parts))
+    assert [run[4] for run in head["runs"]] == [4 - settled]
+    bodies, at = [], 0
+    while at < len(raw):
+        record = decode_record(raw, at)
+        bodies.append((record.offset, record.body))
+        at += int.from_bytes(raw[at : at + 4], "big")
+    assert bodies == [(offset, b"first %d" % offset) for offset in range(settled, 4)]
+
+
+def test_what_is_over_between_two_looks_at_the_clock_is_left_out() -> None:
+    """The clock goes on while the answer is made."""
+    door = Door()
+    door.receive(2)
+    door.now_ms = 1_010
+    assert door.parts() == ({"topic_id": door.topic, "group_id": door.group, "runs": []}, b"")

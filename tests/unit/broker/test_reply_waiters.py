@@ -37,6 +37,10 @@ class Wait:
         self.told.append(error.code)
         self.waiters.remove(self)
 
+    def fail(self, error: TernError) -> None:
+        """As ReplyWait."""
+        raise AssertionError(error)
+
 
 def applied_of(*appends: tuple[int, int, list[int]]) -> Applied:
     """An entry that has appended messages with these tag hashes: (topic id, queue, hashes)."""

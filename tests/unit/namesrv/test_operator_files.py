@@ -241,3 +241,24 @@ def test_a_store_that_cannot_be_opened_lets_go_of_its_directory(tmp_path: Path) 
         open_store(str(tmp_path))
     (tmp_path / CONFIGURATION).unlink()
     open_store(str(tmp_path)).close()
+
+
+@pytest.mark.parametrize("where", ["write", "on_change"])
+async def test_a_bug_is_answered_and_the_next_change_is_made(tmp_path: Path, where: str) -> None:
+    """Nobody waits for ever for a write that is not under way. What is on disk before the bug stays in effect."""
+    files = OperatorFiles(tmp_path)
+    store = OperatorStore(files)
+
+    def bug(*_: object) -> None:
+        raise IndexError("no such row")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files if where == "write" else store, where, bug)
+        async with asyncio.timeout(10):
+            refused = await asyncio.gather(put(store, "a"), put(store, "b"), return_exceptions=True)
+    assert [getattr(error, "code", error) for error in refused] == ["internal"] * 2
+    async with asyncio.timeout(10):
+        await put(store, "c")
+    assert list(store.state.configuration.listed("NS")) == (["c"] if where == "write" else ["a", "b", "c"])
+    store.close()
+    assert read(tmp_path) == store.state

@@ -1,8 +1,11 @@
 """Read barriers: nobody reads from a leader that may have been deposed before the question came."""
 
+from pathlib import Path
+
 import pytest
 
 from tern_raft.barrier import ReadBarrier
+from tern_store import LogRot
 
 
 class Reads:
@@ -105,3 +108,39 @@ def test_a_deposed_leader_refuses_whoever_waits() -> None:
     barrier.fail()
     assert reads.answers == [("x", False), ("y", False)]
     assert not barrier.is_busy
+
+
+@pytest.mark.parametrize("is_current", [True, False])
+def test_a_reader_whose_answer_fails_costs_the_others_nothing(is_current: bool) -> None:
+    """They are answered in the same round, and it is told False, as by a node that does not lead."""
+    barrier, reads = ReadBarrier(1), Reads()
+    told: list[bool] = []
+
+    def buggy(may_read: bool) -> None:
+        told.append(may_read)
+        raise IndexError("no such row")
+
+    reads.ask(barrier, "a")
+    barrier.ask(buggy)
+    reads.ask(barrier, "b")
+    barrier.begin({}, 0)
+    if is_current:
+        barrier.settle(0)
+    else:
+        barrier.fail()
+    assert reads.answers == [("a", is_current), ("b", is_current)]
+    assert told == [is_current, False]
+    assert not barrier.is_busy
+
+
+def test_damage_that_a_reader_meets_is_not_its_own() -> None:
+    """The node must end."""
+    barrier = ReadBarrier(1)
+
+    def reader(_may_read: bool) -> None:
+        raise LogRot(Path("/data/commitlog/0"), 0, "bad bytes")
+
+    barrier.ask(reader)
+    barrier.begin({}, 0)
+    with pytest.raises(LogRot):
+        barrier.settle(0)
