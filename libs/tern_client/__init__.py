@@ -39,6 +39,7 @@ from tern_client.transaction_models import (
 )
 from tern_client.transaction_producer import TransactionProducer
 from tern_client.transport import HttpxTransport, Transport
+from tern_client.turns import TurnNotReached
 
 __all__ = [
     "Admin",
@@ -86,5 +87,6 @@ __all__ = [
     "TransactionPage",
     "TransactionProducer",
     "Transport",
+    "TurnNotReached",
     "check_app",
 ]

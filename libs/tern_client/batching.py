@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tern_client.models import OutgoingMessage
-from tern_wire.limits import BATCH_MESSAGES_MAX, BATCH_SIZE_MAX_BYTES
+from tern_wire.limits import BATCH_MESSAGES_MAX, BATCH_SIZE_MAX_BYTES, LANE_SIZE_MAX_BYTES
 
 # What a message adds around its body, tag, keys and properties in MessagePack, rounded up.
 MESSAGE_OVERHEAD_SIZE_BYTES = 128
+# What its record adds to that: the head, the message id, the names of properties, and a namespace before the topic.
+RECORD_OVERHEAD_SIZE_BYTES = 256
 
 Token = TypeVar("Token")
 
@@ -88,13 +90,28 @@ def size_of(message: OutgoingMessage) -> int:
     return len(message.body) + len(message.tag) + extra + len(message.content_type) + MESSAGE_OVERHEAD_SIZE_BYTES
 
 
-def split(messages: Sequence[OutgoingMessage]) -> Iterator[range]:
-    """Ranges of *messages* that each fit one request: at most 1,024 messages and 16 MiB with a margin of an eighth."""
-    size_max_bytes = BATCH_SIZE_MAX_BYTES - BATCH_SIZE_MAX_BYTES // 8
+def stored_size_of(topic: str, message: OutgoingMessage) -> int:
+    """As many bytes as the record of *message* may have: what `size_of` leaves out, and letters that take four bytes."""
+    texts = (message.tag, message.message_group, *message.keys, *message.properties, *message.properties.values())
+    return (
+        size_of(message) + RECORD_OVERHEAD_SIZE_BYTES + len(topic) + sum(3 * len(t) for t in texts if not t.isascii())
+    )
+
+
+def split(topic: str, messages: Sequence[OutgoingMessage]) -> Iterator[range]:
+    """Ranges of *messages* that each fit one request: at most 1,024 messages and 16 MiB with a margin of an eighth.
+
+    With a message group among them, ranges that a proxy passes on in one piece for each broker group, so that all of a message group in one
+    request is stored or none is: of several pieces, an earlier one may fail for now and a later one be stored. Whether they have keys
+    decides what is repeated, so those with and without are not mixed.
+    """
+    is_ordered = any(message.message_group for message in messages)
+    size_max_bytes = LANE_SIZE_MAX_BYTES if is_ordered else BATCH_SIZE_MAX_BYTES - BATCH_SIZE_MAX_BYTES // 8
     start = size_bytes = 0
     for at, message in enumerate(messages):
-        size = size_of(message)
-        if at > start and (at - start == BATCH_MESSAGES_MAX or size_bytes + size > size_max_bytes):
+        size = stored_size_of(topic, message) if is_ordered else size_of(message)
+        is_other = is_ordered and bool(message.idempotency_key) != bool(messages[start].idempotency_key)
+        if at > start and (at - start == BATCH_MESSAGES_MAX or size_bytes + size > size_max_bytes or is_other):
             yield range(start, at)
             start, size_bytes = at, 0
         size_bytes += size

@@ -1,7 +1,7 @@
 """The blocking clients, for threads, Spark executors and scripts: the same decisions as the async ones in another shell."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,6 +21,7 @@ from tern_client.documents import (
     read_offsets,
     read_page,
 )
+from tern_client.leases import Received
 from tern_client.members import assignments_request, locks_request, members_request
 from tern_client.models import BatchOutcome, OutgoingMessage, QueueOffsets, ReceivedMessage, RecordPage, SendReceipt
 from tern_client.principals import BlockingPrincipalCalls
@@ -32,7 +33,7 @@ from tern_client.sending import send_many, send_one, unique_keys, with_key
 from tern_client.subscription import Subscription
 from tern_client.topics import BlockingTopicCalls
 from tern_client.transaction_calls import BlockingProducerGroupCalls
-from tern_client.transport import now_ms
+from tern_client.transport import epoch_ms, now_ms
 from tern_wire.errors import TernError
 from tern_wire.limits import (
     RECEIVE_SIZE_DEFAULT_BYTES,
@@ -42,7 +43,10 @@ from tern_wire.paths import CLUSTER_PATH
 
 
 class BlockingProducer(BlockingRequestCalls):
-    """Sends messages; may be shared between threads. Keys and errors as the async Producer's, after `close` too."""
+    """Sends messages; may be shared between threads. Keys, errors and the order of message groups as the async Producer's, after `close` too.
+
+    Threads that send to one message group take turns, in the order in which they call.
+    """
 
     def __init__(
         self,
@@ -94,18 +98,22 @@ class BlockingProducer(BlockingRequestCalls):
 
     def send_message(self, topic: str, message: OutgoingMessage) -> SendReceipt:
         """As `send`, with the message as one value."""
-        return self._drive(send_one(self._course, topic, with_key(message, self._keys), now_ms()))
+        keyed = with_key(message, self._keys)
+        if not keyed.message_group:
+            return self._drive(send_one(self._course, topic, keyed, now_ms()))
+        return self._drive_in_turn(topic, [keyed], lambda: send_one(self._course, topic, keyed, now_ms()))
 
     def send_batch(self, topic: str, messages: Sequence[OutgoingMessage]) -> BatchOutcome:
         """Send many messages, in as few requests as fit; what fails for now is repeated, each message once."""
         keyed = [with_key(message, self._keys) for message in messages]
-        return self._drive(send_many(self._course, topic, keyed, now_ms()))
+        return self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))
 
 
 class BlockingConsumer(BlockingReplyCalls):
     """Messages of one topic for one group. Not to be shared between threads: give each its own.
 
-    Iterating ends when a receive comes back empty after *wait_ms*; iterate again to go on. `close` acks what was confirmed; after
+    Iterating ends when a receive comes back empty after *wait_ms*; iterate again to go on. A message whose lease was over, by *clock* (ms since the
+    epoch), before the loop came to it is not handed out: the broker delivers it again. `close` acks what was confirmed; after
     that every use is refused (ClientClosed), iterating as well.
     """
 
@@ -126,10 +134,12 @@ class BlockingConsumer(BlockingReplyCalls):
         key_file: FileName | None = None,
         ca_file: FileName | None = None,
         transport: BlockingTransport | None = None,
+        clock: Callable[[], int] | None = None,
     ) -> None:
         super().__init__(
             endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
         )
+        self._clock = clock or epoch_ms
         self._subscription = Subscription(
             topic=topic,
             group=group,
@@ -148,7 +158,9 @@ class BlockingConsumer(BlockingReplyCalls):
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         while messages := self.receive():
-            for message in messages:
+            received = Received()
+            received.add(messages, self._clock())
+            while message := received.take(self._clock()):
                 self._check_open()
                 yield message
 

@@ -1,14 +1,13 @@
 """The async Consumer: receives with a lease, settles with the next receive, and closes without losing what was confirmed."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Self
 
 from tern_client.client import ClientClosed
 from tern_client.credentials import FileName
 from tern_client.documents import Settle
-from tern_client.leases import Leases
+from tern_client.leases import Leases, Received
 from tern_client.models import ReceivedMessage
 from tern_client.requesting import ReplyCalls
 from tern_client.retrying import RetryPolicy
@@ -28,7 +27,8 @@ class Consumer(ReplyCalls):
 
     Owns its connections, the messages it has not handed out yet, and the confirmations it has not sent yet. At most
     *in_flight_max* messages are received and neither confirmed, acked nor past the end of their lease; beyond that the loop waits
-    for one of these. *clock* says when a lease is over, in ms since the epoch.
+    for one of these. *clock* says when a lease is over, in ms since the epoch. What waited here beyond its lease is not handed out: the broker
+    delivers it again.
 
     `close` acks what was confirmed and lets the messages that were not handed out become visible in a second. A receive that waits
     then, and every use after it, iterating as well, ends with ClientClosed.
@@ -80,7 +80,7 @@ class Consumer(ReplyCalls):
         )
         self._clock = clock or epoch_ms
         self._leases = Leases(in_flight_max)
-        self._received: deque[ReceivedMessage] = deque()
+        self._received = Received()
         self._receiving: set[asyncio.Task[list[ReceivedMessage]]] = set()
         self._room = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -95,9 +95,9 @@ class Consumer(ReplyCalls):
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        while not self._received:
-            self._received.extend(await self.receive())
-        return self._received.popleft()
+        while (message := self._received.take(self._clock())) is None:
+            self._received.add(await self.receive(), self._clock())
+        return message
 
     async def receive(
         self, max_messages: int = 0, wait_ms: int | None = None, attempt_id: str = ""
@@ -165,8 +165,7 @@ class Consumer(ReplyCalls):
     async def _finish(self) -> None:
         if self._timer:
             self._timer.cancel()
-        unread, receiving = list(self._received), set(self._receiving)
-        self._received.clear()
+        unread, receiving = self._received.clear(), set(self._receiving)
         for task in receiving:
             task.cancel()
         if receiving:

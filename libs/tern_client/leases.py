@@ -5,6 +5,7 @@ again, to anybody, so a worker that died with it does not keep its place for eve
 when there is room again; what may still be acked is the broker's to say.
 """
 
+from collections import deque
 from collections.abc import Iterable
 
 from tern_client.models import ReceivedMessage
@@ -42,3 +43,36 @@ class Leases:
     def first_end_ms(self) -> int | None:
         """When the next lease is over; None when nothing is held."""
         return min(self._end_ms.values(), default=None)
+
+
+class Received:
+    """Messages that were received and not handed out yet. Owned by one consumer.
+
+    Law: a message whose lease is over is not handed out. The broker gives it to somebody else, and what follows it in its message group after
+    that: a consumer that still handled it would handle it behind those. It comes again, to this consumer or another.
+    """
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[ReceivedMessage, int | None]] = deque()
+
+    def add(self, messages: Iterable[ReceivedMessage], now_ms: int) -> None:
+        """These came now. A clock that says that a lease was over when it began is wrong: it decides nothing then."""
+        for message in messages:
+            end_ms = message.invisible_until
+            self._waiting.append((message, end_ms if end_ms > now_ms else None))
+
+    def take(self, now_ms: int) -> ReceivedMessage | None:
+        """The next one whose lease is not over; None when there is none."""
+        while self._waiting:
+            message, end_ms = self._waiting.popleft()
+            if end_ms is None or end_ms > now_ms:
+                return message
+        return None
+
+    def clear(self) -> list[ReceivedMessage]:
+        """All that wait; none does any longer."""
+        messages = [message for message, _ in self._waiting]
+        self._waiting.clear()
+        return messages

@@ -11,7 +11,7 @@ from tern_wire.errors import TernError
 class OutgoingMessage:
     """One message to send. `queue` pins it (`broker-a:3`); an empty `idempotency_key` is filled in by the Producer.
 
-    Messages of one `message_group` are delivered in order. At most one of `delay` (`"30s"`, ms, timedelta), `deliver_at` (RFC 3339, ms
+    Messages of one `message_group` are delivered in order: that in which one producer's methods were called. At most one of `delay` (`"30s"`, ms, timedelta), `deliver_at` (RFC 3339, ms
     since 1970, datetime) and `delay_level` (1 to 18) says when it is delivered.
     """
 

@@ -20,6 +20,7 @@ from tern_client.client import AsyncClient, BlockingClient
 from tern_client.documents import read_document, read_results
 from tern_client.exchange import Request, Response
 from tern_client.models import OutgoingMessage, ReceivedMessage, ReplyMessage, SendReceipt
+from tern_client.ordered_calls import BlockingOrderedCalls, OrderedCalls
 from tern_client.transport import now_ms
 from tern_wire import paths
 from tern_wire.errors import IllegalTimeout, InvalidField, ReplyTimeout, TernError
@@ -153,7 +154,7 @@ def _reply(request: ReceivedMessage, body: bytes, fields: Mapping[str, Any]) -> 
 
 
 # Calls ------------------------------------------------------------------------------------------------------------
-class RequestCalls(AsyncClient):
+class RequestCalls(OrderedCalls):
     """What the async Producer can ask."""
 
     __slots__ = ()
@@ -170,11 +171,14 @@ class RequestCalls(AsyncClient):
     ) -> ReplyMessage:
         """Send a request and wait for its reply; 1 ms to 30 s. ReplyTimeout: it is stored, and `find_reply` asks again, by its fields.
 
-        *client* is who asks, *correlation_id* which of its requests this is; the proxy makes what is left out. *fields*: as in `send`.
+        *client* is who asks, *correlation_id* which of its requests this is; the proxy makes what is left out. *fields*: as in `send`. With a
+        message group it is sent in turn, when its predecessor has its reply; the time for the reply begins then.
         """
-        timeout_ms = timeout_ms_of(timeout)
-        request = new_request(topic, _message(body, fields), timeout_ms, correlation_id, client)
-        return await self._drive(ask(self._course, topic, request, timeout_ms, now_ms()))
+        timeout_ms, message = timeout_ms_of(timeout), _message(body, fields)
+        request = new_request(topic, message, timeout_ms, correlation_id, client)
+        return await self._drive_in_turn(
+            topic, [message], lambda: ask(self._course, topic, request, timeout_ms, now_ms())
+        )
 
     async def find_reply(self, topic: str, correlation_id: str, client: str = "", wait_ms: int = 0) -> ReplyMessage:
         """The reply to a request that was stored before; NoReply when none came within *wait_ms*."""
@@ -186,7 +190,7 @@ class RequestCalls(AsyncClient):
         return _receipt(await self._call(request))
 
 
-class BlockingRequestCalls(BlockingClient):
+class BlockingRequestCalls(BlockingOrderedCalls):
     """What the blocking Producer can ask."""
 
     def request(
@@ -201,11 +205,12 @@ class BlockingRequestCalls(BlockingClient):
     ) -> ReplyMessage:
         """Send a request and wait for its reply; 1 ms to 30 s. ReplyTimeout: it is stored, and `find_reply` asks again, by its fields.
 
-        *client* is who asks, *correlation_id* which of its requests this is; the proxy makes what is left out. *fields*: as in `send`.
+        *client* is who asks, *correlation_id* which of its requests this is; the proxy makes what is left out. *fields*: as in `send`. With a
+        message group it is sent in turn, when its predecessor has its reply; the time for the reply begins then.
         """
-        timeout_ms = timeout_ms_of(timeout)
-        request = new_request(topic, _message(body, fields), timeout_ms, correlation_id, client)
-        return self._drive(ask(self._course, topic, request, timeout_ms, now_ms()))
+        timeout_ms, message = timeout_ms_of(timeout), _message(body, fields)
+        request = new_request(topic, message, timeout_ms, correlation_id, client)
+        return self._drive_in_turn(topic, [message], lambda: ask(self._course, topic, request, timeout_ms, now_ms()))
 
     def find_reply(self, topic: str, correlation_id: str, client: str = "", wait_ms: int = 0) -> ReplyMessage:
         """The reply to a request that was stored before; NoReply when none came within *wait_ms*."""

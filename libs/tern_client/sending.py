@@ -67,7 +67,7 @@ def send_many(
         raise BatchEmpty()
     receipts: list[SendReceipt | None] = [None] * len(messages)
     errors: dict[int, TernError] = {at: error for at, each in enumerate(messages) if (error := too_large(each))}
-    for chunk in split(messages):
+    for chunk in split(topic, messages):
         pending = [at for at in chunk if at not in errors]
         attempt, now_ms = 0, began_ms
         while pending:

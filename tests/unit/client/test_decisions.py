@@ -165,10 +165,10 @@ def test_size_is_never_below_what_travels() -> None:
 def test_a_list_of_any_length_is_split_into_requests_that_fit() -> None:
     """No request has more than 1,024 messages or 16 MiB, and no message is lost or moved."""
     many = [message(1)] * 2_500
-    assert [len(part) for part in split(many)] == [1_024, 1_024, 452]
+    assert [len(part) for part in split("t", many)] == [1_024, 1_024, 452]
     big = [message(4 * 1024 * 1024)] * 5
-    assert [list(part) for part in split(big)] == [[0, 1, 2], [3, 4]]
-    assert list(split([])) == []
+    assert [list(part) for part in split("t", big)] == [[0, 1, 2], [3, 4]]
+    assert list(split("t", [])) == []
 
 
 def test_a_message_that_headers_cannot_carry_travels_as_a_batch_of_one() -> None:

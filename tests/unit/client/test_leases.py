@@ -2,11 +2,11 @@
 
 import asyncio
 
-from tern_client import Consumer, ReceivedMessage
+from tern_client import BlockingConsumer, Consumer, ReceivedMessage
 from tern_client.documents import read_received
 from tern_client.exchange import Response
 from tern_client.leases import Leases
-from tests.support.scripted_proxy import ScriptedProxy, said
+from tests.support.scripted_proxy import Asked, Reply, ScriptedProxy, blocking_proxy, said
 from tests.unit.client.deliveries import delivered
 
 
@@ -80,3 +80,46 @@ async def test_an_extended_message_stays_in_flight_until_its_new_end() -> None:
         consumer.confirm(message)
         async with asyncio.timeout(10):
             await waiting
+
+
+async def test_a_message_whose_lease_ended_while_it_waited_here_is_not_handed_out() -> None:
+    """Somebody else has it by now, and what follows it in its message group after that: handled here, it would come behind those."""
+    now_ms = [0]
+    script = (delivered(0, 1, 2, invisible_until=1_000), delivered(1, invisible_until=9_000))
+    async with (
+        ScriptedProxy(*script, answer=lambda _: said({"results": []})) as proxy,
+        Consumer(proxy.url, "t", "g", clock=lambda: now_ms[0]) as consumer,
+    ):
+        seen = []
+        async for message in consumer:
+            seen.append((message.message_id, message.invisible_until))
+            if len(seen) == 2:
+                break
+            now_ms[0] = 1_000
+        assert seen == [("m0", 1_000), ("m1", 9_000)]
+
+
+def test_the_blocking_consumer_does_not_hand_it_out_either() -> None:
+    """Its loop handles one after the other, so the last ones wait longest."""
+    now_ms, replies = [0], [delivered(0, 1, 2, invisible_until=1_000), delivered(1, invisible_until=9_000)]
+
+    def answer(asked: Asked) -> Reply:
+        return replies.pop(0) if asked.path.endswith("/receive") and replies else delivered()
+
+    with blocking_proxy(answer) as proxy, BlockingConsumer(proxy.url, "t", "g", clock=lambda: now_ms[0]) as consumer:
+        seen = []
+        for message in consumer:
+            seen.append((message.message_id, message.invisible_until))
+            now_ms[0] = 1_000
+        assert seen == [("m0", 1_000), ("m1", 9_000)]
+
+
+async def test_a_clock_that_is_far_ahead_keeps_no_message_back() -> None:
+    """It says that leases were over when they began."""
+    script = (delivered(0, 1, invisible_until=1_000),)
+    async with (
+        ScriptedProxy(*script, answer=lambda _: said({"results": []})) as proxy,
+        Consumer(proxy.url, "t", "g", clock=lambda: 5_000) as consumer,
+    ):
+        seen = [await anext(consumer), await anext(consumer)]
+        assert [message.message_id for message in seen] == ["m0", "m1"]
