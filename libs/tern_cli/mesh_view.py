@@ -51,6 +51,7 @@ def _row(files: MeshFiles, row: dict[str, Any], leading: set[str]) -> dict[str, 
         "quarantined": found if isinstance(found, dict) else None,
         "rebuilding": str(said.get("rebuilding") or ""),
         "refuses_sends": bool(said.get("refuses_sends")),
+        "lacks": str(said.get("lacks") or ""),
         "silent_hosts": _silent_hosts(said),
         "last_line": last_line,
     }
@@ -76,6 +77,8 @@ def notes(files: MeshFiles, rows: list[dict[str, Any]]) -> list[str]:
             found.append(f"{name} is rebuilding what it derives from its log: {row['rebuilding']}.")
         if row["refuses_sends"]:
             found.append(f"{name} refuses sends, because its disk or its budget is full; receiving and acking go on.")
+        if row["lacks"]:
+            found.append(f"{name} is refused something by its operating system, and tries again: {row['lacks']}.")
         if row["silent_hosts"]:
             more = len(row["silent_hosts"]) - _HOSTS_SHOWN_MAX
             hosts = ", ".join(row["silent_hosts"][:_HOSTS_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")

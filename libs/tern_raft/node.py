@@ -279,7 +279,7 @@ class RaftNode:
     ) -> StoredEntry:
         """Append one entry as the leader (the caller has just checked is_serving). Its fate is seen by `apply`.
 
-        What is *urgent* stores no message and may use the last space of a full disk. OSError (ENOSPC): nothing was appended.
+        What is *urgent* stores no message and may use the last space of a full disk. OSError but SyncLost: nothing was appended.
         """
         entry = self._consensus.append(parts, version, urgent=urgent)
         self._kick()

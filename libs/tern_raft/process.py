@@ -1,11 +1,12 @@
 """A node in a process of its own: asyncio's loop, the machine's clocks, one thread for the disk, `_exit` for the end.
 
-The disk thread: so that heartbeats, votes and reads never wait for the disk. A job that raises ends the process: after a failed
-fdatasync the kernel has marked the lost pages clean, so trying again would report success for data that is gone. Reference: "Can
-applications recover from fsync failures?", USENIX ATC 2020.
+The disk thread: so that heartbeats, votes and reads never wait for the disk. A job that raises SyncLost ends the process: trying again
+would report success for data that is gone. One that the kernel refused for any other reason (no descriptors, memory, quota, permission)
+has lost nothing: it is run again until it succeeds, in its place before those that wait.
 """
 
 import asyncio
+import logging
 import os
 import queue
 import threading
@@ -15,9 +16,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from tern_raft.runtime import Disk
+from tern_store import SyncLost
 
+log = logging.getLogger(__name__)
 # A saved state and a few syncs; more waiting means that the disk has stalled, and callers must see it.
 JOBS_MAX = 64
+# Between the runs of a job that the kernel refuses: soon enough that nobody waits much longer than the lack lasts.
+JOB_AGAIN_AFTER_S = 0.25
 
 
 class ProcessRuntime:
@@ -35,7 +40,7 @@ class ProcessRuntime:
         """ms since 1970, as the host says."""
         return int(time.time() * 1000)
 
-    def open_disk(self, on_failure: Callable[[OSError], None]) -> Disk:
+    def open_disk(self, on_failure: Callable[[SyncLost], None]) -> Disk:
         """A thread of its own."""
         return DiskThread(self._loop, on_failure=on_failure)
 
@@ -51,10 +56,11 @@ class ProcessRuntime:
 class DiskThread:
     """Runs jobs on one thread and reports back into the loop that made it. Owner: the core loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, on_failure: Callable[[OSError], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, on_failure: Callable[[SyncLost], None]) -> None:
         self._loop = loop
         self._on_failure = on_failure
         self._jobs: queue.SimpleQueue[tuple[Callable[[], None], Callable[[], None]] | None] = queue.SimpleQueue()
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="disk", daemon=True)
         self._thread.start()
 
@@ -64,7 +70,8 @@ class DiskThread:
         self._jobs.put((job, done))
 
     def stop(self) -> None:
-        """Finish what is waiting, then end the thread."""
+        """Finish what is waiting, then end the thread; what is refused now stays undone."""
+        self._stopping.set()
         self._jobs.put(None)
         self._thread.join(timeout=30)
 
@@ -72,14 +79,30 @@ class DiskThread:
         while (item := self._jobs.get()) is not None:
             job, done = item
             try:
-                job()
-            except OSError as error:
+                is_done = self._run(job)
+            except SyncLost as error:
                 self._on_failure(error)
                 return
+            if not is_done:
+                continue
             try:
                 self._loop.call_soon_threadsafe(done)
             except RuntimeError:  # the loop is closed: nobody is left to be told
                 return
+
+    def _run(self, job: Callable[[], None]) -> bool:
+        """Whether the job was done; False only when the thread is to end. SyncLost."""
+        while True:
+            try:
+                job()
+            except SyncLost:
+                raise
+            except OSError as error:
+                log.warning("the disk refuses a job, which is run again", extra={"error": str(error)})
+            else:
+                return True
+            if self._stopping.wait(JOB_AGAIN_AFTER_S):
+                return False
 
 
 def _read_boot_id() -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
+from tern_store import SyncLost
 from tern_wire.requests import Parts
 
 # Exit code of a node that must not go on in this process; the supervisor starts it again.
@@ -20,7 +21,8 @@ class Disk(Protocol):
     """One thread that waits for the disk. Jobs run in the order given."""
 
     def run_soon(self, job: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run *job* beside the loop, then *done* in it. A job that raises OSError ends the node."""
+        """Run *job* beside the loop, then *done* in it. A job that raises SyncLost ends the node; after any other OSError it is run
+        again until it is done, so it must bear that."""
 
     def stop(self) -> None:
         """Finish what is waiting; nothing is given afterwards."""
@@ -49,7 +51,7 @@ class Runtime(Protocol):
     def call_later(self, delay_s: float, callback: Callable[..., object], *arguments: object) -> object:
         """Not before *delay_s* have passed."""
 
-    def open_disk(self, on_failure: Callable[[OSError], None]) -> Disk:
+    def open_disk(self, on_failure: Callable[[SyncLost], None]) -> Disk:
         """Another disk thread of the node; *on_failure* is called on it and does not return."""
 
     def new_id(self) -> bytes:

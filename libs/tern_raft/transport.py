@@ -4,7 +4,6 @@ Sans-IO: bodies come in by `receive`, go out by the `post` function given; socke
 Stock's TCPTransport is never built: it unpickles what strangers send, on all addresses (X1, tcp_connection.py:291, transport.py:268-273).
 """
 
-import errno
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from tern_raft.frames import decode_message, encode_message
 from tern_raft.membership import Membership, is_hello
 from tern_raft.rules import Message, VoteCount, plan_append
 from tern_store import EntryRefused
+from tern_store.files import is_lack
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.requests import Parts
 
@@ -286,18 +286,18 @@ class PeerTransport(Transport):  # type: ignore[misc]
         if plan is None:
             log.error("refused an append that contradicts what is committed", extra={"peer": str(node.id)})
             return
-        if plan.cut_from:
-            core.journal.deleteEntriesFrom(plan.cut_from - stored.first_index)  # R4
         self._answering_seq, self._verified = message["seq"], plan.verified
         self._is_heartbeat = not message["entries"]
         try:
+            if plan.cut_from:
+                core.journal.deleteEntriesFrom(plan.cut_from - stored.first_index)  # R4
             self._onMessageReceived(node, plan.message)
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if not is_lack(error):
                 raise
-            # No space for it here (stock dies of SIGBUS: L10, journal.py:117-126): nothing is acknowledged, and the leader
-            # asks again with its next heartbeat.
-            log.warning("no space for an entry", extra={"peer": str(node.id)})
+            # No space for it here (stock dies of SIGBUS: L10, journal.py:117-126), or no descriptor: nothing is acknowledged, and
+            # the leader asks again with its next heartbeat.
+            log.warning("no place for an entry", extra={"peer": str(node.id), "error": str(error)})
         except EntryRefused as error:
             # Damaged on the way (stock has no checksum: S8, journal.py:197-203), or not the leader's log: ask again from what
             # is good.

@@ -23,6 +23,7 @@ from tern_store.errors import (
     Quarantined,
     StateCorrupt,
     StoreError,
+    SyncLost,
     VoteCorrupt,
     WrongGroup,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "StoreLimits",
     "StoredEntry",
     "SyncJob",
+    "SyncLost",
     "TrimJob",
     "VoteCorrupt",
     "VoteFile",

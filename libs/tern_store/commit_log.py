@@ -37,8 +37,8 @@ from tern_store.entry import (
 )
 from tern_store.entry_index import EntryIndex, IndexRow
 from tern_store.entry_places import EntryPlaces
-from tern_store.errors import EntryRefused, LogRot, StateCorrupt, StoreError
-from tern_store.files import REAL_FILES, Buffer, Files
+from tern_store.errors import EntryRefused, LogRot, StateCorrupt, StoreError, SyncLost
+from tern_store.files import REAL_FILES, Buffer, Files, is_done
 from tern_store.genesis import Genesis
 from tern_store.genesis_file import begin_log, read_genesis
 from tern_store.log_reader import LogReader
@@ -71,6 +71,8 @@ class CommitLog:
         self._is_pipelined = False
         # Why nothing may be written any more; empty while all is well.
         self._broken = ""
+        # What a write that was refused has left to be done before anything else is written.
+        self._undo: Callable[[], None] | None = None
         ends = lambda: (self.first_index, self._end.index)  # noqa: E731 (one line for one thought)
         self._reader = LogReader(segments, row=self._row, begin=index.position, bounds=ends, recent=new.find_position)
         self.was_torn = False
@@ -243,7 +245,10 @@ class CommitLog:
 
     # Cut and sync ----------------------------------------------------------------------------------------------
     def truncate_from(self, index: int) -> None:
-        """Durable here: entry *index* and all behind it are gone, and everything before it is synced."""
+        """Durable here: entry *index* and all behind it are gone, and everything before it is synced.
+
+        OSError but SyncLost: they are gone for readers, and nothing is written before the disk has forgotten them, too.
+        """
         if index > self._end.index:
             return
         if index <= self.first_index:
@@ -251,16 +256,19 @@ class CommitLog:
         end = self.mark(index - 1)
         places = [self._row(at).position for at in range(index, self._end.index + 1)]
         self.require_sound()
-        self._broken = _HALF_DONE  # until the disk says otherwise
+        self._undo_now()
         self._end = end
         self._recent.cut(index)
         self._reader.forget()
-        self._erase_backwards(places)
-        self._places.cut(end.index)
-        self._dirty.sync_now()
         self._cuts += 1
-        self._synced_index = end.index
-        self._broken = ""
+        self._synced_index = min(self._synced_index, end.index)
+        self._undo = lambda: self._finish_cut(places)
+        self._undo_now()
+
+    def _finish_cut(self, places: list[int]) -> None:
+        self._erase_backwards(places)
+        self._places.cut(self._end.index)
+        self._sync_now()
 
     def take_sync(self) -> SyncJob | None:
         """What must be synced to make everything up to `end_index` durable, or None if it is already."""
@@ -274,7 +282,7 @@ class CommitLog:
             self._synced_index = max(self._synced_index, job.end_index)
         self._dirty.job_done(job)
 
-    def fail(self, error: OSError) -> None:
+    def fail(self, error: SyncLost) -> None:
         """A sync has failed: the kernel may have dropped what it held, so nothing is accepted or promised any more."""
         lost = "what was written since the last one may be lost although it can still be read"
         self._broken = f"a sync of the log failed ({error.strerror}): {lost}. This node must be rebuilt from a peer"
@@ -337,7 +345,7 @@ class CommitLog:
             raise EntryRefused(f"entry {index} has {size} bytes, at most {self._entry_size_max_bytes} are allowed")
 
     def require_sound(self) -> None:
-        """StoreError, with the reason, if a write or a sync failed before."""
+        """StoreError, with the reason, if a sync failed before."""
         if self._broken:
             raise StoreError(self._broken)
 
@@ -351,6 +359,7 @@ class CommitLog:
         return self._end.position if fits else segment_end
 
     def _write(self, entry: StoredEntry, *, urgent: bool) -> None:
+        self._undo_now()
         self._segments.require(entry.position, urgent=urgent)
         if entry.position != self._end.position:
             self._put(BLANK.pack(BLANK_MAGIC, entry.position - self._end.position), self._end.position)
@@ -366,12 +375,18 @@ class CommitLog:
     def _put(self, data: Buffer, position: int) -> None:
         try:
             self._dirty.written(self._segments.write(data, position).fd)
+        except SyncLost:
+            raise
         except OSError:
             # Half an entry must not stay behind the end: a shorter one would be written before it.
-            self._broken = _HALF_DONE
-            self._erase()
-            self._broken = ""
+            self._undo = self._erase
+            is_done(self._undo_now)  # what refused the write may refuse this: then it is the next write's first step
             raise
+
+    def _undo_now(self) -> None:
+        if (undo := self._undo) is not None:
+            undo()
+            self._undo = None
 
     def _count_unsynced(self) -> int:
         """How many entries before the next one the disk will not have when that is written."""
@@ -381,7 +396,7 @@ class CommitLog:
         """Durable here: everything written so far."""
         try:
             self._dirty.sync_now()
-        except OSError as error:
+        except SyncLost as error:
             self.fail(error)
             raise
         self._synced_index = self._end.index
@@ -433,6 +448,3 @@ class CommitLog:
         if row is None or row.mark != start or self.entry(start.index).mark != start:
             path = self._segments.last.path
             raise LogRot(path, start.position, f"entry {start.index}, of which a state was saved, is not there")
-
-
-_HALF_DONE = "an earlier write to the log failed and could not be undone; restart this node"

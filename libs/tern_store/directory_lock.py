@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from tern_store.errors import DirectoryInUse
-from tern_store.files import REAL_FILES, Files, has_room_for
+from tern_store.files import REAL_FILES, Files, is_done
 
 
 class DirectoryLock:
@@ -27,7 +27,7 @@ class DirectoryLock:
             )
         files.ftruncate(fd, 0)
         # Only for people: on a full disk it is left out.
-        has_room_for(lambda: files.pwrite(fd, f"{os.getpid() if pid is None else pid}\n".encode(), 0))
+        is_done(lambda: files.pwrite(fd, f"{os.getpid() if pid is None else pid}\n".encode(), 0))
         return cls(fd, files)
 
     def release(self) -> None:

@@ -7,13 +7,14 @@ Law: everything here can be derived from the log, so rows are never synced, only
 row's first 24 bytes) tells a row that a crash lost from a good one; since cuts are durable, a good row is never a stale one.
 """
 
+import errno
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 from tern_store.checksum import crc32
 from tern_store.entry import LogMark
-from tern_store.files import Files, has_room_for
+from tern_store.files import Files, is_done
 
 _ROW = struct.Struct(">QQIIII")
 _POSITION = struct.Struct(">Q")
@@ -60,7 +61,7 @@ class EntryIndex:
         return self._written + len(self._tail) // ROW_SIZE_BYTES
 
     def find(self, index: int) -> IndexRow | None:
-        """The row of *index*, or None if it is not here or was lost by a crash."""
+        """The row of *index*, or None if it is not here, was lost by a crash, or cannot be read."""
         number = index - 1
         if number >= self._written:
             at = (number - self._written) * ROW_SIZE_BYTES
@@ -72,7 +73,12 @@ class EntryIndex:
         file, row = divmod(number, self._rows_per_file)
         if file not in self._fds:
             return None
-        data = self._files.pread(self._fds[file], ROW_SIZE_BYTES, row * ROW_SIZE_BYTES)
+        try:
+            data = self._files.pread(self._fds[file], ROW_SIZE_BYTES, row * ROW_SIZE_BYTES)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return None
         if len(data) < ROW_SIZE_BYTES:
             return None
         position, term, size, crc, check, _ = _ROW.unpack(data)
@@ -105,7 +111,8 @@ class EntryIndex:
         number = index - 1
         assert number <= self.count, "rows come one after the other"
         if number < self._written:
-            self._write(number, row)
+            # Without it the row is a lost one, and can be found again.
+            is_done(lambda: self._write(number, row))
             return
         at = (number - self._written) * ROW_SIZE_BYTES
         self._tail[at : at + ROW_SIZE_BYTES] = row
@@ -150,7 +157,7 @@ class EntryIndex:
         self._fds.clear()
 
     def _write_tail_if_room(self) -> None:
-        if not has_room_for(lambda: self._write(self._written, self._tail)):
+        if not is_done(lambda: self._write(self._written, self._tail)):
             # Kept in memory until there is room; a full disk stops the log itself before these rows add up.
             self._write_at_bytes = len(self._tail) + TAIL_SIZE_BYTES
             return

@@ -7,6 +7,14 @@ class StoreError(Exception):
     """Base of everything that this package raises on purpose; OSError passes through as it is."""
 
 
+class SyncLost(OSError):
+    """A sync failed, or a write met an error of the medium (EIO): what was written may be gone although it can still be read.
+
+    Trying again would lie: the kernel has marked the lost pages clean. Nothing else that a kernel refuses says anything of what was
+    written before. Reference: "Can applications recover from fsync failures?", USENIX ATC 2020.
+    """
+
+
 class LogRot(StoreError):
     """Bytes that were once good are not any more: the node must neither vote nor lead until it is rebuilt."""
 

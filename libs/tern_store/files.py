@@ -1,6 +1,8 @@
 """The only operating system calls of the store, behind one protocol, so that tests can put faults between.
 
-Paths and descriptors in, bytes out; errors are OSError as the kernel gives them. New files have mode 0600, directories 0700.
+Paths and descriptors in, bytes out; errors are OSError as the kernel gives them, and SyncLost where what was written may be gone.
+Any other OSError is a lack: of space, descriptors, memory, permission. What was refused can be done again when that is over. New files
+have mode 0600, directories 0700.
 """
 
 import errno
@@ -10,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
+from tern_store.errors import LogRot, SyncLost
+
 Buffer = bytes | bytearray | memoryview
 Advice = Literal["sequential", "willneed", "dontneed"]
 _ADVICE = {
@@ -17,6 +21,8 @@ _ADVICE = {
     "willneed": os.POSIX_FADV_WILLNEED,
     "dontneed": os.POSIX_FADV_DONTNEED,
 }
+# No space: of the disk, or of the user's share of it.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 # Linux's IOV_MAX: pwritev refuses more buffers than this.
 IOV_MAX = 1024
 
@@ -30,7 +36,7 @@ class Files(Protocol):
     def close(self, fd: int) -> None: ...
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> None:
-        """Write all of *data* (short writes are continued)."""
+        """Write all of *data* (short writes are continued). SyncLost: the medium refused it."""
 
     def pwritev(self, fd: int, parts: Sequence[Buffer], position: int) -> None:
         """Write all *parts*, one behind the other."""
@@ -44,10 +50,11 @@ class Files(Protocol):
     def advise(self, fd: int, position: int, size: int, advice: Advice) -> None:
         """Tell the kernel what will be read (a hint; size 0 means to the end)."""
 
-    def fdatasync(self, fd: int) -> None: ...
+    def fdatasync(self, fd: int) -> None:
+        """Durable here: what was written. SyncLost: it may be gone, and no later call says so."""
 
     def fsync_dir(self, path: Path) -> None:
-        """Make creations, renames and removals in *path* durable."""
+        """Make creations, renames and removals in *path* durable. SyncLost, or an OSError before anything was tried."""
 
     def fallocate(self, fd: int, size: int) -> None:
         """Reserve [0, size) on disk; what is new reads as zeros. ENOSPC comes from here, not from a later write."""
@@ -89,20 +96,26 @@ class RealFiles:
         os.close(fd)
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> None:
-        written = os.pwrite(fd, data, position)
-        if written == len(data):
-            return
-        rest = memoryview(data).cast("B")[written:]
-        while rest:
-            position += written
-            written = os.pwrite(fd, rest, position)
-            rest = rest[written:]
+        try:
+            written = os.pwrite(fd, data, position)
+            if written == len(data):
+                return
+            rest = memoryview(data).cast("B")[written:]
+            while rest:
+                position += written
+                written = os.pwrite(fd, rest, position)
+                rest = rest[written:]
+        except OSError as error:
+            raise of_write(error) from None
 
     def pwritev(self, fd: int, parts: Sequence[Buffer], position: int) -> None:
         for first in range(0, len(parts), IOV_MAX):
             batch = parts[first : first + IOV_MAX]
             size = sum(memoryview(part).nbytes for part in batch)
-            written = os.pwritev(fd, batch, position)
+            try:
+                written = os.pwritev(fd, batch, position)
+            except OSError as error:
+                raise of_write(error) from None
             if written < size:
                 self.pwrite(fd, memoryview(b"".join(batch))[written:], position + written)
             position += size
@@ -133,12 +146,17 @@ class RealFiles:
         os.posix_fadvise(fd, position, size, _ADVICE[advice])
 
     def fdatasync(self, fd: int) -> None:
-        os.fdatasync(fd)
+        try:
+            os.fdatasync(fd)
+        except OSError as error:
+            raise lost(error) from None
 
     def fsync_dir(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        except OSError as error:
+            raise lost(error) from None
         finally:
             os.close(fd)
 
@@ -203,13 +221,33 @@ class RealFiles:
 REAL_FILES: Files = RealFiles()
 
 
-def has_room_for(action: Callable[[], object]) -> bool:
-    """Run *action*; False if the disk had no room for what it writes. Any other OSError passes through."""
+def lost(error: OSError) -> SyncLost:
+    """*error* of a sync: whatever its number, ENOSPC among them, pages may be gone."""
+    return SyncLost(*error.args, error.filename)
+
+
+def of_write(error: OSError) -> OSError:
+    """*error* of a write: EIO is one of the medium, any other has left what was written before as it is."""
+    return lost(error) if error.errno == errno.EIO else error
+
+
+def unreadable(error: OSError, path: Path, position: int) -> OSError | LogRot:
+    """*error* of a read of the log: what the medium cannot give back (EIO) is rot; any other lack is over some time."""
+    return LogRot(path, position, "the disk cannot read it") if error.errno == errno.EIO else error
+
+
+def is_lack(error: OSError) -> bool:
+    """Whether what was refused can be done again when the machine has what it lacks now."""
+    return not isinstance(error, SyncLost)
+
+
+def is_done(action: Callable[[], object]) -> bool:
+    """Run *action*, which can be run again; False if the machine lacks what it asks for (room, descriptors, memory ...). SyncLost passes."""
     try:
         action()
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
+    except SyncLost:
+        raise
+    except OSError:
         return False
     return True
 

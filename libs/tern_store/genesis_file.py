@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tern_store.entry import HEADER_SIZE_BYTES, EntryKind, verify
 from tern_store.errors import EntryRefused, LogRot
-from tern_store.files import Files
+from tern_store.files import Files, unreadable
 from tern_store.genesis import Genesis
 from tern_store.log_start import START, LogStart
 from tern_store.segment import create_segment_file
@@ -40,5 +40,7 @@ def _first_entry(path: Path, files: Files) -> bytes:
         head = files.pread(fd, HEADER_SIZE_BYTES, 0)
         size = min(int.from_bytes(head[4:8], "big"), files.size(fd))
         return files.pread(fd, size, 0)
+    except OSError as error:
+        raise unreadable(error, path, 0) from error
     finally:
         files.close(fd)

@@ -17,7 +17,7 @@ import numpy as np
 
 from tern_store.checking import Checked
 from tern_store.errors import DerivedDamage
-from tern_store.files import REAL_FILES, Files, has_room_for
+from tern_store.files import REAL_FILES, Files, is_done
 from tern_store.index_file import IndexFile
 from tern_store.index_folder import IndexFolder, IndexShape
 from tern_store.sync_job import SyncJob
@@ -247,4 +247,4 @@ class KeyIndex:
 def _write_if_long(file: IndexFile) -> None:
     if file.tail_bytes > TAIL_SIZE_MAX_BYTES or not file.room:
         # On a full disk it stays in memory; the next flush says so.
-        has_room_for(file.write)
+        is_done(file.write)

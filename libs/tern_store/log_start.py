@@ -11,6 +11,7 @@ Law: this file is durable before the first segment goes, so segments below `posi
 that of `position` is rot.
 """
 
+import contextlib
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ def write_start(folder: Path, start: LogStart, files: Files) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrimJob:
-    """Removes the files of what retention has dropped. `run` may be called on any thread, once."""
+    """Removes the files of what retention has dropped. `run` may be called on any thread, again after an OSError."""
 
     files: Files
     folder: Path
@@ -79,5 +80,6 @@ class TrimJob:
         """Durable here: where the log begins; then the segments go. OSError: those that are left go at the next start."""
         write_start(self.folder, self.start, self.files)
         for segment in self.segments:
-            self.files.unlink(segment.path)
+            with contextlib.suppress(FileNotFoundError):  # a run before this one was interrupted
+                self.files.unlink(segment.path)
         self.files.fsync_dir(self.folder)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from tern_store.chain_check import ChainCheck
 from tern_store.commit_log import LOG_FOLDER
 from tern_store.errors import CopyRefused
-from tern_store.files import REAL_FILES, Buffer, Files
+from tern_store.files import NO_ROOM, REAL_FILES, Buffer, Files
 from tern_store.genesis import Genesis
 from tern_store.log_start import LogStart
 from tern_store.rebuild_keys import IncomingKeys
@@ -139,7 +139,7 @@ class RebuildSink:
     def write(self, name: str, position: int, data: Buffer) -> None:
         """Take the piece that `wanted` names first. CopyRefused: it is not what continues the copy; ask `wanted` again.
 
-        OSError: no space (as before, try again), or final: end the process, what could not be synced is gone from the copy.
+        OSError: as before, `begin` again. SyncLost: end the process, what could not be synced is gone from the copy.
         """
         wanted, manifest, check = self.wanted(), self._manifest, self._check
         if wanted is None or manifest is None or check is None or (name, position) != wanted[:2]:
@@ -325,7 +325,7 @@ class RebuildSink:
         try:
             create_segment_file(self._files, path, self._segment_size_bytes)
         except OSError as error:
-            if error.errno != errno.ENOSPC or not self._clear_early():
+            if error.errno not in NO_ROOM or not self._clear_early():
                 raise
             create_segment_file(self._files, path, self._segment_size_bytes)
 

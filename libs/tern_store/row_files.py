@@ -21,7 +21,7 @@ from typing import Any
 from tern_store.checking import Checked
 from tern_store.checksum import crc32
 from tern_store.errors import DerivedDamage, StoreError
-from tern_store.files import REAL_FILES, Files, has_room_for
+from tern_store.files import REAL_FILES, Files, is_done
 from tern_store.row_blocks import RowBlocks
 from tern_store.row_folders import ROWS, Key, RowFolders
 from tern_store.sync_job import SyncJob
@@ -307,7 +307,7 @@ class RowFiles:
 
     def _write_if_room(self, sequence: _Sequence) -> bool:
         """Write a tail. On a full disk it stays in memory: reads and acks go on, and the broker refuses new messages."""
-        has_room = has_room_for(lambda: self._write(sequence))
+        has_room = is_done(lambda: self._write(sequence))
         if sequence.written < sequence.end:
             sequence.write_at_bytes = len(sequence.tail) + TAIL_SIZE_MAX_BYTES
         return has_room

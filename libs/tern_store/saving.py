@@ -13,7 +13,7 @@ from typing import Any
 
 from tern_store.entry import LogMark
 from tern_store.errors import StateCorrupt
-from tern_store.files import Buffer, has_room_for
+from tern_store.files import Buffer, is_done
 from tern_store.state_file import StateSave
 from tern_store.sync_job import SyncJob
 from tern_wire.codec import decode_msgpack, encode_msgpack
@@ -37,7 +37,8 @@ class Save:
     def run(self) -> bool:
         """Durable here: the log up to the mark, the derived files, then the state that counts them.
 
-        False if the disk has no room for the state: the one before stays. Any other OSError is final.
+        False if the machine lacks what the state asks for: the one before stays. OSError of the files before it: run it again;
+        SyncLost is final.
         """
         if self.log_sync is not None:
             self.log_sync.run()
@@ -47,7 +48,7 @@ class Save:
         """As `run`, when *log_sync* has been run already: whoever syncs the log must be the first to see that it failed."""
         for job in self.derived_syncs:
             job.run()
-        return has_room_for(self.state.run)
+        return is_done(self.state.run)
 
 
 def payload_with(section: Mapping[str, Any], payload: Payload) -> Payload:

@@ -8,6 +8,7 @@ that is not the last, is never our own crash.
 then becomes a segment that is allocated only in part (*is_partial*) and takes urgent entries alone until the rest could be allocated.
 """
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tern_store.errors import LogRot
-from tern_store.files import Buffer, Files, has_room_for
+from tern_store.files import NO_ROOM, Buffer, Files, is_done, unreadable
 
 SPARE = "spare"
 RESERVE = "reserve"
@@ -78,6 +79,10 @@ class Segments:
         self._first = first_position // size_bytes
         self._has_spare = False
         self._has_reserve = False
+        # Descriptors of segments that a cut which was refused has removed.
+        self._retired: list[int] = []
+        # A new segment (base, whether it is the reserve) that has its name and could not be opened yet.
+        self._named: tuple[int, bool] | None = None
 
     def load(self) -> None:
         """Open what is on disk; LogRot for a gap or a size that cannot come from a crash."""
@@ -131,12 +136,17 @@ class Segments:
     def read(self, position: int, size: int) -> bytes:
         """*size* bytes at *position*; fewer at the end of the file, none where there is no segment."""
         segment = self.at(position)
-        return self._files.pread(segment.fd, size, position - segment.base) if segment is not None else b""
+        return self._pread(segment, size, position - segment.base) if segment is not None else b""
 
     def read_into(self, buffers: list[bytearray | memoryview], position: int) -> int:
         """Fill *buffers* from *position* on; returns how many bytes there were."""
         segment = self.at(position)
-        return self._files.preadv(segment.fd, buffers, position - segment.base) if segment is not None else 0
+        if segment is None:
+            return 0
+        try:
+            return self._files.preadv(segment.fd, buffers, position - segment.base)
+        except OSError as error:
+            raise unreadable(error, segment.path, position) from error
 
     def find(self, needle: bytes, position: int) -> Iterator[int]:
         """Where *needle* lies at or behind *position*, ascending, holes left out; one that crosses segments is not found."""
@@ -144,7 +154,7 @@ class Segments:
             for begin, end in self._files.data_extents(segment.fd, max(0, position - segment.base)):
                 for start in range(begin, end, _REWRITE_SIZE_BYTES):
                     size = min(_REWRITE_SIZE_BYTES, end - start) + len(needle) - 1
-                    data = self._files.pread(segment.fd, size, start)
+                    data = self._pread(segment, size, start)
                     at = data.find(needle)
                     while at >= 0:
                         if segment.base + start + at >= position:
@@ -155,23 +165,25 @@ class Segments:
     def require(self, position: int, *, urgent: bool) -> None:
         """Make sure that the segment of *position* exists: the spare, a new one, or for what is urgent the reserve.
 
-        ENOSPC before anything is written.
+        OSError before anything is written.
         """
         while self.at(position) is None:
             base = self._open[-1].end
-            source, is_partial = self.directory / SPARE, False
-            if not self._has_spare:
-                source, is_partial = self._create_or_use_reserve(urgent=urgent)
-            self._has_spare = False
-            self._files.rename(source, self._path(base))
+            if self._named is None or self._named[0] != base:
+                source, is_partial = self.directory / SPARE, False
+                if not self._has_spare:
+                    source, is_partial = self._create_or_use_reserve(urgent=urgent)
+                self._files.rename(source, self._path(base))
+                self._has_spare, self._named = False, (base, is_partial)
             self._files.fsync_dir(self.directory)
-            self._add(base).is_partial = is_partial
+            self._add(base).is_partial = self._named[1]
+            self._named = None
         if self.last.is_partial and not urgent and not self.allocate_rest(self.last):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.last.path))
 
     def allocate_rest(self, segment: Segment) -> bool:
         """Whether all of *segment* has its place on the disk (now)."""
-        segment.is_partial = not has_room_for(lambda: self._files.fallocate(segment.fd, self.size_bytes))
+        segment.is_partial = not is_done(lambda: self._files.fallocate(segment.fd, self.size_bytes))
         return not segment.is_partial
 
     def spare_job(self) -> SpareJob | None:
@@ -211,7 +223,10 @@ class Segments:
 
     # Cuts ------------------------------------------------------------------------------------------------------
     def erase_behind(self, position: int) -> list[int]:
-        """Durable here: nothing but zeros behind *position*, and no later segment. Returns descriptors to close."""
+        """Durable here: nothing but zeros behind *position*, and no later segment. Returns descriptors to close.
+
+        OSError but SyncLost: call it again; those to close are kept until then.
+        """
         segment = self.at(position)
         assert segment is not None, "a log has its first segment"
         if segment.length < self.size_bytes:
@@ -224,18 +239,20 @@ class Segments:
             self._files.fdatasync(later.fd)
         self._zero_behind(segment, position - segment.base)
         self._files.fdatasync(segment.fd)
-        retired = []
         while self._open[-1] is not segment:
-            last = self._open.pop()
-            self._files.unlink(last.path)
+            last = self._open[-1]
+            with contextlib.suppress(FileNotFoundError):  # a call before this one was interrupted
+                self._files.unlink(last.path)
             self._files.fsync_dir(self.directory)
-            retired.append(last.fd)
+            self._retired.append(self._open.pop().fd)
+        retired, self._retired = self._retired, []
         return retired
 
     def erase_entry(self, position: int) -> None:
-        """Durable here: nothing but zeros at *position* and behind it in its segment."""
+        """Durable here: nothing but zeros at *position* and behind it in its segment, if that is still there."""
         segment = self.at(position)
-        assert segment is not None, "an entry lies in a segment"
+        if segment is None:
+            return
         self._zero_behind(segment, position - segment.base)
         self._files.fdatasync(segment.fd)
 
@@ -277,7 +294,7 @@ class Segments:
         try:
             create_segment_file(self._files, source, self.size_bytes)
         except OSError as error:
-            if error.errno != errno.ENOSPC or not urgent or not self._has_reserve:
+            if error.errno not in NO_ROOM or not urgent or not self._has_reserve:
                 raise
         else:
             return source, False
@@ -314,10 +331,16 @@ class Segments:
         # Only what is not zero is written: a fresh segment is a gibibyte of zeros that need not be touched.
         for begin, end in self._files.data_extents(segment.fd, start):
             for at in range(max(begin, start), end, len(_ZEROS)):
-                data = self._files.pread(segment.fd, min(len(_ZEROS), end - at), at)
+                data = self._pread(segment, min(len(_ZEROS), end - at), at)
                 kept = len(data.rstrip(b"\0"))
                 if kept:
                     self._files.pwrite(segment.fd, _ZEROS[:kept], at)
+
+    def _pread(self, segment: Segment, size: int, at: int) -> bytes:
+        try:
+            return self._files.pread(segment.fd, size, at)
+        except OSError as error:
+            raise unreadable(error, segment.path, segment.base + at) from error
 
     def _path(self, base: int) -> Path:
         return self.directory / f"{base:020d}"

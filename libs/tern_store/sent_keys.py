@@ -58,7 +58,7 @@ class KeyFileJob:
     filters: tuple[Words, Words] | None = None
 
     def run(self) -> None:
-        """Durable here: the table's file. OSError ENOSPC: not yet, it is still in memory; any other is final."""
+        """Durable here: the table's file. OSError: not yet, it is still in memory; SyncLost is final."""
         if self.filters is None:
             facts = {"number": self.number, "newest_ms": self.newest_ms, "words": self.words}
             self.filters = write_key_file(self.path, self.table.rows(), files=self.files, **facts).filters

@@ -12,6 +12,7 @@ replayed from when derived files must be made again, once retention has dropped 
 of the last entry before the segment, so that retention knows the ages of segments without reading them.
 """
 
+import errno
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -152,7 +153,12 @@ def _indexes(folder: Path, files: Files) -> list[int]:
 
 
 def _load(path: Path, files: Files) -> SavedState | None:
-    data = memoryview(read_whole(path, files))
+    try:
+        data = memoryview(read_whole(path, files))
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return None
     if len(data) < _BODY_AT:
         return None
     magic, form, _, index, position, term, mark_crc, size = _HEADER.unpack_from(data)

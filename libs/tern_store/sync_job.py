@@ -23,7 +23,7 @@ class SyncJob:
     writes: tuple[tuple[int, int], ...] = ()
 
     def run(self) -> None:
-        """Wait for the disk. OSError is final: the kernel has marked the lost pages clean, so never run it again."""
+        """Wait for the disk. SyncLost is final: never run it again. After any other OSError, run it again: not all is durable."""
         for fd in self.fds:
             self.files.fdatasync(fd)
         for path in self.paths:

@@ -16,6 +16,7 @@ do; *incarnation* tells a directory from another one that the same node had; *bi
 the group was founded. A node that was rebuilt votes only in terms above *floor term*.
 """
 
+import errno
 import hashlib
 import struct
 from dataclasses import dataclass, replace
@@ -189,7 +190,7 @@ class VoteFile:
         return {name: births[at * size : (at + 1) * size] for at, name in enumerate(self._names)} if births else {}
 
     def save(self, term: int, voted_for: str | None) -> None:
-        """Durable here: the vote is on disk before any message that depends on it can leave. OSError is final."""
+        """Durable here: the vote is on disk before any message that depends on it can leave. SyncLost is final."""
         self._write(replace(self._vote, term=term, voted_for=voted_for))
 
     def be_born(self, births: dict[str, bytes]) -> None:
@@ -279,7 +280,12 @@ def _newest(path: Path, files: Files) -> _Vote | None:
 
 
 def _slots(path: Path, files: Files) -> tuple[_Vote | None, _Vote | None]:
-    data = read_whole(path, files)
+    try:
+        data = read_whole(path, files)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return None, None
     return _decode(data[:SLOT_SIZE_BYTES]), _decode(data[SLOT_SIZE_BYTES : 2 * SLOT_SIZE_BYTES])
 
 

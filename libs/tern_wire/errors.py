@@ -497,6 +497,16 @@ class DiskFull(TernError):
     fix = "Broker group '{broker_group}' refuses sends until disk space is free. Nothing was stored; reads and acks go on."
 
 
+class NodeLacks(TernError):
+    code, status, retryable, title = (
+        "node-lacks-resources",
+        503,
+        True,
+        "The operating system refuses the broker something",
+    )
+    fix = "Node '{node}' was refused by its operating system: {lack}. Repeat shortly; `ternmq status` says what is to be done."
+
+
 class BrokerGroupNotWritable(TernError):
     code, status, retryable, title = (
         "broker-group-not-writable",

@@ -21,7 +21,7 @@ from tern_raft.frames import RAFT_CODE, decode_message, encode_message
 from tern_raft.runtime import Disk
 from tern_remoting import ONE_WAY, Frame, FrameReader, Link, encode_frame
 from tern_remoting.handshake import Answer, ClientHandshake, Identity, ServerHandshake
-from tern_store import CommitLog, StoredEntry
+from tern_store import CommitLog, StoredEntry, SyncLost
 from tern_store.files import RealFiles
 from tern_store.vote_file import Standing
 
@@ -71,7 +71,7 @@ class StillRuntime:
         heapq.heappush(self._later, (self.now_s + delay_s, next(self._number), callback, arguments))
         return None
 
-    def open_disk(self, on_failure: Callable[[OSError], None]) -> Disk:
+    def open_disk(self, on_failure: Callable[[SyncLost], None]) -> Disk:
         return _DiskAtOnce(self)
 
     def end(self, code: int) -> NoReturn:

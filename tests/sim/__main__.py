@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.sim.process import RUNNING
 from tests.sim.scheduler import BEGIN_S
 from tests.sim.seed_run import SeedResult, run_seed
-from tests.sim.swarm import KINDS, SCRIPTS
+from tests.sim.swarm import KINDS, LACKING_KINDS, SCRIPTS
 from tests.sim.world import product_frames
 
 CORPUS = Path(__file__).with_name("corpus.json")
@@ -150,7 +150,7 @@ def shortcomings(seeds: int, operations: int, faults: Counter[str], seeds_with: 
         found.append(f"{operations / seeds:.0f} operations a seed, at least {OPERATIONS_MIN} are wanted")
     if faults.total() < FAULTS_MIN * seeds:
         found.append(f"{faults.total() / seeds:.1f} faults a seed, at least {FAULTS_MIN} are wanted")
-    rare = [kind for kind in (*KINDS, *SCRIPTS) if seeds_with[kind] < KIND_SHARE_MIN * seeds]
+    rare = [kind for kind in (*KINDS, *LACKING_KINDS, *SCRIPTS) if seeds_with[kind] < KIND_SHARE_MIN * seeds]
     found += [f"'{kind}' occurs in {seeds_with[kind]} of {seeds} seeds" for kind in rare]
     return found
 

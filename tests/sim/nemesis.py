@@ -19,6 +19,7 @@ from tests.sim.world import World
 Direction = tuple[str, str]
 # Within the window of idempotency keys (10 minutes): a group that starts anew has nothing but wall clocks to believe.
 CLOCK_OFFSETS_MS = (-200_000, -4_000, 0, 4_000, 200_000)
+REFUSALS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EDQUOT, errno.EINTR, errno.EACCES)
 _DERIVED = ("consumequeue", "index", "entryindex", "sentkeys")
 
 
@@ -264,6 +265,32 @@ class Nemesis:
             machine.files.capacity_bytes = None
 
         self.until(self._rng.uniform(0.5, 4.0), mend)
+
+    def _refuse(self) -> None:
+        """The kernel refuses what would be a new descriptor, page or name: nothing is lost."""
+        machine = self.world.machines[self._any()]
+        files = machine.files
+        if files.is_refusing:
+            return
+        share, errors = (
+            self._rng.choice((0.05, 0.5, 1.0)),
+            self._rng.sample(REFUSALS, self._rng.randint(1, len(REFUSALS))),
+        )
+        files.refuse(random.Random(self._rng.random()), share, errors)
+        self.done("refuse", f"{machine.name}, {share:.0%}")
+        self.until(self._rng.uniform(0.3, 3.0), files.relent)
+
+    def _worn(self) -> None:
+        """A piece of a file cannot be read any more; whoever meets it mends it from the others, or makes it anew."""
+        machine = self.world.machines[self._any()]
+        path = self._choose_file(machine) if self.may_damage(machine.name) else None
+        used = len(machine.files.peek(path).rstrip(b"\0")) if path is not None else 0
+        if path is None or not used or path.name == "votes":
+            return
+        start = self._rng.randrange(used) // 512 * 512
+        self.world.damaged.add(machine.name)
+        self.done("worn", f"{machine.name} {path}:{start} of {used}")
+        machine.files.wear(path, start, start + 512)
 
     def _fsync_error(self) -> None:
         machine = self._up()

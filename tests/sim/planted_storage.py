@@ -5,8 +5,9 @@ from typing import Any
 
 import tern_broker.trimmer
 from tern_broker.core.idempotency import KeyTable
+from tern_broker.ending import Ending
 from tern_broker.engine import Engine
-from tern_store import small_files
+from tern_store import SyncLost, segment, small_files
 from tern_store.commit_log import CommitLog
 from tern_store.dirty_segments import DirtySegments
 from tern_store.needed import Needed, find_needed
@@ -152,6 +153,21 @@ def _dispatch_on_leaders_alone() -> Any:
     return changed((Engine, "_apply", apply))
 
 
+def _refusals_condemn() -> Any:
+    """Whatever the kernel refuses passes for a failed sync: the node condemns what it has."""
+
+    def fail(self: Ending, error: Exception) -> None:
+        original(self, SyncLost(*error.args) if isinstance(error, OSError) else error)
+
+    original = Ending.fail
+    return changed((Ending, "fail", fail))
+
+
+def _unreadable_is_a_lack() -> Any:
+    """What the disk cannot read of the log is asked for again and again."""
+    return changed((segment, "unreadable", lambda error, _path, _position: error))
+
+
 STORAGE = (
     PlantedBug("skip_truncation", "conflicts stay", ("stuck", "convergence", "unhandled"), _skip_truncation),
     PlantedBug("cut_without_sync", "cuts are not durable", ("start", "quarantine", "lost"), _cut_without_sync),
@@ -165,5 +181,9 @@ STORAGE = (
     PlantedBug("apply_one_less", "a restart skips an entry", ("state_digest", "unhandled"), _apply_one_less),
     PlantedBug("forget_keys", "a restart forgets idempotency keys", ("duplicates", "state_digest"), _forget_keys),
     PlantedBug("trim_without_copies", "retention drops what is needed", ("unhandled", "reads"), _trim_without_copies),
+    PlantedBug(
+        "refusals_condemn", "a refusal of the kernel is a failed sync", ("quarantine", "stuck"), _refusals_condemn
+    ),
+    PlantedBug("unreadable_is_a_lack", "a bad sector is read for ever", ("stuck", "unhandled"), _unreadable_is_a_lack),
     PlantedBug("dispatch_on_leaders_alone", "no queues on followers", ("reads",), _dispatch_on_leaders_alone),
 )

@@ -4,8 +4,10 @@ Law: whatever a process does happens in one of its events. It does nothing while
 nothing at all once it has ended. Reading the clock costs it 2 us, so loops that are bounded by time end.
 """
 
+import errno
 import random
 import sys
+from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,6 +16,8 @@ import pysyncobj.node
 import pysyncobj.syncobj
 
 import tern_raft.links
+from tern_raft.process import JOB_AGAIN_AFTER_S
+from tern_store import SyncLost
 from tests.support.faulty_files import PowerCut
 
 if TYPE_CHECKING:
@@ -95,7 +99,7 @@ class Process:
         self._at(self._scheduler.now_s + delay_s / self.machine.clock.rate, self.run, callback, *arguments)
         return None
 
-    def open_disk(self, on_failure: Callable[[OSError], None]) -> "DiskQueue":
+    def open_disk(self, on_failure: Callable[[SyncLost], None]) -> "DiskQueue":
         """The disk thread."""
         return DiskQueue(self, on_failure)
 
@@ -148,11 +152,13 @@ class Process:
 class DiskQueue:
     """The disk thread of one process: one job at a time, each takes as long as the machine's disk does."""
 
-    def __init__(self, process: Process, on_failure: Callable[[OSError], None]) -> None:
+    def __init__(self, process: Process, on_failure: Callable[[SyncLost], None]) -> None:
         self._process, self._on_failure = process, on_failure
         self._free_s = 0.0
         self._rng: random.Random = process.machine.rng
         self._stopped = False
+        # The job that the kernel refused, and those behind it.
+        self._refused: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
 
     def run_soon(self, job: Callable[[], None], done: Callable[[], None]) -> None:
         """Run *job* beside the loop, then *done* in it."""
@@ -183,22 +189,55 @@ class DiskQueue:
         self._do(*arguments)
 
     def _do(self, job: Callable[[], None], done: Callable[[], None], end_s: float) -> None:
+        if self._refused:
+            self._refused.append((job, done))
+        elif self._attempt(job, done, end_s):
+            self._refused.append((job, done))
+            self._again_later()
+
+    def _again_later(self) -> None:
+        scheduler = self._process.machine.scheduler
+        scheduler.at(scheduler.now_s + JOB_AGAIN_AFTER_S, self._again)
+
+    def _again(self) -> None:
+        process, machine = self._process, self._process.machine
+        if process.has_ended:
+            return
+        if machine.is_paused:
+            machine.backlog.append((process, self._again, ()))
+            return
+        while self._refused and not process.has_ended:
+            if self._attempt(*self._refused[0], machine.scheduler.now_s):
+                if self._stopped:
+                    self._refused.clear()
+                else:
+                    self._again_later()
+                return
+            self._refused.popleft()
+
+    def _attempt(self, job: Callable[[], None], done: Callable[[], None], end_s: float) -> bool:
+        """Whether *job* was refused and is to be run again, before those that wait; the process may be over behind this."""
         process, machine = self._process, self._process.machine
         RUNNING.process = process
         try:
             machine.before_job()
             try:
                 job()
-            except OSError as error:
+            except SyncLost as error:
                 self._on_failure(error)
                 raise AssertionError("on_failure came back") from error
+            except OSError as error:
+                if not machine.files.is_refusing and error.errno != errno.ENOSPC:
+                    raise
+                return True
         except ProcessEnded:
-            return
+            return False
         except PowerCut:
             machine.killed_at_work()
-            return
+            return False
         except Exception as error:
             machine.unhandled(process, error)  # the thread would be dead, and every later job with it
-            return
+            return False
         machine.files.take_syncs()
         process._at(end_s, process.run, done)
+        return False

@@ -4,7 +4,6 @@ The real RebuildSink writes, the real RebuildSource (behind `rebuild_offer`) ans
 the copy goes on where it was, as the rebuilder's does. Owner: one process of one machine.
 """
 
-import errno
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tern_store import CopyRefused, Genesis, RebuildSink
 from tern_store.checksum import crc32
+from tern_store.files import is_lack
 from tern_store.rebuild_sink import Wanted
 from tern_wire.errors import TernError
 from tests.sim.machine import DIRECTORY, Machine
@@ -77,9 +77,9 @@ class Standby:
             except (_NoAnswer, TernError, CopyRefused) as error:
                 reason = f"{type(error).__name__} {error}"
             except OSError as error:
-                if error.errno != errno.ENOSPC:
+                if not is_lack(error):
                     raise
-                reason = "no room"
+                reason = f"it lacks: {error}"
             else:
                 self._sink.close()
                 return

@@ -43,6 +43,9 @@ KINDS = (
     "wipe",
     "transfer",
 )
+# Chosen beside the others, so that the seeds of before keep their mixes.
+LACKING_KINDS = ("refuse", "worn")
+LACKING_CHANCE = 0.4
 # What a group of one survives; nobody could give it back what it loses for good.
 LONE_KINDS = (
     *("crash", "crash_torn", "power_cut", "kill_in_disk_job", "pause", "one_way", "reset"),
@@ -92,17 +95,21 @@ def choose(seed: int) -> Swarm:
     is_lone = random.Random(f"size of {seed}").random() < LONE_CHANCE
     if is_lone:
         kinds = tuple(kind for kind in kinds if kind in LONE_KINDS) or ("crash", "power_cut")
+    lacking = random.Random(f"lacks of {seed}")
+    lacks = tuple(
+        kind for kind in LACKING_KINDS if lacking.random() < LACKING_CHANCE and (kind == "refuse" or not is_lone)
+    )
     segment = rng.choice((128, 128, 256)) << 10
     election = rng.choice((700, 1000))
     return Swarm(
         seed=seed,
         nodes=_size(rng, is_lone=is_lone),
-        kinds=kinds,
-        weights=tuple(rng.choice((1, 2, 4)) for _ in kinds),
+        kinds=(*kinds, *lacks),
+        weights=(*(rng.choice((1, 2, 4)) for _ in kinds), *(2 for _ in lacks)),
         scripts=tuple(script for script in SCRIPTS if scripting.random() < SCRIPT_CHANCE and not is_lone),
         faults=rng.randint(FAULTS_MIN, FAULTS_MAX),
         chaos_s=rng.uniform(11.0, 15.0),
-        operations=rng.randint(797, 877),
+        operations=rng.randint(812, 892),
         segment_size_bytes=segment,
         limits=StoreLimits(
             entry_size_max_bytes=120 << 10,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tern_broker.core.applied import Applied
 from tern_raft import RaftNode
-from tern_store import DirectoryLock, LogRot, StoreError, finish_swap
+from tern_store import DirectoryLock, LogRot, StoreError, SyncLost, finish_swap
 from tern_store.vote_file import Standing
 from tern_wire.requests import Parts
 from tests.sim import process as processes
@@ -27,7 +27,7 @@ from tests.sim.standby import Standby
 from tests.sim.swarm import Swarm
 
 GROUP_ID = "5" * 32
-EXIT_TRACEBACK, EXIT_BROKEN, EXIT_FSYNC_FAILED, EXIT_SETTINGS = 1, 70, 74, 78
+EXIT_BROKEN, EXIT_FSYNC_FAILED, EXIT_SETTINGS = 70, 74, 78
 # As our supervisor: a process that ended is started again after so long.
 RESTART_MIN_S, RESTART_MAX_S = 0.2, 1.0
 
@@ -138,10 +138,13 @@ class World:
         except StoreError as error:
             self.violate("start", f"{name}: {type(error).__name__} {error}")
             process.end(EXIT_SETTINGS)
+        except SyncLost as error:
+            self.say(f"{name}: the disk does not keep what is written: {error}")
+            process.end(EXIT_FSYNC_FAILED)
         except OSError as error:
-            # Nothing of the product catches it: the process ends with a traceback, and is started again.
+            # The supervisor starts it again.
             self.say(f"{name} cannot start: {error}")
-            process.end(EXIT_TRACEBACK)
+            process.end(EXIT_BROKEN)
         self._begin(node)
 
     def _stand_by(self, machine: Machine, process: Process, config: NodeConfig, rot: LogRot) -> None:
@@ -158,20 +161,30 @@ class World:
                 name, config.members(), key=KEY, group_id=GROUP_ID, listen=config.listen, rng=machine.rng
             )
             links._transport = RaftNode.greeter(config.raft(), links, files=files)
-        except OSError as error:
+        except SyncLost as error:
             self.say(f"{name}: the disk does not keep what is written: {error}")
             process.end(EXIT_FSYNC_FAILED)
+        except OSError as error:
+            self.say(f"{name} cannot stand by now: {error}")
+            process.end(EXIT_BROKEN)
         self.network.listen(process, links)
 
         def done() -> None:
             self.say(f"{name} has copied the log")
             try:
                 self.build.forget_votes(config.raft(), incarnation=process.new_id(), needs_copy=False, files=files)
-            except OSError:
+                self.network.close(process)
+                finish_swap(DIRECTORY, files)
+                node = self._make_node(machine, process, config)
+            except LogRot as again:
+                self._stand_by(machine, process, config, again)
+                return
+            except SyncLost:
                 process.end(EXIT_FSYNC_FAILED)
-            self.network.close(process)
-            finish_swap(DIRECTORY, files)
-            self._begin(self._make_node(machine, process, config))
+            except OSError as error:
+                self.say(f"{name} cannot start: {error}")
+                process.end(EXIT_BROKEN)
+            self._begin(node)
 
         Standby(self, machine, process, config, done).begin()
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tern_store.files import Advice, Buffer
+from tern_store.files import Advice, Buffer, lost, of_write
 from tests.support.faulty_disk import (
     FOLDER,
     REMOVED,
@@ -23,6 +23,7 @@ from tests.support.faulty_disk import (
 )
 
 _ROOT = Path("/")
+PAGE_SIZE_BYTES = 4096
 
 
 class PowerCut(BaseException):
@@ -42,11 +43,30 @@ class FaultyFiles:
         self._fds: dict[int, FaultyFile] = {}
         self._next_fd = 1000
         self._failures: list[list[Any]] = []
+        self._refusal: tuple[random.Random, float, tuple[int, ...]] | None = None
+        self._worn: list[tuple[int, int, int]] = []  # by number of the file
 
     # What a test does to it ------------------------------------------------------------------------------------
     def fail_next(self, operation: str, error: int, *, after: int = 0) -> None:
         """The next call of *operation* ("pwrite", "fallocate", ...) but *after* others raises OSError(*error*)."""
         self._failures.append([operation, error, after])
+
+    def refuse(self, rng: random.Random, share: float, errors: Sequence[int]) -> None:
+        """From now on each open, write and change of a name is refused with this chance, by one of *errors*; `relent` ends it."""
+        self._refusal = rng, share, tuple(errors)
+
+    def relent(self) -> None:
+        """Nothing is refused any more."""
+        self._refusal = None
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether it may refuse anything now."""
+        return self._refusal is not None
+
+    def wear(self, path: Path, start: int, stop: int) -> None:
+        """The bytes [start, stop) of the file cannot be read any more (EIO) until they are written anew."""
+        self._worn.append((self._disk.names[path.parent][path.name], start, stop))
 
     def crash(self, rng: random.Random) -> None:
         """Cut the power and turn it on again: what follows sees one of the states that a disk could be in."""
@@ -133,6 +153,9 @@ class FaultyFiles:
                 raise _error(errno.ENOENT, path)
             self._require_directory(path.parent)
             self._step("open")
+        elif number != FOLDER:
+            self._refuse_if_asked(path)
+        if number is None:
             self._require_room(1, path)
             number = self._disk.file_count + 1
             self._do("name", path.parent, ((path.name, number),))
@@ -153,9 +176,12 @@ class FaultyFiles:
         file, data = self._file(fd), bytes(data)
         try:
             self._step("pwrite")
-        except OSError:
-            self._do("put", file.number, data[: len(data) // 2], position)  # half a write, then the error
-            raise
+        except OSError as error:
+            # Pages that the kernel had taken, then the error: it refuses at a page, never in its middle.
+            whole = (position + len(data) // 2) // PAGE_SIZE_BYTES * PAGE_SIZE_BYTES - position
+            if whole > 0:
+                self._do("put", file.number, data[:whole], position)
+            raise of_write(error) from None
         except PowerCut:
             self._do("put", file.number, data, position)  # on its way when the power went: `crash` decides what arrived
             raise
@@ -165,6 +191,13 @@ class FaultyFiles:
                 self._do("put", file.number, data[: room - position], position)
             raise _error(errno.ENOSPC)
         self._do("put", file.number, data, position)
+        if self._worn:
+            stop = position + len(data)
+            self._worn = [
+                (number, start, end)
+                for number, start, end in self._worn
+                if not (number == file.number and position <= start and end <= stop)
+            ]
 
     def pwritev(self, fd: int, parts: Sequence[Buffer], position: int) -> None:
         for part in parts:
@@ -176,15 +209,17 @@ class FaultyFiles:
         assert position >= 0, "a read before the file"
         file = self._file(fd)
         self._fail_if_asked("pread")
+        if self._worn:
+            self._require_readable(file, position, position + size)
         return bytes(file.live[position : position + size])
 
     def fdatasync(self, fd: int) -> None:
         file = self._file(fd)
         try:
-            self._step("fdatasync")
-        except OSError:
+            self._step("fdatasync", may_refuse=False)
+        except OSError as error:
             self._do("fail_sync", file.number)
-            raise
+            raise lost(error) from None
         self._do("sync", file.number)
 
     def fsync_dir(self, path: Path) -> None:
@@ -295,8 +330,19 @@ class FaultyFiles:
             raise _error(errno.EBADF)
         return self._fds[fd]
 
-    def _step(self, operation: str) -> None:
+    def _require_readable(self, file: FaultyFile, start: int, stop: int) -> None:
+        for number, begin, end in self._worn:
+            if number == file.number and begin < stop and start < end:
+                raise _error(errno.EIO)
+
+    def _refuse_if_asked(self, path: Path | None = None) -> None:
+        if self._refusal is not None and self._refusal[0].random() < self._refusal[1]:
+            raise _error(self._refusal[0].choice(self._refusal[2]), path)
+
+    def _step(self, operation: str, *, may_refuse: bool = True) -> None:
         self._require_power()
+        if may_refuse:
+            self._refuse_if_asked()
         self.operations += 1
         if self.cut_at is not None and self.operations >= self.cut_at:
             self._is_off = True

@@ -2,7 +2,7 @@
 
 from tern_raft import Disk
 from tern_store import CommitLog
-from tern_store.files import has_room_for
+from tern_store.files import is_done
 
 # After an allocation that found no space. The roll itself tries once more.
 AGAIN_AFTER_S = 2.0
@@ -35,7 +35,7 @@ class Allocator:
 
         def job() -> None:
             nonlocal made
-            made = has_room_for(spare.run)
+            made = is_done(spare.run)
 
         def done() -> None:
             self._is_busy, self._is_full = False, not made

@@ -58,7 +58,7 @@ _COUNTERS = {
 
 
 # What /readyz repeats if there is anything to say: why a node takes no part, or only some of it.
-_REASONS = ("quarantined", "rebuilding", "refuses_sends", "undecided", "held")
+_REASONS = ("quarantined", "rebuilding", "refuses_sends", "lacks", "undecided", "held")
 
 
 class _StatusMetrics(Collector):

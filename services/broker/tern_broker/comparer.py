@@ -5,7 +5,6 @@ leader that does hands over first. While too few have spoken nothing is decided,
 What is judged is an entry of the log, so it holds through every restart. Owner: the core loop.
 """
 
-import errno
 import logging
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ from tern_broker.config import BrokerConfig
 from tern_broker.core.applied import Applied
 from tern_broker.core.comparison import Comparison, Judgement, majority_of
 from tern_broker.core.machine import StateMachine
+from tern_store.files import is_lack
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import STATE_MACHINE_VERSION, CommandKind, entry_parts
 from tern_wire.requests import Parts
@@ -237,7 +237,7 @@ class Comparer:
         try:
             self._propose(entry_parts(self._state().now_ms, [(kind, payload)]), STATE_MACHINE_VERSION, True)
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if not is_lack(error):
                 raise
             return False  # a full disk has room again one day
         return True

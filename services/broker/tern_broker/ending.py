@@ -3,35 +3,57 @@
 Called on the core loop, or for a disk that has failed on the disk thread; in both cases nothing else of this node runs afterwards.
 """
 
-import errno
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
-from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, Runtime
-from tern_store import DerivedDamage, LogRot, Store, VoteFile
+from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, RaftNode, Runtime
+from tern_store import DerivedDamage, LogRot, Store, SyncLost, VoteFile
 
 log = logging.getLogger(__name__)
 # Whoever meets one of these while it answers somebody ends the node.
-DAMAGE = (LogRot, DerivedDamage)
+DAMAGE = (LogRot, DerivedDamage, SyncLost)
+# Replies on their way have left after this long.
+FAIL_AFTER_S = 0.05
+# A leader that found damage in its files leads no longer than this.
+HANDOVER_MAX_S = 1.0
 
 
 class Ending:
     """Of one node."""
 
-    def __init__(self, directory: Path, store: Store, votes: VoteFile, runtime: Runtime) -> None:
-        self._directory, self._store, self._votes, self._runtime = directory, store, votes, runtime
+    def __init__(
+        self, directory: Path, store: Store, votes: VoteFile, runtime: Runtime, *, raft: Callable[[], RaftNode]
+    ) -> None:
+        self._directory, self._store, self._votes, self._runtime, self._raft = directory, store, votes, runtime, raft
+        self._is_failing = False
 
     def fail(self, error: Exception) -> None:
-        """End the process; damage is noted."""
-        if isinstance(error, DAMAGE):
-            self._note(error)
-        elif isinstance(error, OSError) and error.errno != errno.ENOSPC:
+        """End the process; damage is noted. What the kernel merely refused is not: the next start replays the log, which is whole."""
+        if isinstance(error, SyncLost):
             self.disk_failed(error)
+        elif isinstance(error, LogRot | DerivedDamage):
+            self._note(error)
         log.critical("this node cannot go on; it ends, and replays the log when it is started again", exc_info=error)
         self._runtime.end(EXIT_BROKEN)
 
-    def disk_failed(self, error: OSError) -> None:
-        """A sync failed: the kernel has marked what it lost clean, so trying again would lie.
+    def fail_soon(self, error: Exception) -> None:
+        """As `fail`, when the replies that are on their way have left, and a leader has handed over, if somebody can take it."""
+        if not self._is_failing:
+            self._is_failing = True
+            until_s = self._runtime.monotonic() + HANDOVER_MAX_S
+            self._runtime.call_later(FAIL_AFTER_S, self._hand_over, error, until_s)
+
+    def _hand_over(self, error: Exception, until_s: float) -> None:
+        raft = self._raft()
+        is_over = not raft.is_leader or self._runtime.monotonic() > until_s
+        if is_over or not (raft.is_yielding or raft.transfer(None) == ""):
+            self.fail(error)
+        else:
+            self._runtime.call_later(FAIL_AFTER_S, self._hand_over, error, until_s)
+
+    def disk_failed(self, error: SyncLost) -> None:
+        """A sync failed, or a write did for an error of the disk itself. Nothing else condemns what was written before.
 
         The note keeps every later start from serving what may not be on the disk; the node comes back only when it is rebuilt.
         """

@@ -38,8 +38,9 @@ from tern_store import (
     StoredEntry,
     StoreError,
 )
-from tern_store.files import REAL_FILES, has_room_for
+from tern_store.files import REAL_FILES, is_done
 from tern_store.halves import index_committed
+from tern_store.noted_files import NotedFiles
 from tern_store.retention import DiskUse
 from tern_store.small_files import ABORT, read_text, remove_abort, write_abort
 from tern_store.vote_file import Standing
@@ -47,8 +48,6 @@ from tern_wire.commands import STATE_MACHINE_VERSION
 from tern_wire.requests import Parts
 
 log = logging.getLogger(__name__)
-# Replies on their way have left after this long.
-FAIL_AFTER_S = 0.05
 # An entry that was verified is believed this long: then its bytes may have come from the disk anew.
 DISTRUST_PERIOD_S = 60.0
 DISK_FULL_PERMILLE = 900
@@ -71,6 +70,9 @@ class Engine:
     ) -> None:
         """Recover what is in the data directory, whose lock the caller holds. StoreError and its kin say what is wrong with it."""
         self._config, self._runtime, self._on_change = config, runtime, on_change
+        files = noted = NotedFiles(files, runtime.monotonic)
+        # What the operating system refuses this node, in a sentence; empty if nothing.
+        self.lack = noted.lack
         raft_config = config.raft()
         _require_no_loss(config, runtime.boot_id, files)
         votes = RaftNode.open_votes(raft_config, incarnation=runtime.new_id(), files=files)
@@ -100,7 +102,7 @@ class Engine:
         if self.store.rebuilding:
             log.warning("making queues, index and timers again from the log", extra={"reason": self.store.rebuilding})
         # On a full disk an older note must do, or none: what it is for, losses of asynchronous flush, needs one of this boot.
-        has_note = has_room_for(lambda: write_abort(config.data_dir, runtime.pid, runtime.boot_id, files))
+        has_note = is_done(lambda: write_abort(config.data_dir, runtime.pid, runtime.boot_id, files))
         if not has_note and config.flush == "async":
             raise StoreError(
                 f"the disk of {config.data_dir} is full: with --flush async a node cannot start. Make room."
@@ -113,8 +115,8 @@ class Engine:
         self._leave_at_s = 0.0
         self._distrust_at_s = 0.0
         self.on_applied: list[Callable[[Applied], None]] = [self.statistics.applied]
-        self._ending = Ending(config.data_dir, self.store, votes, runtime)
-        self.fail = self._ending.fail
+        self._ending = Ending(config.data_dir, self.store, votes, runtime, raft=lambda: self.raft)
+        self.fail, self.fail_soon = self._ending.fail, self._ending.fail_soon
         # One thread for the log alone, whose syncs acks wait for, and one for saves, space and trims.
         self._log_disk = runtime.open_disk(self._ending.disk_failed)
         self._disk = runtime.open_disk(self._ending.disk_failed)
@@ -214,7 +216,7 @@ class Engine:
                 remove_abort(self._config.data_dir, self.store.files)
             done()
 
-        self._saver.finish(saved)
+        self._saver.finish(saved, self._runtime.call_later)
 
     # Wishes ----------------------------------------------------------------------------------------------------
     def trim_now(self) -> dict[str, Any]:
@@ -380,10 +382,6 @@ class Engine:
 
     def _left_behind(self) -> None:
         self.fail(self._ending.rot(self._log.end_position, "the leader's log begins behind the end of this one"))
-
-    def fail_soon(self, error: Exception) -> None:
-        """As `fail`, when the replies that are on their way have left."""
-        self._runtime.call_later(FAIL_AFTER_S, self.fail, error)
 
 
 def _require_no_loss(config: BrokerConfig, boot_id: str, files: Files) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from tern_broker.core.applied import Applied
 from tern_raft import Disk
 from tern_store import DerivedDamage, LogRot, Store
-from tern_store.files import has_room_for
+from tern_store.files import is_done
 from tern_store.sent_keys import KeyFileJob
 from tern_wire.limits import IDEMPOTENCY_TABLES_WAITING_MAX
 
@@ -43,4 +43,4 @@ class KeyTables:
 
 def _write(job: KeyFileJob) -> None:
     """Without room the table stays in memory, and the next save tries again."""
-    has_room_for(job.run)
+    is_done(job.run)

@@ -17,6 +17,7 @@ from tern_wire.commands import CommandKind
 from tern_wire.errors import (
     GroupNotFound,
     LinkBodyMalformed,
+    NodeLacks,
     NotLeader,
     QueueNotFound,
     StorageDamaged,
@@ -77,11 +78,16 @@ class Requests:
     def unreadable(self, link: Link, opaque: int, error: Exception, answer: TernError | None = None) -> None:
         """A record that should be there cannot be read: this request fails, loudly. Damage ends the node, anything else does not."""
         log.error("a read failed", exc_info=error)
-        is_damage = isinstance(error, DAMAGE)
-        damaged = StorageDamaged(node=self._config.node, broker_group=self._config.broker_group)
-        link.reply(opaque, ERROR, error_parts(answer or (damaged if is_damage else TernError())))
-        if is_damage:
+        link.reply(opaque, ERROR, error_parts(answer or self._refusal(error)))
+        if isinstance(error, DAMAGE):
             self._engine.fail_soon(error)
+
+    def _refusal(self, error: Exception) -> TernError:
+        if isinstance(error, DAMAGE):
+            return StorageDamaged(node=self._config.node, broker_group=self._config.broker_group)
+        if isinstance(error, OSError):
+            return NodeLacks(node=self._config.node, lack=error.strerror or type(error).__name__)
+        return TernError()
 
     def topic(self, head: dict[str, Any]) -> Topic:
         """The topic that a request names; TopicNotFound."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tern_raft import Disk, PeerListener, Runtime
+from tern_store import SyncLost
 
 # Upper ends of the histogram's buckets, in s; what is longer is counted above the last.
 BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
@@ -131,7 +132,7 @@ class GaugedRuntime:
         """Not before *delay_s* have passed."""
         return self._runtime.call_later(delay_s, self._call, callback, *arguments)
 
-    def open_disk(self, on_failure: Callable[[OSError], None]) -> Disk:
+    def open_disk(self, on_failure: Callable[[SyncLost], None]) -> Disk:
         """Another disk thread of the node."""
         return _GaugedDisk(self._runtime.open_disk(on_failure), self._call)
 

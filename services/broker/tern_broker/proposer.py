@@ -13,7 +13,6 @@ Receives that have to look at messages before they know what they get (a filter,
 a few: sends wait for some ms of looking, not for all of it, and no send is refused because receives are slow.
 """
 
-import errno
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -29,8 +28,9 @@ from tern_broker.core.wanted_picking import WantedPicker
 from tern_broker.ending import DAMAGE
 from tern_remoting import problem_of, tell
 from tern_store import StoreError
+from tern_store.files import NO_ROOM, is_lack
 from tern_wire.commands import STATE_MACHINE_VERSION, UNHURRIED, CommandKind, entry_parts
-from tern_wire.errors import DiskFull, NotLeader, OutcomeUnknown, Overloaded, TernError
+from tern_wire.errors import DiskFull, NodeLacks, NotLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.limits import (
     GROUP_COMMIT_SIZE_MAX_BYTES,
     PROPOSALS_MAX,
@@ -270,9 +270,10 @@ class Proposer:
         try:
             found = self._payload(proposal, entry.now_ms, picker, fifo_picker)
         except Exception as error:
-            if proposal.is_upkeep or isinstance(error, OSError | StoreError):
+            is_refused = isinstance(error, OSError) and is_lack(error)
+            if not is_refused and (proposal.is_upkeep or isinstance(error, OSError | StoreError)):
                 raise
-            self._answer(proposal, problem_of(error), [])
+            self._answer(proposal, self._refusal(error) if isinstance(error, OSError) else problem_of(error), [])
             return True
         if found is None:
             return False
@@ -330,21 +331,24 @@ class Proposer:
         try:
             flight.index, flight.term = self._propose(entry_parts(now_ms, commands), STATE_MACHINE_VERSION, is_urgent)
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if not is_lack(error):
                 raise
             self._flight = None  # the log has undone its half-written entry
-            self._refuse_storing(commands, waiting, now_ms)
+            self._refuse_storing(commands, waiting, now_ms, self._refusal(error))
             return
         self.entries += 1
 
     def _refuse_storing(
-        self, commands: list[tuple[CommandKind, Parts]], waiting: list[tuple[Proposal, list[Pick]]], now_ms: int
+        self,
+        commands: list[tuple[CommandKind, Parts]],
+        waiting: list[tuple[Proposal, list[Pick]]],
+        now_ms: int,
+        refusal: TernError,
     ) -> None:
-        """The disk is full: what stores messages is refused; the rest may still fit, in an entry of its own."""
+        """The log takes no entry: what stores messages is refused; the rest may still fit, in an entry of its own."""
         rest = [number for number, (kind, _) in enumerate(commands) if kind not in UNHURRIED]
         is_refused = set(range(len(commands))) - set(rest) or set(rest)
-        refused = DiskFull(broker_group=self._broker_group)
-        self._answer_all((waiting[number][0], refused, []) for number in is_refused)
+        self._answer_all((waiting[number][0], refusal, []) for number in is_refused)
         rest = [number for number in rest if number not in is_refused]
         if rest:
             self._launch([commands[number] for number in rest], [waiting[number] for number in rest], now_ms)
@@ -357,6 +361,11 @@ class Proposer:
         if self._clock is None:
             self._clock = start_clock(applied_ms, self._mono_ms(), self._wall_ms(), self._expected_ms())
         return self._clock.advance(applied_ms, self._mono_ms(), self._wall_ms())
+
+    def _refusal(self, error: OSError) -> TernError:
+        if error.errno in NO_ROOM:
+            return DiskFull(broker_group=self._broker_group)
+        return NodeLacks(node=self._node, lack=error.strerror or type(error).__name__)
 
     def _not_leader(self) -> TernError:
         return NotLeader(node=self._node, leader=self._leader() or "", broker_group=self._broker_group)

@@ -30,7 +30,15 @@ def rebuild_offer(config: BrokerConfig, engine: Engine, *, key: bytes) -> Rebuil
             raise RebuildNotNow(reason="the nodes differ and nobody knows who is right; see `ternmq raft digests`")
         try:
             return source.manifest(engine.raft.applied_index)
-        except StoreError as error:
+        except (OSError, StoreError) as error:
             raise RebuildNotNow(reason=str(error).rstrip(".")) from error
 
-    return RebuildOffer(key=key, manifest=manifest, read=source.read)
+    def read(name: str, position: int, size: int) -> bytes:
+        try:
+            return source.read(name, position, size)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise RebuildNotNow(reason=f"'{name}' cannot be read now: {error.strerror}") from error
+
+    return RebuildOffer(key=key, manifest=manifest, read=read)

@@ -5,7 +5,6 @@ what is missing. Only the serving leader is asked for that.
 """
 
 import asyncio
-import errno
 import logging
 import secrets
 import ssl
@@ -22,6 +21,7 @@ from tern_broker.config import BrokerConfig
 from tern_broker.peer_http import PeerHttp, PeerUnreachable, Reply
 from tern_store import REAL_FILES, CopyRefused, Files, Genesis, RebuildSink, Wanted
 from tern_store.checksum import crc32
+from tern_store.files import NO_ROOM, is_lack
 from tern_wire.errors import TernError, error_from
 from tern_wire.limits import REBUILD_RATE_MAX_BYTES_PER_S
 from tern_wire.paths import (
@@ -86,7 +86,7 @@ async def rebuild(
 ) -> bool:
     """Whether *directory* holds a copy of the leader's log now, in place; False if *stop* was set before.
 
-    The caller holds the directory's lock. WrongGroup: the leader has another group's log. OSError but ENOSPC: the disk does not
+    The caller holds the directory's lock. WrongGroup: the leader has another group's log. SyncLost: the disk does not
     keep what is written; end the process.
     """
     group = Genesis(bytes.fromhex(config.group_id), tuple(config.members()), config.segment_size_bytes)
@@ -142,9 +142,9 @@ class _Copier:
             except (PeerUnreachable, TernError, CopyRefused) as error:
                 reason = str(error) or type(error).__name__
             except OSError as error:
-                if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                if not is_lack(error):
                     raise
-                reason = "this disk has no room for the copy"
+                reason = "this disk has no room for the copy" if error.errno in NO_ROOM else f"this node lacks: {error}"
             else:
                 return True
             if self._sink.copied_bytes > before:

@@ -27,7 +27,7 @@ from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, PeerLinks, ProcessRuntime,
 from tern_remoting import Frame, Link, LinkServer, PortInUse, Refusal
 from tern_security.peer_identity import BROKER
 from tern_service import open_socket, refuse, release_free_memory, run_service
-from tern_store import DirectoryLock, LogRot, StoreError, finish_swap
+from tern_store import DirectoryLock, LogRot, StoreError, SyncLost, finish_swap
 from tern_store.retention import Pressure
 from tern_wire.limits import CONNECTIONS_MAX, DISK_FREE_MIN_BYTES, FRAME_SIZE_MAX_BYTES
 from tern_wire.route import Registration, TopicRoute
@@ -61,6 +61,13 @@ def run(config: BrokerConfig) -> None:
             refuse(str(error))
         except PortInUse as error:
             refuse(f"{error}; choose others with --link-port, --raft-port.")
+        except SyncLost as error:
+            log.critical("the disk does not keep what is written", extra={"error": str(error)})
+            sys.exit(EXIT_FSYNC_FAILED)
+        except OSError as error:
+            # The supervisor starts it again: what the machine lacks now it may have then.
+            log.critical("this node cannot start now", extra={"error": str(error)})
+            sys.exit(EXIT_BROKEN)
         lock.release()
 
     run_service(main)
@@ -88,7 +95,7 @@ async def _open(
             RaftNode.forget_votes(config.raft(), incarnation=runtime.new_id(), needs_copy=False)
         except PortInUse:
             raise
-        except OSError as error:
+        except SyncLost as error:
             log.critical("the disk does not keep what is written", extra={"error": str(error)})
             runtime.end(EXIT_FSYNC_FAILED)
         finally:

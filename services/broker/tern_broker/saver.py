@@ -4,7 +4,6 @@ Acks wait for the log's syncs and for nothing else: a save's own, some tens of m
 on one thread only: after a failure the kernel tells the next caller that all is well.
 """
 
-import errno
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -14,13 +13,17 @@ from tern_broker.core import saving
 from tern_broker.core.machine import StateMachine
 from tern_raft import Disk
 from tern_store import LogMark, StateSave, Store, StoredEntry
-from tern_store.files import has_room_for
+from tern_store.files import is_done, is_lack
 from tern_store.small_files import Checkpoint, write_checkpoint, write_config
 
 log = logging.getLogger(__name__)
 # A restart replays at most about this much: 64 MiB are read and applied in well under a second.
 SAVE_AFTER_BYTES = 64 << 20
 SAVE_AFTER_S = 30.0
+# A node that is stopped gives up its last save after so long, because the kernel refuses it: the next start replays what it lacks.
+FINISH_MAX_S = 15.0
+# After a save that the machine had no room, descriptors or memory for.
+AGAIN_AFTER_S = 2.0
 
 
 class Saver:
@@ -39,6 +42,7 @@ class Saver:
         self._store, self._log_disk, self._disk = store, log_disk, disk
         self._state, self._applied, self._monotonic = state, applied, monotonic
         self._saved_at_s = monotonic()
+        self._not_before_s = 0.0
         self._is_busy = False
         # What waits for the save under way.
         self._then: Callable[[], None] | None = None
@@ -57,21 +61,31 @@ class Saver:
         applied = self._mark
         if self._is_busy or self._applied() <= (applied.index if applied is not None else 1):
             return
+        if self._monotonic() < self._not_before_s:
+            return
         grown = self._store.log.end_position - (applied.position if applied is not None else 0)
         if grown > SAVE_AFTER_BYTES or self._monotonic() - self._saved_at_s > SAVE_AFTER_S:
             self.save()
 
-    def finish(self, done: Callable[[bool], None]) -> None:
-        """The last save, of everything that is applied; tells whether all of it is saved."""
+    def finish(self, done: Callable[[bool], None], call_later: Callable[..., object]) -> None:
+        """The last save, of everything that is applied; tells once whether all of it is saved."""
+        is_told = False
+
+        def tell(is_saved: bool) -> None:
+            nonlocal is_told
+            if not is_told:
+                is_told = True
+                done(is_saved)
 
         def saved() -> None:
-            done(self._mark is None or self._mark.index >= self._applied())
+            tell(self._mark is None or self._mark.index >= self._applied())
 
         def last() -> None:
             self.save()
             self._when_idle(saved)
 
         self._when_idle(last)
+        call_later(FINISH_MAX_S, tell, False)
 
     def _when_idle(self, then: Callable[[], None]) -> None:
         if self._is_busy:
@@ -89,10 +103,10 @@ class Saver:
         try:
             save = self._store.save(self._store.log.mark(applied), lambda: saving.encode(snapshot))
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if not is_lack(error):
                 raise
-            # Without space the state stays as it was saved; the log has everything. Try again with the next save.
-            self._saved_at_s = self._monotonic()
+            # The state stays as it was saved; the log has everything.
+            self._not_before_s = self._monotonic() + AGAIN_AFTER_S
             return
         self._is_busy = True
         documents = saving.documents(state)
@@ -107,7 +121,10 @@ class Saver:
 
         def done() -> None:
             self._store.saved(save, is_saved=is_saved)
-            self._saved_at_s = self._monotonic()
+            if is_saved:
+                self._saved_at_s = self._monotonic()
+            else:
+                self._not_before_s = self._monotonic() + AGAIN_AFTER_S
             self._is_busy = False
             if (then := self._then) is not None:
                 self._then = None
@@ -143,7 +160,7 @@ class Saver:
         self._keeping = False
 
     def _keep(self, save: StateSave, position: int) -> None:
-        if not has_room_for(save.run):
+        if not is_done(save.run):
             # The log cannot begin there; retention uses the place before or behind it.
             log.warning("no space to keep the state at a segment's start", extra={"position": position})
 
@@ -152,8 +169,6 @@ class Saver:
         for the same disk, so what says the same as before is not written again."""
         directory, files = self._store.directory, self._store.files
         for name, document in documents.items():
-            if self._told.get(name) != document and has_room_for(
-                partial(write_config, directory, name, document, files)
-            ):
+            if self._told.get(name) != document and is_done(partial(write_config, directory, name, document, files)):
                 self._told[name] = document
-        has_room_for(lambda: write_checkpoint(directory, checkpoint, files))
+        is_done(lambda: write_checkpoint(directory, checkpoint, files))

@@ -25,6 +25,7 @@ def engine_status(engine: Engine, config: BrokerConfig) -> dict[str, Any]:
         "log_size_bytes": engine.store.log.end_position - engine.store.log.start.position,
         "log_first_index": engine.store.log.first_index,
         "rebuilding": engine.store.rebuilding,
+        "lacks": engine.lack(),
         "comparison": engine.comparer.describe(),
         "comparisons": engine.comparer.comparisons,
         "undecided": engine.comparer.is_undecided,

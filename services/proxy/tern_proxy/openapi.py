@@ -93,6 +93,7 @@ _FIELDS: Mapping[str, Any] = {
     "parameter": "delay",
     "pointer": "/messages/3",
     "queue": "broker-a:9",
+    "lack": "Too many open files",
     "reason": "Expected `str`, got `int`",
     "required_permission": "PUB of topic 'orders'",
     "state": "committed",

@@ -21,7 +21,7 @@ SERVER = ("request-malformed", "request-timeout", "internal", "overloaded", "shu
 ASKED = ("invalid-field", "unknown-parameter", "not-acceptable")
 READ = ("malformed-body", "unknown-field")
 TOPIC = ("illegal-topic", "topic-not-found", "no-name-server", "warming-up")
-BROKER = ("no-leader", "outcome-unknown", "storage-damaged")
+BROKER = ("no-leader", "outcome-unknown", "storage-damaged", "node-lacks-resources")
 DECLARED = (*ASKED, *READ, *BROKER, "message-too-large", "limit-reached", "no-name-server", "warming-up", "disk-full")
 
 

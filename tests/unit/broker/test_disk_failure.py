@@ -14,17 +14,16 @@ from tern_broker.config import BrokerConfig
 from tern_broker.engine import Engine
 from tern_broker.run import peer_links
 from tern_raft import ProcessRuntime
-from tern_store.files import RealFiles
 
 is_broken = False
-real = RealFiles.fdatasync
+real = os.fdatasync
 
-def failing(self, fd):
+def failing(fd):
     if is_broken and "commitlog" in os.readlink(f"/proc/self/fd/{fd}"):
         raise OSError(5, "Input/output error")
-    real(self, fd)
+    real(fd)
 
-RealFiles.fdatasync = failing
+os.fdatasync = failing
 
 async def main():
     global is_broken

@@ -1,13 +1,20 @@
 """Group commit: what is gathered, who is answered with what, also when leadership goes."""
 
+import errno
+import os
+from pathlib import Path
+
 import numpy as np
+import pytest
 
 from tern_broker.core.applied import Applied
 from tern_broker.core.picking import Look
 from tern_broker.proposer import Proposal
+from tern_store import LogRot
 from tern_wire.commands import CommandKind, read_entry
-from tern_wire.errors import DiskFull, NotLeader, OutcomeUnknown, Overloaded
+from tern_wire.errors import DiskFull, NodeLacks, NotLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.limits import GROUP_COMMIT_SIZE_MAX_BYTES, PROPOSALS_MAX
+from tern_wire.requests import Parts
 from tests.support.proposer_desk import Desk
 
 
@@ -83,20 +90,49 @@ def test_another_leaders_entry_in_our_place_means_that_nothing_was_stored() -> N
     assert [NotLeader] == [type(answer) for answer in desk.answers]
 
 
-def test_a_full_disk_refuses_and_the_next_try_works() -> None:
-    """ENOSPC at a roll: nothing was stored, and the proposer is not stuck."""
+@pytest.mark.parametrize(
+    ("number", "refused"),
+    [(errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EMFILE, NodeLacks), (errno.ENOMEM, NodeLacks)],
+)
+def test_what_the_log_cannot_take_is_refused_and_the_next_try_works(number: int, refused: type[TernError]) -> None:
+    """A lack at a roll: nothing was stored, and the proposer is not stuck."""
     desk = Desk()
-    desk.failure = OSError(28, "No space left on device")
+    desk.failure = OSError(number, os.strerror(number))
     desk.send(GROUP_COMMIT_SIZE_MAX_BYTES)
     desk.send(GROUP_COMMIT_SIZE_MAX_BYTES)
     desk.turn()
     desk.failure = None
     desk.turn()
     desk.commit()
-    assert [DiskFull, "ndarray"] == [
+    assert [refused, "ndarray"] == [
         type(desk.answers[0]),
         type(desk.answers[1]).__name__,
     ]
+
+
+def test_what_cannot_be_looked_up_now_is_refused_and_the_node_goes_on() -> None:
+    """A file that cannot be opened while a proposal is built: its asker hears of it, the next ones are stored; damage ends the node."""
+    desk = Desk()
+    errors: list[Exception] = [OSError(errno.EMFILE, os.strerror(errno.EMFILE)), LogRot(Path("log"), 0, "bad")]
+
+    def build(_now_ms: int) -> Parts:
+        raise errors.pop(0)
+
+    for is_upkeep in (False, True):
+        errors.insert(0, OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+        desk.proposer.submit(
+            Proposal(CommandKind.SETTLE, 0, lambda verdict, _: desk.answers.append(verdict), build, is_upkeep=is_upkeep)
+        )
+        desk.turn()
+        assert isinstance(desk.answers.pop(), NodeLacks)
+    desk.send(100)
+    desk.turn()
+    desk.commit()
+    assert type(desk.answers.pop()).__name__ == "ndarray"
+    del errors[0]
+    desk.proposer.submit(Proposal(CommandKind.SETTLE, 0, lambda verdict, _: desk.answers.append(verdict), build))
+    with pytest.raises(LogRot):
+        desk.turn()
 
 
 def test_on_a_full_disk_acks_go_on_in_an_entry_of_their_own() -> None:

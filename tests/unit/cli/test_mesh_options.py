@@ -88,22 +88,23 @@ def test_a_mesh_with_a_quarantined_node_is_up_and_says_so(home: Home) -> None:
     assert "broker-a-1 is quarantined" in json.loads(home.run("up", "-o", "json").stdout)["notes"][0]
 
 
-def test_a_node_that_makes_files_again_or_refuses_sends_is_shown(home: Home) -> None:
+def test_a_node_that_makes_files_again_or_refuses_sends_or_lacks_something_is_shown(home: Home) -> None:
     """It runs: exit code 0, and a line that says what it does."""
     home.order("broker-a-0", 'say {"role": "leader", "rebuilding": "", "refuses_sends": true}')
     home.order("broker-a-1", 'say {"role": "follower", "rebuilding": "the index was damaged", "refuses_sends": false}')
-    home.order("broker-a-2", 'say {"role": "follower", "rebuilding": "", "refuses_sends": false}')
+    home.order("broker-a-2", 'say {"role": "follower", "lacks": "Too many open files: raise the limit"}')
     home.up()
     status = home.run("status")
     assert status.exit_code == 0, status.output
     assert "broker-a-0 refuses sends" in status.stdout
     assert "broker-a-1 is rebuilding" in status.stdout
     assert "the index was damaged" in status.stdout
-    assert "broker-a-2 " not in status.stdout[status.stdout.index("MiB in all") :]
+    assert "broker-a-2 is refused something by its operating system, and tries again: Too many open" in status.stdout
     rows = {row["name"]: row for row in json.loads(home.run("status", "-o", "json").stdout)["processes"]}
     assert rows["broker-a-0"]["refuses_sends"] is True
     assert rows["broker-a-1"]["rebuilding"] == "the index was damaged"
     assert (rows["broker-a-2"]["refuses_sends"], rows["broker-a-2"]["rebuilding"]) == (False, "")
+    assert [row["lacks"] for row in rows.values() if row["lacks"]] == ["Too many open files: raise the limit"]
 
 
 def test_checkers_are_as_many_as_asked_and_may_be_none(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

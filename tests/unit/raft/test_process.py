@@ -5,7 +5,10 @@ import errno
 import threading
 from functools import partial
 
-from tern_raft import DiskThread
+import pytest
+
+from tern_raft import DiskThread, process
+from tern_store import SyncLost
 
 
 def test_jobs_run_in_order_and_their_ends_are_told_in_the_loop() -> None:
@@ -37,7 +40,7 @@ def test_after_an_error_nothing_more_is_written() -> None:
     ran: list[str] = []
 
     def fail() -> None:
-        raise OSError(errno.EIO, "broken")
+        raise SyncLost(errno.EIO, "broken")
 
     async def run() -> None:
         disk = DiskThread(asyncio.get_running_loop(), on_failure=failures.append)
@@ -49,3 +52,49 @@ def test_after_an_error_nothing_more_is_written() -> None:
     asyncio.run(run())
     assert [failure.errno for failure in failures] == [errno.EIO]
     assert ran == []
+
+
+def test_a_refused_job_is_run_again_before_those_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No descriptors, no memory: nothing is lost, the node stays alive, and jobs end in their order."""
+    monkeypatch.setattr(process, "JOB_AGAIN_AFTER_S", 0.001)
+    failures: list[OSError] = []
+    ran: list[str] = []
+    errors = [OSError(number, "refused") for number in (errno.EMFILE, errno.ENOMEM, errno.EDQUOT, errno.EACCES)]
+
+    def refused() -> None:
+        if errors:
+            raise errors.pop()
+        ran.append("first")
+
+    async def run() -> list[str]:
+        told: asyncio.Queue[str] = asyncio.Queue()
+        disk = DiskThread(asyncio.get_running_loop(), on_failure=failures.append)
+        disk.run_soon(refused, lambda: told.put_nowait("first"))
+        disk.run_soon(lambda: ran.append("second"), lambda: told.put_nowait("second"))
+        async with asyncio.timeout(10):
+            ends = [await told.get(), await told.get()]
+        disk.stop()
+        return ends
+
+    assert asyncio.run(run()) == ["first", "second"]
+    assert ran == ["first", "second"]
+    assert not errors
+    assert not failures
+
+
+def test_a_thread_that_is_stopped_leaves_what_is_refused_undone() -> None:
+    """A process that ends does not wait for what its machine lacks."""
+    told: list[str] = []
+
+    def refused() -> None:
+        raise OSError(errno.EMFILE, "refused")
+
+    async def run() -> None:
+        disk = DiskThread(asyncio.get_running_loop(), on_failure=lambda error: None)
+        disk.run_soon(refused, lambda: told.append("first"))
+        disk.stop()
+        assert not disk._thread.is_alive()
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert told == []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tern_store import CommitLog, EntryKind, Genesis, StoreError, small_files
+from tern_store import CommitLog, EntryKind, Genesis, StoreError, SyncLost, small_files
 from tern_store.store import Store
 from tests.support.crash_states import VARIANTS, crashed
 from tests.support.faulty_files import FaultyFiles
@@ -186,7 +186,7 @@ def test_after_a_failed_sync_everything_is_refused_and_said_why() -> None:
         job = log.take_sync()
         assert job is not None
         run.files.fail_next("fdatasync", errno.EIO)
-        with pytest.raises(OSError, match="Input/output error") as failed:
+        with pytest.raises(SyncLost, match="Input/output error") as failed:
             job.run()
         log.fail(failed.value)
         packed, mark = node.payload(), log.mark(log.end_index)
