@@ -30,7 +30,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test test-spark test-failover crash-states sim chaos reloads fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
+.PHONY: help install run down test test-spark test-failover crash-states sim chaos reloads flood fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -69,6 +69,9 @@ compose-test: .venv/.test ## Build the images, bring the deployment up in Docker
 
 reloads: .venv/.test ## Renew all certificates of a secure mesh under load, a hundred times (ARGS='--times 10')
 	$(BIN)/python -m tests.secure.reloads $(ARGS)
+
+flood: .venv/.test ## Strangers at every port of a mesh, 120 s (ARGS='--seconds 600')
+	$(BIN)/python -m tests.flood $(ARGS)
 
 fuzz: .venv/.test ## A million hostile frames at the Raft port of a node in memory (FRAMES=1000000)
 	$(BIN)/python -m tests.fuzz.raft_port --frames $(FRAMES) $(ARGS)

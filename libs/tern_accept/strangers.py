@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from tern_accept.descriptors import OURS, Descriptors
-from tern_wire.limits import STRANGER_STAY_MIN_MS, STRANGERS_MAX
+from tern_wire.limits import STRANGER_STAY_MIN_MS, STRANGERS_MAX, STRANGERS_PER_S_MAX
 
 T = TypeVar("T")
 
@@ -28,10 +28,12 @@ class Strangers(Generic[T]):
         *,
         most: int = STRANGERS_MAX,
         stay_min_ms: int = STRANGER_STAY_MIN_MS,
+        per_s_max: int = STRANGERS_PER_S_MAX,
         descriptors: Descriptors = OURS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._close, self._most, self._stay_min_s = close, most, stay_min_ms / 1_000
+        self._close, self._most = close, most
+        self._stay_min_s, self._stay_each_s = stay_min_ms / 1_000, 1 / per_s_max
         self._descriptors, self._monotonic = descriptors, monotonic
         # When each came.
         self._since: dict[T, float] = {}
@@ -54,7 +56,8 @@ class Strangers(Generic[T]):
         if len(self._since) < room:
             return 0.0
         since = next(iter(self._since.values()))
-        return max(0.0, since + self._stay_min_s - self._monotonic())
+        stay_s = max(self._stay_min_s, room * self._stay_each_s)
+        return max(0.0, since + stay_s - self._monotonic())
 
     def enter(self, one: T) -> None:
         """*one* was accepted; the oldest makes room if it must."""

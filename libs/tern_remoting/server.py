@@ -17,7 +17,7 @@ from tern_remoting.errors import PortInUse
 from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S, NONCE_SIZE_BYTES, TLS_TIMEOUT_S, Identity, ServerHandshake
 from tern_remoting.link import CLOSE_GRACE_S, SILENCE_MAX_S, Link, OnFrame, OnLost, OnReady
 from tern_remoting.refusals import Refusal, Refusals
-from tern_wire.limits import CONNECTIONS_MAX, STRANGER_STAY_MIN_MS, STRANGERS_MAX
+from tern_wire.limits import CONNECTIONS_MAX, STRANGERS_MAX
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,6 @@ class LinkServer:
         frame_size_max_bytes: int,
         connections_max: int = CONNECTIONS_MAX,
         strangers_max: int = STRANGERS_MAX,
-        stranger_stay_min_ms: int = STRANGER_STAY_MIN_MS,
         descriptors: Descriptors = OURS,
         role: str = "broker",
         handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
@@ -71,9 +70,7 @@ class LinkServer:
         self._refusals = refusals or Refusals()
         self._socket: socket.socket | None = None
         self._acceptor: Acceptor | None = None
-        self._strangers: Strangers[Link] = Strangers(
-            self._crowd_out, most=strangers_max, stay_min_ms=stranger_stay_min_ms, descriptors=descriptors
-        )
+        self._strangers: Strangers[Link] = Strangers(self._crowd_out, most=strangers_max, descriptors=descriptors)
         self._members_count = 0
         # Every accepted connection until it is gone, in order of arrival, and the task that watches over it.
         self._links: dict[Link, asyncio.Task[None]] = {}

@@ -11,7 +11,6 @@ class Bounds:
 
     connections_max: int = limits.CONNECTIONS_MAX
     strangers_max: int = limits.STRANGERS_MAX
-    stranger_stay_min_ms: int = limits.STRANGER_STAY_MIN_MS
     handshake_max_ms: int = limits.TLS_HANDSHAKE_MAX_MS
     connections_per_address_max: int = limits.CONNECTIONS_PER_ADDRESS_MAX
     requests_max: int = limits.REQUESTS_MAX

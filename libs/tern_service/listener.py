@@ -52,7 +52,6 @@ class Listener:
         self._strangers: Strangers[socket.socket] = Strangers(
             self._crowd_out,
             most=bounds.strangers_max,
-            stay_min_ms=bounds.stranger_stay_min_ms,
             descriptors=descriptors,
         )
         # Those that have no transport yet.

@@ -338,8 +338,9 @@ PEER_CONNECTIONS_MAX = 32
 # Connections of one port that have not shown who they are, by a whole handshake or a whole head: whatever comes, a newcomer has the turns of the
 # loop that showing takes. With TLS each costs some 100 KB. At a proxy as many as its queue: all its clients may come at once.
 STRANGERS_MAX, PROXY_STRANGERS_MAX = 256, 1_024
-# At that cap one stays at least so long before it makes room: two round trips. So a flood costs some 5,000 accepts a second and no more.
-STRANGER_STAY_MIN_MS = 50
+# At that cap so many of them are replaced in a second, which costs a loop a fifth of its time: one stays 200 ms. Where descriptors are short there
+# are fewer, and each stays two round trips of one machine room at least.
+STRANGERS_PER_S_MAX, STRANGER_STAY_MIN_MS = 1_280, 10
 # At a proxy: each parked poll holds one, some 40 KiB with TLS, so all of them 320 MiB.
 PROXY_CONNECTIONS_MAX = 8_192
 # From one address (IPv4) or one network of 64 bits (IPv6, where one host has it all) that is not loopback: eight of them fill a proxy. Many

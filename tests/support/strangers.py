@@ -5,7 +5,8 @@ import resource
 import select
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, MutableSequence, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,19 @@ class Flood:
         del self._at[descriptor], self._held[port][descriptor]
         probe.close()
         self.closed += 1
+
+
+def hold(
+    ports: Sequence[tuple[str, int]], held_max: int, opened_per_s: int, seconds: float, figures: MutableSequence[int]
+) -> None:
+    """A flood with a process of its own; *figures*: how many were opened, and held at most."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    until_s = time.monotonic() + seconds
+    with Flood(ports, held_max=held_max, opened_per_s=opened_per_s) as flood:
+        while time.monotonic() < until_s:
+            figures[0], figures[1] = flood.opened, max(figures[1], flood.held)
+            time.sleep(ROUND_S)
 
 
 def ports_of(process: dict[str, Any]) -> list[tuple[str, int]]:

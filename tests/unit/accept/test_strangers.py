@@ -25,7 +25,12 @@ class Door:
             limit=lambda: self.slack, count=lambda: len(self.strangers), monotonic=self.clock
         )
         self.strangers: Strangers[int] = Strangers(
-            self.closed.append, most=most, stay_min_ms=50, descriptors=self.descriptors, monotonic=self.clock
+            self.closed.append,
+            most=most,
+            stay_min_ms=50,
+            per_s_max=1_000,
+            descriptors=self.descriptors,
+            monotonic=self.clock,
         )
 
     def pass_s(self, seconds: float) -> None:
@@ -52,6 +57,14 @@ def test_at_the_cap_the_oldest_makes_room_once_it_has_had_its_time() -> None:
     assert door.strangers.wait_s() == 0.0
     door.strangers.enter(4)
     assert (door.closed, len(door.strangers)) == ([0], 4)
+
+
+def test_a_flood_replaces_no_more_than_so_many_a_second() -> None:
+    """Each costs the loop something, and members need it."""
+    door = Door(most=256)
+    for number in range(256):
+        door.strangers.enter(number)
+    assert door.strangers.wait_s() == pytest.approx(0.256)
 
 
 def test_who_has_shown_who_it_is_is_never_closed_and_makes_room() -> None:

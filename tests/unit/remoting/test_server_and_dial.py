@@ -115,7 +115,7 @@ async def test_300_connections_of_random_garbage_leave_the_server_serving(make_m
 
 async def test_connections_are_capped_and_strangers_make_room_for_members(make_mesh: Any) -> None:
     """At the cap a silent stranger is dropped for a newcomer; ready members never are."""
-    async with make_mesh(echo, connections_max=2, strangers_max=1, stranger_stay_min_ms=1) as mesh:
+    async with make_mesh(echo, connections_max=2, strangers_max=1) as mesh:
         first = await mesh.dial()
         reader, _ = await mesh.raw()
         second = await mesh.dial()

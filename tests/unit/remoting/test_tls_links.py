@@ -48,7 +48,6 @@ def make_server(pki: Pki, **changes: Any) -> LinkServer:
         "frame_size_max_bytes": SIZE_MAX_BYTES,
         "connections_max": 4,
         "strangers_max": 4,
-        "stranger_stay_min_ms": 10,
         "handshake_timeout_s": 0.5,
         "tls_timeout_s": 0.5,
         "tls": pki.server("broker", "broker-a-0", *ROLES),

@@ -192,7 +192,7 @@ async def test_a_handshake_has_a_deadline(pki: Pki) -> None:
 
 async def test_at_the_cap_the_oldest_handshake_makes_room(pki: Pki) -> None:
     """A crowd of silent strangers does not keep anybody out."""
-    async with listening(pki, strangers_max=4, stranger_stay_min_ms=10, handshake_max_ms=30_000) as (
+    async with listening(pki, strangers_max=4, handshake_max_ms=30_000) as (
         listener,
         tls,
         port,
@@ -277,7 +277,7 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> byt
 @pytest.mark.parametrize("opening", [b"", b"GET / HTTP/1.1\r\nhost:"], ids=["silent", "half a head"])
 async def test_in_the_clear_strangers_make_room_too_and_members_never_do(opening: bytes) -> None:
     """Who has asked once stays, whoever comes; who asks at once is served in the middle of a flood."""
-    async with serving_plain(strangers_max=4, stranger_stay_min_ms=1) as port:
+    async with serving_plain(strangers_max=4) as port:
         member = await asyncio.open_connection("127.0.0.1", port)
         await ask(*member)
         crowd = []
