@@ -2,8 +2,8 @@
 
     app = check_app(checker, secret="whsec_...")         uvicorn shop.checks:app --port 9000
 
-    POST, Content-Type application/cloudevents+json, headers webhook-id, -timestamp, -signature
-      --> 200 {"state": "commit" | "rollback" | "unknown"}
+    POST, Content-Type application/cloudevents+json, headers webhook-id, -timestamp, -signature, MQ-Check-Nonce
+      --> 200 {"state": "commit" | "rollback" | "unknown"}, MQ-Check-Signature: of this answer to this question (tern_wire/check_answers.py)
           401 the signature is not ours, or the timestamp is more than 5 minutes off; the checker is not asked
           400, 405, 413 no check; 500 the checker failed (the transaction is asked about again)
 
@@ -11,14 +11,17 @@ Reference: Standard Webhooks (signatures), CloudEvents 1.0 in structured JSON (t
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any
 
 from tern_client.checking import checker_failed
 from tern_client.transaction_models import AsyncChecker, Check, Decision, decision_of
 from tern_client.transactions import read_check
+from tern_wire.check_answers import answer_signature, is_nonce
 from tern_wire.codec import encode_json, read_json
 from tern_wire.errors import TernError
+from tern_wire.paths import HEADER_CHECK_NONCE, HEADER_CHECK_SIGNATURE
 
 # As many bytes as a check with bodies has at most, in base64, rounded up: a claim carries 16 MiB.
 BODY_SIZE_MAX_BYTES = 32 * 1024 * 1024
@@ -46,6 +49,15 @@ class _Refused(Exception):
         self.status, self.reason = status, reason
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A check, and what its answer is signed with: the secret that its question was signed with."""
+
+    check: Check
+    secret: str
+    nonce: str
+
+
 class _CheckApp:
     """One checker and its secrets. Holds nothing of a request."""
 
@@ -57,7 +69,7 @@ class _CheckApp:
         if not secrets or not all(secrets):
             raise ValueError("a check secret is needed: the check_secret of the producer group")
         self._checker = checker
-        self._verifiers = [Webhook(secret) for secret in secrets]
+        self._verifiers = [(secret, Webhook(secret)) for secret in secrets]
         self._size_max_bytes = size_max_bytes
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -69,14 +81,17 @@ class _CheckApp:
         try:
             if scope["method"] != "POST":
                 raise _Refused(405, "Checks are sent by POST")
-            check = self._read(scope, await self._body(receive))
-            status, document = await self._answer(check)
+            asked = self._read(scope, await self._body(receive))
+            status, document = await self._answer(asked.check)
         except _Refused as refused:
-            status, document = refused.status, {"error": refused.reason}
+            asked, status, document = None, refused.status, {"error": refused.reason}
         body = encode_json(document)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         if status == 405:
             headers.append((b"allow", b"POST"))
+        if asked is not None and status == 200:
+            signature = answer_signature(asked.secret, asked.nonce, asked.check.transaction_id, body)
+            headers.append((HEADER_CHECK_SIGNATURE.lower().encode(), signature.encode()))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -94,13 +109,17 @@ class _CheckApp:
             is_more = bool(message.get("more_body"))
         return b"".join(parts)
 
-    def _read(self, scope: Message, body: bytes) -> Check:
+    def _read(self, scope: Message, body: bytes) -> _Asked:
         """The check in *body*, once it is certain that it is ours."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        if not any(_is_signed(verifier, body, headers) for verifier in self._verifiers):
+        secret = next((secret for secret, verifier in self._verifiers if _is_signed(verifier, body, headers)), None)
+        if secret is None:
             raise _Refused(401, "The signature is not this producer group's, or its time is more than 5 minutes off")
+        nonce = headers.get(HEADER_CHECK_NONCE.lower(), "")
+        if not is_nonce(nonce):
+            raise _Refused(400, f"A check has a {HEADER_CHECK_NONCE}, without which nobody would believe its answer")
         try:
-            return read_check(read_json(body, dict, nodes_max=0)["data"])
+            return _Asked(read_check(read_json(body, dict, nodes_max=0)["data"]), secret, nonce)
         except (TernError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise _Refused(400, "The body is no check of a transaction") from error
 

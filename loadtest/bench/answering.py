@@ -7,9 +7,22 @@ from contextlib import asynccontextmanager
 from typing import cast
 
 from loadtest.bench.http_load import HttpError, MessageReader
+from tern_wire.check_answers import answer_signature
+from tern_wire.paths import HEADER_CHECK_NONCE, HEADER_CHECK_SIGNATURE
 
+# What its producer groups must have been given: answers are signed with it.
+CHECK_SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"  # noqa: S105 - of a bench
 _ANSWER = b'{"state": "commit"}'
-_REPLY = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(_ANSWER), _ANSWER)
+_REPLY = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n%s: %s\r\ncontent-length: %d\r\n\r\n%s"
+
+
+def _reply(head: bytes) -> bytes:
+    """Commit, to the question with *head*."""
+    lines = (line.partition(b":") for line in head.split(b"\r\n")[1:])
+    headers = {name.strip().lower().decode(): value.strip().decode() for name, _, value in lines}
+    nonce, transaction_id = headers[HEADER_CHECK_NONCE.lower()], headers["webhook-id"]
+    signature = answer_signature(CHECK_SECRET, nonce, transaction_id, _ANSWER)
+    return _REPLY % (HEADER_CHECK_SIGNATURE.encode(), signature.encode(), len(_ANSWER), _ANSWER)
 
 
 class Answering:
@@ -61,4 +74,4 @@ class _Connection(asyncio.Protocol):
             return
         if asked:
             self._answering.asked(len(asked))
-            self._transport.write(_REPLY * len(asked))
+            self._transport.write(b"".join(_reply(head) for head, _ in asked))

@@ -25,7 +25,7 @@ from typing import Any
 import uvloop
 from rich.console import Console
 
-from loadtest.bench.answering import Answering
+from loadtest.bench.answering import CHECK_SECRET, Answering
 from loadtest.bench.begins import (
     CONNECTIONS,
     TOPIC,
@@ -101,7 +101,7 @@ async def _bench_callbacks(mesh: OwnMesh, each: int, rng: random.Random) -> Figu
     producer = Answering()
     groups = [f"called-{number}" for number in range(CALLED)]
     async with producer.serving() as url:
-        declare(mesh, groups, check_url=url)
+        declare(mesh, groups, check_url=url, check_secret=CHECK_SECRET)
         # Due when the last one is begun, not before.
         due_s = 2 + CALLED * each / 500
         requests = begins(groups, rng, _BODY_SIZE_BYTES, **{paths.HEADER_CHECK_AFTER: f"{round(due_s * 1_000)}ms"})

@@ -19,6 +19,7 @@ import httpx
 from tern_wire.paths import CHECKER_PATH
 from tests.support.counting_producer import CountingProducer
 from tests.support.mesh import Mesh, eventually, running_mesh
+from tests.support.scripted_checks import SECRET
 
 CHECK_AFTER_S, INTERVAL_S, SLACK_S = 3, 3, 5
 CLAIM_MS, TIMEOUT_MS = 2_000, 800
@@ -75,6 +76,7 @@ def begin(mesh: Mesh, urls: list[str]) -> list[str]:
     for number, url in enumerate(urls):
         settings = {
             "check_url": url,
+            "check_secret": SECRET,
             "timeout": f"{TIMEOUT_MS}ms",
             "check_after": f"{CHECK_AFTER_S}s",
             "check_interval": f"{INTERVAL_S}s",

@@ -12,9 +12,13 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tern_wire.check_answers import answer_signature
+from tern_wire.paths import HEADER_CHECK_NONCE, HEADER_CHECK_SIGNATURE
+from tests.support.scripted_checks import SECRET
+
 
 class CountingProducer:
-    """*answer*: what is said to a check's `data`: commit, rollback or unknown; it takes *delay_s*."""
+    """*answer*: what is said to a check's `data`: commit, rollback or unknown; it takes *delay_s*. Its producer groups have SECRET."""
 
     def __init__(self, answer: Callable[[dict[str, Any]], str], *, delay_s: float) -> None:
         self._answer, self._delay_s = answer, delay_s
@@ -46,10 +50,13 @@ class CountingProducer:
 
             def do_POST(self) -> None:
                 answer = producer.handle(self.rfile.read(int(self.headers["Content-Length"])))
+                nonce, transaction_id = self.headers[HEADER_CHECK_NONCE], self.headers["webhook-id"]
                 # Its checker may be dead by now.
                 with suppress(OSError):
                     self.send_response(200)
                     self.send_header("Content-Length", str(len(answer)))
+                    signature = answer_signature(SECRET, nonce, transaction_id, answer)
+                    self.send_header(HEADER_CHECK_SIGNATURE, signature)
                     self.end_headers()
                     self.wfile.write(answer)
 

@@ -10,6 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tern_wire.check_answers import answer_signature
+from tern_wire.paths import HEADER_CHECK_NONCE, HEADER_CHECK_SIGNATURE
+from tests.support.scripted_checks import SECRET
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -26,32 +30,41 @@ class Asked:
         found: dict[str, Any] = json.loads(self.body)
         return found
 
+    def signature(self, body: bytes, secret: str = SECRET) -> list[str]:
+        """The header line that signs *body* as the answer to this, none without a *secret* or when this is no check."""
+        nonce = self.headers.get(HEADER_CHECK_NONCE.lower())
+        if not secret or nonce is None:
+            return []
+        return [f"{HEADER_CHECK_SIGNATURE}: {answer_signature(secret, nonce, self.headers['webhook-id'], body)}"]
+
 
 # Writes an answer, or does not; True: the connection stays.
 Behaviour = Callable[[Asked, asyncio.StreamWriter], Awaitable[bool]]
 
 
-def says(state: str) -> Behaviour:
-    """200 with a verdict."""
-    return answers(200, json.dumps({"state": state}).encode())
+def says(state: str, secret: str = SECRET) -> Behaviour:
+    """200 with a verdict, signed with *secret*."""
+    return answers(200, json.dumps({"state": state}).encode(), secret=secret)
 
 
-def answers(status: int, body: bytes = b"", *head: str) -> Behaviour:
-    """Any answer; *head*: more header lines."""
+def answers(status: int, body: bytes = b"", *head: str, secret: str = SECRET) -> Behaviour:
+    """Any answer; *head*: more header lines. A check's is signed with *secret*, "" for not at all."""
 
-    async def behave(_: Asked, writer: asyncio.StreamWriter) -> bool:
-        lines = [f"HTTP/1.1 {status} Any", f"Content-Length: {len(body)}", *head]
+    async def behave(asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        lines = [f"HTTP/1.1 {status} Any", f"Content-Length: {len(body)}", *head, *asked.signature(body, secret)]
         writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
         return True
 
     return behave
 
 
-def sends(data: bytes, *, closes: bool = True) -> Behaviour:
-    """These very bytes."""
+def sends(data: bytes, *, closes: bool = True, signed: bytes | None = None) -> Behaviour:
+    """These very bytes; with *signed*, a body, its signature behind their first line."""
 
-    async def behave(_: Asked, writer: asyncio.StreamWriter) -> bool:
-        writer.write(data)
+    async def behave(asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        first, _, rest = data.partition(b"\r\n")
+        head = [] if signed is None else [line.encode() for line in asked.signature(signed)]
+        writer.write(b"\r\n".join((first, *head, rest)) if head else data)
         return not closes
 
     return behave

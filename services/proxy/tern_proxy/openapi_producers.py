@@ -126,7 +126,7 @@ def keywords() -> Mapping[str, Mapping[str, Schema]]:
             "check_secret": {
                 "maxLength": limits.CHECK_SECRET_SIZE_MAX_BYTES,
                 "pattern": "^$|^whsec_[A-Za-z0-9+/]+=*$",
-                "description": "24 to 64 bytes in base64; with a `check_url`, the proxy makes one if there is none.",
+                "description": "24 to 64 bytes in base64; with a `check_url`, the proxy makes one if there is none. Questions and answers are signed with it.",
             },
             "timeout": _span(limits.CHECK_TIMEOUT_MIN_MS, limits.CHECK_TIMEOUT_MAX_MS, limits.CHECK_TIMEOUT_DEFAULT_MS),
             "max_checks": {"minimum": 1, "maximum": limits.CHECKS_MAX},

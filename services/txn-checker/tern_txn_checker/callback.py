@@ -1,6 +1,7 @@
 """One callback: a signed question to a producer's URL, at an address that was checked, and what came of it.
 
-    require_allowed (once a URL) -> resolve once -> require_address for every address -> connect to the first that answers -> sign, ask, read
+    require_allowed (once a URL) -> resolve once -> require_address for every address -> connect to the first that answers
+        -> sign, with a nonce -> ask -> the answer's signature -> read
 
 Connections are kept and used again, a few a host; an address is checked when its connection is made, and no connection is older than a minute.
 Owner of the connections: this object. Reference: Standard Webhooks, symmetric signatures; CloudEvents over HTTP, structured mode.
@@ -8,6 +9,7 @@ Owner of the connections: this object. Reference: Standard Webhooks, symmetric s
 
 import asyncio
 import logging
+import secrets
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -33,14 +35,18 @@ from tern_txn_checker.core.answers import (
     TLS,
     TOO_LARGE,
     UNREACHABLE,
+    UNSIGNED,
+    WRONG_SIGNATURE,
     Answer,
     no_answer,
     read_answer,
 )
 from tern_txn_checker.core.schedule import Check
 from tern_txn_checker.http_connection import AnswerTooLarge, BrokenOff, HttpAnswer, HttpConnection, NoHttp, connect
+from tern_wire.check_answers import NONCE_SIZE_BYTES, is_signed
 from tern_wire.check_urls import CheckHosts, CheckUrl
 from tern_wire.errors import CheckUrlForbidden
+from tern_wire.paths import HEADER_CHECK_NONCE, HEADER_CHECK_SIGNATURE
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +95,8 @@ class Callbacks:
             signature_headers = self._sign(check)
         except (ValueError, EmptyWebhookSecretError):
             return Answer(NO_SECRET)
-        request = _request(check, signature_headers)
+        nonce = secrets.token_hex(NONCE_SIZE_BYTES)
+        request = _request(check, f"{signature_headers}{HEADER_CHECK_NONCE}: {nonce}\r\n")
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
                 found = await self._exchange(check.url, request, timeout_ms)
@@ -113,6 +120,13 @@ class Callbacks:
             return no_answer(NO_HTTP)
         except AnswerTooLarge:
             return Answer(TOO_LARGE)
+        # Only an answer that could count needs one: redirects, refusals and faults come from servers that know no secret.
+        if found.status == 200 and (doubt := _doubt_about(found, check, nonce)):
+            logger.warning(
+                "a callback's answer does not count: it is not signed by its producer group",
+                extra={"host": check.url.host, "transaction": check.transaction_id, "reason": doubt},
+            )
+            return Answer(doubt)
         return read_answer(found.status, found.body)
 
     def close(self) -> None:
@@ -233,6 +247,15 @@ class Callbacks:
 
 class _NoAddress(OSError):
     """The host's name has none."""
+
+
+def _doubt_about(answer: HttpAnswer, check: Check, nonce: str) -> str:
+    """Why nobody can know that *answer* is the producer group's to this very question; "" when it is."""
+    signature = answer.headers.get(HEADER_CHECK_SIGNATURE.lower(), "")
+    if not signature:
+        return UNSIGNED
+    is_ours = is_signed(signature, check.secret, nonce, check.transaction_id, answer.body)
+    return "" if is_ours else WRONG_SIGNATURE
 
 
 def _is_fresh(idle: _Idle, now_s: float) -> bool:

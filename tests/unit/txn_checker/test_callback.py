@@ -127,9 +127,9 @@ async def test_no_redirect_is_followed(status: int) -> None:
         (sends(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n12\r\n" + COMMIT + b"\r\n"), "broken-off"),
         (sends(b"HTTP/1.1 200 OK\r\nConte"), "broken-off"),
         (sends(b""), "broken-off"),
-        (sends(b"HTTP/1.1 200 OK\r\n\r\n" + COMMIT), "commit"),
-        (sends(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n12\r\n" + COMMIT + b"\r\n0\r\n\r\n"), "commit"),
-        (sends(b"HTTP/1.0 200 OK\r\n\r\n" + COMMIT), "commit"),
+        (sends(b"HTTP/1.1 200 OK\r\n\r\n" + COMMIT, signed=COMMIT), "commit"),
+        (sends(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n12\r\n" + COMMIT + b"\r\n0\r\n\r\n", signed=COMMIT), "commit"),
+        (sends(b"HTTP/1.0 200 OK\r\n\r\n" + COMMIT, signed=COMMIT), "commit"),
         (sends(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 18\r\n\r\n" + COMMIT), "no-http"),
         (sends(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), "no-http"),
         (sends(b"HTTP/1.1 200 OK\r\nContent-Length: 18\r\nContent-Length: 19\r\n\r\n" + COMMIT), "no-http"),
@@ -306,7 +306,7 @@ async def test_what_follows_an_answer_makes_its_connection_useless() -> None:
     """A second answer in the same bytes, or later, belongs to no question: it must not become the answer to the next one."""
     two = b"HTTP/1.1 200 OK\r\nContent-Length: 18\r\n\r\n" + COMMIT
     smuggled = b'HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{"state":"rollback"}'
-    async with calling(sends(two + smuggled, closes=False)) as (callbacks, producer):
+    async with calling(sends(two + smuggled, closes=False, signed=COMMIT)) as (callbacks, producer):
         for number in range(3):
             assert (await callbacks.ask(check(producer.url), 5_000)).text == "commit"
             assert producer.connections == number + 1

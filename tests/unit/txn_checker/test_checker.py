@@ -79,6 +79,8 @@ async def test_the_question_names_transaction_group_attempt_and_messages() -> No
         (says("maybe"), "malformed"),
         (answers(404), "http-404"),
         (answers(202), "http-202"),
+        (answers(200, b'{"state":"commit"}', secret=""), "unsigned"),
+        (says("commit", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"), "wrong-signature"),
     ],
 )
 async def test_whatever_is_no_verdict_is_reported_and_asked_again_until_it_is_parked(
@@ -88,8 +90,9 @@ async def test_whatever_is_no_verdict_is_reported_and_asked_again_until_it_is_pa
     async with world(behaviour) as (broker, producer):
         broker.add_group("pg0", producer.url, max_checks=3, check_interval_ms=100)
         one = broker.begin("pg0")
-        async with checking(broker, name="checker-1"):
+        async with checking(broker, name="checker-1") as checker:
             await eventually(lambda: one.state == "expired", "the transaction is parked")
+            assert checker.counters.answers == {text: 3}
         assert one.checks == [(attempt, "checker-1", text) for attempt in (1, 2, 3)]
         assert len(producer.asked) == 3
 

@@ -67,7 +67,8 @@ class _ProducerGroups:
         """Declare a producer group: afterwards it is there, with the settings that were named. 201 when it is new.
 
         With a `check_url`, its open transactions are asked about there, signed by Standard Webhooks; without one its producers receive the
-        checks. `check_secret` is made here unless it is given, and is in the answer of the PUT that has set it, and nowhere else.
+        checks. An answer counts only when it is signed, too, with the same secret, for the question's `MQ-Check-Nonce`: `MQ-Check-Signature` is
+        `v1,` and the base64 of HMAC-SHA256 over `ternmq-check-answer-v1`, nonce, transaction id and body, with a line feed between each. `check_secret` is made here unless it is given, and is in the answer of the PUT that has set it, and nowhere else.
         """
         check_group(producer_group)
         settings = await read_document(request, ProducerGroupSettings)

@@ -1,6 +1,7 @@
 """What a producer's answer means. Law: only one answer commits and one rolls back; whatever else comes, however odd, is unknown.
 
-    200 {"state": "commit" | "rollback" | "unknown"}      a JSON object in UTF-8 of at most 64 KiB, each of its names once
+    200 {"state": "commit" | "rollback" | "unknown"}      a JSON object in UTF-8 of at most 64 KiB, each of its names once,
+                                                          with the MAC of this question and this answer (tern_wire/check_answers.py)
 
 Texts of at most 32 characters go into the history of a transaction's checks: commit, rollback, unknown, malformed, http-503, or why there was no
 answer at all.
@@ -16,6 +17,8 @@ ANSWER_SIZE_MAX_BYTES = 64 * 1024
 TIMEOUT, REFUSED, UNREACHABLE, BROKEN, TLS, NO_ADDRESS, NO_HTTP, TOO_LARGE = (
     *("timeout", "refused", "unreachable", "broken-off", "tls-failed", "no-address", "no-http", "too-large"),
 )
+# An answer that anybody on the way could have given: without a signature, with one that is not this producer group's for this question.
+UNSIGNED, WRONG_SIGNATURE = "unsigned", "wrong-signature"
 # Why nobody was called.
 FORBIDDEN, NO_SECRET, NO_URL, UNREADABLE = "url-forbidden", "no-secret", "no-url", "unreadable"
 BUSY, CIRCUIT_OPEN = "busy", "circuit-open"
