@@ -14,6 +14,8 @@ of the name in the request's head (`producer_groups`), in the log the id; 0 in o
 begin the transaction is first asked about (0: as the producer group says); it has no message group. FLAG_SAME_TRANSACTION: it belongs to the
 transaction of the row before it, a half row of the same producer group; only a transaction's first row may have a key, which then stands for
 the whole transaction. A row with FLAG_PINNED has a key and belongs here whatever the topic's placement says: its sender has chosen the queue.
+A row with FLAG_SENT_ON comes from a topic that moves: its owner of before has answered MOVED. Without it the next owner takes none whose key or
+message group is new to it there: the routes of whoever sends it so are older than the move.
 """
 
 import struct
@@ -25,8 +27,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-FLAG_KEYED, FLAG_HALF, FLAG_SAME_TRANSACTION, FLAG_PINNED = 1, 2, 4, 8
-FLAGS = FLAG_KEYED | FLAG_HALF | FLAG_SAME_TRANSACTION | FLAG_PINNED
+FLAG_KEYED, FLAG_HALF, FLAG_SAME_TRANSACTION, FLAG_PINNED, FLAG_SENT_ON = 1, 2, 4, 8, 16
+FLAGS = FLAG_KEYED | FLAG_HALF | FLAG_SAME_TRANSACTION | FLAG_PINNED | FLAG_SENT_ON
+# What a row may have that is no half message.
+PLAIN_FLAGS = FLAG_KEYED | FLAG_PINNED | FLAG_SENT_ON
 
 SEND_ROW = struct.Struct("<IIIIqII16sqQ")
 SEND_ROWS = np.dtype(

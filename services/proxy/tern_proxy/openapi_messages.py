@@ -35,7 +35,8 @@ _REFUSED = (
     *("message-too-large", "properties-too-large", "idempotency-key-reused", "disk-full"),
     *("illegal-message-group", "illegal-delivery-time", "property-conflicts-with-type"),
 )
-SENT = (*ASKED, *READ, *TOPIC, *BROKER, *_REFUSED, "unsupported-encoding", "broker-group-not-writable")
+_PLACED = ("broker-group-not-writable", "owner-unknown", "placement-changed")
+SENT = (*ASKED, *READ, *TOPIC, *BROKER, *_REFUSED, *_PLACED, "unsupported-encoding")
 _SETTLED = (
     *(*ASKED, *READ, *BROKER, "illegal-topic", "illegal-group", "receipt-invalid", "receipt-expired"),
     *("batch-too-large", "unsupported-encoding", "disk-full"),

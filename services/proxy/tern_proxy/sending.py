@@ -37,7 +37,10 @@ async def store_messages(
     # By index: the broker groups that have sent a message on since this proxy has looked for news.
     seen = {index: {name} for index, name in moved.items()}
     while moved and asyncio.get_running_loop().time() < until:
-        topic = proxy.cache.topics.get(topic.name, topic)
+        asked, topic = topic, proxy.cache.topics.get(topic.name, topic)
+        if topic.placement != asked.placement:
+            # Whoever has said MOVED said it of another placement.
+            moved, seen = dict.fromkeys(moved, ""), {index: set() for index in moved}
         rest, moved = moved, {}
         for group in dict.fromkeys(rest.values()):
             indexes = [index for index, name in rest.items() if name == group]

@@ -54,7 +54,7 @@ def test_a_transaction_is_prepared_whole_or_not_at_all() -> None:
         ([0, FLAG_SAME_TRANSACTION | FLAG_HALF], [1, 1], 0, 0, [SENT, MALFORMED]),
         ([FLAG_HALF, FLAG_SAME_TRANSACTION | FLAG_HALF], [1, 2], 0, 0, [PREPARED, MALFORMED]),
         ([FLAG_HALF, FLAG_SAME_TRANSACTION | FLAG_HALF | FLAG_KEYED], [1, 1], 0, 0, [MALFORMED] * 2),
-        ([FLAG_HALF | 16], [1], 0, 0, [MALFORMED]),
+        ([FLAG_HALF | 32], [1], 0, 0, [MALFORMED]),
         ([FLAG_HALF], [1], -1, 0, [MALFORMED]),
         ([FLAG_HALF], [1], 3_600_001, 0, [MALFORMED]),
         ([FLAG_HALF], [1], 3_600_000, 0, [PREPARED]),

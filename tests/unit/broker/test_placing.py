@@ -16,6 +16,7 @@ from tern_wire.rows import (
     ACK,
     FLAG_KEYED,
     FLAG_PINNED,
+    FLAG_SENT_ON,
     MOVED,
     NO_KEY,
     REPLAYED,
@@ -304,3 +305,24 @@ def test_another_node_decides_alike(log: Shared) -> None:
     log.reload()
     twin.reload()
     assert log.state.slots.pack() == twin.state.slots.pack()
+
+
+def test_a_next_owner_takes_only_what_the_owner_of_before_has_sent_on(log: Shared) -> None:
+    """A proxy that has missed two moves takes it for the owner of before; what it has stored it replays to anybody."""
+    back = Placement(epoch=4, groups=("broker-a", "broker-b"), before=("broker-b",))
+    log.place(3, Placement(epoch=3, groups=("broker-b",)))
+    first, second = keys_of("broker-a", 2)
+    (message_group,) = message_groups_of("broker-a", 1)
+    log.place(4, back)
+    assert log.keyed(5, first) == [MOVED]
+    assert log.grouped(5, message_group) == [MOVED]
+    sent_on = FLAG_KEYED | FLAG_SENT_ON
+    assert log.keyed(6, first, flags=sent_on) == [SENT]
+    assert log.keyed(6, second, flags=sent_on, message_group=message_group) == [SENT]
+    assert log.keyed(7, first, second, flags=sent_on) == [REPLAYED, REPLAYED]
+    assert log.keyed(8, first) == [REPLAYED]
+    assert log.keyed(9, *keys_of("broker-b", 1), flags=sent_on) == [MOVED], "it is not the next owner of that"
+    log.place(10 + IDEMPOTENCY_WINDOW_MS, back.ended())
+    assert log.keyed(11 + IDEMPOTENCY_WINDOW_MS, first, *keys_of("broker-a", 3)[2:]) == [SENT, SENT], (
+        "nothing moves now"
+    )

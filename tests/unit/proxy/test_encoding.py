@@ -21,10 +21,11 @@ from tern_wire.limits import (
 )
 from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.paths import JSON, JSONL, MSGPACK, NDJSON
+from tern_wire.placement import Placement
 from tern_wire.record import Record, decode_record, host_bytes, tag_hash
 from tern_wire.requests import read_body
 from tern_wire.route import TopicRoute
-from tern_wire.rows import FLAG_KEYED, FLAG_PINNED, SEND_ROWS, key_hash
+from tern_wire.rows import FLAG_KEYED, FLAG_PINNED, FLAG_SENT_ON, SEND_ROWS, key_hash
 
 PREFIX = "0123456789ABCDEF0123"
 
@@ -304,3 +305,25 @@ def test_a_batch_has_a_largest_number_of_messages(kind: str) -> None:
     with pytest.raises(TernError) as caught:
         read_batch(body(BATCH_MESSAGES_MAX + 1), kind)
     assert (caught.value.code, caught.value.fields["unit"]) == ("batch-too-large", "messages")
+
+
+def test_a_row_says_that_the_owner_of_before_has_sent_it_on_and_a_row_without_key_stays_one() -> None:
+    """So that the next owner takes it, and nobody repeats it."""
+    moving = Placement(epoch=2, groups=("broker-b",), before=("broker-a",))
+    part = TopicRoute(topic_id=7, queues=2, placement=str(moving))
+    topic = Topic("orders", {"broker-a": part, "broker-b": part})
+    messages = [PackedMessage(body=b"x", idempotency_key="k"), PackedMessage(body=b"x", message_group="m")]
+    for moved_from, flags in (("", [FLAG_KEYED, 0]), ("broker-a", [FLAG_KEYED | FLAG_SENT_ON, FLAG_SENT_ON])):
+        encoded = encode_messages(
+            topic,
+            messages,
+            ids=MessageIds(PREFIX),
+            born_ms=1_234,
+            born_host=host_bytes("10.0.0.1", 99),
+            usable=("broker-a",),
+            moved_from=moved_from,
+        )
+        (parcel,) = encoded.parcels
+        assert np.frombuffer(b"".join(parcel.rows), SEND_ROWS)["flags"].tolist() == flags
+        assert parcel.broker_group == ("broker-b" if moved_from else "broker-a")
+        assert not parcel.is_keyed

@@ -142,3 +142,12 @@ def test_while_one_of_several_topics_moves_a_key_is_taken_only_where_it_belongs_
     assert owner_of_several([("t", GROWING, BOTH), ("u", BORN, A)], slot) == ("broker-a", True)
     assert owner_of_several([("t", GROWING, BOTH), ("u", both, BOTH)], slot) == ("broker-a", False)
     assert owner_of_several([("t", GROWING, BOTH), ("u", both, BOTH)], slot, "broker-a") == ("broker-b", False)
+    three = ("broker-a", "broker-b", "broker-c")
+    wide = Placement(epoch=1, groups=three)
+    shrinking = [("t", wide.next(BOTH), three), ("u", wide.next(("broker-b", "broker-c")), three)]
+    with pytest.raises(OwnerUnknown):
+        # Before one of both has begun, or after it has ended, it is another one.
+        owner_of_several(shrinking, owners(three).index("broker-a"))
+    many = [(f"t{number}", GROWING, BOTH) for number in range(9)]
+    with pytest.raises(OwnerUnknown):
+        owner_of_several(many, slot)

@@ -19,12 +19,12 @@ from tern_wire.commands import SEND_HEAD
 from tern_wire.key_rows import QUEUE_SHIFT, SCHEDULED_QUEUE, split_key
 from tern_wire.limits import TIMER_DELAY_MAX_MS
 from tern_wire.route import PERM_WRITE
-from tern_wire.rows import FLAG_KEYED, FLAG_PINNED, SCHEDULED, SEND_ROW, SEND_VERDICTS, SENT, QueueAppends
+from tern_wire.rows import FLAG_KEYED, PLAIN_FLAGS, SCHEDULED, SEND_ROW, SEND_VERDICTS, SENT, QueueAppends
 from tern_wire.timer_rows import TIMER_ROWS
 
 # As many as cost less one by one.
 FEW_ROWS = 4
-_UNUSUAL = ~(FLAG_KEYED | FLAG_PINNED)
+_UNUSUAL = ~PLAIN_FLAGS
 # The clock of a proxy, which looks at the longest delay, may be ahead of the group's by a day.
 WAIT_MAX_MS = TIMER_DELAY_MAX_MS + 24 * 3_600_000
 # Verdicts, what to append, what waits (TIMER_ROWS).

@@ -4,6 +4,8 @@ Law: what a broker group has once said does not belong here any more (MOVED) nev
 take it. Of a key it says so when it does not know it; of a message group, when all that it has of its slot here is settled by everyone who
 reads the topic in order, as when a slot moves between two queues (slots.py). A move ends in two steps: every owner of before lets go of all
 that is left, which it may when its keys are older than the window and every slot is settled; then the next epoch says that nothing moves.
+The next one takes only what comes from there (FLAG_SENT_ON), so that a proxy that has missed a whole move, or two, stores nothing
+behind the back of the owner of before.
 Its youngest key counts, not the begin of the move: a message that must wait here for its message group brings a new key.
 
      epoch 1  groups a      | epoch 2  groups a, b  before a                            | epoch 3  groups a, b
@@ -20,7 +22,7 @@ from tern_broker.core.topics import Topic
 from tern_wire.errors import PlacementMoving
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
 from tern_wire.placement_slots import owned_by, slots_of_keys, slots_of_message_groups
-from tern_wire.rows import FLAG_KEYED, FLAG_PINNED
+from tern_wire.rows import FLAG_KEYED, FLAG_PINNED, FLAG_SENT_ON
 from tern_wire.topic_settings import ALTER, TopicChange
 
 Rows = npt.NDArray[Any]
@@ -75,7 +77,11 @@ class Placing:
         grouped = message_groups != 0
         bound = grouped | ((flags & (FLAG_KEYED | FLAG_PINNED)) == FLAG_KEYED)
         slots = np.where(grouped, slots_of_message_groups(message_groups), slots_of_keys(rows["key"][own]))
-        away = bound & ~owned_by(topic.placement.groups, topic.own)[slots]
+        is_mine = owned_by(topic.placement.groups, topic.own)[slots]
+        if topic.placement.is_moving:
+            was_mine = owned_by(topic.placement.before, topic.own)[slots]
+            is_mine &= was_mine | ((flags & FLAG_SENT_ON) != 0)
+        away = bound & ~is_mine
         # Only who had a slot before holds anything of it, and only until the move is over.
         leaving = np.flatnonzero(away & grouped & owned_by(topic.placement.before, topic.own)[slots])
         held = leaving

@@ -36,7 +36,6 @@ from tern_wire.route import PERM_WRITE
 from tern_wire.rows import (
     FLAG_HALF,
     FLAG_KEYED,
-    FLAG_PINNED,
     KEY_REUSED,
     KEYS_FULL,
     MALFORMED,
@@ -44,6 +43,7 @@ from tern_wire.rows import (
     NO_QUEUE,
     NO_TOPIC,
     NOT_WRITABLE,
+    PLAIN_FLAGS,
     PREPARED,
     PREPARED_BEFORE,
     QUEUE_ENTRIES,
@@ -100,7 +100,7 @@ class SendApplier:
         away, held = self._refuse_unknown(rows, verdicts)
         is_waiting = rows["deliver_ms"] > now_ms
         half: HalfRows | None = None
-        if int(np.bitwise_or.reduce(rows["flags"])) & ~(FLAG_KEYED | FLAG_PINNED):
+        if int(np.bitwise_or.reduce(rows["flags"])) & ~PLAIN_FLAGS:
             half = self._preparing.read(rows, verdicts)
             is_waiting[half.numbers] = False  # theirs is a duration
         has_waiting = bool(is_waiting.any())

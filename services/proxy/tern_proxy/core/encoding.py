@@ -38,6 +38,7 @@ from tern_wire.limits import (
 )
 from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.paths import JSON
+from tern_wire.placement import slot_of_key, slot_of_message_group
 from tern_wire.record import HEAD, MAGIC, NO_HOST, OVERHEAD_SIZE_BYTES, RESERVED_PROPERTIES
 from tern_wire.rows import FLAG_KEYED, FLAG_PINNED, NO_KEY, SEND_ROW, key_hash
 from tern_wire.topic_settings import MIXED
@@ -146,8 +147,12 @@ def encode_messages(
                     flags |= FLAG_PINNED
             elif message_group:
                 queue, is_placed = topic.queue_of_message_group(message_group, moved_from), True
+                if moved_from:
+                    flags |= topic.sent_on(slot_of_message_group(message_group), queue.broker_group)
             elif flags:
                 queue, is_placed = topic.queue_of_key(key, turn, moved_from), True
+                if moved_from:
+                    flags |= topic.sent_on(slot_of_key(key), queue.broker_group)
             if wiped and queue.broker_group in wiped and not (is_placed and topic.asks_first(queue.broker_group)):
                 raise BrokerGroupNotWritable(broker_group=queue.broker_group)
         except TernError as error:
@@ -170,7 +175,7 @@ def encode_messages(
         )
         parcel.size_bytes += size
         parcel.indexes.append(index)
-        if not flags:
+        if not flags & FLAG_KEYED:
             parcel.is_keyed = False
         if deliver_ms:
             encoded.deliver_ms[index] = deliver_ms

@@ -12,12 +12,17 @@ Reference: tern_wire/placement.py.
 """
 
 from collections.abc import Container, Sequence
+from itertools import product
 
 from tern_wire.errors import OwnerUnknown, PlacementChanged, TopicsApart
 from tern_wire.placement import Placement, owners
 
 # One topic of a transaction: its name, its placement, and the broker groups that are seen to have it.
 Placed = tuple[str, Placement, Container[str]]
+
+
+# Of topics of one transaction that move at once: their ways to be placed are all looked at.
+_MOVING_MAX = 8
 
 
 def owner_or_refuse(topic: str, placement: Placement, hosts: Container[str], slot: int, moved_from: str = "") -> str:
@@ -39,23 +44,31 @@ def owner_or_refuse(topic: str, placement: Placement, hosts: Container[str], slo
     return owner
 
 
+def is_sent_on(placement: Placement, slot: int, owner: str) -> bool:
+    """Whether *owner*, which is asked about *slot*, is to know that the owner of before has sent it on (FLAG_SENT_ON)."""
+    return placement.is_moving and owners(placement.before)[slot] != owner
+
+
 def owner_of_several(placed: Sequence[Placed], slot: int, moved_from: str = "") -> tuple[str, bool]:
     """As owner_or_refuse, of a transaction whose key is in *slot* of the first of *placed*; and whether it is pinned there.
 
     TopicsApart: no broker group is placed to have all of them.
     """
-    before = _choose([each.before or each.groups for _, each, _ in placed], slot)
-    after = _choose([each.groups for _, each, _ in placed], slot)
-    if not after[0] or not before[0]:
+    moving = [name for name, each, _ in placed if each.is_moving]
+    if len(placed) > 1 and len(moving) > _MOVING_MAX:
+        raise OwnerUnknown(topic=placed[0][0], missing=f"{len(moving)} of the topics of this transaction move")
+    ways = [(each.before, each.groups) if each.is_moving else (each.groups,) for _, each, _ in placed]
+    # Each topic may be where it was or where it will be: a repeat comes after one of the moves has begun, and before another one has ended.
+    chosen = {_choose(groups, slot) for groups in product(*ways)}
+    if any(not owner for owner, _ in chosen):
         raise TopicsApart(topics=", ".join(sorted(name for name, _, _ in placed))[:400])
-    if before[1] or after[1]:
-        if before[0] != after[0]:
-            moving = next(name for name, each, _ in placed if each.is_moving)
+    if any(is_pinned for _, is_pinned in chosen):
+        if len({owner for owner, _ in chosen}) > 1:
             missing = (
-                f"until '{moving}' has moved, no broker group decides about a key for all topics of this transaction"
+                f"until '{moving[0]}' has moved, no broker group decides about a key for all topics of this transaction"
             )
             raise OwnerUnknown(topic=placed[0][0], missing=missing)
-        owner, is_pinned = after[0], True
+        owner, is_pinned = next(iter(chosen))[0], True
     else:
         owner, is_pinned = owner_or_refuse(*placed[0], slot, moved_from), False
     for name, _, hosts in placed:

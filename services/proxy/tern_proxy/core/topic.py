@@ -1,6 +1,6 @@
 """One topic as the send path needs it: its queues in every broker group, what of its records never changes, and its turns."""
 
-from tern_proxy.core.owners import owner_or_refuse
+from tern_proxy.core.owners import is_sent_on, owner_or_refuse
 from tern_proxy.core.topic_kinds import kind_of, perm_of
 from tern_wire.errors import IllegalTag, OwnerUnknown, QueueNotFound
 from tern_wire.limits import TAG_SIZE_MAX_BYTES
@@ -8,6 +8,7 @@ from tern_wire.names import parse_queue
 from tern_wire.placement import Placement, placement_of, read_placement, slot_of_key, slot_of_message_group
 from tern_wire.record import tag_hash
 from tern_wire.route import TopicRoute
+from tern_wire.rows import FLAG_SENT_ON
 
 # Tags are few per topic (RocketMQ's advice); a producer that makes them up costs a hash each, not memory.
 TAGS_KEPT_MAX = 1_024
@@ -124,6 +125,10 @@ class Topic:
     def asks_first(self, broker_group: str) -> bool:
         """Whether *broker_group* is asked about what moves away, though it may take nothing that is new."""
         return broker_group in self.placement.before
+
+    def sent_on(self, slot: int, broker_group: str) -> int:
+        """The flag of a row that *broker_group* is asked to store, which the owner of before has sent on; 0: it was not."""
+        return FLAG_SENT_ON if is_sent_on(self.placement, slot, broker_group) else 0
 
     def _queues_at(self, slot: int, moved_from: str) -> tuple[Queue, ...]:
         return self.broker_groups[owner_or_refuse(self.name, self.known_placement, self.route, slot, moved_from)]

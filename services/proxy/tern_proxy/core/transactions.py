@@ -206,7 +206,9 @@ def encode_begin(
             raise _at(encoded.errors[0], half)
         (parcel,) = encoded.parcels
         number = topics.setdefault(half.topic.name, len(topics))
-        pin = FLAG_PINNED if is_pinned and key != NO_KEY and not rows else 0
+        pin = 0
+        if key != NO_KEY and not rows:
+            pin = FLAG_PINNED if is_pinned else half.topic.sent_on(slot_of_key(key), broker_group)
         rows.append(_half_row(parcel.rows[0], number, key, begin.check_after_ms, pin, is_first=not rows))
         parts += parcel.parts
         message_ids += encoded.message_ids

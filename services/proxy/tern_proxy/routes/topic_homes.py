@@ -10,6 +10,7 @@ Its end:                 every owner of before lets go -> the first of the prese
 
 import asyncio
 import contextlib
+from collections.abc import Container
 from typing import Any
 
 from tern_proxy.core.topic import Topic
@@ -64,11 +65,10 @@ async def _create(proxy: Proxy, change: Head, names: list[str]) -> Answers:
     return [(first, head), *zip(others, answers, strict=True)]
 
 
-async def _complete(proxy: Proxy, topic: str, answers: Answers) -> Answers:
-    """Create the topic where its placement says it is and it is not: whoever began to has not ended."""
-    hosts = dict(answers)
-    placement = placement_of(_texts(answers))
-    lacking = [name for name in placement.groups if name not in hosts]
+async def _complete(proxy: Proxy, topic: str, answers: Answers, hosts: Container[str] = ()) -> Answers:
+    """Create the topic where its placement says it is and it is not: whoever began to has not ended. *hosts*: others that have it."""
+    told, placement = dict(answers), placement_of(_texts(answers))
+    lacking = [name for name in placement.groups if name not in told and name not in hosts]
     change = {"topic": topic, "mode": DECLARE, **{name: answers[0][1][name] for name in _SETTINGS}}
 
     async def create(name: str) -> Head:
@@ -110,11 +110,13 @@ async def complete_topic(proxy: Proxy, topic: Topic, *, may_create: bool) -> Non
         *(link.request(RequestCode.DESCRIBE_TOPIC, asked, is_repeatable=True) for link in links)
     )
     answers = [(name, head) for name, (head, _) in zip(up, found, strict=True)]
-    current = placement_of({**{name: part.placement for name, part in topic.route.items()}, **_texts(answers)})
+    if not answers:
+        return
     _learn(proxy, topic.name, answers)
+    current = placement_of({**{name: part.placement for name, part in topic.route.items()}, **_texts(answers)})
     await _tell_late(proxy, topic.name, current, answers)
-    if may_create and current.epoch:
-        await _complete(proxy, topic.name, answers)
+    if may_create:
+        await _complete(proxy, topic.name, answers, topic.route)
 
 
 def wants_completion(proxy: Proxy, topic: Topic) -> bool:

@@ -131,20 +131,28 @@ async def _send_where_it_belongs(
     proxy: Proxy, request: HotRequest, begin: Begin, born_ms: int
 ) -> tuple[Encoded, Outcome]:
     """Send it, and where its topic is moving send it on (as sending.py does): the last word, which is MOVED only after a while."""
-    moved_from = ""
+    moved_from, seen = "", set[str]()
     until = asyncio.get_running_loop().time() + PLACEMENT_NEWS_MS / 1_000
     while True:
         try:
+            if moved_from in seen:
+                # It went round: one of them has not heard of the move yet, or this proxy has not.
+                raise PlacementChanged(topic=begin.halves[0].topic.name)
             encoded, outcome = await _send(proxy, request, begin, born_ms, moved_from)
         except (OwnerUnknown, PlacementChanged):
             if asyncio.get_running_loop().time() > until:
                 raise
             await proxy.cache.refresh()
             await asyncio.sleep(NEWS_INTERVAL_S)
-            begin = _with_newest_topics(proxy, begin)
+            seen.clear()
+            asked, begin = begin, _with_newest_topics(proxy, begin)
+            if [half.topic.placement for half in begin.halves] != [half.topic.placement for half in asked.halves]:
+                # Whoever has said MOVED said it of another placement.
+                moved_from = ""
             continue
         if not moved_of([encoded.parcel], [outcome]) or asyncio.get_running_loop().time() > until:
             return encoded, outcome
+        seen |= {moved_from} - {""}
         moved_from = encoded.parcel.broker_group
 
 
