@@ -19,6 +19,7 @@ DataDir = Annotated[
 ]
 _MIB = 1024 * 1024
 CHECK_HOSTS_VARIABLE = "TERNMQ_CHECK_HOSTS"
+CHECK_HTTP_VARIABLE = "TERNMQ_CHECK_HTTP"
 
 
 def up(
@@ -52,6 +53,14 @@ def up(
             envvar=CHECK_HOSTS_VARIABLE,
             help="Whom checkers may call, separated by commas: host, host:port, host:*, *.example.com, 10.1.0.0/16. "
             "By default this machine.",
+        ),
+    ] = None,
+    check_http: Annotated[
+        bool | None,
+        typer.Option(
+            envvar=CHECK_HTTP_VARIABLE,
+            help="Whether those of them with private addresses may be called by http, not by https only.",
+            show_default=False,
         ),
     ] = None,
     cluster: Annotated[str | None, typer.Option(help="The cluster's name.")] = None,
@@ -113,6 +122,7 @@ def up(
         "broker_port": broker_port,
         "checker_port": checker_port,
         "check_hosts": check_hosts,
+        "check_http": check_http,
         "cluster": cluster,
         "secure": secure,
         "segment_size_bytes": segment_size_bytes,

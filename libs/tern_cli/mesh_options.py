@@ -18,6 +18,7 @@ OPTIONS = {
     "checker_port": "--checker-port",
     "secure": "--secure",
     "check_hosts": "--check-hosts",
+    "check_http": "--check-http",
     "cluster": "--cluster",
     "disk_budget_bytes": "--disk-budget",
     "segment_size_bytes": "--segment-size-bytes",

@@ -50,6 +50,8 @@ class MeshShape:
     secure: bool = False
     # Whom checkers may call, as tern_wire.check_urls has it.
     check_hosts: str = CHECK_HOSTS
+    # Whether those of them that are private may be called by http.
+    check_http: bool = False
     # 0: the broker's default. A new mesh gets what suits its budget.
     segment_size_bytes: int = 0
     # What the brokers' files may hold together. 0: the marks of 75, 85 and 90 % are those of the disk. -1: not decided yet.
@@ -208,15 +210,19 @@ def _proxy(shape: MeshShape, number: int, python: str, data_dir: str) -> Process
         shape.cluster,
     )
     argv += ("--namesrv", _namesrvs(shape), "--cluster-key-file", f"{data_dir}/cluster.key", *ROUTES_PACE, *AUTO_CREATE)
-    argv += ("--check-hosts", shape.check_hosts)
+    argv += ("--check-hosts", shape.check_hosts, *_check_http(shape))
     return ProcessPlan(name=f"proxy-{number}", role="proxy", argv=argv, ports={"http": port})
+
+
+def _check_http(shape: MeshShape) -> tuple[str, ...]:
+    return ("--check-http",) if shape.check_http else ()
 
 
 def _checker(shape: MeshShape, number: int, python: str, data_dir: str) -> ProcessPlan:
     name, port = f"txn-checker-{number}", shape.checker_port + number
     argv = [python, "-P", "-m", "tern_txn_checker", "--listen", HOST, "--port", str(port), "--cluster", shape.cluster]
     argv += ["--namesrv", _namesrvs(shape), "--cluster-key-file", f"{data_dir}/cluster.key", "--name", name]
-    argv += ["--check-hosts", shape.check_hosts, *ROUTES_PACE, *CLAIM_PACE]
+    argv += ["--check-hosts", shape.check_hosts, *_check_http(shape), *ROUTES_PACE, *CLAIM_PACE]
     return ProcessPlan(name=name, role="txn-checker", argv=tuple(argv), ports={"http": port})
 
 

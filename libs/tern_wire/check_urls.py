@@ -11,7 +11,8 @@ An operator lists hosts (`--check-hosts`, commas between them); what is not list
 Names and addresses are listed apart. A name is trusted for public addresses only, since whoever holds its zone decides what it resolves to:
 where it resolves to a loopback, private or link-local address, that address must be listed, too, by itself or within a network, with the
 port. So `localhost` needs `localhost,127.0.0.1,[::1]`. Every address that a name resolves to must be good, or none is called.
-Some addresses are never good, listed or not (`check_addresses.py`). Public ones are called by https only.
+Some addresses are never good, listed or not (`check_addresses.py`). Public ones are called by https only. So are private and link-local ones,
+unless `--check-http` is on: without TLS whoever is on the way reads the messages. Loopback addresses have nobody on the way.
 
 A URL has one spelling: ASCII, http or https, no user name, no fragment, no escape in the host, no trailing dot, an IPv4 address as four decimal
 numbers. So what is checked here is what every other parser would call.
@@ -37,6 +38,10 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
 _HOST_SIZE_MAX_CHARS = 253
 _SHOWN_MAX_CHARS = 80
+_LOOPBACK = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
+_HTTP_REMEDY = (
+    "Use https; or let proxies and checkers call private hosts by http, with --check-http (TERNMQ_CHECK_HTTP)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +86,16 @@ class _Listed:
 
 @dataclass(frozen=True, slots=True)
 class CheckHosts:
-    """The hosts that an operator has listed. Immutable."""
+    """The hosts that an operator has listed; *is_http_allowed*: private ones by http, too. Immutable."""
 
     entries: tuple[_Listed, ...] = ()
+    is_http_allowed: bool = False
 
     @classmethod
-    def parse(cls, text: str) -> "CheckHosts":
+    def parse(cls, text: str, *, is_http_allowed: bool = False) -> "CheckHosts":
         """The hosts of a comma-separated list, "" for none. ValueError, a sentence, names the entry that cannot be one."""
-        return cls(tuple(_read_entry(entry.strip().lower()) for entry in text.split(",") if entry.strip()))
+        entries = tuple(_read_entry(entry.strip().lower()) for entry in text.split(",") if entry.strip())
+        return cls(entries, is_http_allowed)
 
     def require_allowed(self, url: str) -> CheckUrl:
         """*url*, read; CheckUrlForbidden with the reason when it must not be called. A name's addresses are not known here."""
@@ -101,6 +108,9 @@ class CheckHosts:
             raise _forbidden(f"Port {found.port} of '{found.host}' is not among those that may be called")
         if found.address is not None:
             self.require_address(found, found.host)
+        elif found.scheme == "http" and not self.is_http_allowed and not self._lists_loopback:
+            # Whatever it resolves to, no call would be allowed: whoever sets the URL should hear of it now.
+            raise _forbidden(f"'{found.host}' would be called by http. {_HTTP_REMEDY}")
         return found
 
     def require_address(self, url: CheckUrl, address: str) -> None:
@@ -110,6 +120,12 @@ class CheckHosts:
         is_public = require_address(found, is_listed=is_listed)
         if is_public and url.scheme != "https":
             raise _forbidden(f"{found} is a public address, and those are called by https only")
+        if url.scheme == "http" and not (found.is_loopback or self.is_http_allowed):
+            raise _forbidden(f"{found} is not on this machine, and would be called by http. {_HTTP_REMEDY}")
+
+    @property
+    def _lists_loopback(self) -> bool:
+        return any(entry.matches(address) for entry in self.entries for address in _LOOPBACK)
 
 
 def _read_url(url: str) -> CheckUrl:

@@ -10,7 +10,7 @@ class TransactionIdInvalid(TernError):
 
 class CheckUrlForbidden(TernError):
     code, status, title = "check-url-forbidden", 400, "The check URL is not allowed"
-    fix = "{reason}. Give a URL that --check-hosts of the proxies allows, or none: then checks are received by pull."
+    fix = "{reason}. Give a URL that --check-hosts and --check-http of the proxies allow, or none: then checks are received by pull."
 
 
 class TransactionUnknown(TernError):

@@ -84,7 +84,7 @@ def stand_in_home(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     libs = Path(__file__).parents[2] / "libs"
     monkeypatch.setenv("PYTHONPATH", f"{fakes}:{libs}")
     monkeypatch.setenv("FAKE_ORDERS", str(directory))
-    for name in ("TERNMQ_DATA_DIR", "TERNMQ_ENDPOINT", "TERNMQ_NAMESRV", "TERNMQ_CHECK_HOSTS"):
+    for name in ("TERNMQ_DATA_DIR", "TERNMQ_ENDPOINT", "TERNMQ_NAMESRV", "TERNMQ_CHECK_HOSTS", "TERNMQ_CHECK_HTTP"):
         monkeypatch.delenv(name, raising=False)
     made = Home(MeshFiles(directory / "mesh"), directory, free_port_base(random.Random(seed)))
     try:

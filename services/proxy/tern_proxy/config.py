@@ -30,6 +30,10 @@ class ProxySettings(SecuritySettings):
         (),
         help="where check URLs of producer groups may lead: host, host:port, host:*, *.example.com, or a network; none: nowhere",
     )
+    check_http: bool = setting(
+        False,
+        help="whether private addresses may be called by http, which whoever is on the way can read; loopback ones may, public ones never",
+    )
     log_level: str = setting("INFO", help="DEBUG, INFO, WARNING or ERROR")
 
     def __post_init__(self) -> None:
@@ -43,4 +47,4 @@ class ProxySettings(SecuritySettings):
 
     def parse_check_hosts(self) -> CheckHosts:
         """`check_hosts`, read; ValueError names the entry that cannot be one."""
-        return CheckHosts.parse(",".join(self.check_hosts))
+        return CheckHosts.parse(",".join(self.check_hosts), is_http_allowed=self.check_http)

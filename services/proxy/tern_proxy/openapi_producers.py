@@ -121,7 +121,7 @@ def keywords() -> Mapping[str, Mapping[str, Schema]]:
         "ProducerGroupSettings": {
             "check_url": {
                 "maxLength": limits.CHECK_URL_SIZE_MAX_BYTES,
-                "description": "http or https; a host that `--check-hosts` of the proxies allows.",
+                "description": "https, or http to this machine, and to private hosts with `--check-http`; a host that `--check-hosts` of the proxies allows.",
             },
             "check_secret": {
                 "maxLength": limits.CHECK_SECRET_SIZE_MAX_BYTES,

@@ -31,6 +31,10 @@ class CheckerSettings(SecuritySettings):
         help="whom it may call: host, host:port, host:*, *.example.com, or a network; addresses that are not public are listed by themselves; "
         "none: nobody",
     )
+    check_http: bool = setting(
+        False,
+        help="whether private addresses may be called by http, which whoever is on the way can read; loopback ones may, public ones never",
+    )
     ca_file: str = setting("", help="PEM file of certificates to trust in callbacks beside the machine's own")
     claim_ms: int = setting(
         CLAIM_DEFAULT_MS,
@@ -64,4 +68,4 @@ class CheckerSettings(SecuritySettings):
 
     def hosts(self) -> CheckHosts:
         """Whom it may call; ValueError when the list cannot be read."""
-        return CheckHosts.parse(",".join(self.check_hosts))
+        return CheckHosts.parse(",".join(self.check_hosts), is_http_allowed=self.check_http)

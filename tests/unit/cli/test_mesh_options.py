@@ -119,9 +119,15 @@ def test_checkers_are_as_many_as_asked_and_may_be_none(home: Home, monkeypatch: 
     )
     for name in ("txn-checker-0", "txn-checker-1", "proxy-0"):
         assert "--check-hosts hooks.example.com,10.1.0.0/16" in home.starts(name)[0]
+        assert "--check-http" not in home.starts(name)[0]
     home.run("down")
     assert home.run("up").exit_code == 0
     assert home.row("txn-checker-1")["state"] == "running"
+    home.run("down")
+    monkeypatch.setenv("TERNMQ_CHECK_HTTP", "true")
+    assert home.run("up").exit_code == 0
+    assert all("--check-http" in home.starts(name)[-1] for name in ("txn-checker-0", "proxy-0"))
+    assert "--check-http False (it runs with True)" in home.run("up", "--no-check-http").stderr
     home.run("down")
     assert home.run("up", "--checkers", "0").exit_code == 0
     assert not [row for row in home.files.read_mesh()["processes"] if row["role"] == "txn-checker"]

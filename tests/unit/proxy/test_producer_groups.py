@@ -130,6 +130,17 @@ async def test_urls_that_are_not_listed_are_refused(url: str) -> None:
         assert not mesh.broker.asked[RequestCode.ALTER_PRODUCER_GROUP]
 
 
+async def test_a_private_host_by_http_needs_a_setting_that_the_refusal_names() -> None:
+    """Off by default; with it, the same URL is taken."""
+    url = "http://10.1.2.3:9000/checks"
+    async with proxy_mesh(check_hosts=CheckHosts.parse("10.1.0.0/16")) as mesh:
+        refused = await put(mesh, check_url=url)
+        assert code_of(refused) == (400, "check-url-forbidden")
+        assert "--check-http" in refused.json()["detail"]
+    async with proxy_mesh(check_hosts=CheckHosts.parse("10.1.0.0/16", is_http_allowed=True)) as mesh:
+        assert (await put(mesh, check_url=url)).status_code == 201
+
+
 async def test_without_a_list_no_url_is_allowed_and_pull_is() -> None:
     """The default."""
     async with proxy_mesh() as mesh:
@@ -143,6 +154,8 @@ def test_a_list_of_hosts_that_cannot_be_one_stops_the_proxy_at_its_start() -> No
     with pytest.raises(ValueError, match="no host that may be called"):
         ProxySettings(**settings, check_hosts=("127.0.0.1", "not a host"))  # type: ignore[arg-type]
     hosts = ProxySettings(**settings, check_hosts=("127.0.0.1", "hooks.example.com")).parse_check_hosts()  # type: ignore[arg-type]
+    assert not hosts.is_http_allowed
+    assert ProxySettings(**settings, check_http=True).parse_check_hosts().is_http_allowed  # type: ignore[arg-type]
     assert hosts == HOSTS
 
 

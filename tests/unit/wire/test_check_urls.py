@@ -6,7 +6,7 @@ from tern_wire.check_urls import CheckHosts, CheckUrl
 from tern_wire.errors import CheckUrlForbidden
 from tests.support.forbidden_urls import EVERYTHING, FORBIDDEN
 
-ALL = CheckHosts.parse(EVERYTHING)
+ALL = CheckHosts.parse(EVERYTHING, is_http_allowed=True)
 CORPUS = [(url, reason) for reason, urls in FORBIDDEN.items() for url in urls]
 
 
@@ -94,7 +94,7 @@ def test_an_allowed_url_is_read_into_one_spelling(url: str, expected: tuple[str,
 )  # fmt: skip
 def test_only_what_is_listed_may_be_called(hosts: str, allowed: list[str], refused: list[str]) -> None:
     """Names, ports, names below a name, addresses and networks."""
-    found = CheckHosts.parse(hosts)
+    found = CheckHosts.parse(hosts, is_http_allowed=True)
     assert [url for url in allowed if reason_against(found, url)] == []
     assert [url for url in refused if not reason_against(found, url)] == []
 
@@ -132,8 +132,47 @@ def test_an_address_that_a_name_resolves_to_is_checked_by_itself(
     hosts: str, url: str, address: str, reason: str
 ) -> None:
     """A name is trusted for public addresses only; others are listed apart."""
-    found = reason_against_address(CheckHosts.parse(hosts), url, address)
+    found = reason_against_address(CheckHosts.parse(hosts, is_http_allowed=True), url, address)
     assert (reason in found) if reason else (not found), found
+
+
+@pytest.mark.parametrize(
+    ("hosts", "url", "is_allowed"),
+    [
+        ("10.1.0.0/16", "http://10.1.2.3/", False),
+        ("10.1.0.0/16:*", "http://10.1.2.3:9000/", False),
+        ("172.16.0.0/12,192.168.0.0/16", "http://192.168.1.1/", False),
+        ("169.254.0.0/16", "http://169.254.1.1/", False),
+        ("[fd00::/8]", "http://[fd12::1]/", False),
+        ("0.0.0.0/0", "http://100.64.0.1/", False),
+        ("shop.example.com,10.1.0.0/16", "http://shop.example.com/", False),
+        ("10.1.0.0/16", "https://10.1.2.3/", True),
+        ("[fd00::/8]", "https://[fd12::1]/", True),
+        ("shop.example.com,10.1.0.0/16", "https://shop.example.com/", True),
+        ("127.0.0.1", "http://127.0.0.1:9000/", True),
+        ("127.0.0.0/8", "http://127.9.9.9/", True),
+        ("[::1]", "http://[::1]/", True),
+        ("localhost,127.0.0.1", "http://localhost:9000/", True),
+        ("localhost,[::1]", "http://localhost:9000/", True),
+    ],
+)
+def test_private_hosts_are_called_by_http_only_where_that_is_said(hosts: str, url: str, is_allowed: bool) -> None:
+    """Whoever is on the way reads the messages: the refusal names the setting. Nobody is on the way to this machine."""
+    found = reason_against(CheckHosts.parse(hosts), url)
+    assert bool(found) is not is_allowed, found
+    assert is_allowed or ("by http" in found and "--check-http" in found and "TERNMQ_CHECK_HTTP" in found)
+    assert not reason_against(CheckHosts.parse(hosts, is_http_allowed=True), url)
+
+
+def test_a_name_that_leads_to_a_private_host_is_not_called_by_http_either() -> None:
+    """The URL may pass, since it could lead to this machine; its address does not. A public one never does, whatever is said."""
+    hosts = "shop.example.com,10.1.0.0/16,127.0.0.1"
+    private, mixed = CheckHosts.parse(hosts), CheckHosts.parse(hosts, is_http_allowed=True)
+    url = "http://shop.example.com/"
+    assert "--check-http" in reason_against_address(private, url, "10.1.2.3")
+    assert not reason_against_address(private, url, "127.0.0.1")
+    assert not reason_against_address(mixed, url, "10.1.2.3")
+    assert "https only" in reason_against_address(mixed, url, "93.184.216.34")
 
 
 @pytest.mark.parametrize(

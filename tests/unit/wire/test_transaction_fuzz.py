@@ -19,7 +19,7 @@ from tests.support.forbidden_urls import FORBIDDEN
 
 SEEDS = st.integers(0, 1 << 40)
 IDS, OTHER_IDS = TransactionIds(bytes(range(32))), TransactionIds(bytes(range(1, 33)))
-HOSTS = CheckHosts.parse("127.0.0.1,10.1.0.0/16,hooks.example.com:*,*.example.org,[::1]")
+HOSTS = CheckHosts.parse("127.0.0.1,10.1.0.0/16,hooks.example.com:*,*.example.org,[::1]", is_http_allowed=True)
 URLS = [
     *("https://hooks.example.com/checks?a=b%20c", "http://127.0.0.1:9000/c", "http://[::1]:9000/", "http://10.1.2.3/x"),
     *("https://a.b.example.org:8443/", *(url for urls in FORBIDDEN.values() for url in urls)),
