@@ -20,6 +20,7 @@ from tern_remoting.link import (
     OnReady,
 )
 from tern_remoting.refusals import Refusals
+from tern_tasks import keep_running
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +162,7 @@ class Redialer:
         self._timeout_s = timeout_s
         self._silence_max_s, self._refusals = silence_max_s, refusals
         self._link: Link | None = None
-        self._task = asyncio.get_running_loop().create_task(self._keep())
+        self._task = keep_running("redial", self._keep)
 
     @property
     def link(self) -> Link | None:

@@ -4,14 +4,18 @@ from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from starlette.responses import Response
 
+from tern_service.failed_tasks import FailedTasks
+
 
 def add_metrics(app: FastAPI, registry: CollectorRegistry, *, service: str = "") -> None:
-    """Serve *registry* at /metrics, with this process's memory (RSS, bytes), CPU time (seconds) and open files added.
+    """Serve *registry* at /metrics, with this process's memory (RSS, bytes), CPU time (seconds), open files and failed tasks added.
 
     These are `ternmq_<service>_process_resident_memory_bytes` and so on (without *service*: `ternmq_process_...`).
     A registry takes them once: ValueError when *registry* has been added before.
     """
-    ProcessCollector(namespace=f"ternmq_{service}" if service else "ternmq", registry=registry)
+    namespace = f"ternmq_{service}" if service else "ternmq"
+    ProcessCollector(namespace=namespace, registry=registry)
+    registry.register(FailedTasks(namespace))
 
     async def metrics() -> Response:
         """What this process counts, in Prometheus' text format."""

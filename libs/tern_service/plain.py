@@ -12,7 +12,9 @@ import orjson
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from starlette.types import Receive, Scope, Send
 
+from tern_service.failed_tasks import FailedTasks
 from tern_service.problems import REQUEST_ID, RawHeaders, problem_reply, request_id_of
+from tern_tasks import OURS, KeptTasks
 from tern_wire.errors import MethodNotAllowed, RouteNotFound, TernError
 from tern_wire.paths import JSON
 
@@ -96,9 +98,11 @@ def alive(info: Mapping[str, Any], *, is_verbose: bool) -> Answer:
     return json_answer(200, document)
 
 
-def readiness(ready: Ready) -> Answer:
-    """Ready: work is accepted. 503 with the reasons while it is not."""
+def readiness(ready: Ready, *, tasks: KeptTasks = OURS) -> Answer:
+    """Ready: work is accepted, and no task of the process has failed and waits to begin anew. 503 with the reasons while it is not."""
     is_ready, reasons = ready()
+    if failed := tasks.down():
+        is_ready, reasons = False, {**reasons, "failed_tasks": failed}
     return json_answer(200 if is_ready else 503, {"ready": is_ready, **reasons})
 
 
@@ -113,6 +117,7 @@ def health_routes(*, ready: Ready, info: Mapping[str, Any]) -> dict[str, Route]:
 def metrics_routes(registry: CollectorRegistry, *, service: str) -> dict[str, Route]:
     """GET /metrics, as `add_metrics` has it."""
     ProcessCollector(namespace=f"ternmq_{service}", registry=registry)
+    registry.register(FailedTasks(f"ternmq_{service}"))
     return {"/metrics": lambda _: (200, {"content-type": CONTENT_TYPE_LATEST}, generate_latest(registry))}
 
 

@@ -211,8 +211,10 @@ def main() -> int:
             for phase in phases:
                 print(f"limits {phase.name}: some calm, {options.seconds:.0f} s of flood", file=sys.stderr)
                 flooded(phase, mesh, senders, options)
+                if phase.wrong:
+                    break
             senders.stop()
-    show(phases)
+    show([phase for phase in phases if phase.seconds])
     print(json.dumps({"wrong": [f"{phase.name}: {wrong}" for phase in phases for wrong in phase.wrong]}))
     return 1 if any(phase.wrong for phase in phases) else 0
 

@@ -112,8 +112,11 @@ def ports_of(process: dict[str, Any]) -> list[tuple[str, int]]:
 
 
 def open_descriptors(pid: int) -> int:
-    """How many a process has."""
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    """How many a process has; 0 when it is gone."""
+    try:
+        return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    except FileNotFoundError:
+        return 0
 
 
 @contextlib.contextmanager

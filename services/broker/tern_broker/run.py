@@ -29,6 +29,7 @@ from tern_security.peer_identity import BROKER
 from tern_service import open_socket, refuse, release_free_memory, run_service
 from tern_store import DirectoryLock, LogRot, StoreError, SyncLost, finish_swap
 from tern_store.retention import Pressure
+from tern_tasks import keep_running
 from tern_wire.limits import CONNECTIONS_MAX, DISK_FREE_MIN_BYTES, FRAME_SIZE_MAX_BYTES
 from tern_wire.route import Registration, TopicRoute
 
@@ -145,7 +146,7 @@ class _Node:
         self._tls.security.announce()
         self._watchdog = Watchdog(lambda: self._runtime.end(EXIT_BROKEN))
         self._engine.on_clock.append(self._watchdog.beat)
-        self._upkeep = asyncio.create_task(self._watch_disk())
+        self._upkeep = keep_running("watch disk", self._watch_disk)
 
     async def stop(self) -> None:
         """Name servers first, so that proxies stop asking; then the link; then the group."""

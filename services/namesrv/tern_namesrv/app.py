@@ -28,6 +28,7 @@ from tern_service import (
     serve,
 )
 from tern_service.process_security import UNPROTECTED, ProcessSecurity
+from tern_tasks import keep_running
 from tern_wire.limits import CONNECTIONS_MAX, STRANGERS_MAX
 
 logger = logging.getLogger(__name__)
@@ -68,8 +69,8 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         tasks = [
-            asyncio.create_task(_scan(registry, clock, settings.scan_interval_ms)),
-            asyncio.create_task(_print(store, settings.print_interval_ms)),
+            keep_running("scan", lambda: _scan(registry, clock, settings.scan_interval_ms)),
+            keep_running("print", lambda: _print(store, settings.print_interval_ms)),
         ]
         yield
         for task in tasks:

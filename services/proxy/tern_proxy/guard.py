@@ -24,6 +24,7 @@ from tern_proxy.core.requirements import RouteTable, Rule
 from tern_proxy.proxy import Proxy
 from tern_proxy.signed_requests import has_body, receive_checked
 from tern_service.problems import problem_reply, request_id_of
+from tern_tasks import keep_running
 from tern_wire.errors import MethodNotAllowed, QuotaExceeded, RouteNotFound, TernError
 from tern_wire.principals import CLUSTER
 from tern_wire.replies import reply_topic_of
@@ -204,7 +205,7 @@ class Guard:
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The application's life, with the audit's beside it."""
-        writing = asyncio.create_task(self.audit.run())
+        writing = keep_running("audit", self.audit.run)
         try:
             await self._app(scope, receive, send)
         finally:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from tern_routing import GroupLink
 from tern_service.clock import Clock
+from tern_tasks import keep_running
 from tern_wire.codec import decode_msgpack
 from tern_wire.errors import TernError
 from tern_wire.limits import (
@@ -109,7 +110,7 @@ class PrincipalsCache:
 
     def start(self) -> None:
         """Ask on the interval from now on."""
-        self._task = asyncio.create_task(self._run())
+        self._task = keep_running("principals", self._run)
 
     async def stop(self) -> None:
         """End asking and telling."""
@@ -135,11 +136,7 @@ class PrincipalsCache:
     async def _run(self) -> None:
         while True:
             began_ms = self._clock.mono_ms()
-            try:
-                await self.refresh()
-            except Exception:
-                # A bug must not end the asking: a revocation would be heard of by nobody.
-                logger.exception("principals could not be asked for")
+            await self.refresh()
             interval_ms = PRINCIPALS_INTERVAL_MS if self.is_ready else NOT_READY_INTERVAL_MS
             await self._sleep(max(interval_ms - (self._clock.mono_ms() - began_ms), NOT_READY_INTERVAL_MS) / 1_000)
 

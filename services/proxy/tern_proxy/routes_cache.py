@@ -20,6 +20,7 @@ import httpx
 
 from tern_proxy.core.topic import Topic
 from tern_remoting import problem_of
+from tern_tasks import keep_running
 from tern_wire.codec import read_json
 from tern_wire.errors import NoNameServer, TernError, TopicNotFound, WarmingUp
 from tern_wire.gone_groups import GoneGroup, GoneGroups
@@ -135,7 +136,7 @@ class RoutesCache:
     async def start(self) -> None:
         """Poll once, then go on polling in the background."""
         await self._poll()
-        self._task = asyncio.create_task(self._run())
+        self._task = keep_running("routes", self._run)
 
     async def stop(self) -> None:
         """End polling."""

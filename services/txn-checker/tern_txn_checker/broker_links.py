@@ -15,6 +15,7 @@ from typing import Protocol
 
 from tern_remoting import Redialer
 from tern_routing import GroupLink, OnDown, OnNotice, OnUp
+from tern_tasks import keep_running
 from tern_txn_checker.name_servers import GroupRoutes
 from tern_wire.errors import NoNameServer
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
@@ -66,7 +67,7 @@ class BrokerLinks:
     async def start(self) -> None:
         """Ask once, then go on asking in the background; links dial by themselves."""
         await self._poll()
-        self._task = asyncio.create_task(self._run())
+        self._task = keep_running("routes", self._run)
 
     async def stop(self) -> None:
         """Ask no more, and close all links: requests in flight fail."""

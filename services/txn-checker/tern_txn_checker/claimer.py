@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tern_routing import GroupLink
 from tern_service.clock import Clock
+from tern_tasks import keep_running
 from tern_txn_checker.core.answers import UNREADABLE
 from tern_txn_checker.core.backoff import pause_ms
 from tern_txn_checker.core.schedule import Check, Claim
@@ -69,7 +70,7 @@ class Claimer:
 
     def start(self) -> None:
         """Claim from now on."""
-        self._task = asyncio.create_task(self._run())
+        self._task = keep_running("claims", self._run)
 
     async def stop(self) -> None:
         """Claim no more; a poll that is parked is given up."""

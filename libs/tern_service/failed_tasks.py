@@ -1,0 +1,23 @@
+"""Tasks that failed and began anew, for /metrics."""
+
+from collections.abc import Iterable
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from tern_tasks import OURS, KeptTasks
+
+
+class FailedTasks(Collector):
+    """`<namespace>_failed_tasks_total` by task; none while none has failed."""
+
+    def __init__(self, namespace: str, tasks: KeptTasks = OURS) -> None:
+        self._name, self._tasks = f"{namespace}_failed_tasks", tasks
+
+    def collect(self) -> Iterable[Metric]:
+        """As of now."""
+        failed = CounterMetricFamily(self._name, "Tasks that ended with an error and began anew", labels=["task"])
+        for name, failure in self._tasks.failures().items():
+            failed.add_metric([name], float(failure.count))
+        yield failed

@@ -1,0 +1,5 @@
+"""Tasks of an event loop that must not end: kept running, and seen when they fail."""
+
+from tern_tasks.kept import OURS, Failure, KeptTasks, keep_running
+
+__all__ = ["OURS", "Failure", "KeptTasks", "keep_running"]
