@@ -11,7 +11,6 @@ from typing import Any
 from tern_broker.allocator import Allocator
 from tern_broker.comparer import Comparer
 from tern_broker.config import BrokerConfig
-from tern_broker.core import saving
 from tern_broker.core.applied import Applied
 from tern_broker.core.machine import StateMachine
 from tern_broker.dropper import Dropper
@@ -21,6 +20,7 @@ from tern_broker.key_tables import KeyTables
 from tern_broker.message_groups import MessageGroups
 from tern_broker.proposer import Proposer
 from tern_broker.reader import Reader
+from tern_broker.saved_state import SavedStates
 from tern_broker.saver import Saver
 from tern_broker.scrubber import Scrubber
 from tern_broker.statistics import Statistics
@@ -82,10 +82,11 @@ class Engine:
             )
         if votes.needs_copy:
             raise LogRot(config.data_dir / "commitlog", 0, "what was written to it may be lost; it must be copied anew")
+        states = SavedStates()
         self.store = Store.open(
             config.data_dir,
             group=raft_config.genesis(),
-            accepts=saving.is_known,
+            accepts=states.accepts,
             may_begin=votes.standing == Standing.UNBORN or (votes.standing == Standing.MEMBER and votes.term == 0),
             is_pipelined=True if config.flush == "async" else None,
             on_tear=votes.doubt,
@@ -98,7 +99,7 @@ class Engine:
         self.statistics = Statistics(runtime.monotonic)
         mark = self.store.applied
         fresh = StateMachine(config.store_limits().table_keys_max)
-        self.state = saving.load(self.store.payload) if self.store.payload is not None else fresh
+        self.state = states.state(self.store.payload) if self.store.payload is not None else fresh
         if self.store.rebuilding:
             log.warning("making queues, index and timers again from the log", extra={"reason": self.store.rebuilding})
         # On a full disk an older note must do, or none: what it is for, losses of asynchronous flush, needs one of this boot.

@@ -43,11 +43,14 @@ class Judgement:
 
 @dataclass(slots=True)
 class Comparison:
-    """Owner: the state machine. *digest* is that of every entry applied so far."""
+    """Owner: the state machine. *inspect* gives the digest of every entry applied so far, and from now on of the pieces of the state whose
+    turn (a number) it is."""
 
-    digest: Callable[[], int]
+    inspect: Callable[[int], int]
     # Of the last DIGEST: its index, and what this node had become just before it. A node that has begun behind it has none: it is not saved.
     noted: tuple[int, int] | None = None
+    # How many DIGESTs there were.
+    turn: int = 0
     # The last DIGEST that was judged.
     judged_index: int = 0
     # What the nodes said when no majority agreed, until one does; empty: nothing.
@@ -66,7 +69,8 @@ class Comparison:
         return self.chosen != node if self.chosen else bool(self.disagreement)
 
     def _note(self, _payload: memoryview, _position: int, applied: Applied) -> Verdict:
-        self.noted = applied.index, self.digest()
+        self.noted = applied.index, self.inspect(self.turn)
+        self.turn += 1
         applied.was_noted = True
         return {}
 
@@ -106,11 +110,12 @@ class Comparison:
 
     def pack(self) -> Any:
         """As Part."""
-        return [self.judged_index, dict(self.disagreement), self.chosen, list(self.remade)]
+        return [self.judged_index, dict(self.disagreement), self.chosen, list(self.remade), self.turn]
 
     def unpack(self, packed: Any) -> None:
         """As Part."""
-        self.judged_index, self.disagreement, self.chosen, self.remade = packed
+        self.judged_index, self.disagreement, self.chosen, self.remade, *turn = packed
+        self.turn = turn[0] if turn else 0
 
 
 def majority_of(digests: Mapping[str, int], members: int) -> int | None:

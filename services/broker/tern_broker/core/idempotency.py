@@ -14,6 +14,7 @@ bytes a key.) The key hash is random already, so its first half says where to lo
      slot = first half & mask      | first half 8 (0: empty) | second half 8 | queue 16 bits, offset 48 bits | crc 4 |
 """
 
+import zlib
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tern_wire.codec import encode_msgpack
 from tern_wire.key_rows import KEY_ROWS, OFFSET_MASK, QUEUE_SHIFT, Halves, Receipt, split_keys
 from tern_wire.limits import IDEMPOTENCY_KEYS_MAX, IDEMPOTENCY_TABLE_KEYS_MAX, IDEMPOTENCY_WINDOW_MS
 
@@ -30,6 +32,8 @@ TABLE_PERIOD_MS = 60_000
 # A table grows by placing everything again, which stops the world: about 30 ms at the usual largest size.
 SLOTS_MIN = 1 << 10
 _EMPTY = 0
+# Odd numbers of no pattern: each bit of a key reaches many of its witness.
+_MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93)))
 # So few keys are faster one by one than as arrays.
 _FEW = 64
 # Halves, queue and offset as in a slot, CRC.
@@ -44,6 +48,13 @@ class Packed:
     second: npt.NDArray[Any]
     receipts: npt.NDArray[Any]
     crcs: npt.NDArray[Any]
+
+
+def witness_of(keys: Packed) -> int:
+    """64 bits of *keys*, in any order; empty slots count for nothing."""
+    mixed = keys.first * _MIX[0] ^ keys.second * _MIX[1] ^ keys.receipts * _MIX[2] ^ keys.crcs * _MIX[3]
+    mixed = (mixed ^ mixed >> np.uint64(29)) * _MIX[0]
+    return int(mixed[keys.first != _EMPTY].sum(dtype=np.uint64))
 
 
 class Table:
@@ -154,6 +165,10 @@ class Table:
         """What is in it, copied."""
         used = self._first != _EMPTY
         return Packed(self._first[used], self._second[used], self._receipts[used], self._crcs[used])
+
+    def witness(self) -> int:
+        """Of the keys that are in it, in any order, and of what is known of each."""
+        return witness_of(Packed(self._first, self._second, self._receipts, self._crcs))
 
     def rows(self) -> npt.NDArray[Any]:
         """The same as KEY_ROWS."""
@@ -268,6 +283,10 @@ class KeyTable:
     def snapshot(self) -> Packed:
         """A copy of the youngest table, which another thread may encode."""
         return self._table.pack()
+
+    def witness(self) -> int:
+        """64 bits of all that is known, the same in whatever order the keys have come."""
+        return self._table.witness() ^ zlib.crc32(encode_msgpack(self.facts()))
 
     def restore(self, facts: dict[str, Any], packed: Packed) -> None:
         """Become what was saved. Called on a new table."""

@@ -16,6 +16,7 @@ from tern_broker.core.digest import Verdict, advance
 from tern_broker.core.fifo_leasing import FifoLeasing
 from tern_broker.core.half_messages import Preparing
 from tern_broker.core.idempotency import KeyTable
+from tern_broker.core.inspection import Inspection
 from tern_broker.core.leasing import Leasing
 from tern_broker.core.metadata import Metadata
 from tern_broker.core.offsets import Offsets
@@ -59,7 +60,7 @@ class StateMachine:
         self.producers = Producers()
         self.transactions = Transactions(self.names, self.producers, self.counters)
         self.principals = Principals()
-        self.comparison = Comparison(lambda: self.digest)
+        self.comparison = Comparison(self._inspect)
         self._sending = SendApplier(self.names, self.keys, self.slots, Preparing(self.transactions), placing)
         # By the name that a saved state gives them, in the order in which they are loaded and their time comes.
         self.parts: dict[str, Part] = {
@@ -77,6 +78,7 @@ class StateMachine:
             "principals": self.principals,
             "comparison": self.comparison,
         }
+        self.inspection = Inspection(self.parts, self.leasing, self.keys)
         self._handlers: dict[int, Handler] = {
             CommandKind.SEND: self._send,
             CommandKind.COPY: self._copy,
@@ -104,6 +106,11 @@ class StateMachine:
         facts = (self.now_ms, self.leasing.next_lease, self.metadata.data_version)
         self.digest = advance(self.digest, applied.verdicts, facts)
         return applied
+
+    def _inspect(self, turn: int) -> int:
+        # What was seen stays in the digest: the next DIGEST looks at other pieces, and must not find the nodes equal again.
+        self.digest = self.inspection.witness(turn, self.digest)
+        return self.digest
 
     def is_due(self, now_ms: int) -> bool:
         """Whether something ends by itself by *now_ms*: then an entry is worth its place though nobody asks for one."""

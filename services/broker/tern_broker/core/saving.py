@@ -2,6 +2,7 @@
 
      | snapshot size 4 | snapshot: MessagePack map | the youngest table of idempotency keys:
                                                    | count 8 | first halves 8 each | second halves 8 each | receipts 8 each | crcs 4 each |
+     | witness of those keys 8 |
 
 Little-endian. `take` is quick and runs on the owner's thread; `encode` may run on any other.
 """
@@ -12,17 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from tern_broker.core.idempotency import Packed
+from tern_broker.core.idempotency import Packed, witness_of
 from tern_broker.core.machine import StateMachine
 from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.limits import RETRY_DELAYS_MS
 from tern_wire.retry_policy import EXPONENTIAL, RetryPolicy
 
-FORMAT = 10
-# Format 8 had no principals, and formats 8 and 9 no placement of topics: parts that are not there, and topics that nobody has placed yet.
-FORMATS_READ = frozenset({8, 9, FORMAT})
+FORMAT = 11
+# Format 8 had no principals, formats 8 and 9 no placement of topics: parts that are not there, and topics that nobody has placed yet. Before
+# format 11 nobody counted comparisons, and keys had no witness.
+FORMATS_READ = frozenset({8, 9, 10, FORMAT})
 _SIZE = struct.Struct("<I")
 _COUNT = struct.Struct("<q")
+_WITNESS = struct.Struct("<Q")
 # The arrays of a table, in order.
 _ARRAYS = ("<u8", "<u8", "<u8", "<u4")
 
@@ -104,7 +107,7 @@ def encode(snapshot: Snapshot) -> list[bytes]:
     keys = snapshot.keys
     arrays = (keys.first, keys.second, keys.receipts, keys.crcs)
     columns = [array.astype(kind, copy=False).tobytes() for array, kind in zip(arrays, _ARRAYS, strict=True)]
-    return [_SIZE.pack(len(packed)), packed, _COUNT.pack(len(keys.first)), *columns]
+    return [_SIZE.pack(len(packed)), packed, _COUNT.pack(len(keys.first)), *columns, _WITNESS.pack(witness_of(keys))]
 
 
 def is_known(payload: bytes) -> bool:
@@ -114,7 +117,7 @@ def is_known(payload: bytes) -> bool:
 
 
 def load(payload: bytes) -> StateMachine:
-    """The state again; ValueError on another format (the file's checksum has been verified already)."""
+    """The state again; ValueError on another format, or if it does not say what was saved (the file's checksum has been verified already)."""
     state = StateMachine()
     end = _SIZE.size + _SIZE.unpack_from(payload)[0]
     facts = decode_msgpack(payload[_SIZE.size : end])
@@ -130,4 +133,18 @@ def load(payload: bytes) -> StateMachine:
         arrays.append(np.frombuffer(payload, kind, count, end))
         end += arrays[-1].nbytes
     state.keys.restore(facts["keys"], Packed(*arrays))
+    if facts["format"] == FORMAT:
+        _require_same(state, facts, _WITNESS.unpack_from(payload, end)[0])
     return state
+
+
+def _require_same(state: StateMachine, facts: dict[str, Any], witness: int) -> None:
+    """ValueError unless *state* would be saved as it was: a part that forgets something would differ from the other nodes, silently."""
+    again = take(state)
+    if witness_of(again.keys) != witness:
+        raise ValueError("the idempotency keys of the saved state are not what was saved")
+    for name, part in again.facts["parts"].items():
+        if encode_msgpack(part) != encode_msgpack(facts["parts"][name]):
+            raise ValueError(f"'{name}' of the saved state is not what was saved")
+    if encode_msgpack(again.facts) != encode_msgpack(facts):
+        raise ValueError("the saved state is not what was saved")
