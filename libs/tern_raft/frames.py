@@ -4,7 +4,7 @@
 
 Entries follow `append_entries` alone, and say themselves what they are: index, term and size come from their own headers, so no head
 can contradict them. Law: what passes here has numbers that can be counted on and stored, whoever sent it. A member is trusted to
-be one, not to be sane.
+be one, not to be sane. A field that this release does not know is of a newer one, and is passed over: an upgrade splits no group.
 """
 
 from typing import Any
@@ -50,6 +50,8 @@ FIELDS: dict[str, dict[str, type]] = {
     "behind": {"term": int, "first": int},
     "digest": {"index": int, "digest": int},
 }
+# Fields that releases before this one do not send: whoever reads them says what their absence means.
+OPTIONAL_FIELDS: dict[str, dict[str, type]] = {"hello": {"http_port": int}}
 
 
 def encode_message(message: dict[str, Any]) -> Parts:
@@ -68,11 +70,14 @@ def decode_message(body: bytes | memoryview) -> dict[str, Any]:
     fields = FIELDS.get(name) if type(name) is str else None
     if fields is None:
         raise LinkBodyMalformed(reason="a Raft message of no known type")
-    if head.keys() != fields.keys() | {"type"}:
-        raise LinkBodyMalformed(reason=f"{name} with other fields than it has")
-    for field, kind in fields.items():
+    if not fields.keys() <= head.keys():
+        raise LinkBodyMalformed(reason=f"{name} without a field that it has")
+    known = fields | {field: kind for field, kind in OPTIONAL_FIELDS.get(str(name), {}).items() if field in head}
+    for field, kind in known.items():
         if type(head[field]) is not kind or (kind is int and not 0 <= head[field] < NUMBER_MAX):
             raise LinkBodyMalformed(reason=f"{name} with a {field} that is none")
+    # pysyncobj asks for fields by name that no release of ours sends (`serialized`): what is not known goes no further.
+    head = {field: head[field] for field in ("type", *known)}
     if name == "append_entries":
         head["entries"] = _cut_entries(raw, head["prevLogIdx"], head["prevLogTerm"], head["term"])
     elif raw:

@@ -54,8 +54,7 @@ def test_an_append_travels_with_its_entries_as_they_lie_in_the_log() -> None:
         HEAD | {"term": 3.0},
         HEAD | {"term": 1 << 56},
         HEAD | {"seq": (1 << 64) - 1},
-        HEAD | {"serialized": b"x"},
-        HEAD | {"entries": [[7, 1, 5]]},
+        {"type": "append_entries", "serialized": b"x"},
         HEAD | {"prevLogIdx": "6"},
         ACK | {"reset": 1},
         {"type": "request_vote", "term": 1, "last_log_index": 2},
@@ -101,6 +100,44 @@ def test_entries_that_no_leader_could_have_are_refused_before_anything_is_writte
     """They must follow the entry that the message names, and one another, in index and term."""
     with pytest.raises(LinkBodyMalformed):
         decode_message(b"".join(body_parts(HEAD, [raw])))
+
+
+HELLO: dict[str, Any] = {
+    "type": "hello",
+    "standing": 0,
+    "incarnation": bytes(16),
+    "births": {},
+    "last_log_index": 1,
+    "last_log_term": 0,
+    "version": 1,
+    "number": 1,
+}
+
+
+@pytest.mark.parametrize("head", [HEAD, ACK, HELLO], ids=["append", "ack", "hello"])
+def test_fields_of_a_newer_release_are_passed_over_and_nobody_sees_them(head: dict[str, Any]) -> None:
+    """A group in the middle of an upgrade is not split by one more field; nor may such a field reach who reads without asking."""
+    newer: dict[Any, Any] = {"serialized": b"x", "entries": [[7, 1, 5]], "wall_clock_of_tomorrow": [1, {"a": -1}], 7: 8}
+    plain = decode_message(b"".join(body_parts(head, [])))
+    assert decode_message(b"".join(body_parts(head | newer, []))) == plain
+    assert plain.get("entries", []) == []
+
+
+@pytest.mark.parametrize("field", sorted(HELLO.keys() - {"type"}))
+def test_a_field_that_is_missing_is_refused_whatever_else_is_there(field: str) -> None:
+    """Passing over what is not known makes nothing optional."""
+    head = {name: value for name, value in HELLO.items() if name != field} | {"unheard_of": 1}
+    with pytest.raises(LinkBodyMalformed, match="without a field"):
+        decode_message(b"".join(body_parts(head, [])))
+
+
+@pytest.mark.parametrize("value", [-1, "9", True, 1 << 56])
+def test_an_optional_field_is_absent_or_right(value: Any) -> None:
+    """A release that sends it sends it well."""
+    assert decode_message(b"".join(body_parts(HELLO | {"http_port": 8082}, [])))["http_port"] == 8082
+    assert "http_port" not in decode_message(b"".join(body_parts(HELLO, [])))
+    with pytest.raises(LinkBodyMalformed, match="http_port"):
+        decode_message(b"".join(body_parts(HELLO | {"http_port": value}, [])))
 
 
 def test_a_size_that_lies_takes_no_bytes_of_others() -> None:
