@@ -40,6 +40,7 @@ class Clients:
         operations: int,
         brokers: list[str],
         pace_s: float = 20.0,
+        repeat_within_s: float = 0.0,
         is_at_rest: Callable[[], bool] = lambda: True,
     ) -> None:
         """*operations* are spread over about *pace_s* virtual seconds when nothing goes wrong (longer with faults).
@@ -47,7 +48,7 @@ class Clients:
         *is_at_rest*: whether at the brokers nothing is to happen by itself any more, such as a delivery that waits for its time.
         """
         self.rng, self.history = rng, history
-        self.plan = draw_plan(rng, operations, pace_s)
+        self.plan = draw_plan(rng, operations, pace_s, repeat_within_s)
         self.books = Books()
         self._now_s, self._call_later, self._is_at_rest = now_s, call_later, is_at_rest
         self._exchange = Exchange()

@@ -84,6 +84,8 @@ class Plan:
     messages_max: int
     keyed_share: float
     repeat_share: float
+    # How long after its begin a request is repeated (virtual s; 0: for ever).
+    repeat_within_s: float
     large_share: float
     groups: tuple[GroupPlan, ...]
     producer_groups: tuple[ProducerGroupPlan, ...]
@@ -112,7 +114,7 @@ class Plan:
         return [*topics, *groups, *(group.create() for group in self.producer_groups)]
 
 
-def draw_plan(rng: Random, operations: int, pace_s: float) -> Plan:
+def draw_plan(rng: Random, operations: int, pace_s: float, repeat_within_s: float = 0.0) -> Plan:
     """A plan for about *operations* operations in *pace_s* undisturbed seconds."""
     return Plan(
         producers=rng.randint(3, 6),
@@ -121,7 +123,8 @@ def draw_plan(rng: Random, operations: int, pace_s: float) -> Plan:
         burst_max=rng.choice((4, 8, 12)),
         messages_max=rng.choice((1, 3, 5)),
         keyed_share=rng.choice((0.2, 0.5, 0.8)),
-        repeat_share=0.06,
+        repeat_share=0.06 if not repeat_within_s else 0.2,
+        repeat_within_s=repeat_within_s,
         large_share=rng.choice((0.0, 0.01, 0.03)),
         groups=_draw_groups(rng),
         producer_groups=tuple(

@@ -5,9 +5,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from tern_broker import comparer
-from tern_broker.core import appending
+from tern_broker.core import appending, idempotency
 from tern_broker.core.fifo import FifoDelivery
 from tern_broker.core.holdings import Lease
+from tern_broker.core.idempotency import KeyTable
 from tern_broker.core.leases import Delivery
 from tern_broker.core.leasing import Leasing
 from tern_broker.core.machine import StateMachine
@@ -45,6 +46,17 @@ def _ignore_keys() -> Any:
 def _ignore_sealed_keys() -> Any:
     """A leader looks for keys in the youngest table only."""
     return changed((SentKeys, "find", lambda *_: {}))
+
+
+def _forget_keys_early() -> Any:
+    """A table of keys goes when a twentieth of the window is over."""
+
+    def expire(self: KeyTable, now_ms: int) -> list[int]:
+        # As it is now: a seed may have a short one.
+        return original(self, now_ms + vars(idempotency)["IDEMPOTENCY_WINDOW_MS"] * 19 // 20)
+
+    original = KeyTable.expire
+    return changed((KeyTable, "expire", expire))
 
 
 def _drop_lease() -> Any:
@@ -169,6 +181,7 @@ BROKER = (
     PlantedBug("reuse_offset", "two messages at one offset", ("lost", "send_order", "unhandled"), _reuse_offset),
     PlantedBug("ignore_keys", "repeats are stored again", ("duplicates",), _ignore_keys),
     PlantedBug("ignore_sealed_keys", "repeats of older sends", ("duplicates",), _ignore_sealed_keys),
+    PlantedBug("forget_keys_early", "repeats within the window", ("duplicates",), _forget_keys_early),
     PlantedBug("drop_lease", "a lease that nobody holds", ("leases", "offsets"), _drop_lease),
     PlantedBug("early_expiry", "leases end before their deadline", ("leases",), _early_expiry),
     PlantedBug("forget_ack", "an ack is forgotten", ("redelivery", "offsets"), _forget_ack),

@@ -26,7 +26,7 @@ from tests.sim.history import EndState, GraveEnd, Letter, LogRow, NodeEnd, Queue
 from tests.sim.lone_rot import rot_alone
 from tests.sim.nemesis import Nemesis
 from tests.sim.scheduler import BEGIN_S
-from tests.sim.swarm import Swarm, choose, constants
+from tests.sim.swarm import REPEAT_WITHIN_S, Swarm, choose, constants
 from tests.sim.transaction_ends import transactions_of
 from tests.sim.world import World
 
@@ -103,6 +103,7 @@ class _Run:
             brokers=self.world.names,
             # Faults make clients slow; most of what they ask is to be asked before the calm.
             pace_s=0.75 * swarm.chaos_s,
+            repeat_within_s=REPEAT_WITHIN_S if swarm.is_short_window else 0.0,
             is_at_rest=self._is_at_rest,
         )
         self.result = SeedResult(swarm.seed, nodes=swarm.nodes)

@@ -11,6 +11,7 @@ from tern_wire.dead_letters import RUNNING
 from tern_wire.rows import SCHEDULED
 from tests.sim.history import Create, Operation, Recall, Redrive, Send, Sending
 from tests.sim.plan import DELAY_TOPIC, FIFO_TOPIC, GROWN_QUEUES, KINDS, MESSAGE_GROUPS, QUEUES
+from tests.sim.repeats import Repeats
 from tests.sim.workload import REPEATABLE_MAX, Desk
 
 REDRIVE_PERIOD_S = 3.0
@@ -24,7 +25,7 @@ class Sender:
     def __init__(self, desk: Desk, name: str, mean_s: float) -> None:
         self._desk, self._name, self._mean_s = desk, name, mean_s
         self._number = 0
-        self._repeatable: list[Send] = []
+        self._repeats = Repeats[Send](desk)
 
     def step(self) -> None:
         """One burst."""
@@ -33,8 +34,8 @@ class Sender:
         for asked in [self._next_send() for _ in range(burst)]:
             if not desk.is_open():
                 return
-            is_repeat = self._repeatable and rng.random() < desk.plan.repeat_share
-            desk.issue(self._name, rng.choice(self._repeatable) if is_repeat else asked, self._answered)
+            is_repeat = self._repeats.asked and rng.random() < desk.plan.repeat_share
+            desk.issue(self._name, rng.choice(self._repeats.asked) if is_repeat else asked, self._answered)
         desk.later(self._mean_s * burst * rng.uniform(0.4, 1.6), self.step)
 
     def _next_send(self) -> Send:
@@ -50,8 +51,8 @@ class Sender:
     def _answered(self, operation: Operation) -> None:
         asked = operation.asked
         assert isinstance(asked, Send)
-        if all(message.key for message in asked.messages) and len(self._repeatable) < REPEATABLE_MAX:
-            self._repeatable.append(asked)
+        if all(message.key for message in asked.messages) and len(self._repeats.asked) < REPEATABLE_MAX:
+            self._repeats.add(asked, operation.ended_s - operation.began_s)
 
 
 class OrderedProducer(Sender):

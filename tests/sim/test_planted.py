@@ -10,7 +10,15 @@ from tests.sim.planting import PlantedBug, changed
 # Convicted by one of the first seeds: a few of each kind, so that every commit shows that checkers still see. All: `python -m tests.sim.planted`.
 QUICK = (
     *("r6_off", "ack_before_append", "ack_before_fsync", "forget_vote", "lose_last_entry"),
-    *("ignore_keys", "drop_lease", "own_clock_in_apply", "early_retry", "next_while_held", "late_timer_lost"),
+    *(
+        "ignore_keys",
+        "forget_keys_early",
+        "drop_lease",
+        "own_clock_in_apply",
+        "early_retry",
+        "next_while_held",
+        "late_timer_lost",
+    ),
     *("half_published", "commit_torn", "attempt_forgotten"),
 )
 QUICK_SEEDS = 40

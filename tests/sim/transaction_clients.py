@@ -16,6 +16,7 @@ from tern_wire.transactions import BY_CHECK, BY_CLIENT, COMMIT, EXPIRED, ROLLBAC
 from tests.sim.bodies import message_id
 from tests.sim.history import Asked, Operation
 from tests.sim.plan import QUEUES, TRANSACTION_TOPICS, Plan
+from tests.sim.repeats import Repeats
 from tests.sim.transaction_values import (
     Begin,
     Check,
@@ -100,15 +101,15 @@ class Teller:
     def __init__(self, desk: Desk, name: str, mean_s: float, producer_group: str) -> None:
         self._desk, self._name, self._mean_s, self._group = desk, name, mean_s, producer_group
         self._number = 0
-        self._repeatable: list[Begin] = []
+        self._repeats = Repeats[Begin](desk)
 
     def step(self) -> None:
         """Begin some."""
         desk, rng = self._desk, self._desk.rng
         if not desk.is_open():
             return
-        if self._repeatable and rng.random() < 2 * desk.plan.repeat_share:
-            asked = rng.choice(self._repeatable)
+        if self._repeats.asked and rng.random() < 2 * desk.plan.repeat_share:
+            asked = rng.choice(self._repeats.asked)
         else:
             dice = rng.random()
             after_ms = 0 if dice < _USUAL else rng.randint(100, desk.plan.check_after_max_ms)
@@ -117,7 +118,7 @@ class Teller:
             count = rng.choice((1, 1, 1, 2, 3))
             asked = Begin(self._group, after_ms, tuple(self._transaction(is_keyed=is_keyed) for _ in range(count)))
             if is_keyed:
-                self._repeatable.append(asked)
+                self._repeats.add(asked)
         desk.issue(self._name, asked, self._begun)
         desk.later(self._mean_s * rng.uniform(0.4, 1.6), self.step)
 
@@ -138,7 +139,7 @@ class Teller:
         rng, asked = self._desk.rng, operation.asked
         assert isinstance(asked, Begin)
         if not operation.is_ok:
-            if asked in self._repeatable and rng.random() < 0.5:
+            if asked in self._repeats.asked and rng.random() < 0.5:
                 self._later(rng.uniform(0.0, 1.0), asked, self._begun)
             return
         prompt: list[Ending] = []

@@ -42,6 +42,7 @@ from tests.sim.plan import (
     GroupPlan,
     Plan,
 )
+from tests.sim.repeats import Repeats
 
 BILLING, AUDIT = "billing", "audit"
 # What readers read; the topics whose groups' offsets are set are the larger part.
@@ -86,7 +87,7 @@ class Producer:
         self._desk, self._name, self._mean_s, self._topic = desk, name, mean_s, topic
         self._number = 0
         self._waiting = 0
-        self._repeatable: list[Send] = []
+        self._repeats = Repeats[Send](desk)
 
     def step(self) -> None:
         """One burst."""
@@ -100,8 +101,8 @@ class Producer:
                 return
             if self._waiting >= PIPELINE_MAX:
                 break
-            if self._repeatable and rng.random() < desk.plan.repeat_share:
-                asked = rng.choice(self._repeatable)
+            if self._repeats.asked and rng.random() < desk.plan.repeat_share:
+                asked = rng.choice(self._repeats.asked)
             else:
                 asked = self._next_send(topic, queue)
             self._waiting += 1
@@ -125,8 +126,8 @@ class Producer:
         self._waiting -= 1
         asked = operation.asked
         assert isinstance(asked, Send)
-        if all(message.key for message in asked.messages) and len(self._repeatable) < REPEATABLE_MAX:
-            self._repeatable.append(asked)
+        if all(message.key for message in asked.messages) and len(self._repeats.asked) < REPEATABLE_MAX:
+            self._repeats.add(asked, operation.ended_s - operation.began_s)
 
 
 class Consumer:
