@@ -65,7 +65,7 @@ class Placing:
         topic.placement_text, topic.own, topic.placed_ms = str(change.placement), change.own, now_ms
         topic.keyed_ms, topic.has_let_go = 0, False
         self._slots.stay(topic)
-        topic.is_shared = change.placement.groups != (change.own,)
+        topic.is_shared = change.placement.groups != (change.own,) or change.placement.is_moving
 
     def away(self, topic: Topic, rows: Rows, own: Rows) -> tuple[Rows, Rows]:
         """Which of the rows with the numbers *own*, all of *topic*, belong to another broker group, and which keyed ones will, but must be
