@@ -31,7 +31,7 @@ from tern_wire.limits import (
     WAIT_MAX_MS,
 )
 from tern_wire.requests import ERROR, Parts, RequestCode, body_parts, error_parts
-from tern_wire.rows import SETTLE_ROWS
+from tern_wire.rows import RELEASE, SETTLE_ROWS
 
 # How often a receive in order is proposed again because it has met only blocked messages; each time it has looked at some for good.
 _LOOKS_MAX = 1_024
@@ -90,15 +90,20 @@ class ReceiveRequests(Requests):
                 looks_left -= 1
                 self._engine.proposer.submit(proposal)
                 return
-            answer(verdicts if isinstance(verdicts, TernError) else lambda: self._leased(topic, group, verdicts, picks))
+            if isinstance(verdicts, TernError):
+                answer(verdicts)
+            else:
+                answer(lambda: self._leased(topic, group, verdicts, picks), lambda: self._give_back(verdicts, picks))
 
-        def answer(reply: TernError | Callable[[], Parts]) -> None:
+        def answer(reply: TernError | Callable[[], Parts], give_back: Callable[[], None] = lambda: None) -> None:
             try:
                 if isinstance(reply, TernError):
                     link.reply(opaque, ERROR, error_parts(reply))
                 else:
                     link.reply(opaque, 0, reply())
             except Exception as error:
+                # First: what is given back is in the log before leadership goes.
+                give_back()
                 self.failed(link, opaque, error)
             if request.token:
                 self._repeats.over(key)
@@ -150,6 +155,13 @@ class ReceiveRequests(Requests):
         head = {"topic_id": topic.topic_id, "group_id": group.group_id, "runs": runs}
         return body_parts(head, records)
 
+    def _give_back(self, verdicts: Any, picks: list[Pick]) -> None:
+        """Nobody saw the messages of these leases: they come again at once, and the attempt does not count."""
+        rows = released_rows(verdicts, picks)
+        if rows:
+            proposal = Proposal(CommandKind.SETTLE, len(rows), lambda _verdict, _picks: None, build=lambda _now: [rows])
+            self._engine.proposer.submit(proposal)
+
     def _leased_in_order(self, topic: Topic, group: Group, verdicts: Any, picks: list[Pick]) -> Parts:
         """As `_leased`: each message has a lease of its own, and those of one queue are read together."""
         runs, records = [], []
@@ -198,6 +210,23 @@ class ReceiveRequests(Requests):
                 link.reply(opaque, 0, body_parts({}, [verdicts]))
 
         self._engine.proposer.submit(Proposal(CommandKind.SETTLE, len(rows), done, build=lambda _now: [rows]))
+
+
+def released_rows(verdicts: Any, picks: list[Pick]) -> bytes:
+    """SETTLE_ROWS that give back all that *verdicts*, of a receive, have granted of *picks*."""
+    rows, at = [], 0
+    for pick in picks:
+        if isinstance(pick, FifoPick):
+            leases = verdicts["lease"][at : at + len(pick.offsets)].tolist()
+            at += len(pick.offsets)
+        else:
+            leases = [int(verdicts["lease"][at])] * len(pick.offsets)
+            at += 1
+        group_id, topic_id, queue = pick.row[:3]
+        for offset, lease in zip(pick.offsets.tolist(), leases, strict=True):
+            if lease:
+                rows.append((group_id, topic_id, queue, RELEASE, offset, lease, 0))
+    return np.array(rows, SETTLE_ROWS).tobytes()
 
 
 def _require_shared(group: Group, topic: Topic) -> None:
