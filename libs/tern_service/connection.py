@@ -22,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tern_service.answer_writing import HeadWithBody
 from tern_service.bounds import Bounds
-from tern_service.crowd import Crowd, answer_overloaded
+from tern_service.crowd import Crowd, answer_overloaded, close_idlest
 from tern_service.problems import new_request_id, problem_reply
 from tern_service.request_head import EXPECT, GIVEN_ONCE, HOST, SPECIAL_MAX, TRANSFER_ENCODING, is_host, split_target
 from tern_wire import limits
@@ -79,8 +79,9 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._answers = HeadWithBody(transport)
         bounds = self._bounds
-        if self._crowd.known >= bounds.connections_max:
-            self._refuse(Overloaded(what="connections", limit=bounds.connections_max))
+        most = bounds.connections_max
+        if self._crowd.known >= most and not close_idlest(self.connections, most, self.loop.time()):
+            self._refuse(Overloaded(what="connections", limit=most))
             return
         most = bounds.connections_per_address_max
         self._address = self._crowd.enter(self.client[0] if self.client else "", most)

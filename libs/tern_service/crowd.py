@@ -6,9 +6,11 @@ Owner of the counts: the event loop of the listener. An address is an IPv4 addre
 usually has all addresses. Loopback is not counted by address: whoever is on this machine can do worse.
 """
 
+import heapq
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
@@ -16,6 +18,9 @@ from tern_accept import OURS, Descriptors
 from tern_service.problems import problem_reply, request_id_of
 from tern_wire import limits
 from tern_wire.errors import Overloaded
+
+# Clients that are at work ask again within less.
+IDLE_MIN_S = 1.0
 
 
 class Crowd:
@@ -49,6 +54,23 @@ class Crowd:
 
     def __len__(self) -> int:
         return len(self._by_address)
+
+
+def close_idlest(connections: Iterable[Any], connections_max: int, now_s: float) -> bool:
+    """At the cap of *connections_max*: close those that have had nothing to do for longest, a 64th; False when none has been idle for IDLE_MIN_S.
+
+    Any of them may be closed between two requests (RFC 9112, 9.3), and who asks once and then idles would keep others out for as long as
+    connections are kept. What is looked at is the timer that each connection (of uvicorn) has while it waits for a request.
+    """
+    idle = []
+    for number, one in enumerate(connections):
+        if one.timeout_keep_alive_task is not None and not one.transport.is_closing():
+            since_s = one.timeout_keep_alive_task.when() - one.timeout_keep_alive
+            if now_s - since_s >= IDLE_MIN_S:
+                idle.append((since_s, number, one))
+    for _, _, one in heapq.nsmallest(max(1, connections_max // 64), idle):
+        one.transport.close()
+    return bool(idle)
 
 
 @lru_cache(maxsize=1_024)

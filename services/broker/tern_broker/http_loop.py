@@ -102,11 +102,8 @@ class HttpLoop:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(main())
-        except (
-            Exception,
-            SystemExit,
-        ):  # the server's way to say that it cannot begin, which ends a thread without a word
-            # A node that no longer registers would lead without being found.
+        except (Exception, SystemExit):
+            # A node that no longer registers would lead without being found. SystemExit is how the server says that it cannot begin.
             log.critical("the HTTP loop broke; the process ends", exc_info=True)
             os._exit(EXIT_BROKEN)
 

@@ -1,6 +1,7 @@
 """The broker's HTTP door over a scripted core: Raft's fields in the metrics, and the handover of leadership."""
 
 import asyncio
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
+import tern_service.server
 from tern_broker.app import create_app
 from tern_broker.config import BrokerConfig
 from tern_broker.http_loop import HttpLoop
+from tern_raft import EXIT_BROKEN
 
 pytestmark = pytest.mark.anyio
 STATUS: dict[str, Any] = {
@@ -162,6 +165,22 @@ async def test_a_node_without_a_group_has_nothing_to_hand_over() -> None:
     """A quarantined node does not know the route."""
     async with door(STATUS) as client:
         assert (await client.post("/v1/broker/transfer", json={})).status_code == 404
+
+
+async def test_a_loop_that_cannot_begin_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server says so with SystemExit, which in a thread nobody hears; a node that does not register would lead without being found."""
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+
+    def cannot_begin(*_: object, **__: object) -> None:
+        raise SystemExit(3)
+
+    monkeypatch.setattr(tern_service.server, "serve", cannot_begin)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        http = HttpLoop(a_config(), listener.dup(), status=dict, trim=dict, registration=None)
+        http.start()
+        http._thread.join(30)
+    assert codes == [EXIT_BROKEN]
 
 
 async def test_a_stop_that_comes_before_the_loop_is_there_is_not_lost() -> None:

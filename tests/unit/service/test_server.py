@@ -14,6 +14,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI, Request
 
+import tern_service.crowd
 from tern_service import SettingsError, install_problems, open_socket, serve
 from tern_service.bounds import Bounds
 from tern_service.connection import GuardedProtocol
@@ -187,8 +188,26 @@ async def test_pipelined_garbage_waits_for_the_answer_before_it() -> None:
     assert answer.endswith(b'"hello"')
 
 
-async def test_one_connection_too_many_is_told_so() -> None:
+async def test_at_the_cap_the_connection_that_idles_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asked once keeps nobody out for as long as connections are kept; one whose request is under way stays."""
+    monkeypatch.setattr(tern_service.crowd, "IDLE_MIN_S", 0.0)
+    async with serving(connections_max=3) as port:
+        working, *idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        working[1].write(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n")
+        for reader, writer in idle:
+            writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            await reader.readuntil(b'"hello"')
+        assert (await talk(port, CLOSE)).startswith(b"HTTP/1.1 200 ")
+        assert await asyncio.wait_for(idle[0][0].read(), 10) == b""
+        idle[1][1].write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        await idle[1][0].readuntil(b'"hello"')
+        for _, writer in (working, *idle):
+            writer.close()
+
+
+async def test_one_connection_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """503 at once; the ones before it go on. Who has asked nothing yet is a stranger, and counted apart."""
+    monkeypatch.setattr(tern_service.crowd, "IDLE_MIN_S", 60.0)
     async with serving(connections_max=1) as port:
         _, stranger = await asyncio.open_connection("127.0.0.1", port)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
