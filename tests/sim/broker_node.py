@@ -17,7 +17,7 @@ from tern_store import StoredEntry, StoreLimits
 from tern_store.retention import DiskUse, Pressure
 from tern_store.small_files import QUARANTINE
 from tern_store.vote_file import Standing
-from tern_wire.requests import Parts, RequestCode
+from tern_wire.requests import ERROR, Parts, RequestCode, read_error
 from tests.sim.machine import DIRECTORY, Machine
 from tests.sim.observers import Observers
 from tests.sim.process import Process
@@ -115,7 +115,8 @@ class BrokerNode:
         is_damaged = QUARANTINE in self.machine.files.listdir(DIRECTORY)
 
         def reply(reply_code: int, reply_body: bytes) -> None:
-            self._observers.served(self.name, reply_code, is_damaged)
+            bug = read_error(reply_body).fields.get("bug", "") if reply_code == ERROR else ""
+            self._observers.served(self.name, reply_code, is_damaged, str(bug))
             send(reply_code, reply_body)
 
         self.door.on_frame(Reply(reply), Frame(code, 1, 0, "", body))  # type: ignore[arg-type]
@@ -128,6 +129,10 @@ class BrokerNode:
         def observed(entry: StoredEntry) -> None:
             apply(entry)
             observers.applied(name, entry.index, entry.term, entry.crc)
+            leasing = self.engine.state.leasing
+            deliveries = [one for row in leasing.deliveries.values() for one in row if one is not None]
+            alive = sum(len(one.leases) + len(one.rests) for one in deliveries)
+            observers.deadlines(name, alive, len(leasing.deadlines), leasing.deadlines.pairs)
 
         consensus._apply = observed
 

@@ -3,14 +3,25 @@
 from typing import Protocol
 
 from tests.sim import transaction_clients, workload
-from tests.sim.plan import CALLED, FIFO_GROUP, PULLED, RETRY_GROUP, RETRY_TOPIC, SOUGHT_GROUP, GroupPlan, Plan
+from tests.sim.keepers import Keeper
+from tests.sim.plan import (
+    CALLED,
+    FIFO_GROUP,
+    KEPT_TOPIC,
+    PULLED,
+    RETRY_GROUP,
+    RETRY_TOPIC,
+    SOUGHT_GROUP,
+    GroupPlan,
+    Plan,
+)
 from tests.sim.special_clients import AlarmProducer, Grower, OrderedProducer, Sender, Sexton
 from tests.sim.transaction_clients import Clerk, Inspector, Teller
 from tests.sim.workload import READERS, Consumer, Producer, Reader
 
 # What the kinds of clients issue of all operations, about.
 _PRODUCERS, _CONSUMERS, _READERS = 0.30, 0.17, 0.11
-_ORDERED, _ALARMS, _JOBS = 0.06, 0.04, 0.03
+_ORDERED, _ALARMS, _JOBS, _LETTERS = 0.06, 0.04, 0.03, 0.03
 _DISPATCHERS, _WORKERS, _CLOCKS = 0.055, 0.06, 0.03
 # Of these, what they begin with: a transaction, a claim, a look at the list. Ends, answers and the rest are as many again.
 _TELLERS, _INSPECTORS, _CLERKS = 0.032, 0.05, 0.006
@@ -20,7 +31,7 @@ class Desk(workload.Desk, transaction_clients.Desk, Protocol):
     """What all of them use."""
 
 
-Client = Producer | Consumer | Reader | Sender | Sexton | Grower | Teller | Inspector | Clerk
+Client = Producer | Consumer | Keeper | Reader | Sender | Sexton | Grower | Teller | Inspector | Clerk
 
 
 def make_clients(desk: Desk) -> list[Client]:
@@ -40,6 +51,8 @@ def make_clients(desk: Desk) -> list[Client]:
     clients += [OrderedProducer(desk, f"o{number}", 2 / (_ORDERED * rate)) for number in range(2)]
     clients.append(AlarmProducer(desk, "a0", 1 / (_ALARMS * rate)))
     clients.append(Producer(desk, "j0", 1 / (_JOBS * rate), RETRY_TOPIC))
+    clients.append(Producer(desk, "l0", 1 / (_LETTERS * rate), KEPT_TOPIC))
+    clients += [Keeper(desk, f"keeper{number}") for number in range(2)]
     for number, group in enumerate((PULLED, CALLED)):
         clients.append(Teller(desk, f"t{number}", 2 / (_TELLERS * rate), group))
     for number, group in enumerate((PULLED, "", PULLED, "")):

@@ -1,8 +1,10 @@
 """What a simulated client asks as bytes of the link protocol, and replies as values of the history. As a proxy does it."""
 
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
+from tern_broker.core.replays import TOKEN_SIZE_BYTES
 from tern_wire.requests import RequestCode, body_parts
 from tern_wire.rows import SETTLE_ROW
 from tests.sim.bodies import read_records
@@ -57,9 +59,11 @@ class Exchange:
                 return encode_send(asked, operation, int(now_s * 1000))
             case Begin():
                 return encode_begin(asked, operation, int(now_s * 1000))
-            case Receive(group, topic, messages_max, invisible_ms):
+            case Receive(group, topic, messages_max, invisible_ms, attempt):
                 head = {"topic": topic, "group": group, "max_messages": messages_max, "max_bytes": RECEIVE_SIZE_BYTES}
-                return Request(RequestCode.RECEIVE, body_parts(head | {"invisible_ms": invisible_ms}), False)
+                token = {"attempt_id": blake2b(attempt.encode(), digest_size=TOKEN_SIZE_BYTES).digest()}
+                head |= {"invisible_ms": invisible_ms, **(token if attempt else {})}
+                return Request(RequestCode.RECEIVE, body_parts(head), bool(attempt))
             case Settle(group, rows) if rows[0].action == REJECT:
                 ids = self.ids
                 dead = [[ids[group], ids[row.topic], row.queue, row.offset, row.lease, REASON] for row in rows]

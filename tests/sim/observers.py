@@ -6,6 +6,7 @@ lie between), no leader without a majority of votes, no node that stands again a
 node that knew its files to be damaged. Definitions: each method's docstring. Laws between nodes: ghosts.py.
 """
 
+from tern_broker.core import deadline_heap
 from tests.sim.ghosts import Canon, Ghosts
 from tests.sim.history import Violation
 
@@ -103,11 +104,22 @@ class Observers:
             campaigns.append(term)
         voters.add(node)
 
-    def served(self, node: str, code: int, is_damaged: bool) -> None:
-        """*node* answered a client with frame code *code*; *is_damaged*: it had noted before that its files are damaged.
+    def deadlines(self, node: str, alive: int, kept: int, pairs: int) -> None:
+        """After an entry *node* has *alive* leases and rests, of which it keeps *kept* deadlines in a heap of *pairs*.
 
-        Violation: a damaged node gives any answer that is not an error.
+        Violation: something without a deadline, a deadline of nothing, or more pairs than what is alive explains.
         """
+        if kept != alive or pairs > 2 * alive + deadline_heap.STALE_MAX:
+            self._report("deadlines", f"{node} keeps {kept} deadlines in {pairs} pairs of {alive} leases and rests")
+
+    def served(self, node: str, code: int, is_damaged: bool, bug: str = "") -> None:
+        """*node* answered a client with frame code *code*; *is_damaged*: it had noted before that its files are damaged. *bug*: what the
+        answer names.
+
+        Violation: a damaged node gives any answer that is not an error; or there is a bug.
+        """
+        if bug:
+            self._report("bug", f"{node} met a bug: {bug}")
         if is_damaged and not code:
             self._report("quarantine", f"{node} serves clients though it knows that its files are damaged")
 

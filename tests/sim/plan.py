@@ -8,6 +8,7 @@ Each way of delivering has a topic, and each that may deliver a message twice ha
      jobs     workers                    nacks, few attempts, dead letters; in some seeds one group's are redriven
      alarms   clock                      messages have a delivery time; some are recalled
      ledger   billing                    nothing but messages of transactions
+     letters  keepers                    held long, extended, and received again with the attempt id
 
 Transactions are of two producer groups: one that checkers ask for by name, one with a check URL, of which they ask as of all that have one.
 """
@@ -22,12 +23,13 @@ TOPICS = ("orders", "trips")
 # Offsets of a group are only set in this topic, and in the other one by the group below: elsewhere, nothing may excuse a redelivery.
 SOUGHT_TOPIC = "trips"
 FIFO_TOPIC, RETRY_TOPIC, DELAY_TOPIC, LEDGER_TOPIC = "rides", "jobs", "alarms", "ledger"
+KEPT_TOPIC, KEPT_GROUP = "letters", "keepers"
 # Where messages of transactions may lie.
 TRANSACTION_TOPICS = (LEDGER_TOPIC, "orders")
 SOUGHT_GROUP = "rewind"
 # Groups that have dead letters.
 RETRY_GROUP, FIFO_GROUP = "workers", "dispatch"
-QUEUES = {"orders": 4, "trips": 4, FIFO_TOPIC: 2, RETRY_TOPIC: 2, DELAY_TOPIC: 2, LEDGER_TOPIC: 2}
+QUEUES = {"orders": 4, "trips": 4, FIFO_TOPIC: 2, RETRY_TOPIC: 2, DELAY_TOPIC: 2, LEDGER_TOPIC: 2, KEPT_TOPIC: 2}
 GROWN_QUEUES = 3
 MESSAGE_GROUPS = tuple(f"g{number}" for number in range(6))
 KINDS = {FIFO_TOPIC: "FIFO", DELAY_TOPIC: "DELAY", LEDGER_TOPIC: "TRANSACTION", "orders": "MIXED"}
@@ -176,4 +178,5 @@ def _draw_groups(rng: Random) -> tuple[GroupPlan, ...]:
             reject_share=rng.choice((0.03, 0.1)),
         ),
         GroupPlan(name="clock", topics=(DELAY_TOPIC,), invisible_ms=1_000),
+        GroupPlan(name=KEPT_GROUP, topics=(KEPT_TOPIC,), invisible_ms=3_000),
     )

@@ -6,10 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_broker.core.dead_letters import DeadLetters
+from tern_broker.core.deadline_heap import DeadlineHeap
 from tern_broker.core.fifo import FifoDelivery
 from tern_broker.core.holdings import Lease, Run
 from tern_broker.core.leases import Delivery
 from tern_broker.core.leasing import Leasing
+from tern_broker.core.replays import Replays
 from tern_broker.core.settles import Settles
 from tern_broker.core.timing import Timing
 from tern_broker.link_offsets import OffsetRequests
@@ -201,6 +203,21 @@ def _seek_to_a_later_time() -> Any:
     return changed((OffsetRequests, "_offsets_at", offsets_at))
 
 
+def _forgotten_deadlines() -> Any:
+    """What ends leaves its deadline behind, until its time."""
+    return changed((Leasing, "_attend", lambda *_: None))
+
+
+def _piled_up_extensions() -> Any:
+    """The pairs of earlier deadlines stay."""
+    return changed((DeadlineHeap, "_sweep_if_due", lambda _: None))
+
+
+def _other_messages_for_a_repeat() -> Any:
+    """A receive that is asked again gets what nobody holds."""
+    return changed((Replays, "find", lambda *_: []))
+
+
 DELIVERY = (
     PlantedBug("early_retry", "a nacked message is visible too early", ("attempts",), _early_retry),
     PlantedBug("attempts_not_counted", "attempts stay as they are", ("attempts",), _attempts_not_counted),
@@ -216,5 +233,8 @@ DELIVERY = (
     PlantedBug("late_timer_lost", "late timers are lost", ("delays",), _late_timer_lost),
     PlantedBug("recalled_too_late", "recalled, and delivered", ("delays",), _recalled_too_late),
     PlantedBug("seek_forgets_parked", "a seek passes over what waits", ("seeks", "offsets"), _seek_forgets_parked),
+    PlantedBug("forgotten_deadlines", "deadlines of what is over are kept", ("deadlines",), _forgotten_deadlines),
+    PlantedBug("piled_up_extensions", "each extension is kept", ("deadlines",), _piled_up_extensions),
+    PlantedBug("other_messages", "a repeat gets other messages", ("repeats",), _other_messages_for_a_repeat),
     PlantedBug("seek_to_a_later_time", "a seek to a time is one too far", ("seeks",), _seek_to_a_later_time),
 )

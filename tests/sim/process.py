@@ -16,8 +16,9 @@ import pysyncobj.node
 import pysyncobj.syncobj
 
 import tern_raft.links
+from tern_raft import EXIT_BROKEN
 from tern_raft.process import JOB_AGAIN_AFTER_S
-from tern_store import SyncLost
+from tern_store import StoreError, SyncLost
 from tests.support.faulty_files import PowerCut
 
 if TYPE_CHECKING:
@@ -108,7 +109,10 @@ class Process:
         return self.machine.rng.randbytes(16)
 
     def end(self, code: int) -> NoReturn:
-        """`_exit`."""
+        """`_exit`. A process that ends for a bug, and not for its files, counts as if nobody had caught it."""
+        error = sys.exc_info()[1]
+        if code == EXIT_BROKEN and isinstance(error, Exception) and not isinstance(error, OSError | StoreError):
+            self.machine.unhandled(self, error)
         self.machine.process_ended(self, code)
         raise ProcessEnded
 

@@ -30,12 +30,16 @@ class Send(NamedTuple):
 
 
 class Receive(NamedTuple):
-    """Lease up to *messages_max* messages for *invisible_ms* of the group's time (what was in force, never 0)."""
+    """Lease up to *messages_max* messages for *invisible_ms* of the group's time (what was in force, never 0).
+
+    *attempt*: what stands for its attempt id, "" without one. All receives of one attempt are one receive that is repeated.
+    """
 
     group: str
     topic: str
     messages_max: int
     invisible_ms: int
+    attempt: str = ""
 
 
 class Settling(NamedTuple):

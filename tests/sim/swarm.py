@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from types import ModuleType
 
 import tern_broker.comparer
+import tern_broker.core.deadline_heap
 import tern_broker.core.idempotency
+import tern_broker.core.leasing
 import tern_broker.proposer
 import tern_broker.saver
 import tern_broker.scrubber
@@ -162,6 +164,8 @@ def constants(swarm: Swarm) -> Iterator[None]:
         (tern_broker.trimmer, "GROUP_COMMIT_SIZE_MAX_BYTES", swarm.group_commit_bytes),
         (tern_broker.comparer, "COMPARE_AFTER_ENTRIES", COMPARE_AFTER_ENTRIES),
         (tern_broker.comparer, "AGAIN_AFTER_S", 0.5),
+        (tern_broker.core.deadline_heap, "STALE_MAX", 8),
+        (tern_broker.core.leasing, "EXPIRES_MAX", 4),
         (tern_store.log_reader, "WINDOW_ROWS", 16),
     )
     if swarm.is_short_window:

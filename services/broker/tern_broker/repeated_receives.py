@@ -80,8 +80,8 @@ class RepeatedReceives:
             offsets = self._held(lease)
             if not len(offsets):
                 continue  # its time has just come
-            # From the first one that is held: what was settled before it may have been trimmed since.
-            start, end = int(offsets[0]), int(offsets[-1]) + 1
+            # What was settled before the first one that is held may have been trimmed since.
+            start, end = lease.first_held, lease.start + lease.count
             entries = self._engine.store.read_queue(topic.topic_id, queue, start, end - start)
             records.append(self._engine.reader.read_messages(topic, queue, offsets, entries[offsets - start]).data)
             for offset in offsets.tolist():

@@ -14,6 +14,7 @@ from tests.sim.checkers import (
     offsets,
     reads,
     redelivery,
+    repeats,
     seeks,
     send_order,
     stale_reads,
@@ -24,7 +25,7 @@ from tests.sim.checkers import (
 from tests.sim.history import EndState, History, Violation
 
 CHECKERS = (
-    *(lost, unexpected, duplicates, send_order, reads, stale_reads, offsets, leases, redelivery),
+    *(lost, unexpected, duplicates, send_order, reads, stale_reads, offsets, leases, redelivery, repeats),
     *(attempts, group_order, dead_letters, delays, seeks),
     *(transactions, checks),
     *(log_agreement, state_digest, convergence),

@@ -5,6 +5,7 @@ A lease was granted at its deadline minus its invisible time. What an operation 
 """
 
 from bisect import bisect_right
+from dataclasses import replace
 from typing import NamedTuple
 
 from tern_wire.errors import StorageDamaged
@@ -84,17 +85,33 @@ class Facts:
         self.movements = movements(history, end)
         self.redrives: dict[str, list[Operation]] = {}
         self.rules: dict[str, Rules] = {}
+        # (group, topic, attempt) -> the receives of that attempt that were answered, as they were asked.
+        self.attempts: dict[tuple[str, str, str], list[Operation]] = {}
+        # As above -> the first one whose answer nobody heard.
+        self.unheard: dict[tuple[str, str, str], Operation] = {}
         # (group, topic) -> receives that may have leased what nobody saw.
         self.unseen: dict[tuple[str, str], list[Operation]] = {}
         for operation in history.operations:
             asked = operation.asked
             match asked:
-                case Receive(group, topic, _, invisible_ms) if operation.is_ok:
+                case Receive(group, topic, _, invisible_ms, attempt) if operation.is_ok:
+                    if operation.lost_attempts:
+                        self.unseen.setdefault((group, topic), []).append(operation)
+                    repeated = self.attempts.setdefault((group, topic, attempt), []) if attempt else []
+                    known = {held.lease for other in repeated for held in other.held}
+                    repeated.append(operation)
+                    # What is told for the first time may have been leased for one of the attempt that nobody heard the answer of.
+                    unheard = self.unheard.get((group, topic, attempt))
+                    granting = operation if unheard is None else replace(operation, began=unheard.began)
                     for held in operation.held:
-                        grant = Grant(held.lease, held.deadline_ms - invisible_ms, held, operation)
+                        if held.lease in known:
+                            continue  # the same lease, told once more: see repeats.py
+                        grant = Grant(held.lease, held.deadline_ms - invisible_ms, held, granting)
                         self.grants.setdefault(((group, topic, held.queue), held.offset), []).append(grant)
                         self.all_grants.append(grant)
-                case Receive(group, topic, _, _):
+                case Receive(group, topic, _, _, attempt):
+                    if attempt and operation.may_have_happened:
+                        self.unheard.setdefault((group, topic, attempt), operation)
                     if operation.may_have_happened or operation.error == StorageDamaged.code:
                         self.unseen.setdefault((group, topic), []).append(operation)
                 case Settle(group, rows) if operation.may_have_happened:

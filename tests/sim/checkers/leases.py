@@ -45,7 +45,7 @@ def _ids(facts: Facts) -> Iterator[str]:
             yield f"lease {grant.lease} ({grant.operation}) comes after lease {highest.lease} ({highest.operation})"
 
 
-def _end_of(facts: Facts, message: Message, grant: Grant) -> int:
+def end_of(facts: Facts, message: Message, grant: Grant) -> int:
     """The earliest group time at which the lease of *message* can end by itself."""
     end_ms = grant.held.deadline_ms
     possible = [end_ms]
@@ -67,7 +67,7 @@ def _holders(facts: Facts) -> Iterator[str]:
                 or facts.is_moved(message[0], first.operation, second.operation)
             ):
                 continue
-            end_ms = _end_of(facts, message, first)
+            end_ms = end_of(facts, message, first)
             if second.granted_ms < end_ms:
                 yield (
                     f"{message} has two holders: until {end_ms} {first.operation}, from {second.granted_ms} {second.operation}"
@@ -87,7 +87,7 @@ def _dropped(facts: Facts) -> Iterator[str]:
                 or offset < facts.oldest.get((topic, queue), 0)
             ):
                 continue
-            end_ms = _end_of(facts, message, grant)
+            end_ms = end_of(facts, message, grant)
             for operation in refused:
                 shown = facts.shown_after(operation.ended)
                 if (

@@ -42,6 +42,11 @@ class Lease:
         return self.count - self.settled.bit_count()
 
     @property
+    def first_held(self) -> int:
+        """The first offset that it holds: retention keeps the queue's rows from there on."""
+        return self.start + first_clear_bit(self.settled)
+
+    @property
     def first_deadline_ms(self) -> int:
         """When the first message that it holds becomes visible again."""
         if not self.extended:
