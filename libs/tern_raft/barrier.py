@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tern_remoting import tell
-from tern_store import StoreError
+from tern_store import StoreError, SyncLost
 
 # Told whether the state may be read now; False: this node does not lead (any more), or the first answer has failed.
 Ready = Callable[[bool], None]
@@ -79,4 +79,4 @@ class ReadBarrier:
 
 def _tell(ready: Ready, is_current: bool) -> None:
     """A reader whose answer fails costs the others nothing; a damaged log or file ends the node."""
-    tell(partial(ready, is_current), lambda _: ready(False), ends=(StoreError,))
+    tell(partial(ready, is_current), lambda _: ready(False), ends=(StoreError, SyncLost))

@@ -12,7 +12,7 @@ from tern_broker.proposer import Proposal
 from tern_broker.queue_waiters import QueueWaiters
 from tern_broker.reply_waiters import ReplyWaiters
 from tern_broker.waiters import Waiters
-from tern_store import LogRot
+from tern_store import LogRot, SyncLost
 from tern_wire.commands import CommandKind
 from tern_wire.errors import NotLeader, TernError
 from tern_wire.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
@@ -249,7 +249,7 @@ def test_a_proposal_that_cannot_be_built_is_refused_and_those_beside_it_are_stor
     assert [int(answer["offset"][0]) for answer in desk.answers] == [0, 1]
 
 
-@pytest.mark.parametrize("error", [LogRot(cast(Any, "file"), 0, "bad bytes"), OSError(5, "Input/output error")])
+@pytest.mark.parametrize("error", [LogRot(cast(Any, "file"), 0, "bad bytes"), SyncLost(5, "Input/output error")])
 def test_what_a_payload_cannot_read_is_the_nodes_trouble(error: Exception) -> None:
     """Not that of who asks."""
     desk = Desk()
