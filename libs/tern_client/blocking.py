@@ -29,11 +29,12 @@ from tern_client.queries import BlockingQueryCalls
 from tern_client.requesting import BlockingReplyCalls, BlockingRequestCalls
 from tern_client.retrying import RetryPolicy
 from tern_client.scheduled import ScheduledPage, read_scheduled, recall_request, scheduled_request
-from tern_client.sending import send_many, send_one, unique_keys, with_key
+from tern_client.sending import none_stored, send_many, send_one, unique_keys, with_key
 from tern_client.subscription import Subscription
 from tern_client.topics import BlockingTopicCalls
 from tern_client.transaction_calls import BlockingProducerGroupCalls
 from tern_client.transport import epoch_ms, now_ms
+from tern_client.turns import TurnNotReached
 from tern_wire.errors import TernError
 from tern_wire.limits import (
     RECEIVE_SIZE_DEFAULT_BYTES,
@@ -106,7 +107,10 @@ class BlockingProducer(BlockingRequestCalls):
     def send_batch(self, topic: str, messages: Sequence[OutgoingMessage]) -> BatchOutcome:
         """Send many messages, in as few requests as fit; what fails for now is repeated, each message once."""
         keyed = [with_key(message, self._keys) for message in messages]
-        return self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))
+        try:
+            return self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))
+        except TurnNotReached as error:
+            return none_stored(len(keyed), error)
 
 
 class BlockingConsumer(BlockingReplyCalls):

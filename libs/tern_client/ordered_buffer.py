@@ -6,13 +6,14 @@ A run is what came for one message group while it could not leave; it grows unti
 what gathers meanwhile goes as the next one. Batches on the way have no message group in common, and none waits for another's.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tern_client.batching import Batch, BatchLimits, size_of
 from tern_client.models import OutgoingMessage
-from tern_client.turns import Turn, Turns
+from tern_client.turns import Turn, Turns, is_given_up
+from tern_wire.errors import TernError
 
 Token = TypeVar("Token")
 # Message, token, size, and when it was taken (ms).
@@ -34,24 +35,32 @@ class Run(Turn, Generic[Token]):
 
 @dataclass(slots=True)
 class OrderedBatch(Batch[Token]):
-    """A batch, the runs that it took whole, and when each of its messages was taken."""
+    """A batch, the runs that it took whole, and for each message its run and when the buffer got it (ms)."""
 
     runs: list[Run[Token]] = field(default_factory=list)
-    taken_ms: list[float] = field(default_factory=list)
+    waits: list[tuple[Run[Token], float]] = field(default_factory=list)
 
     def drop_overdue(self, now_ms: float, deadline_ms: float) -> list[tuple[Token, float]]:
-        """Leave out what has waited longer than *deadline_ms*: tokens, and how long (ms). Its bytes count until the batch is settled."""
-        dropped = [
-            (token, now_ms - at_ms)
-            for token, at_ms in zip(self.tokens, self.taken_ms, strict=True)
-            if now_ms - at_ms > deadline_ms
-        ]
-        if dropped:
-            kept = [number for number, at_ms in enumerate(self.taken_ms) if now_ms - at_ms <= deadline_ms]
+        """Leave out what is overdue: tokens, and how long they waited (ms). Its bytes count until the batch is settled."""
+        late = {
+            number: now_ms - at_ms
+            for number, (run, at_ms) in enumerate(self.waits)
+            if run.is_overdue(now_ms - at_ms, deadline_ms)
+        }
+        dropped = [(self.tokens[number], waited_ms) for number, waited_ms in late.items()]
+        if late:
+            kept = [number for number in range(len(self.tokens)) if number not in late]
+            for number in late:
+                self.waits[number][0].has_failed = True
             self.messages = [self.messages[number] for number in kept]
             self.tokens = [self.tokens[number] for number in kept]
-            self.taken_ms = [self.taken_ms[number] for number in kept]
+            self.waits = [self.waits[number] for number in kept]
         return dropped
+
+    def note(self, errors: Mapping[int, TernError]) -> None:
+        """What became of the messages: by number, the *errors* of those that are not stored."""
+        for number, error in errors.items():
+            self.waits[number][0].has_failed |= is_given_up(error)
 
 
 @dataclass(slots=True)
@@ -135,7 +144,7 @@ class OrderedBuffer(Generic[Token]):
             for message, token, _, at_ms in whole.messages:
                 batch.messages.append(message)
                 batch.tokens.append(token)
-                batch.taken_ms.append(at_ms)
+                batch.waits.append((whole, at_ms))
             batch.size_bytes += whole.size_bytes
             ready.count -= len(whole.messages) + (len(run.messages) if whole is not run else 0)
             ready.size_bytes -= whole.size_bytes + (run.size_bytes if whole is not run else 0)

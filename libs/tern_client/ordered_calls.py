@@ -6,14 +6,16 @@ async one that has begun goes on to its end when its caller is cancelled, since 
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from tern_client.calling import Outcome, Step
 from tern_client.client import AsyncClient, BlockingClient
-from tern_client.models import OutgoingMessage
+from tern_client.models import BatchOutcome, OutgoingMessage
 from tern_client.transport import now_ms
-from tern_client.turns import Key, Turn, TurnNotReached, Turns, keys_of
+from tern_client.turns import Key, Turn, TurnNotReached, Turns, is_given_up, keys_of
+from tern_wire.errors import TernError
 
 T = TypeVar("T")
 # Makes the steps of a send when it is its turn.
@@ -23,10 +25,11 @@ MakeSteps = Callable[[], Generator[Step, Outcome, T]]
 class _CallTurn(Turn):
     """The turn of one call. Owner: its event loop."""
 
-    __slots__ = ("has_begun", "may_begin")
+    __slots__ = ("entered_ms", "has_begun", "may_begin")
 
     def __init__(self, keys: tuple[Key, ...]) -> None:
         super().__init__(keys)
+        self.entered_ms = now_ms()
         self.may_begin: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.has_begun = False
 
@@ -64,14 +67,10 @@ class OrderedCalls(AsyncClient):
             raise
 
     async def _take_turn(self, turn: _CallTurn, steps: MakeSteps[T]) -> T:
-        deadline_ms = self._course.policy.deadline_ms
-        try:
-            async with asyncio.timeout(deadline_ms / 1_000):
-                await turn.may_begin
-        except TimeoutError as error:
-            raise TurnNotReached(waited_ms=deadline_ms) from error
-        turn.has_begun = True
-        return await self._caller.drive(steps())
+        await turn.may_begin
+        with _outcome_of(turn, turn.entered_ms, self._course.policy.deadline_ms) as told:
+            turn.has_begun = True
+            return told(await self._caller.drive(steps()))
 
     def _keep(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """*work* as a task that `flush` and `close` wait for."""
@@ -113,17 +112,35 @@ class BlockingOrderedCalls(BlockingClient):
         with self._turns_lock:
             if self._turns.enter(turn):
                 turn.may_begin.set()
-        began_ms = now_ms()
+        entered_ms = now_ms()
         try:
-            if not turn.may_begin.wait(self._course.policy.deadline_ms / 1_000):
-                raise TurnNotReached(waited_ms=round(now_ms() - began_ms))
-            return self._drive(steps())
+            turn.may_begin.wait()
+            with _outcome_of(turn, entered_ms, self._course.policy.deadline_ms) as told:
+                return told(self._drive(steps()))
         finally:
             with self._turns_lock:
                 first = self._turns.leave(turn)
             for each in first:
                 assert isinstance(each, _ThreadTurn)
                 each.may_begin.set()
+
+
+@contextmanager
+def _outcome_of(turn: Turn, entered_ms: float, deadline_ms: float) -> Iterator[Callable[[T], T]]:
+    """It is *turn*'s turn, which has waited since *entered_ms*: TurnNotReached, or what its send in the block gives or raises is kept for those behind it."""
+
+    def told(result: T) -> T:
+        turn.has_failed = isinstance(result, BatchOutcome) and any(map(is_given_up, result.errors.values()))
+        return result
+
+    try:
+        waited_ms = now_ms() - entered_ms
+        if turn.is_overdue(waited_ms, deadline_ms):
+            raise TurnNotReached(waited_ms=round(waited_ms))
+        yield told
+    except TernError as error:
+        turn.has_failed = is_given_up(error)
+        raise
 
 
 class _ThreadTurn(Turn):

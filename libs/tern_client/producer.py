@@ -21,7 +21,7 @@ from tern_client.models import BatchOutcome, OutgoingMessage, SendReceipt
 from tern_client.ordered_buffer import OrderedBatch, OrderedBuffer, Run
 from tern_client.requesting import RequestCalls
 from tern_client.retrying import RetryPolicy
-from tern_client.sending import send_many, send_one, unique_keys, with_key
+from tern_client.sending import none_stored, send_many, send_one, unique_keys, with_key
 from tern_client.transport import Transport, now_ms
 from tern_client.turns import Key, Turn, TurnNotReached
 from tern_wire.errors import TernError
@@ -50,7 +50,8 @@ class Producer(RequestCalls):
     Messages of one message group are stored in the order in which they were given to this producer, by whichever of its methods: the next
     ones are sent when the earlier ones are settled, repeats and all. One that fails for good leaves a gap: those behind it are sent all the
     same, as Kafka's idempotent producer does. If its error is OutcomeUnknown it may still be stored, late and once; whoever must not
-    have it behind the later ones waits for each receipt. Messages that waited a whole deadline for their turn fail with TurnNotReached.
+    have it behind the later ones waits for each receipt. What has waited for longer than the deadline when the one before it is given up fails
+    with TurnNotReached, unsent.
 
     Owns its connections and its buffer. Use it as an async context manager, or call `close`, which flushes first; after that
     sends are refused (ClientClosed). *endpoints* are proxies' URLs, such as http://127.0.0.1:8080 (EndpointMalformed when they are
@@ -138,7 +139,10 @@ class Producer(RequestCalls):
     async def send_batch(self, topic: str, messages: Sequence[OutgoingMessage]) -> BatchOutcome:
         """Send many messages now, in as few requests as fit; what fails for now is repeated, each message once."""
         keyed = [with_key(message, self._keys) for message in messages]
-        return await self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))
+        try:
+            return await self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))
+        except TurnNotReached as error:
+            return none_stored(len(keyed), error)
 
     async def send_soon(self, topic: str, message: OutgoingMessage) -> Receipt:
         """Put *message* into the buffer; await the returned future for its receipt. Waits only while the buffer is full.
@@ -240,7 +244,7 @@ class Producer(RequestCalls):
             for token, waited_ms in batch.drop_overdue(now_ms(), self._course.policy.deadline_ms):
                 if not token.done():
                     token.set_exception(TurnNotReached(waited_ms=round(waited_ms)))
-            await self._settle(batch)
+            batch.note(await self._settle(batch))
         finally:
             self._ordered_in_flight -= 1
             for run in batch.runs:
@@ -264,17 +268,15 @@ class Producer(RequestCalls):
             self._ordered.hurry(self._turns.of(key))
         self._start_ordered()
 
-    async def _settle(self, batch: Batch[Receipt]) -> None:
-        """Send one batch and hand out its receipts. An error of ours is an outcome, not a failure of this task."""
+    async def _settle(self, batch: Batch[Receipt]) -> Mapping[int, TernError]:
+        """Send one batch and hand out its receipts; the errors by number. An error of ours is an outcome, not a failure of this task."""
         try:
             outcome = BatchOutcome(receipts=())
             if batch.messages:
                 steps = send_many(self._course, batch.topic, batch.messages, now_ms())
                 outcome = await self._caller.drive(steps)
         except TernError as error:
-            outcome = BatchOutcome(
-                receipts=(None,) * len(batch.tokens), errors=dict.fromkeys(range(len(batch.tokens)), error)
-            )
+            outcome = none_stored(len(batch.tokens), error)
         except BaseException:
             for token in batch.tokens:
                 token.cancel()
@@ -290,3 +292,4 @@ class Producer(RequestCalls):
                 token.set_result(receipt)
             else:
                 token.set_exception(outcome.errors[at])
+        return outcome.errors

@@ -37,6 +37,11 @@ def too_large(message: OutgoingMessage) -> MessageTooLarge | None:
     return MessageTooLarge(actual=len(message.body), limit=MESSAGE_BODY_SIZE_MAX_BYTES)
 
 
+def none_stored(count: int, error: TernError) -> BatchOutcome:
+    """The outcome of *count* messages that all met *error*."""
+    return BatchOutcome(receipts=(None,) * count, errors=dict.fromkeys(range(count), error))
+
+
 def _told(before: TernError | None, error: TernError) -> TernError:
     """What is told of a message: an unknown outcome stays unknown, unless a later attempt was refused for good."""
     return before if isinstance(before, OutcomeUnknown) and error.retryable else error

@@ -11,33 +11,40 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from tern_client.models import OutgoingMessage
-from tern_wire.errors import TernError
+from tern_wire.errors import ReplyTimeout, TernError
 
 # Topic and message group.
 Key = tuple[str, str]
 
 
 class TurnNotReached(TernError):
-    """Earlier messages of the message group took all the time there was; nothing of this one was sent. Never on the wire."""
+    """An outage took the time of the messages before it in its message group, and its own; nothing of it was sent. Never on the wire."""
 
     code: ClassVar[str] = "turn-not-reached"
     status: ClassVar[int] = 503
     retryable: ClassVar[bool] = True
-    title: ClassVar[str] = "An earlier message of its message group took too long"
+    title: ClassVar[str] = "An earlier message of its message group could not be sent"
     fix: ClassVar[str] = (
-        "It waited {waited_ms} ms for earlier messages of its message group, and was not sent. Send it again, or not, as the group needs."
+        "It waited {waited_ms} ms for earlier messages of its message group, which failed, and was not sent. Send it again, or not, as the group needs."
     )
 
 
 class Turn:
     """One send's place in the queues of *keys*; an object, so that two of the same keys are told apart."""
 
-    __slots__ = ("ahead", "keys")
+    __slots__ = ("ahead", "has_failed", "is_behind_failure", "keys")
 
     def __init__(self, keys: tuple[Key, ...]) -> None:
         self.keys = keys
         # In how many of its queues somebody is before it.
         self.ahead = 0
+        # What became of it, and of those right before it: whether they were given up, and not refused or stored.
+        self.has_failed = self.is_behind_failure = False
+
+    def is_overdue(self, waited_ms: float, deadline_ms: float) -> bool:
+        """Whether it shall not be sent any more. An outage then costs one deadline and not one for each send that waits, while a long
+        queue that moves is waited for."""
+        return self.is_behind_failure and waited_ms > deadline_ms
 
 
 class Turns:
@@ -75,6 +82,7 @@ class Turns:
             if not queue:
                 del self._queues[key]
                 continue
+            queue[0].is_behind_failure |= turn.has_failed
             queue[0].ahead -= 1
             if not queue[0].ahead:
                 first.append(queue[0])
@@ -92,9 +100,14 @@ class Turns:
     def divide(self, turn: Turn, part: Turn) -> None:
         """*part* takes the place of *turn*, which is first in its only queue and is now the next one."""
         queue = self._queues[turn.keys[0]]
-        queue[0] = part
+        queue[0], part.is_behind_failure, turn.is_behind_failure = part, turn.is_behind_failure, False
         queue.insert(1, turn)
         turn.ahead = 1
+
+
+def is_given_up(error: TernError) -> bool:
+    """Whether *error* says that a send was repeated in vain: the next one would be as well. A request without a reply is stored."""
+    return error.retryable and not isinstance(error, ReplyTimeout)
 
 
 def keys_of(topic: str, messages: Iterable[OutgoingMessage]) -> tuple[Key, ...]:

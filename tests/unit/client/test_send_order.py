@@ -12,11 +12,10 @@ import pytest
 
 from tern_client import BatchOutcome, OutgoingMessage, Producer, RetryPolicy
 from tern_client.batching import BatchLimits, split
-from tern_client.models import SendReceipt
 from tern_client.turns import TurnNotReached
-from tern_wire.errors import OutcomeUnknown, TernError
+from tern_wire.errors import NoLeader, OutcomeUnknown, TernError
 from tern_wire.limits import LANE_SIZE_MAX_BYTES
-from tests.support.shaky_brokers import ShakyBrokers, cut_up, read_messages
+from tests.support.shaky_brokers import ShakyBrokers, cut_up, read_messages, refusal
 
 SEEDS = range(60)
 ENDPOINTS = ["http://127.0.0.1:1", "http://127.0.0.1:2"]
@@ -109,6 +108,19 @@ async def test_a_message_that_fails_for_good_leaves_a_gap_and_no_disorder(seed: 
         await course.run(producer, 60)
     assert course.errors
     course.check(brokers)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_sends_that_are_given_up_leave_gaps_and_no_disorder(seed: int) -> None:
+    """The deadline is over after some attempts. What is stored late of those is behind nobody's receipt that matters; what had no turn is not stored."""
+    print(f"seed {seed}")
+    brokers, course = ShakyBrokers(seed, trouble_percent=85), Course(seed)
+    async with producer_of(brokers, policy=RetryPolicy(first_delay_ms=0, max_delay_ms=0, deadline_ms=1)) as producer:
+        await course.run(producer, 80)
+    assert course.errors
+    course.check(brokers)
+    unsent = {body for body, error in course.errors.items() if isinstance(error, TurnNotReached)}
+    assert not unsent & {body for queue in brokers.stored.values() for body in queue}
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -237,29 +249,41 @@ async def test_a_single_send_takes_along_what_lingers_before_it() -> None:
     assert brokers.stored["t", "a"] == [b"0", b"1", b"2", b"3"]
 
 
-@pytest.mark.parametrize("call", ["send", "send_soon"])
-async def test_who_waits_a_whole_deadline_for_its_turn_is_not_sent(call: str) -> None:
-    """An outage is not waited for once for each message that gathered behind it; and nothing of those was stored."""
-    brokers = Held()
+@pytest.mark.parametrize("is_outage", [True, False])
+@pytest.mark.parametrize("call", ["send", "send_soon", "send_batch"])
+async def test_who_waits_a_whole_deadline_behind_an_outage_is_not_sent(call: str, is_outage: bool) -> None:
+    """An outage is not waited for once for each message that gathered behind it; and nothing of those was stored. A slow queue is no outage."""
+
+    class Failing(Held):
+        async def _answer(self, endpoint: str, request: Any) -> Any:
+            _, messages = read_messages(request)
+            if is_outage and messages[0].body == b"0":
+                return refusal(NoLeader(broker_group="broker-a"))
+            return await ShakyBrokers._answer(self, endpoint, request)
+
+    brokers = Failing()
     policy = RetryPolicy(first_delay_ms=0, max_delay_ms=0, deadline_ms=50)
     async with producer_of(brokers, policy=policy) as producer:
         first = asyncio.create_task(producer.send("t", b"0", message_group="a"))
         await until(lambda: brokers.requests == 1)
 
-        async def send() -> SendReceipt:
+        async def send(body: bytes) -> object:
+            message = OutgoingMessage(body=body, message_group="a")
             if call == "send":
-                return await producer.send("t", b"1", message_group="a")
-            return await (await producer.send_soon("t", OutgoingMessage(body=b"1", message_group="a")))
+                return await producer.send_message("t", message)
+            if call == "send_batch":
+                return (await producer.send_batch("t", [message])).confirmed()
+            return await (await producer.send_soon("t", message))
 
-        behind = asyncio.create_task(send())
+        behind = [asyncio.create_task(send(body)) for body in (b"1", b"2", b"3")]
         began = asyncio.get_running_loop().time()
         await until(lambda: asyncio.get_running_loop().time() > began + 0.06)
         brokers.go.set()
-        await first
-        with pytest.raises(TurnNotReached):
-            await behind
-        await producer.send("t", b"2", message_group="a")
-    assert brokers.stored["t", "a"] == [b"0", b"2"]
+        outcomes = await asyncio.gather(first, *behind, return_exceptions=True)
+        if is_outage:
+            assert [type(outcome) for outcome in outcomes] == [NoLeader, *[TurnNotReached] * 3]
+        await producer.send("t", b"4", message_group="a")
+    assert brokers.stored["t", "a"] == ([b"4"] if is_outage else [b"0", b"1", b"2", b"3", b"4"])
 
 
 async def test_closing_sends_what_waits_for_its_turn() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from tern_client import BlockingProducer, OutgoingMessage, Producer, RetryPolicy
 from tern_client.exchange import ProxyUnreachable, Request, Response, lost_connection
 from tern_client.turns import TurnNotReached
-from tern_wire.errors import NoLeader
+from tern_wire.errors import NoLeader, TernError
 from tests.support.shaky_brokers import Arrived, read_messages, refusal, said
 
 EAGER = RetryPolicy(first_delay_ms=0, max_delay_ms=0)
@@ -66,6 +67,14 @@ def answer(request: Request, messages: list[Arrived], stored: list[bytes]) -> Re
     return said({"results": receipts}) if request.path.endswith("/batch") else said(receipts[0])
 
 
+def until(is_so: Callable[[], bool]) -> None:
+    """Polled, for at most 20 s."""
+    deadline_s = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.001)
+
+
 def call_of(kind: str, producer: BlockingProducer, body: bytes) -> Callable[[], object]:
     """A send of *kind* to message group a."""
     message = OutgoingMessage(body=body, message_group="a")
@@ -97,8 +106,8 @@ def test_threads_that_share_a_message_group_take_turns(kind: str, fate: str) -> 
     assert transport.stored == [b"other", b"first", b"second"]
 
 
-def test_a_thread_that_waits_a_whole_deadline_gives_up_and_breaks_no_order() -> None:
-    """Who comes behind it still waits for the first."""
+def test_threads_that_wait_a_whole_deadline_behind_an_outage_send_nothing() -> None:
+    """All of them, as soon as the first has failed; who comes later is sent."""
     transport = HeldTransport(FATES["refused"])
     policy = RetryPolicy(first_delay_ms=0, max_delay_ms=0, deadline_ms=50)
     with BlockingProducer("http://127.0.0.1:1", transport=transport, policy=policy) as producer:
@@ -110,13 +119,23 @@ def test_a_thread_that_waits_a_whole_deadline_gives_up_and_breaks_no_order() -> 
         first = threading.Thread(target=first_of_all)
         first.start()
         assert transport.here.wait(20)
-        for body in (b"second", b"third"):
-            with pytest.raises(TurnNotReached) as told:
-                producer.send("t", body, message_group="a")
-            assert told.value.retryable
-        assert transport.stored == []
+        told: list[TernError] = []
+
+        def behind() -> None:
+            with pytest.raises(TurnNotReached) as error:
+                producer.send("t", b"behind", message_group="a")
+            told.append(error.value)
+
+        threads = [threading.Thread(target=behind) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(tuple(producer._turns.of(("t", "a")))) == 3)
+        since_s = time.monotonic()
+        until(lambda: time.monotonic() > since_s + 0.06)
         transport.go.set()
-        first.join(20)
+        for thread in (first, *threads):
+            thread.join(20)
+        assert [error.retryable for error in told] == [True, True]
         producer.send("t", b"fourth", message_group="a")
     assert transport.stored == [b"fourth"]
 
