@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tern_broker import repeated_receives
 from tern_broker.core.dead_letters import DeadLetters
 from tern_broker.core.deadline_heap import DeadlineHeap
 from tern_broker.core.fifo import FifoDelivery
@@ -15,8 +16,12 @@ from tern_broker.core.replays import Replays
 from tern_broker.core.settles import Settles
 from tern_broker.core.timing import Timing
 from tern_broker.link_offsets import OffsetRequests
+from tern_broker.link_requests import Requests
+from tern_broker.repeated_receives import RepeatedReceives
+from tern_raft import barrier
+from tern_store import Store, StoreError
 from tern_store.timers import Timers
-from tern_wire.errors import AlreadyDelivered
+from tern_wire.errors import AlreadyDelivered, TernError
 from tern_wire.timer_rows import TIMER_ROWS
 from tests.sim.planting import PlantedBug, changed
 
@@ -213,6 +218,45 @@ def _piled_up_extensions() -> Any:
     return changed((DeadlineHeap, "_sweep_if_due", lambda _: None))
 
 
+def _read_from_begin() -> tuple[tuple[object, str, Any], ...]:
+    """A lease is read from its first row, held or not; and retention drops what is settled at once, which takes hours elsewhere."""
+
+    def parts(self: RepeatedReceives, topic: Any, group: Any, found: Any) -> Any:
+        firsts = {queue: first_held(lease) for queue, lease in found}
+
+        def trimmed(store: Store, topic_id: int, queue: int, start: int, count: int) -> Any:
+            first = max(start, firsts.get(queue, start))
+            return read_queue(store, topic_id, queue, first, max(0, count - (first - start)))
+
+        with changed((Store, "read_queue", trimmed)):
+            return answer(self, topic, group, found)
+
+    answer, read_queue, first_held = RepeatedReceives.parts, Store.read_queue, Lease.first_held.fget  # type: ignore[attr-defined]
+    return (Lease, "first_held", property(lambda lease: lease.start)), (RepeatedReceives, "parts", parts)
+
+
+def _repeat_from_the_lease_s_begin() -> Any:
+    """A repeated receive is read from the first row of its lease, which retention may have dropped."""
+    return changed(*_read_from_begin())
+
+
+def _a_bug_costs_all() -> Any:
+    """The same, and what it raises leaves the barrier's round: the other readers of it, and the attempt id, wait for ever."""
+
+    def only(answer: Any, _refuse: Any, **_: Any) -> None:
+        answer()
+
+    def failed(self: Requests, link: Any, opaque: int, error: Exception) -> None:
+        if not isinstance(error, TernError | OSError | StoreError):
+            raise error
+        original(self, link, opaque, error)
+
+    original = Requests.failed
+    return changed(
+        *_read_from_begin(), (barrier, "tell", only), (repeated_receives, "tell", only), (Requests, "failed", failed)
+    )
+
+
 def _other_messages_for_a_repeat() -> Any:
     """A receive that is asked again gets what nobody holds."""
     return changed((Replays, "find", lambda *_: []))
@@ -235,6 +279,8 @@ DELIVERY = (
     PlantedBug("seek_forgets_parked", "a seek passes over what waits", ("seeks", "offsets"), _seek_forgets_parked),
     PlantedBug("forgotten_deadlines", "deadlines of what is over are kept", ("deadlines",), _forgotten_deadlines),
     PlantedBug("piled_up_extensions", "each extension is kept", ("deadlines",), _piled_up_extensions),
+    PlantedBug("repeat_from_begin", "repeats read what was trimmed", ("bug",), _repeat_from_the_lease_s_begin),
+    PlantedBug("bug_costs_all", "one bug, and all wait", ("unhandled", "stuck"), _a_bug_costs_all),
     PlantedBug("other_messages", "a repeat gets other messages", ("repeats",), _other_messages_for_a_repeat),
     PlantedBug("seek_to_a_later_time", "a seek to a time is one too far", ("seeks",), _seek_to_a_later_time),
 )
