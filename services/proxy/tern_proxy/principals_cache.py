@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from tern_routing import GroupLink
 from tern_service.clock import Clock
-from tern_tasks import keep_running
+from tern_tasks import OURS, KeptTasks
 from tern_wire.codec import decode_msgpack
 from tern_wire.errors import TernError
 from tern_wire.limits import (
@@ -71,8 +71,10 @@ class PrincipalsCache:
         has_routes: Callable[[], bool],
         clock: Clock,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        tasks: KeptTasks = OURS,
     ) -> None:
         self._links, self._has_routes, self._clock, self._sleep = links, has_routes, clock, sleep
+        self._tasks = tasks
         self.table = PrincipalTable()
         self.is_ready = False
         # When all that have a leader have answered last (ms, monotonic).
@@ -110,7 +112,7 @@ class PrincipalsCache:
 
     def start(self) -> None:
         """Ask on the interval from now on."""
-        self._task = keep_running("principals", self._run)
+        self._task = self._tasks.keep("principals", self._run)
 
     async def stop(self) -> None:
         """End asking and telling."""

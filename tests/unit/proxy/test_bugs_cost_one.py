@@ -9,6 +9,7 @@ from tern_proxy.check_bays import CheckBay, CheckPoll
 from tern_proxy.lanes import Lane
 from tern_proxy.parking import ParkedPoll, ParkingLot
 from tern_proxy.principals_cache import PrincipalsCache
+from tern_tasks import KeptTasks
 from tern_wire.errors import TernError
 from tests.support.proxy_mesh import FixedClock, eventually, proxy_mesh
 
@@ -129,9 +130,11 @@ async def test_principals_are_asked_for_again_after_a_bug() -> None:
         asked.append(1)
         return bug()
 
-    cache = PrincipalsCache(links, has_routes=lambda: True, clock=FixedClock(), sleep=sleep)
+    tasks = KeptTasks(sleep=sleep)
+    cache = PrincipalsCache(links, has_routes=lambda: True, clock=FixedClock(), tasks=tasks)
     cache.start()
     async with asyncio.timeout(10):
         await rounds.wait()
+    assert tasks.down().keys() == {"principals"}
     await cache.stop()
     assert len(asked) > 1
