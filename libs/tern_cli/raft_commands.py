@@ -36,6 +36,7 @@ _MEMBER = "member"
 def raft_status(namesrv: NameServers = "", data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE) -> None:
     """Show each broker's role, term and log: what is committed, applied and last, and how far it is behind its leader.
 
+    `version` is of the state machine that the broker's release knows, and the group's level where that is lower: it rises when all know more.
     `lag` is in entries, as the leader says; `fsync ms` is the last fdatasync; `disk %` is of the disk budget.
 
     [bold]Examples[/bold]
@@ -128,10 +129,17 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
         "applied": _or_dash(row["applied_index"]),
         "last": _or_dash(row["last_index"]),
         "lag": _or_dash(row["lag"]),
+        "version": _version(row),
         "fsync_ms": _or_dash(row["fsync_ms"]),
         "disk_%": "-" if disk is None else f"{disk / 10:.1f}",
         "peers": f"{len(row['connected_peers'])}/{row['peers']}" if known else "-",
     }
+
+
+def _version(row: dict[str, Any]) -> Any:
+    """Of its release; with the level that its group is at, if that is another."""
+    version, level = row["version"], row["level"]
+    return _or_dash(version) if level in {None, version} else f"{version} (group {level})"
 
 
 def _or_dash(value: Any) -> Any:

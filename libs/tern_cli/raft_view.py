@@ -154,6 +154,8 @@ def raft_rows(nodes: list[BrokerNode]) -> list[dict[str, Any]]:
                 "serving": said.get("serving", False),
                 "standing": said.get("standing"),
                 "term": said.get("term"),
+                "version": said.get("version"),
+                "level": said.get("level"),
                 "commit_index": said.get("commit_index"),
                 "applied_index": said.get("applied_index"),
                 "last_index": said.get("last_index"),

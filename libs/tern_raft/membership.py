@@ -22,6 +22,7 @@ from tern_store import VoteFile
 from tern_store.vote_file import INCARNATION_SIZE_BYTES, Standing
 
 log = logging.getLogger(__name__)
+PORT_MAX = 65_535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +35,17 @@ class Hello:
     end: tuple[int, int]
     version: int
     number: int
+    # Where it answers HTTP; 0: it did not tell.
+    http_port: int
 
 
 class Membership:
     """Owner: the node's transport."""
 
-    def __init__(self, me: str, others: list[str], votes: VoteFile, *, version: int) -> None:
-        """*version*: of the state machine that this release knows."""
+    def __init__(self, me: str, others: list[str], votes: VoteFile, *, version: int, http_port: int = 0) -> None:
+        """*version*: of the state machine that this release knows; *http_port*: where this node answers HTTP, 0 if nobody need know."""
         self._me, self._others, self._votes, self._version = me, others, votes, version
+        self._http_port = http_port
         self._heard: dict[str, Hello] = {}
         self._greetings = 0
 
@@ -62,6 +66,7 @@ class Membership:
             "last_log_index": end[1],
             "version": self._version,
             "number": self._greetings,
+            **({"http_port": self._http_port} if self._http_port else {}),
         }
 
     def is_news(self, peer: str, message: dict[str, Any]) -> bool:
@@ -79,6 +84,7 @@ class Membership:
             end=(message["last_log_term"], message["last_log_index"]),
             version=message["version"],
             number=message["number"],
+            http_port=message.get("http_port", 0),
         )
         return self.standing is Standing.UNBORN and self._try_birth(end)
 
@@ -109,9 +115,21 @@ class Membership:
         """Of a peer that has greeted."""
         return self._heard[peer].incarnation
 
-    def version(self) -> int:
-        """The state machine's version that every member that has greeted knows."""
-        return min([self._version, *(hello.version for hello in self._heard.values())])
+    def http_port_of(self, peer: str) -> int:
+        """Where *peer* answers HTTP; 0 while it has not told."""
+        hello = self._heard.get(peer)
+        return hello.http_port if hello is not None else 0
+
+    def version_of(self, peer: str) -> int:
+        """The state machine's version that *peer* knows, 0 while it has not greeted."""
+        hello = self._heard.get(peer)
+        return hello.version if hello is not None else 0
+
+    def common_version(self) -> int:
+        """The state machine's version that all members know; 0 as long as one has not greeted on its live link, or is no whole member."""
+        if any(self.standing_of(peer) is not Standing.MEMBER for peer in self._others):
+            return 0
+        return min([self._version, *map(self.version_of, self._others)])
 
     # Votes -----------------------------------------------------------------------------------------------------
     def may_vote(self, term: int, end: tuple[int, int]) -> bool:
@@ -177,6 +195,7 @@ def is_hello(message: dict[str, Any]) -> bool:
     return (
         message["standing"] in set(Standing)
         and message["version"] >= 1
+        and message.get("http_port", 0) <= PORT_MAX
         and len(message["incarnation"]) == INCARNATION_SIZE_BYTES
         and all(type(name) is str and type(birth) is bytes for name, birth in births.items())
         and all(len(birth) == INCARNATION_SIZE_BYTES for birth in births.values())

@@ -42,6 +42,8 @@ class RaftConfig:
     election_max_s: float = 1.0
     # Of the state machine: the newest that this release knows.
     version: int = 1
+    # Where this node answers HTTP, which its peers are told; 0: nowhere that they need to know.
+    http_port: int = 0
 
     def others(self) -> list[str]:
         """The other members, sorted."""
@@ -88,7 +90,7 @@ class RaftNode:
         self._flush_due = False
         self._journal = CommitLogJournal(log_, votes, on_append=self._appended, is_async=is_async)
         others = config.others()
-        self._membership = Membership(config.node, others, votes, version=config.version)
+        self._membership = _membership(config, votes)
         self.transport = PeerTransport(
             config.node,
             others,
@@ -149,7 +151,7 @@ class RaftNode:
         """Whom the links report to while this node has no log that it may use."""
         votes = RaftNode.open_votes(config, incarnation=b"", files=files)
         votes.close()
-        return Greeter(Membership(config.node, config.others(), votes, version=config.version), links.post)
+        return Greeter(_membership(config, votes), links.post)
 
     def begin(self) -> None:
         """Tick; the links listen and dial from now on."""
@@ -219,9 +221,9 @@ class RaftNode:
         return self._votes.standing
 
     @property
-    def version(self) -> int:
-        """The state machine's version that entries may be written for: every member that is there knows it."""
-        return self._membership.version()
+    def common_version(self) -> int:
+        """The state machine's version that all members know; 0: one of them is not there, or no whole member, so nobody can say."""
+        return self._membership.common_version()
 
     @property
     def campaigns(self) -> int:
@@ -245,6 +247,7 @@ class RaftNode:
                     connected=name in connected,
                     match_index=self._consensus.match_index(name),
                     standing=standing.name.lower() if standing is not None else "unknown",
+                    version=self._membership.version_of(name),
                     disk_permille=self.transport.disk_permille.get(name, 0) if name in connected else 0,
                 )
             )
@@ -372,3 +375,7 @@ class RaftNode:
         if not self._config.flush_interval_s:
             self._sync_soon()
         self._kick()
+
+
+def _membership(config: RaftConfig, votes: VoteFile) -> Membership:
+    return Membership(config.node, config.others(), votes, version=config.version, http_port=config.http_port)

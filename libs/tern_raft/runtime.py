@@ -88,7 +88,7 @@ class PeerListener(Protocol):
 class PeerStatus:
     """A member as this node sees it. Known to a leader only: *match_index*, the last entry that it has, and how full its disk is.
 
-    *standing*: unborn, member, rebuilding, doubtful; unknown while it has not greeted.
+    *standing*: unborn, member, rebuilding, doubtful; unknown while it has not greeted. *version*: of the state machine that it knows, 0 likewise.
     """
 
     name: str
@@ -96,3 +96,4 @@ class PeerStatus:
     match_index: int
     standing: str
     disk_permille: int
+    version: int

@@ -47,6 +47,17 @@ class StateCorrupt(StoreError):
     """A saved state that does not belong to this log; an older one, or the log from its start, may do."""
 
 
+class StateOfOtherRelease(StoreError):
+    """The state at the begin of a trimmed log is in a form that this release does not read: nothing of it is damaged, and nothing is made anew."""
+
+    def __init__(self, file: Path, index: int) -> None:
+        self.file, self.index = file, index
+        super().__init__(
+            f"{file}: the state of entry {index}, with which this node's log begins, was saved by a release whose form this one does not read. "
+            "Start this node with the release that it ran before, or with a newer one."
+        )
+
+
 class VoteCorrupt(StoreError):
     """A vote slot is unreadable: this node may not know any more whom it voted for."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tern_store import small_files
 from tern_store.commit_log import CommitLog
 from tern_store.entry import LogMark
-from tern_store.errors import DerivedDamage, LogRot, StateCorrupt, StoreError
+from tern_store.errors import DerivedDamage, LogRot, StateCorrupt, StateOfOtherRelease, StoreError
 from tern_store.files import Files
 from tern_store.genesis import Genesis
 from tern_store.saving import split_payload
@@ -25,6 +25,7 @@ def open_store(
     directory: Path,
     group: Genesis,
     accepts: Callable[[bytes], bool],
+    knows: Callable[[bytes], bool],
     on_tear: Callable[[], None],
     is_pipelined: bool | None,
     limits: "StoreLimits",
@@ -78,6 +79,13 @@ def open_store(
                 log.start.position,
                 "the state at the log's start, which its replay needs, cannot be read",
             )
+        payload = split_payload(base.payload)[1]
+        if not knows(payload):
+            store.close()
+            raise StateOfOtherRelease(directory / "state", base.mark.index)
+        if not accepts(payload):
+            store.close()
+            raise LogRot(directory / "state", log.start.position, "the state at the log's start is not what was saved")
     if reason:
         small_files.write_mark(directory, small_files.REBUILD, {"reason": reason}, files)
     store.begin_again(reason, base)

@@ -30,6 +30,8 @@ from tern_wire.errors import LinkBodyMalformed
 
 # The format of entries and the behaviour of apply; a node that meets a newer one stops.
 STATE_MACHINE_VERSION = 1
+# What every group begins with; it goes on to newer ones when all its members know them (RAISE).
+GENESIS_VERSION = 1
 ENTRY_HEAD = struct.Struct("<IIq")
 COMMAND_HEAD = struct.Struct("<BBHI")
 SEND_HEAD = struct.Struct("<II")
@@ -69,6 +71,7 @@ class CommandKind(IntEnum):
     PUT_PRINCIPAL = 29
     JUDGE = 30
     CHOOSE = 31
+    RAISE = 32
 
 
 # What stores messages.

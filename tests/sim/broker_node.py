@@ -17,6 +17,7 @@ from tern_store import StoredEntry, StoreLimits
 from tern_store.retention import DiskUse, Pressure
 from tern_store.small_files import QUARANTINE
 from tern_store.vote_file import Standing
+from tern_wire.commands import STATE_MACHINE_VERSION
 from tern_wire.requests import ERROR, Parts, RequestCode, read_error
 from tests.sim.machine import DIRECTORY, Machine
 from tests.sim.observers import Observers
@@ -33,6 +34,12 @@ class NodeConfig(BrokerConfig):
     """A broker's settings, with files so small that a short run has many of them."""
 
     limits: StoreLimits = field(default_factory=StoreLimits)
+    # The version of the state machine that the release on this machine knows.
+    release: int = STATE_MACHINE_VERSION
+
+    def state_machine_version(self) -> int:
+        """As the world says."""
+        return self.release
 
     def store_limits(self) -> StoreLimits:
         """As the seed says."""

@@ -10,6 +10,7 @@
     vote_count      consensus hears of one voter's vote once a term                                                       (R5)
     right_to_vote   a node votes as a member, above its floor; with another directory than before, only if it was taken back, which the
                     group does for the directory that it names alone
+    known_version   no entry of a version is logged that a node does not know, whether it is there or not
     durable         what a node had durably, log and vote, is there when it starts again, unless it says that it must be rebuilt
 
 Owner: the observers. Laws hold after each event of a node; nothing here changes what a node does.
@@ -29,7 +30,17 @@ if TYPE_CHECKING:
 Canon = dict[int, tuple[int, int, str]]
 # The laws above, each a checker: that one of them is broken says that harm may come, not yet that it has come.
 LAWS = frozenset(
-    ("match_index", "majority", "unverified", "needless_cut", "kept_conflict", "vote_count", "right_to_vote", "durable")
+    (
+        "match_index",
+        "majority",
+        "unverified",
+        "needless_cut",
+        "kept_conflict",
+        "vote_count",
+        "right_to_vote",
+        "durable",
+        "known_version",
+    )
 )
 COUNTED = frozenset({Standing.MEMBER, Standing.DOUBTFUL})
 
@@ -48,6 +59,8 @@ class Ghosts:
         self._readmitted: set[tuple[str, bytes]] = set()
         # (node, term): who has told that node that it would vote for it in that term.
         self._invited: dict[tuple[str, int], set[str]] = {}
+        # What the release knows that each node ran last.
+        self._versions: dict[str, int] = {}
         # Whose append is being heard now, and its term.
         self._word: tuple[str, int] = ("", 0)
 
@@ -56,6 +69,7 @@ class Ghosts:
         if self._nodes.get(node.name) is node:
             return
         name, raft = node.name, node.engine.raft
+        self._versions[name] = node.config.release
         log, votes = node.engine.store.log, raft._votes
         # Who is in doubt says itself that entries may be missing; but it has peers.
         is_sure = votes.standing is Standing.MEMBER or len(node.config.members()) == 1
@@ -196,6 +210,10 @@ class Ghosts:
         def proposed(parts: Any, version: int, *, urgent: bool, kind: EntryKind = EntryKind.COMMANDS) -> Any:
             if kind == EntryKind.READMIT:
                 self._readmitted.add(read_readmit(memoryview(b"".join(parts))))
+            if old := sorted(name for name, known in self._versions.items() if known < version):
+                self._report(
+                    "known_version", f"{node.name} logs an entry of version {version}, which {old} do not know"
+                )
             return propose(parts, version, urgent=urgent, kind=kind)
 
         def invited(peer: str, message: dict[str, Any]) -> None:

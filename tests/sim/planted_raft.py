@@ -224,6 +224,15 @@ def _second_founding() -> Any:
     return changed((VoteFile, "open", classmethod(open_votes)))
 
 
+def _deaf_to_who_is_away() -> Any:
+    """What is known of the members is known of those that are connected."""
+
+    def common_version(self: Membership) -> int:
+        return min([self._version, *(hello.version for hello in self._heard.values())])
+
+    return changed((Membership, "common_version", common_version))
+
+
 @contextmanager
 def _stale_read() -> Iterator[None]:
     """A leader answers reads without asking whether it still leads."""
@@ -253,5 +262,6 @@ CONSENSUS = (
     PlantedBug("stale_readmission", "taken back once is for ever", ("right_to_vote", "one_vote"), _stale_readmission),
     PlantedBug("doubtful_votes", "who cut an entry votes", ("lost", "log_agreement"), _doubtful_votes),
     PlantedBug("second_founding", "who lost its directory is a member", ("one_vote", "lost"), _second_founding),
+    PlantedBug("level_of_connected", "who is away knows everything", ("start", "stuck"), _deaf_to_who_is_away),
     PlantedBug("stale_read", "reads without a barrier", ("stale_reads", "offsets"), _stale_read),
 )

@@ -171,6 +171,8 @@ class _Run:
         nodes = [self.world.nodes.get(name) for name in self.world.names]
         if self.world.rebuilding:
             return False
+        if not self.world.upgrades.is_done():
+            return False
         ends = {_progress(node) if node is not None else None for node in nodes}
         return len(ends) == 1 and None not in ends and all(len(set(end)) == 1 for end in ends if end is not None)
 

@@ -63,6 +63,7 @@ SCRIPTS = ("restart_cut", "save_cut", "lost_sector")
 KIND_CHANCE = 0.55
 SCRIPT_CHANCE = 0.3
 FAULTS_MIN, FAULTS_MAX = 26, 46
+UPGRADE_CHANCE = 0.3
 # A seed has some hundred entries; each comparison costs two more.
 COMPARE_AFTER_ENTRIES = 20
 # In some seeds the window of idempotency keys ends within the run. Its law holds for what comes in time: nobody repeats a request later, no try of a
@@ -98,6 +99,9 @@ class Swarm:
     jitter_s: float
     late_chance: float
     group_commit_bytes: int
+    # When each node begins with the next release (share of the chaos; 0: from the first start, 1 or more: not in this run). Empty: there is one
+    # release alone.
+    upgrades: tuple[float, ...] = ()
 
 
 def choose(seed: int) -> Swarm:
@@ -145,7 +149,16 @@ def choose(seed: int) -> Swarm:
         jitter_s=rng.choice((1e-4, 1e-3, 5e-3)),
         late_chance=rng.choice((0.0, 0.01, 0.05)),
         group_commit_bytes=rng.choice((4 << 10, 32 << 10)),
+        upgrades=_upgrades(seed),
     )
+
+
+def _upgrades(seed: int) -> tuple[float, ...]:
+    rng = random.Random(f"upgrades of {seed}")
+    if rng.random() >= UPGRADE_CHANCE:
+        return ()
+    # As many as there may be; who is old to the end keeps the group where it is.
+    return tuple(rng.choice((0.0, 1.0, *(rng.uniform(0.1, 0.9) for _ in range(6)))) for _ in range(5))
 
 
 def _size(rng: random.Random, *, is_lone: bool) -> int:

@@ -25,6 +25,7 @@ from tests.sim.process import Process
 from tests.sim.scheduler import BEGIN_S, Scheduler
 from tests.sim.standby import Standby
 from tests.sim.swarm import Swarm
+from tests.sim.upgrades import Upgrades
 
 GROUP_ID = "5" * 32
 EXIT_BROKEN, EXIT_FSYNC_FAILED, EXIT_SETTINGS = 70, 74, 78
@@ -69,6 +70,7 @@ class World:
         self.is_calm = False
         # Judgements of the nodes' digests, a node each.
         self.comparisons = 0
+        self.upgrades = Upgrades(self)
         for machine in self.machines.values():
             machine.on_gone = self._gone
             machine.on_unhandled = self._unhandled
@@ -111,6 +113,7 @@ class World:
             election_min_ms=swarm.election_min_ms,
             election_max_ms=swarm.election_max_ms,
             limits=swarm.limits,
+            release=self.upgrades.versions[name],
         )
 
     def start(self, name: str) -> None:
@@ -236,6 +239,8 @@ class World:
             self.awaits_failure.discard(machine.name)
             if not machine.files.has_failed:
                 self.damaged.discard(machine.name)
+        if code == EXIT_SETTINGS:
+            self.violate("start", f"{machine.name} refuses to run, and no supervisor starts it again")
         if code is not None:
             self.say(f"{machine.name} exits with {code}")
             self.supervise(machine.name)

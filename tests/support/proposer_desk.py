@@ -38,7 +38,7 @@ class Desk:
             may_propose=lambda: self.keep_up,
         )
 
-    def propose(self, parts: Any, _version: int, urgent: bool) -> tuple[int, int]:
+    def propose(self, parts: Any, urgent: bool) -> tuple[int, int]:
         """Remember the entry."""
         if self.failure and not (urgent and self.has_reserve):
             raise self.failure

@@ -251,10 +251,9 @@ class SingleBroker:
     def _call_later(self, delay_s: float, callback: Callable[..., None], *arguments: Any) -> None:
         self.later.append((self.mono_ms + delay_s * 1000, lambda: callback(*arguments)))
 
-    def _propose(self, parts: Any, version: int, urgent: bool) -> tuple[int, int]:
-        entry = self.store.log.append(
-            EntryKind.COMMANDS, self.store.log.end_index + 1, 1, parts, version, urgent=urgent
-        )
+    def _propose(self, parts: Any, urgent: bool) -> tuple[int, int]:
+        level = self.state.feature_level.level
+        entry = self.store.log.append(EntryKind.COMMANDS, self.store.log.end_index + 1, 1, parts, level, urgent=urgent)
         job = self.store.log.take_sync()
         assert job is not None
         job.run()

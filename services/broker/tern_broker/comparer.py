@@ -15,7 +15,7 @@ from tern_broker.core.comparison import Comparison, Judgement, majority_of
 from tern_broker.core.machine import StateMachine
 from tern_store.files import is_lack
 from tern_wire.codec import encode_msgpack
-from tern_wire.commands import STATE_MACHINE_VERSION, CommandKind, entry_parts
+from tern_wire.commands import CommandKind, entry_parts
 from tern_wire.requests import Parts
 
 log = logging.getLogger(__name__)
@@ -70,12 +70,12 @@ class Comparer:
         *,
         raft: Group,
         state: Callable[[], StateMachine],
-        propose: Callable[[Parts, int, bool], object],
+        propose: Callable[[Parts, bool], object],
         leave: Callable[[str], None],
         on_held: Callable[[], None],
         monotonic: Callable[[], float],
     ) -> None:
-        """*propose* makes an entry (body, version, urgent); *leave* ends this node, which must be copied anew, with the reason; *on_held* is told
+        """*propose* makes an entry (body, urgent); *leave* ends this node, which must be copied anew, with the reason; *on_held* is told
         when this node may serve no more, or again."""
         self._node, self._members, self._raft, self._state = config.node, len(config.members()), raft, state
         self._propose, self._leave, self._on_held, self._monotonic = propose, leave, on_held, monotonic
@@ -235,7 +235,7 @@ class Comparer:
     def _try(self, kind: CommandKind, payload: Parts) -> bool:
         """Whether it is in the log: an entry beside those of the proposer, which changes nothing that another entry was built on."""
         try:
-            self._propose(entry_parts(self._state().now_ms, [(kind, payload)]), STATE_MACHINE_VERSION, True)
+            self._propose(entry_parts(self._state().now_ms, [(kind, payload)]), True)
         except OSError as error:
             if not is_lack(error):
                 raise

@@ -136,8 +136,13 @@ class BrokerConfig(SecuritySettings):
             flush_interval_s=self.flush_interval_ms / 1000 if self.flush == "async" else 0.0,
             election_min_s=self.election_min_ms / 1000,
             election_max_s=self.election_max_ms / 1000,
-            version=STATE_MACHINE_VERSION,
+            version=self.state_machine_version(),
+            http_port=self.http_port,
         )
+
+    def state_machine_version(self) -> int:
+        """What this release knows; tests have nodes of several releases."""
+        return STATE_MACHINE_VERSION
 
     def store_limits(self) -> StoreLimits:
         """Sizes of files and buffers; tests shrink them together."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from tern_broker.start_checks import too_old
 from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, RaftNode, Runtime
 from tern_store import DerivedDamage, LogRot, Store, SyncLost, VoteFile
 
@@ -17,6 +18,8 @@ DAMAGE = (LogRot, DerivedDamage, SyncLost)
 FAIL_AFTER_S = 0.05
 # A leader that found damage in its files leads no longer than this.
 HANDOVER_MAX_S = 1.0
+# As for settings that cannot be used: the supervisor does not start it again.
+EXIT_TOO_OLD = 78
 
 
 class Ending:
@@ -51,6 +54,12 @@ class Ending:
             self.fail(error)
         else:
             self._runtime.call_later(FAIL_AFTER_S, self._hand_over, error, until_s)
+
+    def require_known(self, version: int, known: int) -> None:
+        """End this node, whose release knows *known*, before it applies or keeps what is of a newer *version*: no restart would help."""
+        if version > known:
+            log.critical(too_old(version, known))
+            self._runtime.end(EXIT_TOO_OLD)
 
     def disk_failed(self, error: SyncLost) -> None:
         """A sync failed, or a write did for an error of the disk itself. Nothing else condemns what was written before.

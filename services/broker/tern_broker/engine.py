@@ -19,10 +19,12 @@ from tern_broker.firer import Firer, apply_timers
 from tern_broker.key_tables import KeyTables
 from tern_broker.message_groups import MessageGroups
 from tern_broker.proposer import Proposer
+from tern_broker.raiser import Raiser
 from tern_broker.reader import Reader
 from tern_broker.saved_state import SavedStates
 from tern_broker.saver import Saver
 from tern_broker.scrubber import Scrubber
+from tern_broker.start_checks import require_new_enough, require_no_loss
 from tern_broker.statistics import Statistics
 from tern_broker.topic_files import drop_topics
 from tern_broker.trimmer import Trimmer
@@ -42,9 +44,8 @@ from tern_store.files import REAL_FILES, is_done
 from tern_store.halves import index_committed
 from tern_store.noted_files import NotedFiles
 from tern_store.retention import DiskUse
-from tern_store.small_files import ABORT, read_text, remove_abort, write_abort
+from tern_store.small_files import remove_abort, write_abort
 from tern_store.vote_file import Standing
-from tern_wire.commands import STATE_MACHINE_VERSION
 from tern_wire.requests import Parts
 
 log = logging.getLogger(__name__)
@@ -52,8 +53,6 @@ log = logging.getLogger(__name__)
 DISTRUST_PERIOD_S = 60.0
 DISK_FULL_PERMILLE = 900
 LEAVE_PERIOD_S = 10.0
-# As for settings that cannot be used: the supervisor does not start it again.
-EXIT_TOO_OLD = 78
 
 
 class Engine:
@@ -74,7 +73,8 @@ class Engine:
         # What the operating system refuses this node, in a sentence; empty if nothing.
         self.lack = noted.lack
         raft_config = config.raft()
-        _require_no_loss(config, runtime.boot_id, files)
+        self._version = raft_config.version
+        require_no_loss(config, runtime.boot_id, files)
         votes = RaftNode.open_votes(raft_config, incarnation=runtime.new_id(), files=files)
         if votes.replaced:
             log.warning(
@@ -87,6 +87,7 @@ class Engine:
             config.data_dir,
             group=raft_config.genesis(),
             accepts=states.accepts,
+            knows=states.knows,
             may_begin=votes.standing == Standing.UNBORN or (votes.standing == Standing.MEMBER and votes.term == 0),
             is_pipelined=True if config.flush == "async" else None,
             on_tear=votes.doubt,
@@ -100,6 +101,7 @@ class Engine:
         mark = self.store.applied
         fresh = StateMachine(config.store_limits().table_keys_max)
         self.state = states.state(self.store.payload) if self.store.payload is not None else fresh
+        require_new_enough(self.state.feature_level.level, raft_config.version)
         if self.store.rebuilding:
             log.warning("making queues, index and timers again from the log", extra={"reason": self.store.rebuilding})
         # On a full disk an older note must do, or none: what it is for, losses of asynchronous flush, needs one of this boot.
@@ -168,6 +170,12 @@ class Engine:
             call_soon=self._call_soon,
             expected_ms=self._expected_ms,
             may_propose=lambda: self.raft.may_propose,
+        )
+        self.raiser = Raiser(
+            self.raft,
+            level=lambda: self.state.feature_level.level,
+            now_ms=lambda: self.state.now_ms,
+            propose=self._propose,
         )
         self._firer = Firer(
             self.store,
@@ -240,14 +248,14 @@ class Engine:
 
     # Apply -----------------------------------------------------------------------------------------------------
     def _apply(self, entry: StoredEntry) -> None:
-        if entry.version > STATE_MACHINE_VERSION:
-            log.critical("an entry of a newer release: this node stops, upgrade it", extra={"version": entry.version})
-            self._runtime.end(EXIT_TOO_OLD)
+        self._ending.require_known(entry.version, self._version)
         self._saver.before_apply(entry)
         if entry.kind != EntryKind.COMMANDS:
             applied = Applied()
         else:
-            applied = self.state.apply(entry.body, entry.position + HEADER_SIZE_BYTES, entry.index)
+            at = entry.position + HEADER_SIZE_BYTES
+            applied = self.state.apply(entry.body, at, entry.index, version=entry.version)
+            self._ending.require_known(self.state.feature_level.level, self._version)
             if entry.index > self._end_at_start:
                 self._time_seen = (self.state.now_ms, int(self._runtime.monotonic() * 1000))
             if applied.appends:
@@ -312,8 +320,8 @@ class Engine:
 
         self._runtime.call_soon(step)
 
-    def _propose(self, parts: Parts, version: int, urgent: bool) -> tuple[int, int]:
-        entry = self.raft.propose(parts, min(version, self.raft.version), urgent=urgent)
+    def _propose(self, parts: Parts, urgent: bool) -> tuple[int, int]:
+        entry = self.raft.propose(parts, self.state.feature_level.level, urgent=urgent)
         return entry.index, entry.term
 
     def _role_changed(self) -> None:
@@ -359,6 +367,7 @@ class Engine:
         self._dropper.step()
         self.scrubber.step(now_s)
         self.comparer.step()
+        self.raiser.step()
         if self.raft.is_serving:
             self.trimmer.step(now_s, held_back=self._held_back)
             self._leave_full_disk(now_s)
@@ -383,14 +392,3 @@ class Engine:
 
     def _left_behind(self) -> None:
         self.fail(self._ending.rot(self._log.end_position, "the leader's log begins behind the end of this one"))
-
-
-def _require_no_loss(config: BrokerConfig, boot_id: str, files: Files) -> None:
-    """StoreError when messages that were acknowledged from the page cache may have gone with the machine."""
-    before = read_text(config.data_dir / ABORT, files)
-    if config.flush == "async" and before is not None and not config.accept_loss and boot_id not in before:
-        raise StoreError(
-            f"{config.data_dir} was not closed before the machine stopped, and with --flush async its last messages may be "
-            "lost although they were acknowledged. A node that has lost them must not vote. Start it with --accept-loss "
-            "if that loss can be borne, or if it is the only such node and the others are up."
-        )

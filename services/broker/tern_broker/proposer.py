@@ -29,7 +29,7 @@ from tern_broker.ending import DAMAGE
 from tern_remoting import problem_of, tell
 from tern_store import StoreError
 from tern_store.files import NO_ROOM, is_lack
-from tern_wire.commands import STATE_MACHINE_VERSION, UNHURRIED, CommandKind, entry_parts
+from tern_wire.commands import UNHURRIED, CommandKind, entry_parts
 from tern_wire.errors import DiskFull, NodeLacks, NotLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.limits import (
     GROUP_COMMIT_SIZE_MAX_BYTES,
@@ -114,7 +114,7 @@ class Proposer:
         broker_group: str,
         state: Callable[[], StateMachine],
         read_queue: ReadQueue,
-        propose: Callable[[Parts, int, bool], tuple[int, int]],
+        propose: Callable[[Parts, bool], tuple[int, int]],
         is_serving: Callable[[], bool],
         leader: Callable[[], str | None],
         node: str,
@@ -329,7 +329,7 @@ class Proposer:
         now_ms = self.now_ms() if now_ms is None else now_ms
         is_urgent = all(kind not in UNHURRIED for kind, _ in commands)
         try:
-            flight.index, flight.term = self._propose(entry_parts(now_ms, commands), STATE_MACHINE_VERSION, is_urgent)
+            flight.index, flight.term = self._propose(entry_parts(now_ms, commands), is_urgent)
         except OSError as error:
             if not is_lack(error):
                 raise

@@ -14,6 +14,10 @@ class SavedStates:
     def __init__(self) -> None:
         self._loaded: tuple[bytes, StateMachine] | None = None
 
+    def knows(self, payload: bytes) -> bool:
+        """Whether this release reads the form of *payload*."""
+        return saving.is_known(payload)
+
     def accepts(self, payload: bytes) -> bool:
         """Whether this release reads *payload*, and what it reads is what was saved."""
         if not saving.is_known(payload):

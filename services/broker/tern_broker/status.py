@@ -34,6 +34,8 @@ def engine_status(engine: Engine, config: BrokerConfig) -> dict[str, Any]:
         "scrubbed_bytes": engine.scrubber.checked_bytes,
         "disk_pressure": engine.trimmer.pressure.value,
         "trims": engine.trimmer.trims,
+        "version": config.state_machine_version(),
+        "level": engine.state.feature_level.level,
         "standing": engine.raft.standing.name.lower(),
         "fsync_ms": round(engine.raft.sync_s * 1000, 3),
         "disk_permille": engine.raft.transport.own_disk_permille,
@@ -46,6 +48,7 @@ def engine_status(engine: Engine, config: BrokerConfig) -> dict[str, Any]:
                 "standing": peer.standing,
                 "match_index": peer.match_index,
                 "disk_permille": peer.disk_permille,
+                "version": peer.version,
             }
             for peer in engine.raft.peers()
         ],

@@ -38,7 +38,7 @@ class Leader:
             call_soon=self.soon.append,
         )
 
-    def _propose(self, parts: Any, _version: int, _urgent: bool) -> tuple[int, int]:
+    def _propose(self, parts: Any, _urgent: bool) -> tuple[int, int]:
         self.entries.append(b"".join(parts))
         return len(self.entries), 1
 

@@ -68,6 +68,8 @@ class Group:
                 "commit_index": 41,
                 "applied_index": 41,
                 "last_index": 42,
+                "version": 2 if node == "broker-a-1" else 1,
+                "level": 1,
                 "fsync_ms": 1.5,
                 "disk_permille": 123,
                 "peers": peers,
@@ -115,9 +117,23 @@ def test_status_shows_every_broker_and_who_lags() -> None:
     }
     assert rows["broker-a-0"]["connected_peers"] == ["broker-a-1"]
     assert (rows["broker-a-2"]["term"], rows["broker-a-1"]["fsync_ms"]) == (None, 1.5)
+    assert [(row["version"], row["level"]) for row in rows.values()] == [(1, 1), (2, 1), (None, None)]
     lines = {line.split()[0]: line.split() for line in table.stdout.splitlines() if "broker-a-" in line}
-    assert lines["broker-a-1"][1:] == ["follower", "3", "41", "41", "42", "2", "1.5", "12.3", "1/2"]
-    assert lines["broker-a-2"][1:] == ["no", "answer", "-", "-", "-", "-", "2", "-", "-", "-"]
+    assert lines["broker-a-1"][1:] == [
+        "follower",
+        "3",
+        "41",
+        "41",
+        "42",
+        "2",
+        "2",
+        "(group",
+        "1)",
+        "1.5",
+        "12.3",
+        "1/2",
+    ]
+    assert lines["broker-a-2"][1:] == ["no", "answer", "-", "-", "-", "-", "2", "-", "-", "-", "-"]
 
 
 @pytest.mark.parametrize("to", ["", "broker-a-1"])

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tern_raft.membership import Membership, read_readmit, readmit_parts
+from tern_raft.membership import Membership, is_hello, read_readmit, readmit_parts
 from tern_store import Genesis, VoteFile
 from tern_store.vote_file import Standing
 from tests.support.faulty_files import FaultyFiles
@@ -136,14 +136,41 @@ def test_three_nodes_in_doubt_elect_the_newest_log() -> None:
     assert [sum(row) * 2 > len(nodes) for row in allowed] == [False, False, True]
 
 
-def test_entries_are_written_for_the_oldest_release_that_is_there() -> None:
-    """A rolling upgrade: the new leader's followers may be old."""
-    a, b, _ = born()
+def test_what_all_members_know_is_known_only_while_all_are_there() -> None:
+    """A rolling upgrade: a link that drops for a moment does not make its node know more."""
+    a, b, c = born()
+    greet(a, b, c)
+    assert a.membership.common_version() == 2
     old = b.membership.hello(b.end) | {"version": 1}
     a.membership.heard("b", old, a.end)
-    assert a.membership.version() == 1
+    assert (a.membership.common_version(), a.membership.version_of("b"), a.membership.version_of("c")) == (1, 1, 2)
     a.membership.lost("b")
-    assert a.membership.version() == 2
+    assert (a.membership.common_version(), a.membership.version_of("b")) == (0, 0)
+    a.membership.heard("b", b.membership.hello(b.end), a.end)
+    assert a.membership.common_version() == 2
+
+
+def test_who_is_being_rebuilt_knows_nothing_yet() -> None:
+    """It may be started with another release before it is a member again."""
+    a, b, c = born()
+    b.votes.forget(b"z" * 16)
+    greet(a, b, c)
+    assert a.membership.version_of("b") == 2
+    assert a.membership.common_version() == 0
+
+
+def test_a_node_tells_where_it_answers_http_if_anybody_is_to_know() -> None:
+    """0 stands for a peer that does not say, as releases before do not."""
+    a, b, _ = born()
+    assert "http_port" not in b.membership.hello(b.end)
+    assert a.membership.http_port_of("b") == 0
+    told = b.membership.hello(b.end) | {"http_port": 9_999}
+    assert is_hello(told)
+    a.membership.heard("b", told, a.end)
+    assert a.membership.http_port_of("b") == 9_999
+    assert not is_hello(told | {"http_port": 65_536})
+    a.membership.lost("b")
+    assert a.membership.http_port_of("b") == 0
 
 
 def test_a_readmission_says_who() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tern_store import LogRot, load_state, small_files
+from tern_store import LogRot, StateOfOtherRelease, Store, load_state, small_files
 from tests.support.damage import KINDS, Damage, Outcome, damage_to, files_by_kind, inflict, kind_of, outcome
 from tests.support.faulty_files import FaultyFiles
-from tests.support.store_node import DIRECTORY, Node
+from tests.support.store_node import DIRECTORY, GROUP, Node
 from tests.support.store_run import Promise, StoreRun, examine
 
 SEEDS = range(4)
@@ -124,6 +124,20 @@ def test_a_damaged_state_of_a_segments_beginning_is_not_used() -> None:
             found = [boundary for boundary in node.store.boundaries() if boundary.name == path.name]
             assert not found or node.store.load_boundary(found[0]) is None
             examine(node, run, promise)
+
+
+def test_a_state_at_the_log_s_begin_that_this_release_does_not_read_is_refused_and_nothing_is_touched() -> None:
+    """It was put back to an older release: that is no damage, so the node is not quarantined, and the right release starts as if nothing had been."""
+    files, run, promise = image("trimmed")
+    copy = files.fork()
+    with pytest.raises(StateOfOtherRelease, match="Start this node with the release that it ran before"):
+        Store.open(
+            DIRECTORY, group=GROUP, accepts=lambda _: False, knows=lambda _: False, limits=run.limits, files=copy
+        )
+    examine(Node(copy, run.limits), run, promise)
+    # What is of a known form, and is not what was saved, is damage: another node's copy helps.
+    with pytest.raises(LogRot, match="not what was saved"):
+        Store.open(DIRECTORY, group=GROUP, accepts=lambda _: False, limits=run.limits, files=files.fork())
 
 
 @pytest.mark.parametrize("name", IMAGES)

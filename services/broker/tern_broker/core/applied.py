@@ -14,6 +14,7 @@ from tern_broker.core.digest import Verdict
 from tern_broker.core.idempotency import Sealed
 from tern_broker.core.trimming import Moves, Trim
 from tern_wire.codec import decode_msgpack
+from tern_wire.commands import GENESIS_VERSION
 from tern_wire.errors import LinkBodyMalformed, MalformedBody
 from tern_wire.rows import QueueAppends
 
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
 class Applied:
     """What one entry did: a verdict for each command, queue entries to store, and what others wait for."""
 
-    # The entry's time: the only time that apply knows; and its number in the log.
+    # The entry's time: the only time that apply knows; its number in the log; and the version of the state machine that it was written for, as
+    # which every release applies it for ever.
     now_ms: int = 0
     index: int = 0
+    version: int = GENESIS_VERSION
     verdicts: list[Verdict] = field(default_factory=list)
     appends: list[QueueAppends] = field(default_factory=list)
     # Messages that wait for their delivery time from now on, those whose time has come, and those that were recalled: TIMER_ROWS,

@@ -13,6 +13,7 @@ from tern_broker.core.clients import Clients
 from tern_broker.core.comparison import Comparison
 from tern_broker.core.dead_letters import DeadLetters
 from tern_broker.core.digest import Verdict, advance
+from tern_broker.core.feature_level import FeatureLevel
 from tern_broker.core.fifo_leasing import FifoLeasing
 from tern_broker.core.half_messages import Preparing
 from tern_broker.core.idempotency import KeyTable
@@ -30,7 +31,7 @@ from tern_broker.core.timing import Timing
 from tern_broker.core.topics import Names
 from tern_broker.core.transactions import Transactions
 from tern_broker.core.trimming import apply_trim, read_moves
-from tern_wire.commands import CommandKind, read_entry
+from tern_wire.commands import GENESIS_VERSION, CommandKind, read_entry
 from tern_wire.errors import LinkBodyMalformed, TernError
 from tern_wire.limits import IDEMPOTENCY_TABLE_KEYS_MAX
 
@@ -61,6 +62,7 @@ class StateMachine:
         self.transactions = Transactions(self.names, self.producers, self.counters)
         self.principals = Principals()
         self.comparison = Comparison(self._inspect)
+        self.feature_level = FeatureLevel()
         self._sending = SendApplier(self.names, self.keys, self.slots, Preparing(self.transactions), placing)
         # By the name that a saved state gives them, in the order in which they are loaded and their time comes.
         self.parts: dict[str, Part] = {
@@ -77,6 +79,7 @@ class StateMachine:
             "transactions": self.transactions,
             "principals": self.principals,
             "comparison": self.comparison,
+            "feature_level": self.feature_level,
         }
         self.inspection = Inspection(self.parts, self.leasing, self.keys)
         self._handlers: dict[int, Handler] = {
@@ -87,9 +90,9 @@ class StateMachine:
         for part in self.parts.values():
             self._handlers.update(part.commands())
 
-    def apply(self, body: memoryview, position: int, index: int) -> Applied:
-        """Apply the body of entry *index*, which begins at *position* in the log."""
-        applied = Applied(index=index)
+    def apply(self, body: memoryview, position: int, index: int, *, version: int = GENESIS_VERSION) -> Applied:
+        """Apply the body of entry *index*, which begins at *position* in the log and was written for *version* of this machine."""
+        applied = Applied(index=index, version=version)
         try:
             now_ms, commands = read_entry(body)
         except LinkBodyMalformed as error:

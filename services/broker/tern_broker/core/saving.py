@@ -16,13 +16,14 @@ import numpy as np
 from tern_broker.core.idempotency import Packed, witness_of
 from tern_broker.core.machine import StateMachine
 from tern_wire.codec import decode_msgpack, encode_msgpack
+from tern_wire.errors import MalformedBody
 from tern_wire.limits import RETRY_DELAYS_MS
 from tern_wire.retry_policy import EXPONENTIAL, RetryPolicy
 
-FORMAT = 11
+FORMAT = 12
 # Format 8 had no principals, formats 8 and 9 no placement of topics: parts that are not there, and topics that nobody has placed yet. Before
-# format 11 nobody counted comparisons, and keys had no witness.
-FORMATS_READ = frozenset({8, 9, 10, FORMAT})
+# format 11 nobody counted comparisons, and keys had no witness; before format 12 no group had gone beyond its first feature level.
+FORMATS_READ = frozenset({8, 9, 10, 11, FORMAT})
 _SIZE = struct.Struct("<I")
 _COUNT = struct.Struct("<q")
 _WITNESS = struct.Struct("<Q")
@@ -112,8 +113,11 @@ def encode(snapshot: Snapshot) -> list[bytes]:
 
 def is_known(payload: bytes) -> bool:
     """Whether `load` reads *payload*, which may be another release's."""
-    facts = decode_msgpack(payload[_SIZE.size : _SIZE.size + _SIZE.unpack_from(payload)[0]])
-    return facts["format"] in FORMATS_READ
+    try:
+        facts = decode_msgpack(payload[_SIZE.size : _SIZE.size + _SIZE.unpack_from(payload)[0]])
+        return bool(facts["format"] in FORMATS_READ)
+    except (struct.error, MalformedBody, LookupError, TypeError):
+        return False
 
 
 def load(payload: bytes) -> StateMachine:

@@ -1,0 +1,71 @@
+"""The leader's part in raising the group's feature level: when every member is there and knows more, an entry says so.
+
+Law: a member that this leader has no live greeting of, or that is not a whole member, counts as one that knows nothing. Owner: the core loop.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from tern_store.files import is_lack
+from tern_wire.codec import encode_msgpack
+from tern_wire.commands import CommandKind, entry_parts
+from tern_wire.requests import Parts
+
+log = logging.getLogger(__name__)
+
+
+class Members(Protocol):
+    """What a raiser needs of consensus (`RaftNode` has it)."""
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether this node leads and takes requests."""
+
+    @property
+    def is_yielding(self) -> bool:
+        """Whether leadership is being handed over."""
+
+    @property
+    def applied_index(self) -> int:
+        """The last entry that is applied."""
+
+    @property
+    def common_version(self) -> int:
+        """What all members know; 0: it is not known of all."""
+
+
+class Raiser:
+    """Of one node."""
+
+    def __init__(
+        self,
+        raft: Members,
+        *,
+        level: Callable[[], int],
+        now_ms: Callable[[], int],
+        propose: Callable[[Parts, bool], tuple[int, int]],
+    ) -> None:
+        """*level* and *now_ms* as the state machine has them; *propose* makes an entry (body, urgent) and says its index and term."""
+        self._raft, self._level, self._now_ms, self._propose = raft, level, now_ms, propose
+        # Where the last RAISE was written: it is applied, or lost with its leader, before there is another.
+        self._asked_index = 0
+
+    def step(self) -> None:
+        """Called every few ms on every node."""
+        raft = self._raft
+        if not raft.is_serving or raft.is_yielding or raft.applied_index < self._asked_index:
+            return
+        known, level = raft.common_version, self._level()
+        if known <= level:
+            return
+        payload: Parts = [encode_msgpack({"level": known})]
+        try:
+            self._asked_index, _ = self._propose(entry_parts(self._now_ms(), [(CommandKind.RAISE, payload)]), True)
+        except OSError as error:
+            if not is_lack(error):
+                raise
+            return  # a full disk has room again one day
+        log.info(
+            "every member knows a newer state machine: the group's level rises", extra={"from": level, "to": known}
+        )
