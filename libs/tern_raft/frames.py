@@ -50,8 +50,13 @@ FIELDS: dict[str, dict[str, type]] = {
     "behind": {"term": int, "first": int},
     "digest": {"index": int, "digest": int},
 }
-# Fields that releases before this one do not send: whoever reads them says what their absence means.
-OPTIONAL_FIELDS: dict[str, dict[str, type]] = {"hello": {"http_port": int}}
+# Fields that releases before this one do not send: whoever reads them says what their absence means. *wall_ms*: the sender's clock. *group_ms*: the
+# group's time; a leader that does not serve yet does not know it.
+OPTIONAL_FIELDS: dict[str, dict[str, type]] = {
+    "hello": {"http_port": int},
+    "append_entries": {"group_ms": int},
+    "next_node_idx": {"wall_ms": int},
+}
 
 
 def encode_message(message: dict[str, Any]) -> Parts:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tern_raft.barrier import Ready
+from tern_raft.clocks import PeerClocks
 from tern_raft.consensus import Consensus
 from tern_raft.greeter import Greeter
 from tern_raft.journal import CommitLogJournal
@@ -95,6 +96,7 @@ class RaftNode:
             config.node,
             others,
             membership=self._membership,
+            clocks=PeerClocks(monotonic=runtime.monotonic, wall_ms=runtime.wall_ms),
             post=links.post,
             buffered=links.buffered,
             kick=self._kick,
@@ -224,6 +226,11 @@ class RaftNode:
     def common_version(self) -> int:
         """The state machine's version that all members know; 0: one of them is not there, or no whole member, so nobody can say."""
         return self._membership.common_version()
+
+    @property
+    def clocks(self) -> PeerClocks:
+        """What the members' clocks say."""
+        return self.transport.clocks
 
     @property
     def campaigns(self) -> int:

@@ -12,6 +12,7 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
 from tern_raft.barrier import ReadBarrier
+from tern_raft.clocks import PeerClocks
 from tern_raft.elections import Elections
 from tern_raft.frames import decode_message, encode_message
 from tern_raft.membership import Membership, is_hello
@@ -39,6 +40,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         others: list[str],
         *,
         membership: Membership,
+        clocks: PeerClocks,
         post: Callable[[str, Parts], bool],
         buffered: Callable[[str], int],
         kick: Callable[[], None],
@@ -56,7 +58,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self._post, self._buffered, self._kick = post, buffered, kick
         self._on_behind, self._on_fatal = on_behind, on_fatal
         self._consensus: Consensus | None = None
-        self.membership = membership
+        self.membership, self.clocks = membership, clocks
         self.barrier = ReadBarrier(len(others) + 1)
         self.elections = Elections(
             me,
@@ -116,6 +118,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         if kind == "append_entries":
             self._seq += 1
             message["seq"] = self._seq
+            if group_ms := self.clocks.group_ms():
+                message["group_ms"] = group_ms
         elif kind == "request_vote":
             message["told"] = self.elections.was_told
         elif kind == "next_node_idx":
@@ -149,6 +153,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         """The link to *peer* is gone."""
         self._held.pop(peer, None)
         self.membership.lost(peer)
+        self.clocks.lost(peer)
         self._onNodeDisconnected(self._nodes[peer])
         self.elections.peer_lost(peer, was_leader=self._core.leader_name == peer)
         self._kick()
@@ -263,6 +268,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self._say(peer, self.membership.hello((stored.end_term, stored.end_index)))
 
     def _say(self, peer: str, message: Message) -> bool:
+        if message["type"] == "next_node_idx":
+            message["wall_ms"] = self.clocks.own_ms()  # only now: an ack may have waited for the disk
         return self._post(peer, encode_message(message))
 
     def _receive_append(self, node: Node, message: Message) -> None:
@@ -276,6 +283,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
             # Stock follows whoever speaks last (syncobj.py:953-958).
             raise LinkBodyMalformed(reason=f"{node.id} leads in term {message['term']}, which has another leader")
         self.elections.leader_heard()
+        if "group_ms" in message:
+            self.clocks.on_group_ms(message.pop("group_ms"))
         plan = plan_append(
             message,
             first=stored.first_index,
@@ -315,6 +324,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         if message["next_node_idx"] > core.journal.log.end_index + 1:
             raise LinkBodyMalformed(reason=f"{peer} acknowledges entry {message['next_node_idx'] - 1} that nobody sent")
         self.disk_permille[peer] = message["disk"]
+        if "wall_ms" in message:
+            self.clocks.heard(peer, message["wall_ms"])
         if self.membership.counts(peer):
             self.barrier.answered(peer, message["seq"])
         elif message["success"]:

@@ -17,8 +17,13 @@ from tests.sim.scripts import Scripts
 from tests.sim.world import World
 
 Direction = tuple[str, str]
-# Within the window of idempotency keys (10 minutes): a group that starts anew has nothing but wall clocks to believe.
+HOUR_MS = 3_600_000
+# What clocks of a majority may do, within the window of idempotency keys (10 minutes): a group that starts anew has nothing but wall clocks
+# to believe.
 CLOCK_OFFSETS_MS = (-200_000, -4_000, 0, 4_000, 200_000)
+# What those of a minority may do: an RTC without a battery, or one that somebody has set to another year.
+WRONG_OFFSETS_MS = (-365 * 86_400_000, -HOUR_MS, HOUR_MS, 365 * 86_400_000)
+WRONG_CHANCE = 0.3
 REFUSALS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EDQUOT, errno.EINTR, errno.EACCES)
 _DERIVED = ("consumequeue", "index", "entryindex", "sentkeys")
 
@@ -30,6 +35,7 @@ class Nemesis:
         self.world = world
         self.counts: Counter[str] = Counter()
         self._rng = random.Random(f"nemesis {world.swarm.seed}")
+        self._clocks = random.Random(f"clocks {world.swarm.seed}")
         self._healing = Healing(world.scheduler)
         self.is_over = False
         self._scripts = Scripts(self)
@@ -41,6 +47,8 @@ class Nemesis:
             # The first second is the group's birth, mostly undisturbed.
             self.world.scheduler.after(rng.uniform(0.6, swarm.chaos_s), self._strike, kind)
         self._scripts.start()
+        if self._clocks.random() < WRONG_CHANCE:
+            self._clock_wrong()  # from the group's birth on
 
     def stop(self) -> None:
         """No more faults; what was broken is mended, and every machine runs."""
@@ -231,7 +239,17 @@ class Nemesis:
         self._weather("reorder", "reorder_chance", self._rng.choice((0.1, 0.5)))
 
     # Clocks and disks --------------------------------------------------------------------------------------------
+    def _clock_wrong(self) -> None:
+        """Some machine's clock is no clock, if a majority's still are."""
+        machine = self.world.machines[self._clocks.choice(self.world.names)]
+        wrong = {name for name, other in self.world.machines.items() if other.clock.wall_offset_ms in WRONG_OFFSETS_MS}
+        if len(wrong | {machine.name}) <= (len(self.world.names) - 1) // 2:
+            machine.clock.wall_offset_ms = self._clocks.choice(WRONG_OFFSETS_MS)
+            self.done("clock_wrong", f"{machine.name} is {machine.clock.wall_offset_ms} ms off")
+
     def _clock_jump(self) -> None:
+        if self._clocks.random() < WRONG_CHANCE:
+            self._clock_wrong()
         machine, offset_ms = self.world.machines[self._any()], self._rng.choice(CLOCK_OFFSETS_MS)
         self.done("clock_jump", f"{machine.name} is {offset_ms} ms off")
         machine.clock.wall_offset_ms = offset_ms

@@ -1,11 +1,12 @@
 """Planted bugs of the state machine: offsets used twice, leases that do not hold, acks that are forgotten, time that is nobody's."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
-from tern_broker import comparer
+from tern_broker import comparer, group_time
 from tern_broker.core import appending, idempotency
+from tern_broker.core.clock import ClockRange
 from tern_broker.core.fifo import FifoDelivery
 from tern_broker.core.holdings import Lease
 from tern_broker.core.idempotency import KeyTable
@@ -134,10 +135,21 @@ def _time_goes_back() -> Any:
         return original(self, body, position, index)
 
     def now_ms(self: Proposer) -> int:
-        return self._wall_ms()
+        return self._clocks().low_ms
 
     original = StateMachine.apply
-    return changed((StateMachine, "apply", apply), (Proposer, "now_ms", now_ms))
+    return changed(
+        (StateMachine, "apply", apply), (Proposer, "now_ms", now_ms), (group_time, "range_of", _own_clock_alone)
+    )
+
+
+def _own_clock_alone(walls_ms: Sequence[int], _members: int) -> ClockRange:
+    return ClockRange(walls_ms[0], walls_ms[0])
+
+
+def _believe_own_clock() -> Any:
+    """A leader believes its own wall clock, whatever the other members' say."""
+    return changed((group_time, "range_of", _own_clock_alone))
 
 
 def _unknown_means_refused() -> Any:
@@ -189,6 +201,7 @@ BROKER = (
     PlantedBug("ignore_expected", "a swap that is none", ("offsets",), _ignore_expected),
     PlantedBug("own_clock_in_apply", "time is not replicated", ("state_digest", "leases"), _own_clock_in_apply),
     PlantedBug("time_goes_back", "the group's time falls", ("leases", "state_digest"), _time_goes_back),
+    PlantedBug("believe_own_clock", "one wrong clock moves the group's time", ("group_time",), _believe_own_clock),
     PlantedBug("believe_leader", "one wrong leader takes the others out", ("stuck", "quarantine"), _believe_leader),
     PlantedBug("compare_nothing", "a wrong node stays", ("state_digest",), _compare_nothing),
     PlantedBug("unknown_means_refused", "`fail` of what may be stored", ("unexpected",), _unknown_means_refused),

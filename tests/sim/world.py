@@ -18,7 +18,7 @@ from tests.sim import process as processes
 from tests.sim.asking import Answer
 from tests.sim.broker_node import KEY, BrokerNode, Build, NodeConfig
 from tests.sim.history import History, Violation
-from tests.sim.machine import DIRECTORY, Machine
+from tests.sim.machine import DIRECTORY, EPOCH_MS, Machine
 from tests.sim.network import CLIENTS, Network
 from tests.sim.observers import Observers
 from tests.sim.process import Process
@@ -29,6 +29,8 @@ from tests.sim.upgrades import Upgrades
 
 GROUP_ID = "5" * 32
 EXIT_BROKEN, EXIT_FSYNC_FAILED, EXIT_SETTINGS = 70, 74, 78
+# How far the group's time may be ahead of the true one: as far as the clocks of a majority (nemesis.py), and what drifting adds.
+GROUP_TIME_AHEAD_MAX_MS = 200_000 + 15_000
 # As our supervisor: a process that ended is started again after so long.
 RESTART_MIN_S, RESTART_MAX_S = 0.2, 1.0
 
@@ -206,6 +208,7 @@ class World:
         name = node.name
         self.nodes[name] = node
         node.engine.on_applied.append(lambda applied: self._compared(node, applied))
+        node.engine.on_applied.append(lambda applied: self._require_time(node, applied))
         node.on_standing = lambda standing: self._standing_changed(name, standing)
         self._standing_changed(name, node.votes.standing)
         self.network.listen(node.process, node.links)
@@ -229,6 +232,13 @@ class World:
         if applied.judgement is not None:
             noted = node.engine.state.comparison.noted
             self.comparisons += noted is not None and noted[0] == applied.judgement.index
+
+    def _require_time(self, node: BrokerNode, applied: Applied) -> None:
+        """No minority of clocks moves the group's time ahead, or holds it back for longer than the run has lasted."""
+        run_ms = int((self.scheduler.now_s - BEGIN_S) * 1000)
+        ahead_ms = applied.now_ms - EPOCH_MS - run_ms if applied.now_ms else 0
+        if not -GROUP_TIME_AHEAD_MAX_MS - run_ms <= ahead_ms <= GROUP_TIME_AHEAD_MAX_MS:
+            self.violate("group_time", f"{node.name}: the group's time is {ahead_ms} ms ahead of the true one")
 
     def _gone(self, machine: Machine, code: int | None) -> None:
         node = self.nodes.pop(machine.name, None)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tern_broker.core.applied import Applied
+from tern_broker.core.clock import range_of
 from tern_broker.core.picking import Look, ReceiveRequest
 from tern_broker.proposer import Proposal, Proposer
 from tern_wire.commands import CommandKind
@@ -24,6 +25,10 @@ class Desk:
         self.has_reserve = False
         self.keep_up = True
         self.mono_ms = 0
+        # What is heard of the members' clocks; empty: this node is alone, and its clock is right.
+        self.members = 1
+        self.walls_ms: list[int] = []
+        self.expected_ms: int | None = None
         self.proposer = Proposer(
             broker_group="broker-a",
             state=lambda: self.log.state,
@@ -33,7 +38,8 @@ class Desk:
             leader=lambda: "broker-a-1",
             node="broker-a-0",
             mono_ms=lambda: self.mono_ms,
-            wall_ms=lambda: 1_000_000 + self.mono_ms,
+            clocks=lambda: range_of(self.walls_ms or [1_000_000 + self.mono_ms], self.members),
+            expected_ms=lambda: self.expected_ms,
             call_soon=self.soon.append,
             may_propose=lambda: self.keep_up,
         )

@@ -15,6 +15,7 @@ import pysyncobj.syncobj
 
 import tern_raft.consensus
 import tern_raft.elections
+from tern_raft.clocks import PeerClocks
 from tern_raft.consensus import Consensus
 from tern_raft.frames import decode_message, encode_message
 from tern_raft.journal import CommitLogJournal
@@ -80,6 +81,7 @@ class SimNode:
         self.votes = VoteFile.open(directory, bootstrap=bootstrap, group=genesis, incarnation=incarnation, files=files)
         self.log = CommitLog.open(directory, group=genesis, entry_size_max_bytes=ENTRY_SIZE_MAX_BYTES, files=files)
         self.sync_job: Any = None
+        self.wall_ms = 0
         self.applied: list[tuple[int, int]] = []
         others = [other for other in group.names if other != name]
         self.journal = CommitLogJournal(self.log, self.votes, on_append=lambda: None)
@@ -88,6 +90,7 @@ class SimNode:
             name,
             others,
             membership=self.membership,
+            clocks=PeerClocks(monotonic=group.clock, wall_ms=lambda: self.wall_ms),
             on_behind=lambda: None,
             on_fatal=lambda _error: None,
             post=lambda peer, parts: group.send(name, peer, b"".join(parts)),

@@ -10,6 +10,7 @@ import numpy as np
 
 from tern_broker.core import StateMachine, saving
 from tern_broker.core.applied import Applied
+from tern_broker.core.clock import range_of
 from tern_broker.core.picking import ReceiveRequest
 from tern_broker.firer import Firer, apply_timers, recall_payload
 from tern_broker.proposer import Proposal, Proposer
@@ -66,7 +67,7 @@ class SingleBroker:
             leader=lambda: "a",
             node="a",
             mono_ms=lambda: self.mono_ms,
-            wall_ms=lambda: 1_000_000_000_000 + self.mono_ms,
+            clocks=lambda: range_of([1_000_000_000_000 + self.mono_ms], 1),
             call_soon=self.soon.append,
         )
         self.is_serving = False  # not while the log is replayed

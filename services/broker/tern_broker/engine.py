@@ -16,6 +16,7 @@ from tern_broker.core.machine import StateMachine
 from tern_broker.dropper import Dropper
 from tern_broker.ending import Ending
 from tern_broker.firer import Firer, apply_timers
+from tern_broker.group_time import GroupTime
 from tern_broker.key_tables import KeyTables
 from tern_broker.message_groups import MessageGroups
 from tern_broker.proposer import Proposer
@@ -112,8 +113,7 @@ class Engine:
             )
         self._stopping = False
         self._was_leader: tuple[bool, bool] = (False, False)
-        # The group's time by the last entry that came while this node ran, and this node's clock then (ms).
-        self._time_seen: tuple[int, int] | None = None
+        self._time = GroupTime(members=len(raft_config.members), raft=lambda: self.raft, monotonic=runtime.monotonic)
         self._end_at_start = self._log.end_index
         self._leave_at_s = 0.0
         self._distrust_at_s = 0.0
@@ -166,9 +166,9 @@ class Engine:
             leader=lambda: self.raft.leader,
             node=config.node,
             mono_ms=lambda: int(runtime.monotonic() * 1000),
-            wall_ms=runtime.wall_ms,
+            clocks=self._time.clocks,
             call_soon=self._call_soon,
-            expected_ms=self._expected_ms,
+            expected_ms=self._time.expected_ms,
             may_propose=lambda: self.raft.may_propose,
         )
         self.raiser = Raiser(
@@ -177,11 +177,12 @@ class Engine:
             now_ms=lambda: self.state.now_ms,
             propose=self._propose,
         )
+        self._time.tell_by(self.proposer)
         self._firer = Firer(
             self.store,
             self.proposer,
             is_serving=lambda: self.raft.is_serving,
-            followed_ms=lambda: self._expected_ms() or self.state.now_ms,
+            followed_ms=lambda: self._time.expected_ms() or self.state.now_ms,
             call_later=runtime.call_later,
             fail=self.fail,
         )
@@ -257,7 +258,7 @@ class Engine:
             applied = self.state.apply(entry.body, at, entry.index, version=entry.version)
             self._ending.require_known(self.state.feature_level.level, self._version)
             if entry.index > self._end_at_start:
-                self._time_seen = (self.state.now_ms, int(self._runtime.monotonic() * 1000))
+                self._time.seen(self.state.now_ms)
             if applied.appends:
                 names = self._topic_names(applied)
                 for appends in applied.appends:
@@ -279,12 +280,6 @@ class Engine:
             self._runtime.call_soon(self._settle_role)
         if applied.metadata_changed:
             self._on_change()
-
-    def _expected_ms(self) -> int | None:
-        if self._time_seen is None:
-            return None
-        group_ms, mono_ms = self._time_seen
-        return group_ms + int(self._runtime.monotonic() * 1000) - mono_ms
 
     def _topic_names(self, applied: Applied) -> dict[int, bytes]:
         topics = self.state.names.topics_by_id

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from tern_broker.core.applied import Applied
-from tern_broker.core.clock import LogicalClock, start_clock
+from tern_broker.core.clock import UNKNOWN, ClockRange, LogicalClock, may_start, start_clock
 from tern_broker.core.fifo_picking import FifoPicker, ReadMessageGroups, lease_fifo_payload, no_message_groups
 from tern_broker.core.machine import StateMachine
 from tern_broker.core.picking import Pick, Picker, ReadQueue, ReceiveRequest, lease_rows
@@ -46,6 +46,8 @@ from tern_wire.requests import Parts
 ALONE = frozenset({CommandKind.COPY, CommandKind.TRIM, CommandKind.DELETE_TOPIC, CommandKind.DELETE_GROUP})
 # These say which timers wait before their entry. Several that are recalled may share one; what has come due shares it with none.
 TIMING = frozenset({CommandKind.FIRE, CommandKind.CANCEL_TIMER})
+# A leader that knows nothing of the group's time waits so long for the clock of one more member.
+CLOCK_WAIT_MAX_MS = 3_000
 # Receives with a filter look for some ms each while an entry waits for them.
 LOOKS_PER_ENTRY_MAX = 2
 # Told the verdict (what apply returned for the command) or an error, and for a receive what was picked.
@@ -119,20 +121,20 @@ class Proposer:
         leader: Callable[[], str | None],
         node: str,
         mono_ms: Callable[[], int],
-        wall_ms: Callable[[], int],
+        clocks: Callable[[], ClockRange],
         call_soon: Callable[[Callable[[], None]], object],
         expected_ms: Callable[[], int | None] = lambda: None,
         may_propose: Callable[[], bool] = lambda: True,
         read_message_groups: ReadMessageGroups = no_message_groups,
     ) -> None:
-        """*expected_ms*: the group's time as this node has followed it (see `start_clock`). *read_message_groups*: for ordered receives.
+        """*clocks*: what the members' wall clocks say. *expected_ms*: the group's time as this node has followed it (see `start_clock`). *read_message_groups*: for ordered receives.
 
         *may_propose*: whether the followers keep up; while not, `resume` is called often.
         """
         self._broker_group, self._node = broker_group, node
         self._state, self._read_queue = state, read_queue
         self._propose, self._is_serving, self._leader = propose, is_serving, leader
-        self._mono_ms, self._wall_ms, self._call_soon = mono_ms, wall_ms, call_soon
+        self._mono_ms, self._clocks, self._call_soon = mono_ms, clocks, call_soon
         self._expected_ms, self._may_propose = expected_ms, may_propose
         self._read_message_groups = read_message_groups
         self._is_held = False
@@ -143,6 +145,8 @@ class Proposer:
         self._pending_size = 0
         self._flight: Flight | None = None
         self._clock: LogicalClock | None = None
+        # Since when this node has wanted to start its clock (ms, monotonic).
+        self._clock_due_ms: int | None = None
         self._due = False
         self.entries = 0
         # Requests that were refused with `overloaded`, by the budget that was used up.
@@ -194,7 +198,7 @@ class Proposer:
         """Called every few ms: when a lease is over and nothing else moves time on, propose an entry that only does that."""
         if self._flight is None and not self.waiting and self._is_serving():
             state = self._state()
-            if state.is_due(self.now_ms()):
+            if self.has_clock() and state.is_due(self.now_ms()):
                 self._launch([], [])
 
     def applied(self, index: int, term: int, applied: Applied) -> None:
@@ -213,7 +217,7 @@ class Proposer:
 
     def role_changed(self) -> None:
         """Leadership came or went: the clock starts anew, waiting proposals are refused, the one in flight is in doubt."""
-        self._clock = None
+        self._clock = self._clock_due_ms = None
         if self._is_serving():
             return
         flight, self._flight = self._flight, None
@@ -240,7 +244,7 @@ class Proposer:
         if not self._is_serving():
             self.role_changed()
             return
-        if not self._may_propose():
+        if not self._may_propose() or not self.has_clock():
             self._is_held = True
             return
         entry = _Entry(self.now_ms())
@@ -356,11 +360,27 @@ class Proposer:
             self._soon()
 
     def now_ms(self) -> int:
-        """The group's time on this leader: it goes on though nobody sends."""
+        """The group's time: it goes on though nobody sends. On a leader that has no clock yet, and on others: as far as this node knows."""
         applied_ms = self._state().now_ms
-        if self._clock is None:
-            self._clock = start_clock(applied_ms, self._mono_ms(), self._wall_ms(), self._expected_ms())
-        return self._clock.advance(applied_ms, self._mono_ms(), self._wall_ms())
+        if not self.has_clock() or self._clock is None:
+            return max(applied_ms, self._expected_ms() or 0)
+        return self._clock.advance(applied_ms, self._mono_ms(), self._clocks())
+
+    def has_clock(self) -> bool:
+        """Whether this leader knows what time it is; until then it proposes nothing, since more of the members' clocks will be heard soon."""
+        if self._clock is not None:
+            return True
+        if not self._is_serving():
+            return False
+        applied_ms, mono_ms, clocks = self._state().now_ms, self._mono_ms(), self._clocks()
+        if self._clock_due_ms is None:
+            self._clock_due_ms = mono_ms
+        if (expected_ms := self._expected_ms()) is None and not may_start(applied_ms, clocks):
+            is_over = mono_ms - self._clock_due_ms >= CLOCK_WAIT_MAX_MS
+            if clocks is UNKNOWN or not is_over:
+                return False
+        self._clock = start_clock(applied_ms, mono_ms, clocks, expected_ms)
+        return True
 
     def _refusal(self, error: OSError) -> TernError:
         if error.errno in NO_ROOM:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tern_broker.core import fifo_picking
+from tern_broker.core.clock import range_of
 from tern_broker.core.fifo_picking import looked_in_vain
 from tern_broker.core.picking import Pick, ReceiveRequest
 from tern_broker.message_groups import MessageGroups
@@ -34,7 +35,7 @@ class Leader:
             leader=lambda: "a",
             node="a",
             mono_ms=lambda: 0,
-            wall_ms=lambda: 1_000,
+            clocks=lambda: range_of([1_000], 1),
             call_soon=self.soon.append,
         )
 

@@ -17,6 +17,8 @@ from tern_wire.limits import GROUP_COMMIT_SIZE_MAX_BYTES, PROPOSALS_MAX
 from tern_wire.requests import Parts
 from tests.support.proposer_desk import Desk
 
+YEAR_MS = 365 * 86_400_000
+
 
 def test_what_arrives_while_an_entry_is_in_flight_becomes_the_next_one() -> None:
     """Three sends, one entry; two more during its flight, one entry."""
@@ -265,3 +267,33 @@ def test_receives_that_look_make_no_send_late() -> None:
     desk.turn()
     desk.commit()
     assert kinds(desk.proposed[-1][2])[0] == CommandKind.SEND
+
+
+def test_after_a_full_restart_a_leader_waits_until_the_members_clocks_say_what_time_it_is() -> None:
+    """Requests wait meanwhile. A member that stays silent is waited for 3 s; less than a majority of clocks for ever."""
+    for members, walls_ms, waits_ms in ((3, [5_000], 1_000_000), (3, [5_000, YEAR_MS], 3_000), (3, [5_000, 5_001], 0)):
+        desk = Desk()
+        desk.members, desk.walls_ms = members, walls_ms
+        desk.send()
+        for now_ms in range(0, waits_ms, 1_000):
+            desk.mono_ms = now_ms
+            desk.proposer.tick()
+            desk.proposer.resume()
+            desk.turn()
+            assert not desk.proposed
+            assert desk.proposer.now_ms() == desk.log.state.now_ms, "what is applied"
+        desk.walls_ms = walls_ms if len(walls_ms) > 1 else [5_000, 5_000, YEAR_MS]
+        desk.mono_ms = waits_ms
+        desk.proposer.resume()
+        desk.turn()
+        assert read_entry(memoryview(desk.proposed[-1][2]))[0] == 5_000
+        desk.commit()
+
+
+def test_a_leader_that_has_followed_the_group_does_not_wait() -> None:
+    """What it knows is enough, whatever clocks say."""
+    desk = Desk()
+    desk.members, desk.walls_ms, desk.expected_ms = 3, [YEAR_MS], 9_000
+    desk.send()
+    desk.turn()
+    assert read_entry(memoryview(desk.proposed[-1][2]))[0] == 9_000

@@ -1,0 +1,42 @@
+"""The group's time as this node knows it: what it has followed, what the members' clocks say, and what it tells its followers."""
+
+from collections.abc import Callable
+
+from tern_broker.core.clock import ClockRange, range_of
+from tern_broker.proposer import Proposer
+from tern_raft import RaftNode
+
+
+class GroupTime:
+    """Owner: the core loop."""
+
+    def __init__(self, *, members: int, raft: Callable[[], RaftNode], monotonic: Callable[[], float]) -> None:
+        self._members, self._raft, self._monotonic = members, raft, monotonic
+        # The group's time by the last entry or heartbeat that came while this node ran, and this node's clock then (ms).
+        self._seen: tuple[int, int] | None = None
+
+    def seen(self, now_ms: int) -> None:
+        """An entry or a heartbeat that came just now says so."""
+        self._seen = (now_ms, int(self._monotonic() * 1000))
+
+    def expected_ms(self) -> int | None:
+        """The group's time now by what this node has followed; None: nothing since it started."""
+        if self._seen is None:
+            return None
+        now_ms, mono_ms = self._seen
+        return now_ms + int(self._monotonic() * 1000) - mono_ms
+
+    def clocks(self) -> ClockRange:
+        """What the members' wall clocks say."""
+        return range_of(self._raft().clocks.walls_ms(), self._members)
+
+    def tell_by(self, proposer: Proposer) -> None:
+        """From now on followers hear *proposer*'s time while this node leads, and this node hears that of the one that it follows."""
+
+        def tell_ms() -> int:
+            if not self._raft().is_serving or not proposer.has_clock():
+                return 0
+            self.seen(now_ms := proposer.now_ms())
+            return now_ms
+
+        self._raft().clocks.group_ms, self._raft().clocks.on_group_ms = tell_ms, self.seen
