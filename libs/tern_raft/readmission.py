@@ -5,6 +5,7 @@ from collections.abc import Callable
 from tern_raft.consensus import Consensus
 from tern_raft.membership import Membership, readmit_parts
 from tern_store import EntryKind
+from tern_store.files import is_lack
 from tern_store.vote_file import Standing
 
 # A node within so many entries of the end follows the group; the READMIT itself brings it the rest.
@@ -35,4 +36,9 @@ class Readmission:
             if lag <= LAG_MAX_ENTRIES and now_s >= self._asked_s.get(peer, 0.0):
                 self._asked_s[peer] = now_s + AGAIN_AFTER_S
                 parts = readmit_parts(peer, self._membership.incarnation_of(peer))
-                self._consensus.append(parts, _NO_VERSION, urgent=True, kind=EntryKind.READMIT)
+                try:
+                    self._consensus.append(parts, _NO_VERSION, urgent=True, kind=EntryKind.READMIT)
+                except OSError as error:
+                    if not is_lack(error):
+                        raise
+                    # The log has undone what was written of it, and it is asked for again.

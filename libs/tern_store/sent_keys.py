@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from tern_store.checking import Checked
 from tern_store.errors import DerivedDamage, LogRot
-from tern_store.files import REAL_FILES, Buffer, Files
+from tern_store.files import REAL_FILES, Buffer, Files, is_lack
 from tern_store.key_filter import KeyFilters, Words, filter_words
 from tern_store.saving import Payload
 from tern_store.sent_key_file import KeyFile, write_key_file
@@ -122,12 +122,17 @@ class SentKeys:
     def settle(self) -> None:
         """Tables whose files have become durable leave the memory."""
         for number, job in list(self._waiting.items()):
-            if job.filters is not None:
-                del self._waiting[number]
-                try:
-                    self._take(*KeyFile.open(job.path, self._files))
-                except DerivedDamage as damage:
-                    self._missing[number] = damage
+            if job.filters is None:
+                continue
+            try:
+                self._take(*KeyFile.open(job.path, self._files))
+            except DerivedDamage as damage:
+                self._missing[number] = damage
+            except OSError as error:
+                if not is_lack(error):
+                    raise
+                continue  # no descriptor now: the table stays in memory, and its file is asked for again with the next look
+            del self._waiting[number]
 
     # Ask -------------------------------------------------------------------------------------------------------
     def find(self, keys: bytes) -> dict[int, Receipt]:

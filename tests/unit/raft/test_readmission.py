@@ -1,9 +1,14 @@
 """Rebuilt nodes are taken back by an entry that names them, when they have nearly everything, and not asked for twice at once."""
 
+import errno
+
+import pytest
+
 from tern_raft.membership import read_readmit
 from tern_raft.readmission import AGAIN_AFTER_S, LAG_MAX_ENTRIES, Readmission
-from tern_store import EntryKind
+from tern_store import EntryKind, SyncLost
 from tern_store.vote_file import Standing
+from tests.support.faulty_files import FaultyFiles
 from tests.support.raft_group import SimNode, born_group
 
 
@@ -57,3 +62,19 @@ def test_a_readmission_that_did_not_help_is_written_again_after_a_while_only() -
     assert returning.step() == []
     returning.group.clock.now_s += AGAIN_AFTER_S
     assert len(returning.step()) == 1
+
+
+def test_a_readmission_that_the_kernel_refuses_is_written_later() -> None:
+    """A leader that has no memory for it goes on; only a write that was lost ends it."""
+    returning = Returning()
+    returning.acknowledge(returning.leader.log.end_index)
+    files = returning.group.files[returning.leader.name]
+    assert isinstance(files, FaultyFiles)
+    files.fail_next("pwrite", errno.ENOMEM)
+    assert returning.step() == []
+    returning.group.clock.now_s += AGAIN_AFTER_S
+    assert len(returning.step()) == 1
+    returning.group.clock.now_s += AGAIN_AFTER_S
+    files.fail_next("pwrite", errno.EIO)
+    with pytest.raises(SyncLost):
+        returning.step()

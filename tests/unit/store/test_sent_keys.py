@@ -178,6 +178,17 @@ def test_a_table_stays_in_memory_while_the_disk_is_full() -> None:
     assert (sent_keys.waiting, sent_keys.find(asked)) == (0, dict(enumerate(keys.values())))
 
 
+def test_a_table_stays_in_memory_while_its_file_cannot_be_opened() -> None:
+    """Without a descriptor for it, what the table holds is found all the same, and nobody who looks is told of the lack."""
+    files, keys = FaultyFiles(), fresh_keys(random.Random(1), 20)
+    sent_keys, asked = opened(files), b"".join(keys)
+    sent_keys.add(1, SealedKeys(keys), newest_ms=1).run()
+    files.refuse(random.Random(1), 1.0, [errno.EMFILE])
+    assert (sent_keys.waiting, sent_keys.find(asked)) == (1, dict(enumerate(keys.values())))
+    files.relent()
+    assert (sent_keys.waiting, sent_keys.find(asked)) == (0, dict(enumerate(keys.values())))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_after_a_power_cut_every_table_that_a_payload_was_behind_is_whole(seed: int) -> None:
     """Cut at each operation in turn: what is there verifies, what is not is said to be missing."""
