@@ -19,20 +19,16 @@ NO_VERSION = 0
 class CommitLogJournal(Journal):  # type: ignore[misc]
     """The commit log as pysyncobj's journal (stock's: S3, S4, S8, S9, S10, L10, L12). Owner: the core loop."""
 
-    def __init__(
-        self, log: CommitLog, votes: VoteFile, *, on_append: Callable[[], None], is_async: bool = False
-    ) -> None:
-        """*is_async*: what is in the page cache counts as durable; a machine that fails may take it along."""
+    def __init__(self, log: CommitLog, votes: VoteFile, *, on_append: Callable[[], None]) -> None:
         self.log = log
-        self._is_async = is_async
         self._votes = votes
         self._on_append = on_append
         self._commit_index = 1
 
     @property
     def durable_index(self) -> int:
-        """The last entry that fdatasync has covered on this node (with asynchronous flush: that was written)."""
-        return self.log.end_index if self._is_async else self.log.synced_index
+        """The last entry that fdatasync has covered on this node."""
+        return self.log.synced_index
 
     def append_parts(
         self,

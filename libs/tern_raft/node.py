@@ -37,8 +37,6 @@ class RaftConfig:
     directory: Path
     bootstrap: bool = False
     segment_size_bytes: int = SEGMENT_SIZE_DEFAULT_BYTES
-    # 0: an ack waits for fdatasync. Else the log is synced so often, and acks wait for the page cache alone.
-    flush_interval_s: float = 0.0
     election_min_s: float = 0.5
     election_max_s: float = 1.0
     # Of the state machine: the newest that this release knows.
@@ -80,16 +78,14 @@ class RaftNode:
 
         *on_behind*: the leader's log begins behind the end of this one, so this node must be rebuilt.
         """
-        self._config, self._runtime, self._disk, self._votes = config, runtime, disk, votes
+        self._runtime, self._disk, self._votes = runtime, disk, votes
         self._on_fatal, self._apply_commands = on_fatal, apply
         self._on_clock, self._on_tick = on_clock, on_tick
         self._syncing = False
         self._tick_due = False
         self._stopped = False
         self.log = log_
-        is_async = config.flush_interval_s > 0
-        self._flush_due = False
-        self._journal = CommitLogJournal(log_, votes, on_append=self._appended, is_async=is_async)
+        self._journal = CommitLogJournal(log_, votes, on_append=self._sync_soon)
         others = config.others()
         self._membership = _membership(config, votes)
         self.transport = PeerTransport(
@@ -348,19 +344,6 @@ class RaftNode:
             self.transport.greet_all()
         self._apply_commands(entry)
 
-    def _appended(self) -> None:
-        if not self._config.flush_interval_s:
-            self._sync_soon()
-        elif not self._flush_due:
-            self._flush_due = True
-            self._runtime.call_later(self._config.flush_interval_s, self._flush)
-            self._kick()
-
-    def _flush(self) -> None:
-        self._flush_due = False
-        if not self._stopped:
-            self._sync_soon()
-
     def _sync_soon(self) -> None:
         """One fdatasync at a time covers everything appended before it: group commit."""
         if not self._syncing and (job := self.log.take_sync()) is not None:
@@ -379,8 +362,7 @@ class RaftNode:
         if self._stopped:
             return
         self.transport.synced()
-        if not self._config.flush_interval_s:
-            self._sync_soon()
+        self._sync_soon()
         self._kick()
 
 

@@ -12,7 +12,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NoReturn
 
 from tern_raft.runtime import Disk
@@ -34,7 +33,6 @@ class ProcessRuntime:
         self.call_soon = self._loop.call_soon
         self.call_later = self._loop.call_later
         self.pid = os.getpid()
-        self.boot_id = _read_boot_id()
 
     def wall_ms(self) -> int:
         """ms since 1970, as the host says."""
@@ -103,10 +101,3 @@ class DiskThread:
                 return True
             if self._stopping.wait(JOB_AGAIN_AFTER_S):
                 return False
-
-
-def _read_boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

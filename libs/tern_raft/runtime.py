@@ -35,10 +35,6 @@ class Runtime(Protocol):
     def pid(self) -> int:
         """Of this process, for notes on disk."""
 
-    @property
-    def boot_id(self) -> str:
-        """Tells a restart of the machine from one of the process; empty where it cannot be known."""
-
     def monotonic(self) -> float:
         """Seconds; never goes back, means nothing elsewhere."""
 

@@ -86,12 +86,11 @@ class CommitLog:
         entry_size_max_bytes: int = 5 << 20,
         recent_max_bytes: int = 32 << 20,
         start: LogMark | None = None,
-        is_pipelined: bool | None = None,
         on_tear: Callable[[], None] = lambda: None,
         files: Files = REAL_FILES,
     ) -> "CommitLog":
         """Recover the log in *directory*, or begin it with *group*. *on_tear* is called before a torn entry is cut.
-        *is_pipelined*: an append does not wait for the disk to have the entry before it (None: unless the group has one member).
+        In a group of several an append does not wait for the disk to have the entry before it.
         Scans the entries behind *start* (None: all). Everything kept is durable when this returns; nothing is synced before.
         A new log's segments have the size that *group* says; an old one keeps its own.
         Afterwards `was_torn` says that a torn tail was cut.
@@ -112,7 +111,7 @@ class CommitLog:
         try:
             segments.load()
             log._recover(start, on_tear)
-            log._is_pipelined = len(group.members) > 1 if is_pipelined is None else is_pipelined
+            log._is_pipelined = len(group.members) > 1
         except BaseException:
             log._places.abandon()
             segments.close()

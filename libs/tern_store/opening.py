@@ -27,7 +27,6 @@ def open_store(
     accepts: Callable[[bytes], bool],
     knows: Callable[[bytes], bool],
     on_tear: Callable[[], None],
-    is_pipelined: bool | None,
     limits: "StoreLimits",
     files: Files,
 ) -> "Store":
@@ -42,7 +41,6 @@ def open_store(
             entry_size_max_bytes=limits.entry_size_max_bytes,
             recent_max_bytes=limits.recent_max_bytes,
             start=start,
-            is_pipelined=is_pipelined,
             on_tear=on_tear,
             files=files,
         )

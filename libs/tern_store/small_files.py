@@ -1,7 +1,6 @@
 """The small files of a node's directory, as RocketMQ names them: `abort`, `checkpoint`, `config/*.json`; and `quarantine`, `rebuild`.
 
-`abort` is there while the node runs, and after a crash; one line: pid and the kernel's boot id, so that a crash of the machine can be
-told from one of the process. `checkpoint`, big-endian, in a page of 4 KiB:
+`abort` is there while the node runs, and after a crash; one line: its pid. `checkpoint`, big-endian, in a page of 4 KiB:
 
      0              8               16              24                 32               40
      | log ms 8     | queues ms 8   | index ms 8    | flushed 8        | confirmed 8    | queues position 8 | zeros ...
@@ -47,11 +46,11 @@ class Checkpoint:
         return _CHECKPOINT.pack(*facts).ljust(CHECKPOINT_SIZE_BYTES, b"\0")
 
 
-def write_abort(directory: Path, pid: int, boot_id: str, files: Files) -> str | None:
+def write_abort(directory: Path, pid: int, files: Files) -> str | None:
     """Durable here: this node runs. Returns what the file said before: the last stop was none; None if it was clean."""
     path = directory / ABORT
     before = read_text(path, files)
-    replace_whole(path, f"{pid} {boot_id}\n".encode(), files)
+    replace_whole(path, f"{pid}\n".encode(), files)
     return before
 
 

@@ -103,7 +103,6 @@ class Store:
         accepts: Callable[[bytes], bool] = lambda _: True,
         knows: Callable[[bytes], bool] = lambda _: True,
         may_begin: bool = True,
-        is_pipelined: bool | None = None,
         on_tear: Callable[[], None] = lambda: None,
         limits: StoreLimits | None = None,
         files: Files = REAL_FILES,
@@ -111,17 +110,15 @@ class Store:
         """Recover what is in *directory*, or begin it. The owner holds the directory's lock.
 
         *accepts* says whether the owner can use a payload that was saved, *knows* whether it reads its form (another release may have saved it:
-        where nothing else is left it is StateOfOtherRelease, not damage), *may_begin* whether there may be no log yet; *is_pipelined* is the
-        log's; *on_tear* is called before a torn entry is cut. Apply what the log holds behind `applied`. Raises Quarantined or LogRot (the node must not take part until it is rebuilt), WrongGroup, StoreError.
+        where nothing else is left it is StateOfOtherRelease, not damage), *may_begin* whether there may be no log yet; *on_tear* is called
+        before a torn entry is cut. Apply what the log holds behind `applied`. Raises Quarantined or LogRot (the node must not take part until it is rebuilt), WrongGroup, StoreError.
         """
         files.makedirs(directory)
         small_files.refuse_quarantined(directory, files)
         if not may_begin and not has_log(directory / LOG_FOLDER, files):
             raise LogRot(directory / LOG_FOLDER, 0, "there are votes but no log: it was lost")
         try:
-            return open_store(
-                cls, directory, group, accepts, knows, on_tear, is_pipelined, limits or StoreLimits(), files
-            )
+            return open_store(cls, directory, group, accepts, knows, on_tear, limits or StoreLimits(), files)
         except LogRot as rot:
             if not isinstance(rot, Quarantined):
                 small_files.quarantine(directory, rot, files)

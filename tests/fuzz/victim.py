@@ -44,7 +44,7 @@ class Unsynced(RealFiles):
 class StillRuntime:
     """A node's world that moves only when told; the disk's jobs are done at once."""
 
-    pid, boot_id = 1, "boot"
+    pid = 1
 
     def __init__(self) -> None:
         self.now_s = 1000.0

@@ -101,7 +101,6 @@ class Machine:
         self.files = MachineFiles()
         uptime_s = rng.uniform(1.0, 1e6)
         self.clock = Clock(scheduler.now_s, uptime_s, 1.0, rng.randint(-50, 50), uptime_s)
-        self.boot_id = "boot-0"
         self.process: Process | None = None
         self.is_paused = False
         self.backlog: deque[tuple[Process, Callable[..., object], tuple[Any, ...]]] = deque()
@@ -161,7 +160,6 @@ class Machine:
         """kill, and what was not synced may be gone, or torn."""
         self.kill()
         self.files.crash(self.rng)
-        self.boot_id = f"boot-{self.starts}"
 
     def wipe(self) -> None:
         """The process is killed, and the disk replaced by an empty one."""

@@ -71,7 +71,6 @@ class Process:
     def __init__(self, machine: "Machine", pid: int) -> None:
         self.machine = machine
         self.pid = pid
-        self.boot_id = machine.boot_id
         self.has_ended = False
         self.busy_s = machine.scheduler.now_s  # until when its loop is at work
         self._scheduler = machine.scheduler

@@ -193,7 +193,7 @@ class NodeDirectory:
         self._store.close()
         (self.directory / "lock").write_text("4711\n")
         if not clean:
-            small_files.write_abort(self.directory, 4711, "b00t", REAL_FILES)
+            small_files.write_abort(self.directory, 4711, REAL_FILES)
 
     def _append(self, commands: list[tuple[CommandKind, list[bytes]]]) -> StoredEntry:
         parts = entry_parts(self.now_ms, commands)  # type: ignore[arg-type]

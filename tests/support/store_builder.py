@@ -70,7 +70,7 @@ class StoreBuilder:
         write_config(self.directory, "subscriptionGroup.json", {"subscriptionGroupTable": table}, REAL_FILES)
         write_config(self.directory, "consumerOffset.json", {"offsetTable": offsets or {}}, REAL_FILES)
         if not clean:
-            write_abort(self.directory, 1, "boot", REAL_FILES)
+            write_abort(self.directory, 1, REAL_FILES)
         return self.directory
 
     def _apply(

@@ -25,6 +25,8 @@ from tests.support.timer_calls import listed
 
 DIRECTORY = Path("/data")
 GROUP = Genesis(b"g" * 16, ("a", "b", "c"), 4096)
+# A group of one, whose log waits for its disk.
+LONE_GROUP = Genesis(b"g" * 16, ("a",), 4096)
 FAR_MS = 1 << 62
 TABLES_MAX = 3
 TOPIC_NAMES = {topic: f"t{topic}".encode() for topic in range(TOPICS + 1)}
@@ -38,14 +40,14 @@ LIMITS = (SMALL, replace(SMALL, queue_entries_per_file=100, index_entries_per_fi
 class Node:
     """One node. Owner: one test."""
 
-    def __init__(self, files: FaultyFiles, limits: StoreLimits = SMALL, *, is_pipelined: bool | None = None) -> None:
-        """Recover what is on *files*, and apply what the saved state does not cover. *is_pipelined*: as the log's."""
+    def __init__(self, files: FaultyFiles, limits: StoreLimits = SMALL, *, group: Genesis = GROUP) -> None:
+        """Recover what is on *files*, and apply what the saved state does not cover."""
         self.files = files
-        self.votes = VoteFile.open(DIRECTORY, bootstrap=True, group=GROUP, files=files)
+        self.votes = VoteFile.open(DIRECTORY, bootstrap=True, group=group, files=files)
         if self.votes.replaced:
             # A broker would wait until its group takes it back; alone it is out.
             raise VoteCorrupt(self.votes.replaced)
-        self.store = Store.open(DIRECTORY, group=GROUP, is_pipelined=is_pipelined, limits=limits, files=files)
+        self.store = Store.open(DIRECTORY, group=group, limits=limits, files=files)
         self.log = self.store.log
         self.ends: dict[Key, int] = {}
         self.now_ms = 0
@@ -60,7 +62,7 @@ class Node:
         # States of segments' beginnings, to be made durable behind the next sync of the log; trims to be run.
         self.boundaries: list[tuple[int, StateSave]] = []
         self.trims: list[TrimJob] = []
-        self.before = small_files.write_abort(DIRECTORY, 1, "boot", files)
+        self.before = small_files.write_abort(DIRECTORY, 1, files)
         for index in range(max(self.state_index + 1, self.log.first_index), self.log.end_index + 1):
             self.apply(self.log.entry(index))
 

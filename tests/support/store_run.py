@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tern_store import EntryKind, StoredEntry, small_files
+from tern_store import EntryKind, Genesis, StoredEntry, small_files
 from tern_store.store import StoreLimits
 from tests.support.faulty_disk import Effect
 from tests.support.faulty_files import FaultyFiles
@@ -26,7 +26,7 @@ from tests.support.store_entries import (
     entry_body,
     record,
 )
-from tests.support.store_node import DIRECTORY, GROUP, LIMITS, Node
+from tests.support.store_node import DIRECTORY, GROUP, LIMITS, LONE_GROUP, Node
 
 # Logical time begins here.
 BORN_MS = 1_795_000_000_000
@@ -64,11 +64,11 @@ class StoreRun:
         delayed, *trims*: whether the log is trimmed."""
         self.files, self.rng, self._delays, self._trims = files, random.Random(seed), delays, trims
         # Half of all runs are those of a group of one, whose log waits for its disk.
-        self._is_pipelined = seed // 10 % 2 == 0
+        self.group: Genesis = (GROUP if seed // 10 % 2 == 0 else LONE_GROUP) if before is None else before[0].group
         self.limits: StoreLimits = LIMITS[seed // 10 % 2] if before is None else before[0].limits
         self.mortal: int = 0 if before is None else before[0].mortal  # the queue of the mortal topic that is in use
         self.tape: list[Effect] = []
-        genesis = GROUP.entry()
+        genesis = self.group.entry()
         self.entries: dict[int, StoredEntry] = {genesis.crc: genesis} if before is None else before[0].entries
         # By the checksum of the last entry, which stands for all before it.
         self.expected: dict[int, Expected] = before[0].expected if before is not None else {}
@@ -113,7 +113,7 @@ class StoreRun:
 
     def open(self) -> Node:
         """A node on the run's files; what it found is promised from now on."""
-        node = Node(self.files, self.limits, is_pipelined=self._is_pipelined)
+        node = Node(self.files, self.limits, group=self.group)
         log = node.log
         # What a recovery has found stays, and what it has not found never comes back.
         found = {index: crc for index, crc in self.promise.crcs.items() if index < log.first_index}

@@ -48,12 +48,6 @@ class BrokerConfig(SecuritySettings):
     segment_size_bytes: int = setting(
         SEGMENT_SIZE_DEFAULT_BYTES, help="size of a log segment, fixed when the group is founded", minimum=16 << 20
     )
-    flush: str = setting("sync", help="sync: an ack waits for the disks of a majority; async: for their page caches")
-    flush_interval_ms: int = setting(500, help="how often the log is synced with --flush async (ms)", minimum=10)
-    accept_loss: bool = setting(
-        False,
-        help="with --flush async: start although the machine failed and may have taken acknowledged messages along",
-    )
     retention_ms: int = setting(72 * 3_600_000, help="how long messages are kept (ms)", minimum=1)
     retention_bytes: int = setting(
         0, help="drop the oldest segments beyond so many bytes of log (0: no limit)", minimum=0
@@ -91,8 +85,6 @@ class BrokerConfig(SecuritySettings):
             raise ValueError("--election-max-ms must be greater than --election-min-ms.")
         if self.log_level.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
             raise ValueError(f"--log-level is '{self.log_level}'; use DEBUG, INFO, WARNING or ERROR.")
-        if self.flush not in {"sync", "async"}:
-            raise ValueError(f"--flush is '{self.flush}'; use sync or async.")
         members = self.members()
         if self.node not in members:
             raise ValueError(f"--peers does not name this node '{self.node}'.")
@@ -133,7 +125,6 @@ class BrokerConfig(SecuritySettings):
             directory=self.data_dir,
             bootstrap=self.bootstrap,
             segment_size_bytes=self.segment_size_bytes,
-            flush_interval_s=self.flush_interval_ms / 1000 if self.flush == "async" else 0.0,
             election_min_s=self.election_min_ms / 1000,
             election_max_s=self.election_max_ms / 1000,
             version=self.state_machine_version(),

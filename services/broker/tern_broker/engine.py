@@ -25,7 +25,7 @@ from tern_broker.reader import Reader
 from tern_broker.saved_state import SavedStates
 from tern_broker.saver import Saver
 from tern_broker.scrubber import Scrubber
-from tern_broker.start_checks import require_new_enough, require_no_loss
+from tern_broker.start_checks import require_new_enough
 from tern_broker.statistics import Statistics
 from tern_broker.topic_files import drop_topics
 from tern_broker.trimmer import Trimmer
@@ -39,7 +39,6 @@ from tern_store import (
     LogRot,
     Store,
     StoredEntry,
-    StoreError,
 )
 from tern_store.files import REAL_FILES, is_done
 from tern_store.halves import index_committed
@@ -75,7 +74,6 @@ class Engine:
         self.lack = noted.lack
         raft_config = config.raft()
         self._version = raft_config.version
-        require_no_loss(config, runtime.boot_id, files)
         votes = RaftNode.open_votes(raft_config, incarnation=runtime.new_id(), files=files)
         if votes.replaced:
             log.warning(
@@ -90,7 +88,6 @@ class Engine:
             accepts=states.accepts,
             knows=states.knows,
             may_begin=votes.standing == Standing.UNBORN or (votes.standing == Standing.MEMBER and votes.term == 0),
-            is_pipelined=True if config.flush == "async" else None,
             on_tear=votes.doubt,
             limits=config.store_limits(),
             files=files,
@@ -105,12 +102,8 @@ class Engine:
         require_new_enough(self.state.feature_level.level, raft_config.version)
         if self.store.rebuilding:
             log.warning("making queues, index and timers again from the log", extra={"reason": self.store.rebuilding})
-        # On a full disk an older note must do, or none: what it is for, losses of asynchronous flush, needs one of this boot.
-        has_note = is_done(lambda: write_abort(config.data_dir, runtime.pid, runtime.boot_id, files))
-        if not has_note and config.flush == "async":
-            raise StoreError(
-                f"the disk of {config.data_dir} is full: with --flush async a node cannot start. Make room."
-            )
+        # On a full disk an older note must do, or none: it only tells who verifies the files of a stopped node what to expect.
+        is_done(lambda: write_abort(config.data_dir, runtime.pid, files))
         self._stopping = False
         self._was_leader: tuple[bool, bool] = (False, False)
         self._time = GroupTime(members=len(raft_config.members), raft=lambda: self.raft, monotonic=runtime.monotonic)

@@ -122,7 +122,7 @@ class GaugedRuntime:
         self._runtime, self._mark = runtime, mark
         self.monotonic, self.wall_ms = runtime.monotonic, runtime.wall_ms
         self.new_id, self.end = runtime.new_id, runtime.end
-        self.pid, self.boot_id = runtime.pid, runtime.boot_id
+        self.pid = runtime.pid
 
     def call_soon(self, callback: Callable[..., object], *arguments: object) -> object:
         """In the next turn of the loop."""

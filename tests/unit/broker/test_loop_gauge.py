@@ -150,7 +150,7 @@ def test_a_step_is_counted_below_the_bound_that_it_does_not_exceed(ms: float, bo
 class _World:
     """What a runtime and a listener to peers were asked for."""
 
-    pid, boot_id = 1, "boot"
+    pid = 1
 
     def __init__(self, said: list[str]) -> None:
         self.said = said

@@ -12,7 +12,7 @@ from tern_store import CommitLog, EntryKind, Genesis
 from tests.support.faulty_disk import Nothing
 from tests.support.faulty_files import FaultyFiles, PowerCut
 
-GROUP = Genesis(b"g" * 16, ("a", "b", "c"), 4096)
+GROUP, LONE_GROUP = Genesis(b"g" * 16, ("a", "b", "c"), 4096), Genesis(b"g" * 16, ("a",), 4096)
 DIRECTORY = Path("/data")
 
 
@@ -21,7 +21,7 @@ class Run:
 
     def __init__(self, files: FaultyFiles, seed: int) -> None:
         self.files, self.rng = files, random.Random(seed)
-        self.is_pipelined = seed % 2 == 0
+        self.group = GROUP if seed % 2 == 0 else LONE_GROUP
         self.crcs: dict[int, int] = {}  # what the log must hold as far as it reaches
         self.before_cut: dict[int, int] | None = None  # the same before a cut that has not returned yet
         self.in_flight: tuple[int, bytes] | None = None  # an append that has not returned yet
@@ -29,11 +29,9 @@ class Run:
         self.term = 0
 
     def open(self) -> CommitLog:
-        log = CommitLog.open(
-            DIRECTORY, group=GROUP, recent_max_bytes=2000, is_pipelined=self.is_pipelined, files=self.files
-        )
+        log = CommitLog.open(DIRECTORY, group=self.group, recent_max_bytes=2000, files=self.files)
         self.promised = max(self.promised, log.synced_index)
-        self.crcs.setdefault(1, GROUP.entry().crc)
+        self.crcs.setdefault(1, self.group.entry().crc)
         return log
 
     def play(self, steps: int) -> None:

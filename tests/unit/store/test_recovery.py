@@ -10,25 +10,25 @@ from tern_store import HEADER_SIZE_BYTES, CommitLog, EntryKind, Genesis, LogRot,
 from tests.support.faulty_files import FaultyFiles, PowerCut
 
 GROUP = Genesis(b"g" * 16, ("a",), 8192)
+# Whose log does not wait for its disk.
+PIPELINED = Genesis(b"g" * 16, ("a", "b", "c"), 8192)
 DIRECTORY = Path("/data")
 FIRST = DIRECTORY / "commitlog" / f"{0:020d}"
 SECTOR = 512
 
 
-def filled(
-    sizes: list[int], *, is_pipelined: bool = False, zeros: int = 0, group: Genesis = GROUP
-) -> tuple[FaultyFiles, list[StoredEntry]]:
+def filled(sizes: list[int], *, zeros: int = 0, group: Genesis = GROUP) -> tuple[FaultyFiles, list[StoredEntry]]:
     """A closed log with entries of these body sizes behind its genesis; no body byte is zero but for *zeros* at the end of each."""
     files = FaultyFiles()
-    log = CommitLog.open(DIRECTORY, group=group, is_pipelined=is_pipelined, files=files)
+    log = CommitLog.open(DIRECTORY, group=group, files=files)
     bodies = [b"\xab" * size + bytes(zeros) for size in sizes]
     entries = [log.append(EntryKind.COMMANDS, log.end_index + 1, 1, (body,), 1) for body in bodies]
     log.close()
     return files, entries
 
 
-def recovered(files: FaultyFiles) -> CommitLog:
-    return CommitLog.open(DIRECTORY, group=GROUP, files=files)
+def recovered(files: FaultyFiles, group: Genesis = GROUP) -> CommitLog:
+    return CommitLog.open(DIRECTORY, group=group, files=files)
 
 
 def test_a_file_that_ends_anywhere_in_the_last_entries_loses_only_them() -> None:
@@ -48,17 +48,17 @@ def test_a_file_that_ends_anywhere_in_the_last_entries_loses_only_them() -> None
 
 def test_every_loss_of_whole_sectors_cuts_the_log_before_the_first_entry_touched() -> None:
     """Lose each set of sectors of what a pipelined log had not synced (zero as before); entries before the first lost one stay."""
-    _, entries = filled([300, 100, 900, 30, 700])
+    _, entries = filled([300, 100, 900, 30, 700], group=PIPELINED)
     synced = entries[0].mark.position
     first, last = synced // SECTOR, (entries[-1].mark.position - 1) // SECTOR
     for lost in range(1, 1 << (last - first + 1)):
-        files, _ = filled([300, 100, 900, 30, 700], is_pipelined=True)
+        files, _ = filled([300, 100, 900, 30, 700], group=PIPELINED)
         content = files.content(FIRST)
         starts = [max(synced, sector * SECTOR) for sector in range(first, last + 1) if lost >> (sector - first) & 1]
         for start in starts:
             stop = (start // SECTOR + 1) * SECTOR
             content[start:stop] = bytes(stop - start)
-        log = recovered(files)
+        log = recovered(files, PIPELINED)
         kept = [entry for entry in entries if entry.mark.position <= starts[0]]
         assert log.end_index == kept[-1].index
         assert not any(content[log.end_position :])
@@ -66,15 +66,15 @@ def test_every_loss_of_whole_sectors_cuts_the_log_before_the_first_entry_touched
 
 def test_what_lies_behind_a_torn_entry_never_comes_back() -> None:
     """Lose one sector of an entry, recover, write an entry of the same size there: the entry behind stays gone."""
-    files, entries = filled([300, 900, 300], is_pipelined=True)
+    files, entries = filled([300, 900, 300], group=PIPELINED)
     content = files.content(FIRST)
     content[SECTOR : 2 * SECTOR] = bytes(SECTOR)
-    log = recovered(files)
+    log = recovered(files, PIPELINED)
     assert (log.end_index, log.was_torn) == (2, True)
     entry = log.append(EntryKind.COMMANDS, 3, 1, (b"\xab" * 900,), 1)
     assert entry.crc == entries[1].crc
     log.close()
-    assert recovered(files).end_index == 3
+    assert recovered(files, PIPELINED).end_index == 3
 
 
 def test_a_flipped_bit_anywhere_is_rot_and_nothing_is_cut() -> None:
@@ -151,14 +151,14 @@ def test_segments_behind_a_torn_tail_go_with_it() -> None:
 
 def test_whatever_lies_in_a_later_segment_makes_it_rot() -> None:
     """Lose a sector of an entry, and one of the filler behind it; a pipelined log knows, too, what was synced when a segment began."""
-    for is_pipelined in (False, True):
+    for group in (GROUP, PIPELINED):
         for number in (0, 1):
-            files, entries = filled([3000] * 3, is_pipelined=is_pipelined)
+            files, entries = filled([3000] * 3, group=group)
             content = files.content(FIRST)
             at = (entries[number].position, entries[number].mark.position)[number] // SECTOR * SECTOR + SECTOR
             content[at - number * SECTOR : at + SECTOR] = bytes((1 + number) * SECTOR)
             with pytest.raises(LogRot, match="was written when it was durable"):
-                recovered(files)
+                recovered(files, group)
 
 
 @pytest.mark.parametrize("members", [("a",), ("a", "b", "c")])
@@ -201,7 +201,7 @@ def test_a_pipelined_entry_convicts_only_of_what_was_synced_when_it_was_written(
     """Entries 2 to 4 are unsynced together; a sync; 5 and 6. Damage in 3 is rot, in 5 it is a tear: 6 did not wait for it."""
     for damaged, is_rot in ((3, True), (5, False)):
         files = FaultyFiles()
-        log = CommitLog.open(DIRECTORY, group=GROUP, is_pipelined=True, files=files)
+        log = CommitLog.open(DIRECTORY, group=PIPELINED, files=files)
         for index in range(2, 5):
             log.append(EntryKind.COMMANDS, index, 1, (b"\xab" * 40 + bytes(1200),), 1)
         job = log.take_sync()
@@ -215,9 +215,9 @@ def test_a_pipelined_entry_convicts_only_of_what_was_synced_when_it_was_written(
         files.content(FIRST)[position + 60] ^= 1
         if is_rot:
             with pytest.raises(LogRot, match="entry 5 was written when it was durable"):
-                recovered(files)
+                recovered(files, PIPELINED)
         else:
-            log = recovered(files)
+            log = recovered(files, PIPELINED)
             assert (log.end_index, log.was_torn) == (4, True)
 
 
@@ -238,7 +238,7 @@ def test_a_cut_that_is_interrupted_anywhere_leaves_no_rot() -> None:
     """Cut four of eight synced entries and lose power at every operation of it, by chance: the log opens, its first half is there."""
     for cut_at in range(1, 40):
         files = FaultyFiles()
-        log = CommitLog.open(DIRECTORY, group=GROUP, is_pipelined=True, files=files)
+        log = CommitLog.open(DIRECTORY, group=PIPELINED, files=files)
         for index in range(2, 10):
             log.append(EntryKind.COMMANDS, index, 1, (b"\xab" * 1200,), 1)
         job = log.take_sync()
@@ -249,7 +249,7 @@ def test_a_cut_that_is_interrupted_anywhere_leaves_no_rot() -> None:
         with contextlib.suppress(PowerCut):
             log.truncate_from(6)
         files.crash(random.Random(cut_at))
-        assert recovered(files).end_index >= 5
+        assert recovered(files, PIPELINED).end_index >= 5
 
 
 def test_a_damaged_or_absent_genesis_is_never_written_again() -> None:
@@ -275,8 +275,9 @@ def test_random_tears_of_random_logs_are_never_called_rot() -> None:
     for seed in range(200):
         rng = random.Random(seed)
         sizes = [rng.choice([0, 5, 400, 450, 512, 1300, 4000]) for _ in range(rng.randint(1, 12))]
-        files, _ = filled(sizes, is_pipelined=seed % 4 < 2, zeros=seed % 2 * 1100)
+        group = PIPELINED if seed % 4 < 2 else GROUP
+        files, _ = filled(sizes, group=group, zeros=seed % 2 * 1100)
         print(f"seed {seed}")
         files.crash(rng)
-        log = recovered(files)
+        log = recovered(files, group)
         assert [log.entry(index).index for index in range(1, log.end_index + 1)] == list(range(1, log.end_index + 1))
