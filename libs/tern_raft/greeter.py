@@ -1,12 +1,12 @@
 """A node without a log that it may use greets its peers all the same: that it has lost what it had is something they must know.
 
-It hears nothing: until it has a copy of its leader's log it takes no part. Owner: the core loop.
+It keeps of what it hears where its peers answer HTTP, for it has to copy the log of one: until it has, it takes no part. Owner: the core loop.
 """
 
 from collections.abc import Callable
 
 from tern_raft.frames import decode_message, encode_message
-from tern_raft.membership import Membership
+from tern_raft.membership import Membership, is_hello
 from tern_wire.requests import Parts
 
 # Where a log ends that is not there.
@@ -18,6 +18,7 @@ class Greeter:
 
     def __init__(self, membership: Membership, post: Callable[[str, Parts], bool]) -> None:
         self._membership, self._post = membership, post
+        self._http_ports: dict[str, int] = {}
 
     def connected(self, peer: str) -> None:
         """A link to *peer* is up."""
@@ -28,4 +29,10 @@ class Greeter:
 
     def receive(self, peer: str, body: bytes | memoryview) -> None:
         """One message of *peer*; LinkBodyMalformed when it is none."""
-        decode_message(body)
+        message = decode_message(body)
+        if message["type"] == "hello" and is_hello(message) and message.get("http_port"):
+            self._http_ports[peer] = message["http_port"]
+
+    def http_port_of(self, peer: str) -> int:
+        """Where *peer* has said that it answers HTTP, on whatever link; 0 if it has not."""
+        return self._http_ports.get(peer, 0)

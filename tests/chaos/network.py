@@ -33,7 +33,7 @@ class Network(Protocol):
         ...
 
     def peer(self, node: str, other: str, raft_port: int) -> tuple[str, int]:
-        """Where *node* dials the Raft port of *other*; the HTTP port of *other* is the next one."""
+        """Where *node* dials the Raft port of *other*, which tells its HTTP port itself; until then it is looked for at the next one."""
         ...
 
     def prefix(self, node: str) -> tuple[str, ...]:

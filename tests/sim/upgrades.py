@@ -37,7 +37,7 @@ class Upgrades:
         world, machine = self._world, self._world.machines[name]
         world.say(f"{name} is upgraded to version {NEXT_VERSION}")
         self.versions[name] = NEXT_VERSION
-        if machine.is_up and not machine.is_paused:
+        if machine.is_up:
             machine.kill()
             world.supervise(name)
 

@@ -10,7 +10,7 @@ import secrets
 import ssl
 import time
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,18 +65,21 @@ class RebuildProgress:
         }
 
 
-def peers_http(config: BrokerConfig) -> dict[str, str]:
-    """Where the other members answer HTTP: every plan gives a node three ports in a row, for link, Raft and HTTP."""
+def peers_http(config: BrokerConfig, told: Callable[[str], int]) -> dict[str, str]:
+    """Where the other members answer HTTP: at the port that *told* knows of them. Who has told none (0), is down or of a release that does
+    not tell, is looked for behind its Raft port, as `ternmq up` and the manifests of `deploy` have it."""
     members = config.members().items()
     scheme = "https" if config.has_tls else "http"
-    return {name: f"{scheme}://{host}:{port + 1}" for name, (host, port) in members if name != config.node}
+    return {
+        name: f"{scheme}://{host}:{told(name) or port + 1}" for name, (host, port) in members if name != config.node
+    }
 
 
 async def rebuild(
     config: BrokerConfig,
     *,
     key: bytes,
-    peers_http: Mapping[str, str],
+    peers_http: Callable[[], Mapping[str, str]],
     directory: Path,
     files: Files = REAL_FILES,
     stop: asyncio.Event,
@@ -86,7 +89,7 @@ async def rebuild(
 ) -> bool:
     """Whether *directory* holds a copy of the leader's log now, in place; False if *stop* was set before.
 
-    The caller holds the directory's lock. WrongGroup: the leader has another group's log. SyncLost: the disk does not
+    *peers_http*: where the other members answer HTTP, as far as is known now. The caller holds the directory's lock. WrongGroup: the leader has another group's log. SyncLost: the disk does not
     keep what is written; end the process.
     """
     group = Genesis(bytes.fromhex(config.group_id), tuple(config.members()), config.segment_size_bytes)
@@ -119,7 +122,7 @@ class _Copier:
         self,
         config: BrokerConfig,
         key: bytes,
-        peers: Mapping[str, str],
+        peers: Callable[[], Mapping[str, str]],
         client: PeerHttp,
         sink: RebuildSink,
         stop: asyncio.Event,
@@ -210,11 +213,13 @@ class _Copier:
     # Asking ----------------------------------------------------------------------------------------------------
     async def _find_leader(self) -> tuple[str, str]:
         """Name and URL of the member that says it serves; TernError if none does."""
-        names = list(self._peers)
-        answers = await asyncio.gather(*(self._get_status(self._peers[name]) for name in names))
+        # Asked anew each time: peers tell where they answer as soon as they are there.
+        peers = self._peers()
+        names = list(peers)
+        answers = await asyncio.gather(*(self._get_status(peers[name]) for name in names))
         for name, status in zip(names, answers, strict=True):
             if status.get("serving") is True:
-                return name, self._peers[name]
+                return name, peers[name]
         heard = [name for name, status in zip(names, answers, strict=True) if status]
         raise CopyRefused(0, f"no member leads and serves; {', '.join(heard) or 'none of them'} answers")
 

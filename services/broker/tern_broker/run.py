@@ -9,6 +9,8 @@ import random
 import socket
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 
 from tern_broker.config import BrokerConfig
 from tern_broker.descriptors import need_broker_descriptors
@@ -49,6 +51,8 @@ def run(config: BrokerConfig) -> None:
         refuse(str(error))
     tls = NodeTls.of(config.open_security(BROKER, config.listen, name=config.node))
     sock = open_socket(config.listen, config.http_port, "--http-port", is_protected=True)
+    # Others are told the port that was chosen for 0.
+    config = replace(config, http_port=sock.getsockname()[1])
 
     async def main(stop: asyncio.Event) -> None:
         try:
@@ -86,12 +90,15 @@ async def _open(
         except LogRot as rot:
             reason = rot
         links = peer_links(config, key, tls)
+        told: Callable[[str], int] = _nobody_told
         try:
             if len(config.members()) > 1:
                 # What it has acknowledged may be lost with its log: from here on it is no member until the group takes it back.
                 RaftNode.forget_votes(config.raft(), incarnation=runtime.new_id(), needs_copy=True)
-                await links.start(RaftNode.greeter(config.raft(), links))
-            if not await stand_by(config, sock, reason, stop, key=key, tls=tls):
+                greeter = RaftNode.greeter(config.raft(), links)
+                await links.start(greeter)
+                told = greeter.http_port_of
+            if not await stand_by(config, sock, reason, stop, key=key, told_http_port=told, tls=tls):
                 return None
             RaftNode.forget_votes(config.raft(), incarnation=runtime.new_id(), needs_copy=False)
         except PortInUse:
@@ -101,6 +108,10 @@ async def _open(
             runtime.end(EXIT_FSYNC_FAILED)
         finally:
             await links.stop()
+
+
+def _nobody_told(_peer: str) -> int:
+    return 0
 
 
 class _Node:

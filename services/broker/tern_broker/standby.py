@@ -6,6 +6,7 @@ A group of one has nobody to copy from: such a node only says what was found.
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from tern_broker.config import BrokerConfig
@@ -24,6 +25,7 @@ async def stand_by(
     stop: asyncio.Event,
     *,
     key: bytes,
+    told_http_port: Callable[[str], int],
     files: Files = REAL_FILES,
     rate_max_bytes_per_s: int = REBUILD_RATE_MAX_BYTES_PER_S,
     tls: NodeTls = NO_TLS,
@@ -31,12 +33,12 @@ async def stand_by(
     """Whether a copy of the leader's log is in place now, so that the store can be opened; False if *stop* was set before.
 
     Health and status are answered meanwhile, on a duplicate of *sock*, which stays the caller's. No port of the link or of Raft is
-    opened. The caller holds the directory's lock. Raises what `rebuild` raises.
+    opened. *told_http_port*: where a peer has said that it answers HTTP, 0 if it has not. The caller holds the directory's lock. Raises what `rebuild` raises.
     """
     # Only here: a node that is well starts without it.
     from tern_broker.rebuilder import RebuildProgress, peers_http, rebuild  # noqa: PLC0415
 
-    peers, progress = peers_http(config), RebuildProgress()
+    has_peers, progress = len(config.members()) > 1, RebuildProgress()
     found: dict[str, Any] = {}
     if isinstance(reason, LogRot):
         found = {"file": str(reason.file), "position": reason.position, "reason": reason.reason}
@@ -46,7 +48,7 @@ async def stand_by(
     facts: dict[str, Any] = {
         "node": config.node,
         "broker_group": config.broker_group,
-        "role": "rebuilding" if peers else "quarantined",
+        "role": "rebuilding" if has_peers else "quarantined",
         "serving": False,
         # Nobody leads this node: it is not ready. Whom it copies from, says "copy".
         "leader": "",
@@ -55,7 +57,7 @@ async def stand_by(
         facts["quarantined"] = found
 
     def status() -> dict[str, Any]:
-        if not peers:
+        if not has_peers:
             return facts
         return facts | {"rebuilding": str(reason), "copy": progress.document()}
 
@@ -69,11 +71,11 @@ async def stand_by(
     )
     http.start()
     try:
-        if peers:
+        if has_peers:
             return await rebuild(
                 config,
                 key=key,
-                peers_http=peers,
+                peers_http=lambda: peers_http(config, told_http_port),
                 directory=config.data_dir,
                 files=files,
                 stop=stop,

@@ -1,127 +1,17 @@
 """A node's log copied over HTTP from a real door: only by who knows the key, only from who serves, and to its end whatever happens."""
 
 import asyncio
-import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tern_broker.config import BrokerConfig
-from tern_broker.http_loop import HttpLoop
-from tern_broker.rebuild_offer import RebuildOffer
-from tern_broker.rebuilder import PIECE_SIZE_BYTES, RebuildProgress, peers_http, rebuild
-from tern_broker.standby import stand_by
-from tern_service import open_socket
-from tern_store import EntryKind, Genesis, RebuildSource, Store
-from tern_wire.errors import RebuildNotHere
+from tern_broker.rebuilder import PIECE_SIZE_BYTES, RebuildProgress
 from tern_wire.paths import HEADER_CRC32, HEADER_PEER_PROOF, REBUILD_FILES_PATH, REBUILD_MANIFEST_PATH
 from tern_wire.peer_proof import PeerRequest, proof_header
+from tests.support.http_leader import GROUP, KEY, Leader, copy, require_equal, with_leader
 from tests.support.rebuilding import copy_reason
-
-KEY = bytes(range(32))
-GROUP = Genesis(b"g" * 16, ("a", "b", "c"), 16 << 20)
-DEADLINE_S = 60.0
-
-
-def config_of(node: str, directory: Path, http_port: int = 0, ports: dict[str, int] | None = None) -> BrokerConfig:
-    """One of three nodes; *ports*: of Raft, by name."""
-    ports = {"a": 1001, "b": 1011, "c": 1021} | (ports or {})
-    return BrokerConfig(
-        node=node,
-        peers=tuple(f"{name}=127.0.0.1:{port}" for name, port in ports.items()),
-        raft_port=ports[node],
-        http_port=http_port,
-        data_dir=directory,
-        cluster_key_file=directory / "key",
-        group_id=GROUP.group_id.hex(),
-        segment_size_bytes=GROUP.segment_size_bytes,
-    )
-
-
-class Leader:
-    """A store with entries behind a real HTTP door. Owner: one test; its loop answers."""
-
-    def __init__(self, directory: Path) -> None:
-        self.store = Store.open(directory / "a", group=GROUP)
-        self.source = RebuildSource(self.store)
-        self.grow(45)
-        self.is_serving = True
-        # Called before each read; what it returns, if anything, is sent instead.
-        self.on_read: Callable[[str, int, int], bytes | None] = lambda *_: None
-        self.reads = 0
-        self.sock = open_socket("127.0.0.1", 0, "--http-port")
-        self.url = f"http://127.0.0.1:{self.sock.getsockname()[1]}"
-        self.config = config_of("a", directory)
-        self.http = HttpLoop(
-            self.config,
-            self.sock,
-            status=lambda: {"node": "a", "role": "leader", "serving": self.is_serving, "leader": "a"},
-            trim=lambda: {"asked": False, "leader": ""},
-            registration=None,
-            rebuild=RebuildOffer(key=KEY, manifest=self.manifest, read=self.read),
-        )
-
-    def grow(self, entries: int) -> None:
-        log = self.store.log
-        for _ in range(entries):
-            log.append(EntryKind.COMMANDS, log.end_index + 1, 1, [log.end_index.to_bytes(8, "big") * 50_000], 1)
-        job = log.take_sync()
-        assert job is not None
-        job.run()
-        log.mark_synced(job)
-
-    def manifest(self) -> dict[str, Any]:
-        if not self.is_serving:
-            raise RebuildNotHere(node="a", leader="")
-        return self.source.manifest(self.store.log.end_index)
-
-    def read(self, name: str, position: int, size: int) -> bytes:
-        self.reads += 1
-        return self.on_read(name, position, size) or self.source.read(name, position, size)
-
-
-def with_leader(tmp_path: Path, work: Callable[[Leader], Coroutine[Any, Any, None]]) -> None:
-    """Run *work* in a loop that answers for the leader."""
-
-    async def main() -> None:
-        leader = Leader(tmp_path)
-        leader.http.start()
-        try:
-            await asyncio.wait_for(work(leader), DEADLINE_S)
-        finally:
-            await asyncio.to_thread(leader.http.stop)
-            leader.store.close()
-
-    asyncio.run(main())
-
-
-async def copy(
-    leader: Leader, directory: Path, *, key: bytes = KEY, stop: asyncio.Event | None = None, **more: Any
-) -> bool:
-    """As node b, which knows of a leader and of one that is down."""
-    return await rebuild(
-        config_of("b", directory),
-        key=key,
-        peers_http={"a": leader.url, "c": "http://127.0.0.1:9"},
-        directory=directory / "b",
-        stop=stop or asyncio.Event(),
-        rate_max_bytes_per_s=1 << 40,
-        **more,
-    )
-
-
-def require_equal(leader: Leader, directory: Path) -> None:
-    """What was copied opens as the leader's log."""
-    copied = Store.open(directory / "b", group=GROUP, may_begin=False)
-    log = leader.store.log
-    assert (copied.log.end_index, copied.log.was_torn) == (log.end_index, False)
-    for index in range(1, log.end_index + 1):
-        assert copied.log.entry(index).raw == log.entry(index).raw
-    copied.close()
 
 
 def test_a_log_is_copied_whole_and_its_progress_is_known(tmp_path: Path) -> None:
@@ -328,48 +218,3 @@ def test_another_key_never_gets_a_byte(tmp_path: Path) -> None:
         assert leader.reads == 0
 
     with_leader(tmp_path, work)
-
-
-@contextmanager
-def listening() -> Iterator[tuple[socket.socket, str]]:
-    """A socket of the standby's own, and its URL."""
-    sock = open_socket("127.0.0.1", 0, "--http-port")
-    try:
-        yield sock, f"http://127.0.0.1:{sock.getsockname()[1]}"
-    finally:
-        sock.close()
-
-
-def test_a_node_that_is_rebuilt_says_so_and_hands_its_socket_on(tmp_path: Path) -> None:
-    """Goal: alive, not ready, role rebuilding with figures; then the copy is in place and the same socket serves the next."""
-
-    async def work(leader: Leader) -> None:
-        raft_port = leader.sock.getsockname()[1] - 1
-        # Whoever leads answers on the port behind its Raft port.
-        config = config_of("b", tmp_path / "b", ports={"a": raft_port})
-        leader.is_serving = False
-        with listening() as (sock, url):
-            task = asyncio.create_task(stand_by(config, sock, "it holds no log", asyncio.Event(), key=KEY))
-            async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
-                status = (await client.get(url + "/v1/broker")).json()
-                assert (status["role"], status["serving"], status["rebuilding"]) == (
-                    "rebuilding",
-                    False,
-                    "it holds no log",
-                )
-                assert status["copy"].keys() == {"leader", "copied_bytes", "total_bytes", "seconds"}
-                assert (await client.get(url + "/healthz")).status_code == 200
-                assert (await client.get(url + "/readyz")).status_code == 503
-            leader.is_serving = True
-            assert await task
-            require_equal(leader, tmp_path)
-            with socket.create_connection(sock.getsockname(), timeout=5):
-                sock.setblocking(True)
-                sock.accept()[0].close()
-
-    with_leader(tmp_path, work)
-
-
-def test_peers_answer_http_behind_their_raft_port(tmp_path: Path) -> None:
-    """Goal: the addresses follow from --peers, this node's own is not among them."""
-    assert peers_http(config_of("b", tmp_path)) == {"a": "http://127.0.0.1:1002", "c": "http://127.0.0.1:1022"}
