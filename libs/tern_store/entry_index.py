@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tern_store.checksum import crc32
 from tern_store.entry import LogMark
-from tern_store.files import Files, is_done
+from tern_store.files import Files, discard, is_done
 
 _ROW = struct.Struct(">QQIIII")
 _POSITION = struct.Struct(">Q")
@@ -96,13 +96,15 @@ class EntryIndex:
         return None if row is None else row.position
 
     def drop_before(self, index: int) -> None:
-        """Unlink the files that hold only rows of entries before *index*."""
-        for number in self._numbers():
+        """Unlink the files that hold only rows of entries before *index*; what the kernel does not let go now goes with the next call."""
+        numbers: list[int] = []
+        is_done(lambda: numbers.extend(self._numbers()))
+        for number in numbers:
             if (number + 1) * self._rows_per_file < index:
                 fd = self._fds.pop(number, None)
                 if fd is not None:
                     self._files.close(fd)
-                self._files.unlink(self._path(number))
+                discard(self._path(number), self._files)
 
     def put(self, index: int, position: int, term: int, size: int, crc: int) -> None:
         """Add the next row, or write an earlier one again."""

@@ -252,6 +252,11 @@ def is_done(action: Callable[[], object]) -> bool:
     return True
 
 
+def discard(path: Path, files: Files) -> None:
+    """Unlink what nobody needs any more, if it is there. Where that is refused it stays, and whoever opens the folder next removes it."""
+    is_done(lambda: files.unlink(path))
+
+
 def read_whole(path: Path, files: Files) -> bytes:
     """All bytes of a file; FileNotFoundError if there is none."""
     fd = files.open(path)

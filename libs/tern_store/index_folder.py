@@ -20,7 +20,7 @@ import numpy as np
 
 from tern_store.checksum import crc32
 from tern_store.errors import DerivedDamage
-from tern_store.files import Buffer, Files
+from tern_store.files import Buffer, Files, discard
 from tern_store.sync_job import SyncJob
 from tern_wire.index_layout import INDEX_ENTRY_SIZE_BYTES, INDEX_HEADER_SIZE_BYTES, INDEX_SLOT_SIZE_BYTES
 
@@ -174,10 +174,7 @@ class IndexFolder:
             fd = self._fds.pop(path, None)
             if fd is not None:
                 self._files.close(fd)
-            try:
-                self._files.unlink(path)
-            except FileNotFoundError:
-                continue
+            discard(path, self._files)
 
     def close(self) -> None:
         """Close the files and forget what was read and what was dirty."""

@@ -15,7 +15,6 @@ crash left them behind. Nobody writes to a retired file; who would (a sequence t
 What a state needs has a durable name: the job of its flush synced the directories before the state was saved.
 """
 
-import contextlib
 import errno
 import re
 from collections import OrderedDict
@@ -23,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tern_store.errors import DerivedDamage
-from tern_store.files import Buffer, Files
+from tern_store.files import Buffer, Files, discard
 from tern_store.sync_job import SyncJob
 
 Key = tuple[int, ...]
@@ -149,8 +148,7 @@ class RowFolders:
     def unlink(self, slot: Slot) -> None:
         """Remove the file, if it is there. Not synced: found again, it is nobody's."""
         self._forget(slot)
-        with contextlib.suppress(FileNotFoundError):
-            self._files.unlink(self.path(slot))
+        discard(self.path(slot), self._files)
 
     def wipe(self) -> None:
         """Remove every file, also those of other sizes a file."""

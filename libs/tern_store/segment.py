@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tern_store.errors import LogRot
-from tern_store.files import NO_ROOM, Buffer, Files, is_done, unreadable
+from tern_store.files import NO_ROOM, Buffer, Files, discard, is_done, unreadable
 
 SPARE = "spare"
 RESERVE = "reserve"
@@ -218,7 +218,7 @@ class Segments:
         if not self._has_reserve:
             return False
         self._has_reserve = False
-        self._files.unlink(self.directory / RESERVE)
+        discard(self.directory / RESERVE, self._files)
         return True
 
     # Cuts ------------------------------------------------------------------------------------------------------

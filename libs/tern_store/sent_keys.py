@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from tern_store.checking import Checked
 from tern_store.errors import DerivedDamage, LogRot
-from tern_store.files import REAL_FILES, Buffer, Files, is_lack
+from tern_store.files import REAL_FILES, Buffer, Files, discard, is_lack
 from tern_store.key_filter import KeyFilters, Words, filter_words
 from tern_store.saving import Payload
 from tern_store.sent_key_file import KeyFile, write_key_file
@@ -120,7 +120,7 @@ class SentKeys:
         self._dropped[number] = 0
 
     def settle(self) -> None:
-        """Tables whose files have become durable leave the memory."""
+        """Tables whose files have become durable leave the memory; one whose file cannot be opened now stays, and serves, until it can."""
         for number, job in list(self._waiting.items()):
             if job.filters is None:
                 continue
@@ -252,10 +252,7 @@ class SentKeys:
         return LogRot(damage.file, damage.position, f"{damage.reason}; its keys are older than the log's beginning")
 
     def _unlink(self, name: str) -> None:
-        try:
-            self._files.unlink(self._folder / name)
-        except FileNotFoundError:
-            return
+        discard(self._folder / name, self._files)
 
 
 def file_name(number: int) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tern_store.checksum import crc32
 from tern_store.entry import LogMark
-from tern_store.files import REAL_FILES, Buffer, Files, read_whole
+from tern_store.files import REAL_FILES, Buffer, Files, discard, read_whole
 
 STATE_FOLDER = "state"
 FORMAT = 1
@@ -143,7 +143,7 @@ def drop_boundaries(directory: Path, position: int, files: Files = REAL_FILES) -
     """Unlink the states of segments that begin before *position*: the log does not reach them any more."""
     for boundary in boundaries(directory, files):
         if boundary.position < position:
-            files.unlink(directory / STATE_FOLDER / boundary.name)
+            discard(directory / STATE_FOLDER / boundary.name, files)
 
 
 def _indexes(folder: Path, files: Files) -> list[int]:

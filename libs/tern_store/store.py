@@ -7,6 +7,7 @@ all of them are made again from the log's beginning; where the log is damaged, t
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tern_store.consume_queue import ConsumeQueues
 from tern_store.delayed import move_timers
 from tern_store.entry import LogMark, StoredEntry
 from tern_store.errors import DerivedDamage, LogRot, Quarantined
-from tern_store.files import REAL_FILES, Files
+from tern_store.files import REAL_FILES, Files, is_done
 from tern_store.genesis import Genesis
 from tern_store.key_index import TIME_MAX_MS, KeyIndex
 from tern_store.key_search import Found, find_records
@@ -238,8 +239,9 @@ class Store:
         self.applied = save.mark
         for part in (self.queues, self.keys, self.timers, self.sent_keys):
             part.saved()
-        if self.rebuilding:
-            small_files.remove_mark(self.directory, small_files.REBUILD, self.files)
+        if self.rebuilding and is_done(
+            partial(small_files.remove_mark, self.directory, small_files.REBUILD, self.files)
+        ):
             self.rebuilding = ""
 
     def save_boundary(
@@ -302,7 +304,8 @@ class Store:
     def trimmed(self, job: TrimJob) -> None:
         """*job* has run."""
         self.log.mark_trimmed(job)
-        drop_boundaries(self.directory, self.log.start.position, self.files)
+        # What is left goes with the next trim.
+        is_done(partial(drop_boundaries, self.directory, self.log.start.position, self.files))
 
     # Damage ----------------------------------------------------------------------------------------------------
     def verify(self) -> Iterator[Checked | LogRot | DerivedDamage]:

@@ -119,7 +119,7 @@ class BrokerNode:
         if code == RequestCode.STATUS:  # also asked of nodes that are quarantined
             self.door.on_frame(Reply(send), Frame(code, 1, 0, "", body))  # type: ignore[arg-type]
             return
-        is_damaged = QUARANTINE in self.machine.files.listdir(DIRECTORY)
+        is_damaged = self.machine.files.has(DIRECTORY, QUARANTINE)
 
         def reply(reply_code: int, reply_body: bytes) -> None:
             bug = read_error(reply_body).fields.get("bug", "") if reply_code == ERROR else ""

@@ -64,7 +64,7 @@ class MachineFiles(FaultyFiles):
                     content[start:stop] = bytes(len(content[start:stop]))
         rotten, self._rotten = self._rotten, []
         for path, position, bit in rotten:
-            if path.name in self.listdir(path.parent):
+            if self.has(path.parent, path.name):
                 self.flip(path, position, bit)
 
     def take_syncs(self) -> int:

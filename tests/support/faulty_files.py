@@ -129,6 +129,10 @@ class FaultyFiles:
             if number > FOLDER
         )
 
+    def has(self, folder: Path, name: str) -> bool:
+        """Whether there is such a file or folder, as who looks from outside sees it."""
+        return name in self._disk.names.get(folder, {})
+
     def disk(self) -> FaultyDisk:
         """What `crash_states` looks at: pending steps, and files by number."""
         return self._disk
@@ -277,6 +281,7 @@ class FaultyFiles:
 
     def listdir(self, path: Path) -> list[str]:
         self._require_power()
+        self._refuse_if_asked(path)
         return sorted(self._disk.names.get(path, {}))
 
     def makedirs(self, path: Path, *, synced: bool = True) -> None:

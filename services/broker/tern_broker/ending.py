@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tern_broker.start_checks import too_old
-from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, RaftNode, Runtime
+from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, Disk, RaftNode, Runtime
 from tern_store import DerivedDamage, LogRot, Store, SyncLost, VoteFile
 
 log = logging.getLogger(__name__)
@@ -91,3 +91,24 @@ class Ending:
             self._votes.forget(self._runtime.new_id(), needs_copy=True)
         except OSError:
             log.critical("nor does it take it among the votes")
+
+
+class GuardedDisk:
+    """A disk thread whose jobs' ends may not fail unseen: a loop would go on without what the end was to do. Owner: the core loop."""
+
+    def __init__(self, disk: Disk, fail: Callable[[Exception], object]) -> None:
+        """*fail* ends the node."""
+        self._disk, self._fail = disk, fail
+        self.stop = disk.stop
+
+    def run_soon(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+        """As Disk."""
+
+        def end() -> None:
+            try:
+                done()
+            except Exception as error:
+                self._fail(error)
+                raise
+
+        self._disk.run_soon(job, end)

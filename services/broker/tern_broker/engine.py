@@ -14,7 +14,7 @@ from tern_broker.config import BrokerConfig
 from tern_broker.core.applied import Applied
 from tern_broker.core.machine import StateMachine
 from tern_broker.dropper import Dropper
-from tern_broker.ending import Ending
+from tern_broker.ending import Ending, GuardedDisk
 from tern_broker.firer import Firer, apply_timers
 from tern_broker.group_time import GroupTime
 from tern_broker.key_tables import KeyTables
@@ -114,8 +114,8 @@ class Engine:
         self._ending = Ending(config.data_dir, self.store, votes, runtime, raft=lambda: self.raft)
         self.fail, self.fail_soon = self._ending.fail, self._ending.fail_soon
         # One thread for the log alone, whose syncs acks wait for, and one for saves, space and trims.
-        self._log_disk = runtime.open_disk(self._ending.disk_failed)
-        self._disk = runtime.open_disk(self._ending.disk_failed)
+        self._log_disk = GuardedDisk(runtime.open_disk(self._ending.disk_failed), self.fail)
+        self._disk = GuardedDisk(runtime.open_disk(self._ending.disk_failed), self.fail)
         self._key_tables = KeyTables(self.store, self._disk, fail=self.fail)
         self.raft = RaftNode(
             raft_config,

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from tern_broker.ending import FAIL_AFTER_S, HANDOVER_MAX_S, Ending
+from tern_broker.ending import FAIL_AFTER_S, HANDOVER_MAX_S, Ending, GuardedDisk
 from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED
 from tern_store import DerivedDamage, Genesis, LogRot, Store, SyncLost, VoteFile
 from tern_store.vote_file import Standing
@@ -145,3 +145,27 @@ def test_who_has_nothing_to_hand_over_ends_at_once(raft: Leadership) -> None:
     with pytest.raises(Gone):
         runtime.go_on()
     assert (runtime.codes, runtime.now_s) == ([EXIT_BROKEN], FAIL_AFTER_S)
+
+
+def test_the_end_of_a_disk_job_that_raises_ends_the_node() -> None:
+    """Else nothing would ever be saved again, and nobody would know."""
+    failures: list[Exception] = []
+
+    class AtOnce:
+        def run_soon(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+            job()
+            done()
+
+        def stop(self) -> None:
+            """Nothing waits."""
+
+    def bad() -> None:
+        raise OSError(errno.EMFILE, "refused")
+
+    done: list[str] = []
+    disk = GuardedDisk(AtOnce(), failures.append)
+    disk.run_soon(lambda: done.append("job"), lambda: done.append("end"))
+    with pytest.raises(OSError, match="refused"):
+        disk.run_soon(lambda: done.append("job"), bad)
+    assert done == ["job", "end", "job"]
+    assert [type(failure) for failure in failures] == [OSError]
