@@ -374,7 +374,8 @@ class CommitLog:
     def _put(self, data: Buffer, position: int) -> None:
         try:
             self._dirty.written(self._segments.write(data, position).fd)
-        except SyncLost:
+        except SyncLost as error:
+            self.fail(error)
             raise
         except OSError:
             # Half an entry must not stay behind the end: a shorter one would be written before it.
@@ -384,7 +385,11 @@ class CommitLog:
 
     def _undo_now(self) -> None:
         if (undo := self._undo) is not None:
-            undo()
+            try:
+                undo()
+            except SyncLost as error:
+                self.fail(error)
+                raise
             self._undo = None
 
     def _count_unsynced(self) -> int:

@@ -54,7 +54,7 @@ def a_door(engine: SimpleNamespace) -> LinkDoor:
         (RuntimeError("no"), "internal"),
         (KeyError("topic"), "link-body-malformed"),
         (REFUSED, "not-leader"),
-        (OSError(5, "Input/output error"), "internal"),
+        (OSError(24, "Too many open files"), "node-lacks-resources"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value,
 )

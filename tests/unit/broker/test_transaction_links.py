@@ -81,7 +81,7 @@ def test_a_key_that_is_known_tells_the_first_transaction_and_its_messages(desk: 
 @pytest.mark.parametrize(
     ("lie", "properties"),
     [
-        ({"flags": FLAG_HALF | 16}, {}),
+        ({"flags": FLAG_HALF | 32}, {}),
         ({"flags": FLAG_SAME_TRANSACTION | FLAG_HALF}, {}),
         ({"flags": 0, "group": 1}, {}),
         ({"group": 1}, {}),

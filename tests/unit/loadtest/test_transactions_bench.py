@@ -22,7 +22,8 @@ async def test_the_producer_commits_whatever_it_is_asked_and_counts() -> None:
         port = int(url.split(":")[2].split("/")[0])
         connections = [await HttpConnection.open("127.0.0.1", port) for _ in range(2)]
         for connection in (*connections, *connections):
-            assert await connection.request("POST", "/checks", b"", b"{}") == (200, b'{"state": "commit"}')
+            asked = b"MQ-Check-Nonce: n\r\nwebhook-id: id\r\n"
+            assert await connection.request("POST", "/checks", asked, b"{}") == (200, b'{"state": "commit"}')
         await producer.until(4, within_s=5)
         with pytest.raises(TimeoutError):
             await producer.until(5, within_s=0.01)

@@ -14,8 +14,10 @@ from tern_store import (
     LogRot,
     StoredEntry,
     StoreError,
+    SyncLost,
     WrongGroup,
 )
+from tests.support import faulty_files
 from tests.support.faulty_files import FaultyFiles
 
 GROUP = Genesis(b"g" * 16, ("a", "b", "c"), 4096)
@@ -210,13 +212,14 @@ def test_a_full_disk_refuses_the_roll_and_leaves_the_log_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("body_size", [3000, 500])
-def test_half_a_write_that_failed_is_erased(body_size: int) -> None:
+def test_half_a_write_that_failed_is_erased(body_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The write of an entry (or of the filler before it) fails half-way; a shorter entry follows; recovery sees only that."""
+    monkeypatch.setattr(faulty_files, "PAGE_SIZE_BYTES", 64)  # segments are 4 KiB here
     files, directory = FaultyFiles(), Path("/data")
     log = opened(directory, files=files)
     add(log, bytes(2500))
-    files.fail_next("pwrite", errno.EIO)
-    with pytest.raises(OSError, match="error"):
+    files.fail_next("pwrite", errno.ENOMEM)
+    with pytest.raises(OSError, match="memory"):
         add(log, b"x" * body_size)
     entry = add(log, b"y")
     log.close()
@@ -224,15 +227,22 @@ def test_half_a_write_that_failed_is_erased(body_size: int) -> None:
     assert (again.end_index, again.mark(again.end_index).crc) == (3, entry.crc)
 
 
-def test_a_log_whose_failed_write_cannot_be_erased_takes_no_more(tmp_path: Path) -> None:
-    """The write fails and so does the sync of its erasure: every later append says so."""
+@pytest.mark.parametrize("lost", ["the write", "the sync of its erasure", "the sync of a cut"])
+def test_a_log_that_has_lost_something_takes_no_more(lost: str) -> None:
+    """Every later append says so, and that the node must be rebuilt."""
     files, directory = FaultyFiles(), Path("/data")
     log = opened(directory, files=files)
-    files.fail_next("pwrite", errno.EIO)
-    files.fail_next("fdatasync", errno.EIO)
-    with pytest.raises(OSError, match="error"):
+    add(log, b"w")
+    files.fail_next("pwrite", errno.EIO if lost == "the write" else errno.ENOMEM)
+    if lost == "the sync of a cut":
+        files.fail_next("fdatasync", errno.EIO)
+        with pytest.raises(OSError, match="memory"):
+            log.truncate_from(log.end_index)  # its zeros are refused: what is left to do comes first
+    elif lost == "the sync of its erasure":
+        files.fail_next("fdatasync", errno.EIO)
+    with pytest.raises(SyncLost):
         add(log, b"x")
-    with pytest.raises(StoreError, match="restart"):
+    with pytest.raises(StoreError, match="must be rebuilt"):
         add(log, b"x")
 
 
