@@ -82,23 +82,23 @@ def recover(life: Life, state: CrashState, share: int = 1) -> int:
     """
     run, promise = life.run, life.run.promise_at(state.cut)
     untouched = state.files.fork()
-    node = Node(state.files, run.limits)
+    node = Node(state.files, run.limits, group=run.group)
     operations = state.files.operations
     facts = examine(node, run, promise)
     recoveries = 1
     if life.chance(state, "again").randrange(share) == 0:
-        again = Node(crashed(state.files, "dropped"), run.limits)
+        again = Node(crashed(state.files, "dropped"), run.limits, group=run.group)
         assert examine(again, run, promise) == facts, "a second recovery finds something else than the first"
         recoveries += 1
     if (rng := life.chance(state, "interrupted")).randrange(share) == 0:
         untouched.cut_at = rng.randint(1, max(1, operations))
         with contextlib.suppress(PowerCut):
-            Node(untouched, run.limits)
-        examine(Node(crashed(untouched, rng.choice(VARIANTS)), run.limits), run, promise)
+            Node(untouched, run.limits, group=run.group)
+        examine(Node(crashed(untouched, rng.choice(VARIANTS)), run.limits, group=run.group), run, promise)
         recoveries += 2
     if (rng := life.chance(state, "goes on")).randrange(share) == 0:
         promise = write_one_more(node, run, promise, rng)
-        examine(Node(crashed(node.files, rng.choice(VARIANTS)), run.limits), run, promise)
+        examine(Node(crashed(node.files, rng.choice(VARIANTS)), run.limits, group=run.group), run, promise)
         recoveries += 1
     return recoveries
 

@@ -77,7 +77,7 @@ def outcome(files: FaultyFiles, run: StoreRun, promise: Promise) -> Outcome:
     AssertionError if anything is served that is not what was promised.
     """
     try:
-        node = Node(files, run.limits)
+        node = Node(files, run.limits, group=run.group)
     except LogRot as rot:
         _require_quarantine(files, run)
         return Outcome("quarantined", str(rot))
@@ -131,7 +131,7 @@ def _verify(node: Node) -> LogRot | DerivedDamage | None:
 
 def _require_quarantine(files: FaultyFiles, run: StoreRun) -> None:
     try:
-        Node(files, run.limits)
+        Node(files, run.limits, group=run.group)
     except LogRot:
         return
     raise AssertionError("a node whose log was found damaged starts again")

@@ -42,7 +42,7 @@ class Leader:
 
     def __init__(self, seed: int, *, is_trimmed: bool, entries: int = 30) -> None:
         self.files = FaultyFiles()
-        self.run = StoreRun(self.files, seed)
+        self.run = StoreRun(self.files, seed, group=GROUP)  # a group of one has nobody to be copied to
         self.run.limits = SMALL
         self.node = self.run.open()
         self.grow(entries)

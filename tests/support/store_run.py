@@ -59,12 +59,14 @@ class StoreRun:
         *,
         delays: bool = True,
         trims: bool = True,
+        group: Genesis | None = None,
     ) -> None:
         """*before*: the life before, and at which cut it ended; None if the files are empty. *delays*: whether messages are
-        delayed, *trims*: whether the log is trimmed."""
+        delayed, *trims*: whether the log is trimmed. *group*: instead of the one that the seed would choose."""
         self.files, self.rng, self._delays, self._trims = files, random.Random(seed), delays, trims
         # Half of all runs are those of a group of one, whose log waits for its disk.
-        self.group: Genesis = (GROUP if seed // 10 % 2 == 0 else LONE_GROUP) if before is None else before[0].group
+        chosen = group or (GROUP if seed // 10 % 2 == 0 else LONE_GROUP)
+        self.group: Genesis = chosen if before is None else before[0].group
         self.limits: StoreLimits = LIMITS[seed // 10 % 2] if before is None else before[0].limits
         self.mortal: int = 0 if before is None else before[0].mortal  # the queue of the mortal topic that is in use
         self.tape: list[Effect] = []

@@ -120,7 +120,7 @@ def test_a_damaged_state_of_a_segments_beginning_is_not_used() -> None:
             damage = damage_to(copy, [path], kind, f"{number}")
             assert damage is not None
             inflict(copy, damage, random.Random(number))
-            node = Node(copy, run.limits)
+            node = Node(copy, run.limits, group=run.group)
             found = [boundary for boundary in node.store.boundaries() if boundary.name == path.name]
             assert not found or node.store.load_boundary(found[0]) is None
             examine(node, run, promise)
@@ -134,7 +134,7 @@ def test_a_state_at_the_log_s_begin_that_this_release_does_not_read_is_refused_a
         Store.open(
             DIRECTORY, group=GROUP, accepts=lambda _: False, knows=lambda _: False, limits=run.limits, files=copy
         )
-    examine(Node(copy, run.limits), run, promise)
+    examine(Node(copy, run.limits, group=run.group), run, promise)
     # What is of a known form, and is not what was saved, is damage: another node's copy helps.
     with pytest.raises(LogRot, match="not what was saved"):
         Store.open(DIRECTORY, group=GROUP, accepts=lambda _: False, limits=run.limits, files=files.fork())
@@ -145,7 +145,7 @@ def test_a_state_at_the_log_s_begin_that_this_release_does_not_read_is_refused_a
 def test_rot_in_the_very_last_entry_is_not_taken_for_a_tear(name: str, kind: str) -> None:
     """Damage each sector of the last entry, which a saved state counts: the node is quarantined, the entry is not cut away."""
     files, run, _ = image(name)
-    node = Node(files.fork(), run.limits)
+    node = Node(files.fork(), run.limits, group=run.group)
     last = node.log.entry(node.log.end_index)
     base = last.position // node.log.segment_size_bytes * node.log.segment_size_bytes
     path, start, stop = DIRECTORY / "commitlog" / f"{base:020d}", last.position - base, last.mark.position - base
@@ -190,10 +190,10 @@ def test_a_quarantined_node_stays_so_whatever_is_read_later() -> None:
     content = copy.content(DIRECTORY / "commitlog" / f"{0:020d}")
     content[60] ^= 1
     with pytest.raises(LogRot) as first:
-        Node(copy, run.limits)
+        Node(copy, run.limits, group=run.group)
     copy.content(DIRECTORY / "commitlog" / f"{0:020d}")[60] ^= 1
     with pytest.raises(LogRot) as second:
-        Node(copy, run.limits)
+        Node(copy, run.limits, group=run.group)
     assert (second.value.file, second.value.reason) == (first.value.file, first.value.reason)
 
 
@@ -209,7 +209,7 @@ def test_what_waited_for_delivery_where_the_log_begins_is_made_again_too() -> No
         node.close()
         copy = run.files.fork()
         small_files.write_mark(DIRECTORY, small_files.REBUILD, {"reason": "a test asks for it"}, copy)
-        again = Node(copy, run.limits)
+        again = Node(copy, run.limits, group=run.group)
         assert again.store.rebuilding
         examine(again, run, run.promise, is_damaged=True)
 

@@ -99,7 +99,7 @@ def test_a_full_disk_at_every_kind_of_write(write: str) -> None:
             run.save(node, quietly=True)
             require_served(node, run, run.promise)
             node.close()
-            examine(Node(run.files, run.limits), run, run.promise)
+            examine(Node(run.files, run.limits, group=run.group), run, run.promise)
     print(words)
 
 
@@ -119,7 +119,7 @@ def test_a_full_disk_and_then_no_power(write: str) -> None:
             files = crashed(run.files, random.Random(f"{seed} {room}").choice(VARIANTS))
             files.capacity_bytes = files.used_bytes
             try:
-                node = Node(files, run.limits)
+                node = Node(files, run.limits, group=run.group)
             except OSError as error:
                 assert error.errno == errno.ENOSPC
                 words["a start needs room"] += 1
@@ -127,7 +127,7 @@ def test_a_full_disk_and_then_no_power(write: str) -> None:
                 words["started"] += 1
                 examine(node, run, run.promise)
             files.capacity_bytes = None
-            examine(Node(crashed(files, "dropped"), run.limits), run, run.promise)
+            examine(Node(crashed(files, "dropped"), run.limits, group=run.group), run, run.promise)
     print(words)
 
 
@@ -202,7 +202,7 @@ def test_after_a_failed_sync_everything_is_refused_and_said_why() -> None:
                 write()
         require_served(node, run, run.promise)
         for variant in VARIANTS:
-            examine(Node(crashed(run.files, variant), run.limits), run, run.promise)
+            examine(Node(crashed(run.files, variant), run.limits, group=run.group), run, run.promise)
 
 
 def test_a_failed_sync_of_what_follows_from_the_log_makes_no_state() -> None:
@@ -220,7 +220,7 @@ def test_a_failed_sync_of_what_follows_from_the_log_makes_no_state() -> None:
         else:
             break
         for variant in VARIANTS:
-            examine(Node(crashed(run.files, variant), run.limits), run, promise)
+            examine(Node(crashed(run.files, variant), run.limits, group=run.group), run, promise)
     assert 3 <= after < 59
 
 

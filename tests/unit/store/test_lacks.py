@@ -50,7 +50,7 @@ def test_a_refusal_at_every_kind_of_write_loses_nothing(write: str) -> None:
             run.save(node, quietly=True)
             require_served(node, run, run.promise)
             node.close()
-            examine(Node(run.files, run.limits), run, run.promise)
+            examine(Node(run.files, run.limits, group=run.group), run, run.promise)
     print(words)
     assert words["refused"] or write == "vote" or words["done"]
 
@@ -104,7 +104,7 @@ def test_half_an_entry_that_cannot_be_erased_yet_is_erased_before_the_next(monke
         assert log.mark(log.end_index) == end
         segment = DIRECTORY / "commitlog" / f"{log.segment_bases[-1]:020d}"
         halves += any(run.files.peek(segment)[end.position - log.segment_bases[-1] :])
-        examine(Node(run.files.fork(), run.limits), run, run.promise)
+        examine(Node(run.files.fork(), run.limits, group=run.group), run, run.promise)
         run.files._failures.clear()  # the second one, where nothing was left to be undone
         run.append(node)
         run.sync(node)
@@ -131,7 +131,7 @@ def test_a_cut_that_is_refused_is_finished_before_anything_is_written() -> None:
         job.run()
         log.mark_synced(job)
         node.close()
-        reopened = Node(run.files, run.limits)
+        reopened = Node(run.files, run.limits, group=run.group)
         assert reopened.log.end_index == kept + 1
         assert bytes(reopened.log.entry(kept + 1).body) == bytes(entry.body) == b"instead"
 
