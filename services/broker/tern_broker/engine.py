@@ -106,7 +106,7 @@ class Engine:
         is_done(lambda: write_abort(config.data_dir, runtime.pid, files))
         self._stopping = False
         self._was_leader: tuple[bool, bool] = (False, False)
-        self._time = GroupTime(members=len(raft_config.members), raft=lambda: self.raft, monotonic=runtime.monotonic)
+        self.time = GroupTime(members=len(raft_config.members), raft=lambda: self.raft, monotonic=runtime.monotonic)
         self._end_at_start = self._log.end_index
         self._leave_at_s = 0.0
         self._distrust_at_s = 0.0
@@ -159,9 +159,9 @@ class Engine:
             leader=lambda: self.raft.leader,
             node=config.node,
             mono_ms=lambda: int(runtime.monotonic() * 1000),
-            clocks=self._time.clocks,
+            clocks=self.time.clocks,
             call_soon=self._call_soon,
-            expected_ms=self._time.expected_ms,
+            expected_ms=self.time.expected_ms,
             may_propose=lambda: self.raft.may_propose,
         )
         self.raiser = Raiser(
@@ -170,12 +170,12 @@ class Engine:
             now_ms=lambda: self.state.now_ms,
             propose=self._propose,
         )
-        self._time.tell_by(self.proposer)
+        self.time.tell_by(self.proposer)
         self._firer = Firer(
             self.store,
             self.proposer,
             is_serving=lambda: self.raft.is_serving,
-            followed_ms=lambda: self._time.expected_ms() or self.state.now_ms,
+            followed_ms=lambda: self.time.expected_ms() or self.state.now_ms,
             call_later=runtime.call_later,
             fail=self.fail,
         )
@@ -251,7 +251,7 @@ class Engine:
             applied = self.state.apply(entry.body, at, entry.index, version=entry.version)
             self._ending.require_known(self.state.feature_level.level, self._version)
             if entry.index > self._end_at_start:
-                self._time.seen(self.state.now_ms)
+                self.time.seen(self.state.now_ms)
             if applied.appends:
                 names = self._topic_names(applied)
                 for appends in applied.appends:

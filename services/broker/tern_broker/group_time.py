@@ -30,6 +30,10 @@ class GroupTime:
         """What the members' wall clocks say."""
         return range_of(self._raft().clocks.walls_ms(), self._members)
 
+    def ahead_ms(self, now_ms: int) -> int:
+        """How far *now_ms*, the group's time, is ahead of the members' clocks; negative: behind; 0 where they do not say."""
+        return -self.clocks().ahead_ms(now_ms)
+
     def tell_by(self, proposer: Proposer) -> None:
         """From now on followers hear *proposer*'s time while this node leads, and this node hears that of the one that it follows."""
 

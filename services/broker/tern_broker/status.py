@@ -30,6 +30,7 @@ def engine_status(engine: Engine, config: BrokerConfig) -> dict[str, Any]:
         "comparisons": engine.comparer.comparisons,
         "undecided": engine.comparer.is_undecided,
         "held": engine.raft.is_held,
+        "time_ahead_ms": engine.time.ahead_ms(engine.proposer.now_ms()) if engine.raft.is_serving else 0,
         "scrub_passes": engine.scrubber.passes,
         "scrubbed_bytes": engine.scrubber.checked_bytes,
         "disk_pressure": engine.trimmer.pressure.value,

@@ -5,8 +5,7 @@ anything, so the median is known as a range (`ClockRange`), and the time moves o
 
 Law: with a majority of clocks within some bound of the true time, they never move the group's time further ahead of it than that bound.
 A lease must not end early because a host's clock was set: beyond a jump of 5 s the time gains at most 1 %. What is ahead comes back
-at half the speed, so that nothing ends early or waits more than twice its time; time that is ahead by more than an hour goes on nearly as
-fast as the true one, and `core/dating.py` has the date.
+at half the speed, so that nothing ends early or waits more than twice its time; time that is ahead by more than an hour loses 1 %.
 """
 
 from collections.abc import Sequence
