@@ -54,7 +54,11 @@ class Raiser:
     def step(self) -> None:
         """Called every few ms on every node."""
         raft = self._raft
-        if not raft.is_serving or raft.is_yielding or raft.applied_index < self._asked_index:
+        if not raft.is_serving:
+            # Whether the RAISE was applied or lost is known when this node leads again: it may never come where it was written.
+            self._asked_index = 0
+            return
+        if raft.is_yielding or raft.applied_index < self._asked_index:
             return
         known, level = raft.common_version, self._level()
         if known <= level:

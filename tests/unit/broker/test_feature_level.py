@@ -134,3 +134,19 @@ def test_a_saved_state_that_is_no_state_of_ours_is_not_known() -> None:
     for facts in ([1], {}, {"format": [1]}, {"format": 1 << 40}):
         packed = encode_msgpack(facts)
         assert not saving.is_known(len(packed).to_bytes(4, "little") + packed)
+
+
+def test_a_raise_that_was_lost_with_its_leader_is_asked_for_again() -> None:
+    """Whatever is behind it in the log: an idle group never comes to the place where it was written."""
+    group = Group(common_version=2)
+    group.raiser.step()
+    group.raiser.step()
+    assert len(group.proposed) == 1
+    group.is_serving = False
+    group.raiser.step()
+    group.is_serving = True
+    group.raiser.step()
+    assert len(group.proposed) == 2
+    group.commit()
+    group.raiser.step()
+    assert (group.state.feature_level.level, len(group.proposed)) == (2, 2)
