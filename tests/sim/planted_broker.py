@@ -130,9 +130,9 @@ def _own_clock_in_apply() -> Any:
 def _time_goes_back() -> Any:
     """The group's time is the entry's, also when it is earlier than what was applied before; and a new leader uses its own clock."""
 
-    def apply(self: StateMachine, body: memoryview, position: int, index: int) -> Any:
+    def apply(self: StateMachine, body: memoryview, position: int, index: int, **options: int) -> Any:
         self.now_ms = 0
-        return original(self, body, position, index)
+        return original(self, body, position, index, **options)
 
     def now_ms(self: Proposer) -> int:
         return self._clocks().low_ms

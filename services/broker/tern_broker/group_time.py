@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tern_broker.core.clock import ClockRange, range_of
+from tern_broker.core.clock import LOSS, ClockRange, range_of
 from tern_broker.proposer import Proposer
 from tern_raft import RaftNode
 
@@ -16,8 +16,13 @@ class GroupTime:
         self._seen: tuple[int, int] | None = None
 
     def seen(self, now_ms: int) -> None:
-        """An entry or a heartbeat that came just now says so."""
-        self._seen = (now_ms, int(self._monotonic() * 1000))
+        """An entry or a heartbeat that came just now says so. It may have been long on its way, so it does not count for less than what was
+        known before and the slowest that the group's time goes."""
+        mono_ms = int(self._monotonic() * 1000)
+        if self._seen is not None:
+            last_ms, then_ms = self._seen
+            now_ms = max(now_ms, last_ms + int((mono_ms - then_ms) * (1 - LOSS)))
+        self._seen = (now_ms, mono_ms)
 
     def expected_ms(self) -> int | None:
         """The group's time now by what this node has followed; None: nothing since it started."""

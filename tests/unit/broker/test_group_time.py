@@ -32,6 +32,18 @@ def test_the_time_that_was_heard_last_goes_on_by_the_nodes_own_clock() -> None:
     assert world.time.expected_ms() == 50_000
 
 
+def test_what_was_long_on_its_way_takes_back_no_more_than_a_slow_group_would() -> None:
+    """A stalled link brings a time of long ago; a group whose time is ahead goes at half the speed."""
+    world = World()
+    world.time.seen(50_000)
+    world.now_s += 4.0
+    world.time.seen(50_100)
+    assert world.time.expected_ms() == 52_000
+    world.now_s += 4.0
+    world.time.seen(54_900)
+    assert world.time.expected_ms() == 54_900
+
+
 def test_only_a_leader_that_serves_and_knows_the_time_tells_it() -> None:
     """What another one told would be believed by whoever leads next."""
     world = World()
