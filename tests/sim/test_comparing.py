@@ -45,7 +45,9 @@ class Trial:
 
     def __init__(self, seed: int, *faults: MemoryFault, kinds: tuple[str, ...] = ("reset",)) -> None:
         weights = tuple(1 for _ in kinds)
-        self.swarm = replace(choose(seed), nodes=3, kinds=kinds, weights=weights, scripts=(), retention_bytes=0)
+        self.swarm = replace(
+            choose(seed), nodes=3, kinds=kinds, weights=weights, scripts=(), retention_bytes=0, upgrades=()
+        )
         self.faults, self.lines, self.stack = faults, [""], ExitStack()
 
     def __enter__(self) -> "Trial":

@@ -30,7 +30,7 @@ Path = tuple[Any, ...]
 @cache
 def saved() -> bytes:
     """The saved state of a group in the middle of its work: topics, groups, leases, rests, timers, transactions, keys, members."""
-    swarm = replace(choose(3), nodes=1, kinds=("reset",), weights=(1,), scripts=(), retention_bytes=0)
+    swarm = replace(choose(3), nodes=1, kinds=("reset",), weights=(1,), scripts=(), retention_bytes=0, upgrades=())
     with ExitStack() as stack:
         stack.enter_context(constants(swarm))
         stack.enter_context(quiet())

@@ -87,7 +87,7 @@ async def test_a_poll_waits_for_a_check_and_its_place_is_free_afterwards() -> No
         begun = (await begin(mesh)).json()["transaction_id"]
         poll = asyncio.create_task(ask(mesh, wait="20s"))
         await eventually(parked_at(mesh.broker, 1), "the claim waits at the broker")
-        assert len(mesh.proxy.parking) == 1
+        await eventually(lambda: len(mesh.proxy.parking) == 1, "the poll has its place")
         due(mesh.broker, begun)
         answer = await poll
         assert [check["transaction_id"] for check in answer.json()["checks"]] == [begun]

@@ -41,11 +41,13 @@ def test_a_run_with_a_short_window_passes_its_end() -> None:
         dropped.extend(gone)
         return gone
 
-    seed = next(seed for seed in range(10) if choose(seed).is_short_window)
-    with quiet(), changed((KeyTable, "expire", expire)):
-        result = run_seed(seed)
-    assert result.is_good, result.violations[:2]
-    assert dropped
+    for seed in [seed for seed in range(30) if choose(seed).is_short_window]:
+        with quiet(), changed((KeyTable, "expire", expire)):
+            result = run_seed(seed)
+        assert result.is_good, f"seed {seed}: {result.violations[:2]} {result.stuck}"
+        if dropped:
+            break
+    assert dropped, "no table of keys grew old"
 
 
 class Desk:
