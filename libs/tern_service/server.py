@@ -113,7 +113,8 @@ async def serve(
         timeout_graceful_shutdown=STOP_GRACE_S,
     )
     make_listener = partial(Listener, context=tls, on_refusal=on_refusal, bounds=bounds, descriptors=descriptors)
-    await _Server(config, stop, make_listener).serve(sockets=[sock])
+    with sock:  # uvicorn closes it when it has served, and not when it could not begin
+        await _Server(config, stop, make_listener).serve(sockets=[sock])
 
 
 class _KnownPeer(GuardedProtocol):

@@ -176,8 +176,9 @@ async def test_a_loop_that_cannot_begin_ends_the_process(monkeypatch: pytest.Mon
         raise SystemExit(3)
 
     monkeypatch.setattr(tern_service.server, "serve", cannot_begin)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        http = HttpLoop(a_config(), listener.dup(), status=dict, trim=dict, registration=None)
+    # Nobody has begun to serve, so nobody closes the duplicate either.
+    with socket.create_server(("127.0.0.1", 0)) as listener, listener.dup() as sock:
+        http = HttpLoop(a_config(), sock, status=dict, trim=dict, registration=None)
         http.start()
         http._thread.join(30)
     assert codes == [EXIT_BROKEN]

@@ -13,6 +13,7 @@ import httpx
 import pytest
 import uvicorn
 from fastapi import FastAPI, Request
+from starlette.types import Receive, Scope, Send
 
 import tern_service.crowd
 from tern_service import SettingsError, install_problems, open_socket, serve
@@ -287,3 +288,17 @@ def test_ipv6_loopback_is_loopback() -> None:
         pytest.skip("no IPv6 here")
     with sock:
         assert sock.family == socket.AF_INET6
+
+
+async def test_a_server_that_cannot_begin_closes_its_socket() -> None:
+    """Else connections would wait in the kernel's queue of a port that nobody serves."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "lifespan"
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": "no"})
+
+    sock = open_socket("127.0.0.1", 0, "--port")
+    with contextlib.suppress(SystemExit):
+        await serve(app, sock)
+    assert sock.fileno() == -1
