@@ -291,10 +291,6 @@ class RaftNode:
         self._kick()
         return entry
 
-    def fail(self, error: Exception) -> None:
-        """The owner met what must not happen: end the process, as for an exception in apply."""
-        self._on_fatal(error)
-
     # Driving ---------------------------------------------------------------------------------------------------
     def _clock(self) -> None:
         if not self._stopped:

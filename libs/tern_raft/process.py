@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from tern_raft.runtime import Disk
 from tern_store import SyncLost
+from tern_store.files import refusal
 
 log = logging.getLogger(__name__)
 # A saved state and a few syncs; more waiting means that the disk has stalled, and callers must see it.
@@ -91,13 +92,8 @@ class DiskThread:
     def _run(self, job: Callable[[], None]) -> bool:
         """Whether the job was done; False only when the thread is to end. SyncLost."""
         while True:
-            try:
-                job()
-            except SyncLost:
-                raise
-            except OSError as error:
-                log.warning("the disk refuses a job, which is run again", extra={"error": str(error)})
-            else:
+            if (error := refusal(job)) is None:
                 return True
+            log.warning("the disk refuses a job, which is run again", extra={"error": str(error)})
             if self._stopping.wait(JOB_AGAIN_AFTER_S):
                 return False

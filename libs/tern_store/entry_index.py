@@ -7,14 +7,13 @@ Law: everything here can be derived from the log, so rows are never synced, only
 row's first 24 bytes) tells a row that a crash lost from a good one; since cuts are durable, a good row is never a stale one.
 """
 
-import errno
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 from tern_store.checksum import crc32
 from tern_store.entry import LogMark
-from tern_store.files import Files, discard, is_done
+from tern_store.files import Files, discard, is_done, unless_worn
 
 _ROW = struct.Struct(">QQIIII")
 _POSITION = struct.Struct(">Q")
@@ -73,12 +72,7 @@ class EntryIndex:
         file, row = divmod(number, self._rows_per_file)
         if file not in self._fds:
             return None
-        try:
-            data = self._files.pread(self._fds[file], ROW_SIZE_BYTES, row * ROW_SIZE_BYTES)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            return None
+        data = unless_worn(lambda: self._files.pread(self._fds[file], ROW_SIZE_BYTES, row * ROW_SIZE_BYTES)) or b""
         if len(data) < ROW_SIZE_BYTES:
             return None
         position, term, size, crc, check, _ = _ROW.unpack(data)

@@ -10,10 +10,11 @@ import fcntl
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from tern_store.errors import LogRot, SyncLost
 
+T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
 Advice = Literal["sequential", "willneed", "dontneed"]
 _ADVICE = {
@@ -241,15 +242,30 @@ def is_lack(error: OSError) -> bool:
     return not isinstance(error, SyncLost)
 
 
-def is_done(action: Callable[[], object]) -> bool:
-    """Run *action*, which can be run again; False if the machine lacks what it asks for (room, descriptors, memory ...). SyncLost passes."""
+def refusal(action: Callable[[], object]) -> OSError | None:
+    """Run *action*, which can be run again; what the kernel refused if the machine lacks something for it (room, descriptors, memory ...). SyncLost passes."""
     try:
         action()
-    except SyncLost:
-        raise
-    except OSError:
-        return False
-    return True
+    except OSError as error:
+        if not is_lack(error):
+            raise
+        return error
+    return None
+
+
+def is_done(action: Callable[[], object]) -> bool:
+    """As `refusal`: whether there was none."""
+    return refusal(action) is None
+
+
+def unless_worn(read: Callable[[], T]) -> T | None:
+    """What *read* gives; None for what the medium cannot give back (EIO), where its owner has it from elsewhere."""
+    try:
+        return read()
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return None
 
 
 def discard(path: Path, files: Files) -> None:

@@ -12,7 +12,6 @@ replayed from when derived files must be made again, once retention has dropped 
 of the last entry before the segment, so that retention knows the ages of segments without reading them.
 """
 
-import errno
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +20,7 @@ from pathlib import Path
 
 from tern_store.checksum import crc32
 from tern_store.entry import LogMark
-from tern_store.files import REAL_FILES, Buffer, Files, discard, read_whole
+from tern_store.files import REAL_FILES, Buffer, Files, discard, read_whole, unless_worn
 
 STATE_FOLDER = "state"
 FORMAT = 1
@@ -153,12 +152,7 @@ def _indexes(folder: Path, files: Files) -> list[int]:
 
 
 def _load(path: Path, files: Files) -> SavedState | None:
-    try:
-        data = memoryview(read_whole(path, files))
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
-        return None
+    data = memoryview(unless_worn(lambda: read_whole(path, files)) or b"")
     if len(data) < _BODY_AT:
         return None
     magic, form, _, index, position, term, mark_crc, size = _HEADER.unpack_from(data)

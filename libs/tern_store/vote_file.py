@@ -16,7 +16,6 @@ do; *incarnation* tells a directory from another one that the same node had; *bi
 the group was founded. A node that was rebuilt votes only in terms above *floor term*.
 """
 
-import errno
 import hashlib
 import struct
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from pathlib import Path
 
 from tern_store.checksum import crc32
 from tern_store.errors import StoreError, VoteCorrupt, WrongGroup
-from tern_store.files import REAL_FILES, Files, read_whole
+from tern_store.files import REAL_FILES, Files, read_whole, unless_worn
 from tern_store.genesis import Genesis
 from tern_store.segment import segment_bases
 
@@ -280,12 +279,7 @@ def _newest(path: Path, files: Files) -> _Vote | None:
 
 
 def _slots(path: Path, files: Files) -> tuple[_Vote | None, _Vote | None]:
-    try:
-        data = read_whole(path, files)
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
-        return None, None
+    data = unless_worn(lambda: read_whole(path, files)) or b""
     return _decode(data[:SLOT_SIZE_BYTES]), _decode(data[SLOT_SIZE_BYTES : 2 * SLOT_SIZE_BYTES])
 
 

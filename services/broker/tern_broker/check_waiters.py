@@ -5,11 +5,9 @@ Law: who is woken claims, and parks again if others were faster. No more are wok
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from tern_broker.deadlines import Deadlines
-from tern_broker.ending import DAMAGE
-from tern_remoting import tell
+from tern_broker.telling import wake
 from tern_wire.errors import Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX
 
@@ -65,7 +63,7 @@ class CheckWaiters:
         for waiter in (*gone, *woken):
             self._remove(waiter)
         for waiter in woken:
-            _wake(waiter, True)
+            wake(waiter.wake, True)
 
     def sweep(self, now_s: float) -> None:
         """Answer those whose deadline has come."""
@@ -73,7 +71,7 @@ class CheckWaiters:
         for waiter in over:
             self._remove(waiter)
         for waiter in over:
-            _wake(waiter, False)
+            wake(waiter.wake, False)
 
     def refuse_all(self, error: TernError) -> None:
         """Not the leader any more: proxies go on at the new one."""
@@ -81,7 +79,7 @@ class CheckWaiters:
         for waiter in parked:
             self._remove(waiter)
         for waiter in parked:
-            _wake(waiter, error)
+            wake(waiter.wake, error)
 
     def _remove(self, waiter: CheckWaiter) -> None:
         waiters = self._parked[waiter.producer_group]
@@ -90,7 +88,3 @@ class CheckWaiters:
             del self._parked[waiter.producer_group]
         self._deadlines.remove(waiter)
         self._count -= 1
-
-
-def _wake(waiter: CheckWaiter, answer: bool | TernError) -> None:
-    tell(partial(waiter.wake, answer), waiter.wake, ends=DAMAGE)

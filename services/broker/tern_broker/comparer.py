@@ -13,7 +13,7 @@ from tern_broker.config import BrokerConfig
 from tern_broker.core.applied import Applied
 from tern_broker.core.comparison import Comparison, Judgement, majority_of
 from tern_broker.core.machine import StateMachine
-from tern_store.files import is_lack
+from tern_store.files import is_done
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind, entry_parts
 from tern_wire.requests import Parts
@@ -234,13 +234,8 @@ class Comparer:
 
     def _try(self, kind: CommandKind, payload: Parts) -> bool:
         """Whether it is in the log: an entry beside those of the proposer, which changes nothing that another entry was built on."""
-        try:
-            self._propose(entry_parts(self._state().now_ms, [(kind, payload)]), True)
-        except OSError as error:
-            if not is_lack(error):
-                raise
-            return False  # a full disk has room again one day
-        return True
+        # A full disk has room again one day.
+        return is_done(lambda: self._propose(entry_parts(self._state().now_ms, [(kind, payload)]), True))
 
     def _hand_over(self, index: int, right: int, digests: dict[str, int]) -> None:
         """This leader is the one that differs: one of the others judges it."""

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable
 
 from tern_raft import Disk
-from tern_store import Store, SyncLost, TrimJob
-from tern_store.files import NO_ROOM
+from tern_store import Store, TrimJob
+from tern_store.files import NO_ROOM, refusal
 
 log = logging.getLogger(__name__)
 AGAIN_AFTER_S = 1.0
@@ -31,26 +31,19 @@ class Dropper:
         self._is_stopped = True
 
     def _run(self, job: TrimJob) -> None:
-        made, lacks_room = False, False
+        refused: OSError | None = None
 
         def run() -> None:
-            nonlocal made, lacks_room
-            try:
-                job.run()
-            except SyncLost:
-                raise
-            except OSError as error:
-                lacks_room = error.errno in NO_ROOM
-            else:
-                made = True
+            nonlocal refused
+            refused = refusal(job.run)
 
         def done() -> None:
-            if made:
+            if refused is None:
                 self._store.trimmed(job)
                 self._is_busy = False
             else:
                 # What makes room must not end for want of it: the reserve goes first, and comes back with the room.
-                delay_s = 0.0 if lacks_room and self._store.log.give_up_reserve() else AGAIN_AFTER_S
+                delay_s = 0.0 if refused.errno in NO_ROOM and self._store.log.give_up_reserve() else AGAIN_AFTER_S
                 self._call_later(delay_s, self._run, job)
 
         if not self._is_stopped:

@@ -103,12 +103,13 @@ class GuardedDisk:
 
     def run_soon(self, job: Callable[[], None], done: Callable[[], None]) -> None:
         """As Disk."""
+        self._disk.run_soon(job, lambda: guarded(done, self._fail))
 
-        def end() -> None:
-            try:
-                done()
-            except Exception as error:
-                self._fail(error)
-                raise
 
-        self._disk.run_soon(job, end)
+def guarded(step: Callable[[], object], fail: Callable[[Exception], object]) -> None:
+    """Run *step* of the node's own work; what it raises ends the node by *fail*, since a loop would go on with half a step."""
+    try:
+        step()
+    except Exception as error:
+        fail(error)
+        raise

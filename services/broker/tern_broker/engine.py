@@ -14,7 +14,7 @@ from tern_broker.config import BrokerConfig
 from tern_broker.core.applied import Applied
 from tern_broker.core.machine import StateMachine
 from tern_broker.dropper import Dropper
-from tern_broker.ending import Ending, GuardedDisk
+from tern_broker.ending import Ending, GuardedDisk, guarded
 from tern_broker.firer import Firer, apply_timers
 from tern_broker.group_time import GroupTime
 from tern_broker.key_tables import KeyTables
@@ -299,14 +299,7 @@ class Engine:
     def _call_soon(self, callback: Callable[[], None]) -> None:
         """Run the proposer's next step in a turn of its own; half an entry must not leave it waiting for ever."""
 
-        def step() -> None:
-            try:
-                callback()
-            except Exception as error:
-                self.raft.fail(error)
-                raise
-
-        self._runtime.call_soon(step)
+        self._runtime.call_soon(guarded, callback, self.fail)
 
     def _propose(self, parts: Parts, urgent: bool) -> tuple[int, int]:
         entry = self.raft.propose(parts, self.state.feature_level.level, urgent=urgent)
@@ -335,12 +328,8 @@ class Engine:
     def _clock(self) -> None:
         if self._stopping:
             return
-        try:
-            self._keep_up()
-        except Exception as error:
-            # Damage that upkeep met, or a step half done: a clock that silently stops would be worse than either.
-            self.fail(error)
-            raise
+        # Damage that upkeep met, or a step half done: a clock that silently stops would be worse than either.
+        guarded(self._keep_up, self.fail)
 
     def _keep_up(self) -> None:
         now_s = self._runtime.monotonic()

@@ -15,12 +15,12 @@ from tern_broker.core.dead_topics import NOTES
 from tern_broker.core.picking import Pick
 from tern_broker.core.topics import Topic
 from tern_broker.dead_letter_reader import DeadLetterReader, Letter
-from tern_broker.ending import DAMAGE
 from tern_broker.engine import Engine
 from tern_broker.link_requests import RequestHandler, Requests, bounded
 from tern_broker.proposer import Proposal
 from tern_broker.redriver import Redriver
-from tern_remoting import Link, tell
+from tern_broker.telling import tell
+from tern_remoting import Link
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind
 from tern_wire.dead_letters import Selection
@@ -107,7 +107,7 @@ class DeadLetterRequests(Requests):
 
             def ready(is_current: bool) -> None:
                 task = partial(self._task, link, opaque, task_id, is_current=is_current)
-                tell(task, partial(self.refuse, link, opaque), ends=DAMAGE)
+                tell(task, partial(self.refuse, link, opaque))
 
             self._engine.raft.when_current(ready)
 

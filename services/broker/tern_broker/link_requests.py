@@ -10,6 +10,7 @@ from tern_broker.core.topics import Group, Topic
 from tern_broker.ending import DAMAGE
 from tern_broker.engine import Engine
 from tern_broker.proposer import Proposal
+from tern_broker.telling import lack_of
 from tern_remoting import Link, problem_of
 from tern_store import StoreError
 from tern_wire.codec import encode_msgpack
@@ -17,7 +18,6 @@ from tern_wire.commands import CommandKind
 from tern_wire.errors import (
     GroupNotFound,
     LinkBodyMalformed,
-    NodeLacks,
     NotLeader,
     QueueNotFound,
     StorageDamaged,
@@ -86,7 +86,7 @@ class Requests:
         if isinstance(error, DAMAGE):
             return StorageDamaged(node=self._config.node, broker_group=self._config.broker_group)
         if isinstance(error, OSError):
-            return NodeLacks(node=self._config.node, lack=error.strerror or type(error).__name__)
+            return lack_of(error, node=self._config.node, broker_group=self._config.broker_group)
         return TernError()
 
     def topic(self, head: dict[str, Any]) -> Topic:

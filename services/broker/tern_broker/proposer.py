@@ -25,12 +25,12 @@ from tern_broker.core.fifo_picking import FifoPicker, ReadMessageGroups, lease_f
 from tern_broker.core.machine import StateMachine
 from tern_broker.core.picking import Pick, Picker, ReadQueue, ReceiveRequest, lease_rows
 from tern_broker.core.wanted_picking import WantedPicker
-from tern_broker.ending import DAMAGE
-from tern_remoting import problem_of, tell
+from tern_broker.telling import lack_of, tell
+from tern_remoting import problem_of
 from tern_store import StoreError
-from tern_store.files import NO_ROOM, is_lack
+from tern_store.files import is_lack
 from tern_wire.commands import UNHURRIED, CommandKind, entry_parts
-from tern_wire.errors import DiskFull, NodeLacks, NotLeader, OutcomeUnknown, Overloaded, TernError
+from tern_wire.errors import NotLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.limits import (
     GROUP_COMMIT_SIZE_MAX_BYTES,
     PROPOSALS_MAX,
@@ -303,7 +303,7 @@ class Proposer:
         if proposal.is_upkeep:
             proposal.done(verdict, picks)
         else:
-            tell(partial(proposal.done, verdict, picks), lambda problem: proposal.done(problem, []), ends=DAMAGE)
+            tell(partial(proposal.done, verdict, picks), lambda problem: proposal.done(problem, []))
 
     def _take(self, queue: deque[Proposal]) -> Proposal:
         proposal = queue.popleft()
@@ -383,9 +383,7 @@ class Proposer:
         return True
 
     def _refusal(self, error: OSError) -> TernError:
-        if error.errno in NO_ROOM:
-            return DiskFull(broker_group=self._broker_group)
-        return NodeLacks(node=self._node, lack=error.strerror or type(error).__name__)
+        return lack_of(error, node=self._node, broker_group=self._broker_group)
 
     def _not_leader(self) -> TernError:
         return NotLeader(node=self._node, leader=self._leader() or "", broker_group=self._broker_group)

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from tern_broker.core.applied import Applied
 from tern_broker.deadlines import Deadlines
-from tern_broker.ending import DAMAGE
-from tern_remoting import tell
+from tern_broker.telling import wake
 from tern_wire.errors import Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX
 
@@ -64,7 +62,7 @@ class QueueWaiters:
                 del self._parked[waiter.code]
         self._count -= len(over)
         for waiter in over:
-            _wake(waiter, False)
+            wake(waiter.wake, False)
 
     def refuse_all(self, error: TernError) -> None:
         """Not the leader any more: proxies go on at the new one."""
@@ -82,8 +80,4 @@ class QueueWaiters:
         for waiter in waiters:
             self._deadlines.remove(waiter)
         for waiter in waiters:
-            _wake(waiter, answer)
-
-
-def _wake(waiter: QueueWaiter, answer: bool | TernError) -> None:
-    tell(partial(waiter.wake, answer), waiter.wake, ends=DAMAGE)
+            wake(waiter.wake, answer)

@@ -11,9 +11,8 @@ import numpy as np
 
 from tern_broker.core.holdings import Lease
 from tern_broker.core.topics import Group, Topic
-from tern_broker.ending import DAMAGE
 from tern_broker.engine import Engine
-from tern_remoting import tell
+from tern_broker.telling import tell
 from tern_wire.errors import TernError
 from tern_wire.requests import Parts, body_parts
 
@@ -46,15 +45,7 @@ class RepeatedReceives:
             self._waiting[key].append(lambda: self.ask(key, again, first, failed))
             return
         self._waiting[key] = []
-        tell(lambda: self._begin(key, again, first, failed), failed, ends=DAMAGE)
 
-    def _begin(
-        self,
-        key: Key,
-        again: Callable[[Found], None],
-        first: Callable[[], None],
-        failed: Callable[[TernError], None],
-    ) -> None:
         def look(is_current: bool) -> None:
             found = self._find(key) if is_current else []
             if found:
@@ -62,10 +53,13 @@ class RepeatedReceives:
             else:
                 first()
 
-        if self._find(key):
-            self._engine.raft.when_current(lambda is_current: tell(lambda: look(is_current), failed, ends=DAMAGE))
-        else:
-            first()  # a leader that was deposed and does not know it yet finds out when it proposes
+        def begin() -> None:
+            if self._find(key):
+                self._engine.raft.when_current(lambda is_current: tell(lambda: look(is_current), failed))
+            else:
+                first()  # a leader that was deposed and does not know it yet finds out when it proposes
+
+        tell(begin, failed)
 
     def over(self, key: Key) -> None:
         """The receive of *key* was answered."""

@@ -15,8 +15,7 @@ import numpy as np
 
 from tern_broker.core.applied import Applied
 from tern_broker.deadlines import Deadlines
-from tern_broker.ending import DAMAGE
-from tern_remoting import tell
+from tern_broker.telling import tell
 from tern_wire.errors import Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX
 
@@ -96,20 +95,20 @@ class ReplyWaiters:
                 by_tag = self._by_topic[topic_id]
                 for tag in by_tag.keys() & set(appends.entries["tag"][topics == topic_id].tolist()):
                     for wait in list(by_tag[tag]):
-                        tell(wait.look, wait.fail, ends=DAMAGE)
+                        tell(wait.look, wait.fail)
 
     def sweep(self, now_s: float) -> None:
         """Tell those whose deadline has come."""
         for wait in self._deadlines.over(now_s):
-            tell(wait.late, wait.fail, ends=DAMAGE)
+            tell(wait.late, wait.fail)
 
     def refuse_all(self, error: TernError) -> None:
         """Not the leader any more: proxies go on at the new one."""
         for wait in list(self._deadlines):
-            tell(partial(wait.refuse, error), wait.fail, ends=DAMAGE)
+            tell(partial(wait.refuse, error), wait.fail)
 
     def look_of(self, topic_id: int) -> None:
         """All that wait for something in this topic look: it is gone."""
         for waits in list(self._by_topic.get(topic_id, {}).values()):
             for wait in list(waits):
-                tell(wait.look, wait.fail, ends=DAMAGE)
+                tell(wait.look, wait.fail)

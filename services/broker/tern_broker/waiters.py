@@ -12,8 +12,7 @@ from itertools import count
 
 from tern_broker.core.applied import Applied
 from tern_broker.core.machine import StateMachine
-from tern_broker.ending import DAMAGE
-from tern_remoting import tell
+from tern_broker.telling import tell, wake
 from tern_wire.errors import Overloaded, TernError, TopicNotFound
 from tern_wire.limits import PARKED_POLLS_MAX
 
@@ -72,11 +71,7 @@ class Waiters:
             self._refuse_dropped(applied)
         for topic_id in self._parked.keys() & applied.woken_topics:
             for group_id in list(self._parked[topic_id]):
-                tell(
-                    partial(self._look, group_id, topic_id),
-                    partial(self._wake_all, group_id, topic_id),
-                    ends=DAMAGE,
-                )
+                tell(partial(self._look, group_id, topic_id), partial(self._wake_all, group_id, topic_id))
 
     def sweep(self, now_s: float) -> None:
         """Answer those whose deadline has come."""
@@ -136,4 +131,4 @@ class Waiters:
     def _end(self, waiter: Waiter, answer: int | TernError) -> None:
         waiter.is_over = True
         self._count -= 1
-        tell(partial(waiter.wake, answer), waiter.wake, ends=DAMAGE)
+        wake(waiter.wake, answer)

@@ -12,14 +12,10 @@ from typing import Any
 import pytest
 
 from tern_accept import Acceptor, Strangers
+from tests.support.loops import BOTH_LOOPS
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
-        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"),
-    ]
-)
+@pytest.fixture(params=BOTH_LOOPS)
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
     """Both loops: their readers and timers are not the same code."""
     return request.param

@@ -8,17 +8,13 @@ from typing import Any
 import pytest
 
 from tern_remoting import Frame, Link, LinkServer, dial
+from tests.support.loops import BOTH_LOOPS
 
 KEY = bytes(range(32))
 FRAME_SIZE_MAX_BYTES = 9 * 1024 * 1024
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
-        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"),
-    ]
-)
+@pytest.fixture(params=BOTH_LOOPS)
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
     """Every test runs on the standard loop and on uvloop: their transports differ where it hurts."""
     return request.param

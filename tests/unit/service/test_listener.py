@@ -22,14 +22,10 @@ from tern_service.bounds import Bounds
 from tern_service.listener import Listener
 from tern_service.process_security import peer_of_request, require_broker, require_operator
 from tests.support.cluster_pki import Pki
+from tests.support.loops import BOTH_LOOPS
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
-        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"),
-    ]
-)
+@pytest.fixture(params=BOTH_LOOPS)
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
     """Both loops: their TLS is not the same code."""
     return request.param

@@ -73,6 +73,17 @@ WRITES: dict[str, Callable[[StoreRun, Node], None]] = {
 }
 
 
+def go_on(run: StoreRun, node: Node, write: str) -> None:
+    """What was refused works now, and so does all else; a restart has everything."""
+    WRITES[write](run, node)
+    run.append(node)
+    run.sync(node)
+    run.save(node, quietly=True)
+    require_served(node, run, run.promise)
+    node.close()
+    examine(Node(run.files, run.limits, group=run.group), run, run.promise)
+
+
 @pytest.mark.parametrize("write", WRITES)
 def test_a_full_disk_at_every_kind_of_write(write: str) -> None:
     """With little room: it works or says ENOSPC, all is still served; with room again it works, and a restart has everything."""
@@ -93,13 +104,7 @@ def test_a_full_disk_at_every_kind_of_write(write: str) -> None:
                 words["done"] += 1
             require_served(node, run, run.promise)
             run.files.capacity_bytes = None
-            WRITES[write](run, node)
-            run.append(node)
-            run.sync(node)
-            run.save(node, quietly=True)
-            require_served(node, run, run.promise)
-            node.close()
-            examine(Node(run.files, run.limits, group=run.group), run, run.promise)
+            go_on(run, node, write)
     print(words)
 
 

@@ -16,7 +16,7 @@ from tests.support import faulty_files
 from tests.support.faulty_files import FaultyFiles
 from tests.support.store_node import DIRECTORY, Node
 from tests.support.store_run import examine, require_served
-from tests.unit.store.test_disk_full import WRITES, again
+from tests.unit.store.test_disk_full import WRITES, again, go_on
 
 REFUSALS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EDQUOT, errno.EINTR, errno.EACCES)
 
@@ -44,13 +44,7 @@ def test_a_refusal_at_every_kind_of_write_loses_nothing(write: str) -> None:
                     words["done"] += 1
             run.files.relent()
             require_served(node, run, run.promise)
-            WRITES[write](run, node)
-            run.append(node)
-            run.sync(node)
-            run.save(node, quietly=True)
-            require_served(node, run, run.promise)
-            node.close()
-            examine(Node(run.files, run.limits, group=run.group), run, run.promise)
+            go_on(run, node, write)
     print(words)
     assert words["refused"] or write == "vote" or words["done"]
 

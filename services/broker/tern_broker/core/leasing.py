@@ -204,9 +204,8 @@ class Leasing:
             delivery = self.find(*item[1:])
             true_ms = delivery.due_ms(item[0]) if delivery is not None else None
             if true_ms is None:
-                self.deadlines.remove(
-                    item
-                )  # what ends takes its deadline along; one that is left is no reason to end every node
+                # What ends takes its deadline along; one that is left is no reason to end every node.
+                self.deadlines.remove(item)
             elif true_ms <= at_ms:
                 return True
             else:
