@@ -30,7 +30,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test test-spark test-failover crash-states sim chaos reloads flood fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
+.PHONY: help install run down test test-spark test-failover crash-states sim chaos reloads flood doors fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -72,6 +72,9 @@ reloads: .venv/.test ## Renew all certificates of a secure mesh under load, a hu
 
 flood: .venv/.test ## Strangers at every port of a mesh, 120 s (ARGS='--seconds 600')
 	$(BIN)/python -m tests.flood $(ARGS)
+
+doors: .venv/.test ## A steady client beside those who ask too much: readers, tenants, strangers; in the clear and secure, 6 minutes (ARGS="--only clear")
+	$(BIN)/python -m tests.doors $(ARGS)
 
 fuzz: .venv/.test ## A million hostile frames at the Raft port of a node in memory (FRAMES=1000000)
 	$(BIN)/python -m tests.fuzz.raft_port --frames $(FRAMES) $(ARGS)

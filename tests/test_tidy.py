@@ -319,6 +319,26 @@ def test_no_error_is_swallowed_into_a_log(path: Path) -> None:
             assert not all(idle) or has_reason, f"{name_of(path)}:{node.lineno}: an error ends here unseen"
 
 
+@cache
+def sized_classes() -> frozenset[str]:
+    """Our classes whose objects can be empty, and then count as false."""
+    found = (step for path in sources() for step in nodes(path) if isinstance(step, ast.ClassDef))
+    return frozenset(
+        step.name
+        for step in found
+        if any(isinstance(part, ast.FunctionDef) and part.name in {"__len__", "__bool__"} for part in step.body)
+    )
+
+
+@of_each(sources())
+def test_what_is_empty_is_not_taken_for_what_is_missing(path: Path) -> None:
+    """`given or Crowd()` makes another one of a crowd that nobody has entered yet: ask whether it is None."""
+    for node in nodes(path):
+        made = node.values[-1] if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) else None
+        if isinstance(made, ast.Call):
+            assert called(made) not in sized_classes(), f"{name_of(path)}:{made.lineno}: `or` forgets an empty one"
+
+
 @of_each(sources("tests"))
 def test_every_test_says_its_goal_and_none_sleeps(path: Path) -> None:
     """A docstring for each test; waiting is a poll (a `while` under a deadline), never a guess how long things take."""

@@ -7,7 +7,7 @@ import typer
 from tern_cli.endpoint import Endpoint, administration
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output, show_rows
-from tern_wire.times import parse_duration_ms
+from tern_wire.times import duration_text, given_duration, parse_duration_ms
 
 Topic = Annotated[str, typer.Argument(help="The topic's name.", show_default=False)]
 Group = Annotated[str, typer.Argument(help="The consumer group's name.", show_default=False)]
@@ -48,9 +48,17 @@ def _show_queues(topic: str, endpoint: str, output: Format, group: str = "") -> 
         typer.echo(f"{sum(row.max_offset - row.min_offset for row in queues)} messages in {len(queues)} queues.")
 
 
-def duration_ms(option: str, text: str) -> int:
-    """Milliseconds of what stands behind *option*; CommandFailed (exit 2) when it is no duration."""
+def duration_ms(option: str, text: str, least_ms: int = 0, most_ms: int | None = None) -> int:
+    """Milliseconds of what stands behind *option*; CommandFailed (exit 2) when it is no duration, or not *least_ms* to *most_ms*."""
     try:
-        return parse_duration_ms(text)
+        found_ms = parse_duration_ms(text)
     except ValueError as error:
         raise CommandFailed("Not a duration", f"{option}: {error}.", exit_code=2) from error
+    if most_ms is not None and not least_ms <= found_ms <= most_ms:
+        allowed = (
+            f"use {duration_text(least_ms)} to {duration_text(most_ms)}"
+            if least_ms
+            else f"at most {duration_text(most_ms)}"
+        )
+        raise CommandFailed("The time is out of range", f"{option} is {given_duration(text)}; {allowed}.", exit_code=2)
+    return found_ms

@@ -4,6 +4,7 @@ Law: a failure ends on stderr, as two lines for people, or with `-o json` as one
 """
 
 import os
+import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,17 +24,19 @@ from tern_cli.cluster_commands import init_cluster
 from tern_cli.command_words import asks_for_json, credentials_first, not_text
 from tern_cli.demo.commands import demo_app
 from tern_cli.demo.transfer.command import transfer
-from tern_cli.digest_commands import raft_app
 from tern_cli.dlq_commands import dlq_app
 from tern_cli.endpoint import NAMESPACE_VARIABLE, use_namespace
 from tern_cli.failures import CommandFailed
+from tern_cli.file_failures import file_failure
 from tern_cli.group_commands import group_app
+from tern_cli.installed_version import installed_version
 from tern_cli.key_commands import key_app
 from tern_cli.member_commands import list_assignments, list_locks, list_members
 from tern_cli.mesh_commands import down, status, up
 from tern_cli.message_commands import recv, send
 from tern_cli.namesrv_commands import namesrv_app
 from tern_cli.output import show_failure
+from tern_cli.pass_over_commands import raft_app
 from tern_cli.placement_commands import place_topic, show_placement
 from tern_cli.producer_group_commands import producer_group_app
 from tern_cli.query_commands import msg_app, seek_group, show_lag, show_topic_stats
@@ -44,6 +47,7 @@ from tern_cli.topic_commands import topic_app
 from tern_cli.tx_commands import tx_app
 from tern_client.credentials import CA_FILE, KEY_FILE
 from tern_wire.errors import TernError
+from tern_wire.extras import damage, need_extra
 
 _AS_JSON = "tern_cli.as_json"
 CREDENTIALS = ("--key-file", "--ca-file")
@@ -87,9 +91,13 @@ def _failures_told(as_json: bool) -> Iterator[None]:
         # `| head` has seen enough: that is no failure, and nothing may be flushed into the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from stop
-    except OSError as error:
-        show_failure("The operating system refused", str(error), as_json=as_json)
+    except ImportError as error:
+        show_failure("The installation is damaged", damage(error), as_json=as_json)
         raise typer.Exit(1) from error
+    except OSError as error:
+        refusal = file_failure(error)
+        show_failure(refusal.title, refusal.detail, as_json=as_json)
+        raise typer.Exit(refusal.exit_code) from error
     except KeyboardInterrupt as stop:
         raise typer.Exit(130) from stop
 
@@ -118,6 +126,12 @@ app = typer.Typer(
 )
 
 
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"ternmq {installed_version()} (Python {platform.python_version()})")
+        raise typer.Exit(0)
+
+
 @app.callback()
 def common(
     namespace: Annotated[
@@ -136,6 +150,9 @@ def common(
             show_default=False,
         ),
     ] = "",
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
     ca_file: Annotated[
         str,
         typer.Option(
@@ -160,6 +177,9 @@ class Service(StrEnum):
     TXN_CHECKER = "txn-checker"
 
 
+_SPOKEN = {Service.NAMESRV: "name server", Service.TXN_CHECKER: "transaction checker"}
+
+
 @app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     rich_help_panel="Mesh",
@@ -174,6 +194,7 @@ def serve(
     ternmq serve namesrv --listen 127.0.0.1 --port 9876
     ternmq serve broker --help
     """
+    need_extra(service.value, f"A {_SPOKEN.get(service, service.value)}")
     module = f"tern_{service.value.replace('-', '_')}"
     os.execv(sys.executable, [sys.executable, "-m", module, *context.args])  # noqa: S606 - ours
 

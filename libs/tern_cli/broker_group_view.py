@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tern_cli.output import shown_time
+from tern_cli.readable import shown_time
 from tern_cli.topic_moves import Move, TopicName
 
 Document = Mapping[str, Any]
@@ -28,7 +28,7 @@ def group_rows(cluster: Document) -> list[dict[str, Any]]:
                 "leader": group["leader"] or "-",
                 "term": group["term"],
                 "nodes": f"{connected}/{max(group['group_size'], len(group['nodes']))}",
-                "writable": "yes" if group["writable"] else "no",
+                "writable": bool(group["writable"]),
             }
         )
     return rows

@@ -5,11 +5,10 @@ from typing import Annotated, Any
 import typer
 
 from tern_cli.endpoint import DATA_DIR
-from tern_cli.failures import CommandFailed
 from tern_cli.mesh_commands import DataDir
 from tern_cli.output import Format, Output, show_json, show_rows
 from tern_cli.raft_commands import NameServers, raft_app
-from tern_cli.raft_view import BrokerNode, answering_brokers, call, nodes_of_group
+from tern_cli.raft_view import BrokerNode, answering_brokers, leading_node, nodes_of_group, tell
 from tern_cli.topic_commands import Sure, confirm
 
 _CHOOSE_PATH = "/v1/broker/choose"
@@ -54,15 +53,9 @@ def raft_choose(
     ternmq raft choose broker-a-1 --yes
     """
     nodes = nodes_of_group(answering_brokers(namesrv, data_dir), "", to=node)
-    leading = [one for one in nodes if one.status.get("role") == "leader"]
-    if not leading:
-        raise CommandFailed("Nobody leads now", "Most of the group's brokers must run. See `ternmq raft status`.")
+    leader = leading_node(nodes)
     confirm(f"Shall the state of {node} hold, and the brokers that differ be made anew?", yes=yes)
-    leader = max(leading, key=lambda one: one.term)
-    code, answer = call(leader, "POST", _CHOOSE_PATH, {"node": node})
-    if code != 202:
-        reason = answer.get("reason") or answer.get("detail") or f"{leader.http} answered {code or 'nothing'}"
-        raise CommandFailed("Nothing is chosen", f"{leader.name} refuses: {reason}.")
+    tell(leader, _CHOOSE_PATH, {"node": node}, failed="Nothing is chosen")
     if output is Format.JSON:
         show_json({"broker_group": leader.broker_group, "chosen": node, "leader": leader.name})
     else:

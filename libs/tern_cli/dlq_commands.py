@@ -8,7 +8,7 @@ import typer
 from tern_cli.admin_commands import Group
 from tern_cli.endpoint import Endpoint, administration
 from tern_cli.failures import CommandFailed
-from tern_cli.output import Format, Output, show_json, show_rows
+from tern_cli.output import Format, Output, show_facts, show_json, show_rows
 from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, REDRIVE_RATE_MAX_PER_S
 from tern_wire.messages import TO_ORIGIN
 
@@ -100,7 +100,7 @@ def show_letter(
         show_json(message)
     else:
         facts = {**{name: value for name, value in message.items() if name != "dlq"}, **_row(message)}
-        show_rows([{"field": name, "value": value} for name, value in facts.items()], ("field", "value"), output)
+        show_facts(facts)
 
 
 @dlq_app.command("redrive")

@@ -5,7 +5,6 @@ import os
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 
@@ -13,6 +12,7 @@ from tern_cli.failures import CommandFailed
 from tern_cli.mesh_files import MeshFiles
 from tern_client import BlockingAdmin, RetryPolicy
 from tern_client.credentials import CA_FILE, KEY_FILE
+from tern_client.endpoints import EndpointMalformed, Endpoints
 from tern_wire.errors import InvalidField
 from tern_wire.names import check_namespace
 from tern_wire.paths import PORT_NAMESRV, PORT_PROXY
@@ -72,12 +72,10 @@ def _urls(option: str, what: str, example: str) -> list[str]:
     urls = [url.strip() for url in option.split(",") if url.strip()]
     for url in urls:
         try:
-            address = urlsplit(url)
-            is_one = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
-        except ValueError:
-            is_one = False
-        if not is_one:
-            raise CommandFailed(f"Not {what}", f"'{url}' should look like {example}.", exit_code=2)
+            Endpoints(url)
+        except EndpointMalformed as error:
+            shown, reason = error.fields["endpoint"], error.fields["reason"]
+            raise CommandFailed(f"Not {what}", f"{shown} should look like {example}: {reason}.", exit_code=2) from error
     return urls
 
 

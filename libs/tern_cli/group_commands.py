@@ -9,7 +9,8 @@ from tern_cli.endpoint import Endpoint, administration
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output, show_json, show_rows
 from tern_cli.topic_commands import Attribute, Sure, attributes_of, confirm, shown_attributes
-from tern_wire.limits import ATTEMPTS_MAX
+from tern_wire.limits import ATTEMPTS_MAX, INVISIBLE_MAX_MS, INVISIBLE_MIN_MS, RETRY_DELAY_MIN_MS, TIMER_DELAY_MAX_MS
+from tern_wire.times import duration_text
 
 group_app = typer.Typer(
     no_args_is_help=True, help="Create, list, describe, alter and delete consumer groups, see who is in them."
@@ -78,7 +79,7 @@ def create_group(
         document = admin.create_group(
             group,
             only_new=new,
-            invisible_ms=None if invisible is None else duration_ms("--invisible", invisible),
+            invisible_ms=_invisible_ms(invisible),
             start=start,
             max_attempts=max_attempts,
             retry=retry_of(retry),
@@ -116,7 +117,7 @@ def alter_group(
     with administration(endpoint) as admin:
         document = admin.alter_group(
             group,
-            invisible_ms=None if invisible is None else duration_ms("--invisible", invisible),
+            invisible_ms=_invisible_ms(invisible),
             start=start,
             max_attempts=max_attempts,
             retry=retry_of(retry),
@@ -172,9 +173,9 @@ def describe_group(
     flags = [name for name in ("fifo", "broadcast") if document[name]]
     state = "receives" if document["consume"] else "switched off"
     typer.echo(
-        f"{state}, starts {document['start']}, invisible {document['invisible_ms']} ms{shown_attributes(document)}."
+        f"{state}, starts {document['start']}, invisible for {duration_text(document['invisible_ms'])}{shown_attributes(document)}."
     )
-    delays = ", ".join(f"{delay_ms / 1_000:g}s" for delay_ms in document["retry"]["delays_ms"][:16])
+    delays = ", ".join(duration_text(delay_ms) for delay_ms in document["retry"]["delays_ms"][:16])
     typer.echo(f"{document['max_attempts']} attempts, rests {delays}{'; ' + ', '.join(flags) if flags else ''}.")
 
 
@@ -197,6 +198,10 @@ def delete_group(group: Group, yes: Sure = False, endpoint: Endpoint = "", outpu
         typer.echo(f"Group {group} is deleted.")
 
 
+def _invisible_ms(text: str | None) -> int | None:
+    return None if text is None else duration_ms("--invisible", text, INVISIBLE_MIN_MS, INVISIBLE_MAX_MS)
+
+
 def retry_of(text: str | None) -> dict[str, Any] | None:
     """The policy that `--retry` names; CommandFailed (exit 2) for what is none."""
     if text is None:
@@ -205,13 +210,19 @@ def retry_of(text: str | None) -> dict[str, Any] | None:
         return {"policy": "table"}
     initial, star, rest = text.partition("*")
     if not star:
-        return {"policy": "custom", "delays": [duration_ms("--retry", delay) for delay in text.split(",")]}
+        return {
+            "policy": "custom",
+            "delays": [duration_ms("--retry", delay, 0, TIMER_DELAY_MAX_MS) for delay in text.split(",")],
+        }
     factor, _, most = rest.partition("..")
     try:
         multiplier = float(factor)
     except ValueError as error:
         raise CommandFailed("Not a retry policy", f"--retry {text}: write it like '5s*2..2h'.", exit_code=2) from error
-    delays = {"initial": duration_ms("--retry", initial), "max": duration_ms("--retry", most)}
+    delays = {
+        "initial": duration_ms("--retry", initial, RETRY_DELAY_MIN_MS, TIMER_DELAY_MAX_MS),
+        "max": duration_ms("--retry", most, RETRY_DELAY_MIN_MS, TIMER_DELAY_MAX_MS),
+    }
     return {"policy": "exponential", "multiplier": multiplier, **delays}
 
 

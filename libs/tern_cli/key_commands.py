@@ -11,11 +11,13 @@ import typer
 
 from tern_cli.endpoint import Endpoint, administration
 from tern_cli.failures import CommandFailed
-from tern_cli.output import Format, Output, show_json, show_rows, show_warning, shown_time
+from tern_cli.output import Format, Output, show_json, show_rows, show_warning
+from tern_cli.readable import shown_time
 from tern_cli.topic_commands import Sure, confirm
 from tern_client import BlockingAdmin
 from tern_wire.client_keys import encoded_public_key, signing_text
 from tern_wire.errors import PrincipalNotFound
+from tern_wire.extras import need_extra
 from tern_wire.limits import KEYS_LIVE_MAX, PRINCIPAL_TEXT_LENGTH_MAX
 
 key_app = typer.Typer(
@@ -219,11 +221,8 @@ def _private_file(path: Path | None) -> Iterator[int | None]:
 
 def _ed25519() -> tuple[bytes, bytes]:
     """A new key pair: the private half, which stays here, and the public one."""
-    try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - only here
-    except ImportError as error:
-        raise CommandFailed(
-            "Signing keys need a library", "Install it: pip install 'ternmq[security]'", exit_code=2
-        ) from error
+    need_extra("security", "An Ed25519 key", "cryptography")
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - only here
+
     private = Ed25519PrivateKey.generate()
     return private.private_bytes_raw(), private.public_key().public_bytes_raw()

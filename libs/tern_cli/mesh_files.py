@@ -10,6 +10,7 @@ Law: what is read here has been checked (mesh_documents.py); what cannot be used
 Standard library only: the supervisor reads and writes through here.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -28,6 +29,7 @@ _RESTORE = (
     "It says which group the data beside it belongs to. Restore it from a copy, or choose another --data-dir; "
     "if this directory holds nothing that you need, remove all of it."
 )
+_RESTORE_KEY = "Restore it from a copy. Without one remove it: a new one is made, and receipt handles given out before are refused; what they stood for is delivered again."
 _REMOVE = (
     "It only says who runs now. A running mesh writes it again within seconds, so try again; "
     "if no mesh runs in this directory, remove it."
@@ -68,11 +70,16 @@ class MeshFiles:
     def make_folders(self) -> None:
         """The folders, for this user only: they hold messages and the key."""
         for folder in (self.root, self.root / "logs", self.root / "data"):
+            if folder.exists() and not folder.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def make_key(self) -> bool:
-        """The cluster key, once; an existing one is kept. Whether it was made now."""
+        """The cluster key, once; an existing one is kept. Whether it was made now. CommandFailed when the existing one cannot be one."""
         if self.key.exists():
+            size_bytes = len(self.key.read_bytes())
+            if size_bytes != KEY_SIZE_BYTES:
+                raise _damaged(self.key, f"it has {size_bytes} bytes, not {KEY_SIZE_BYTES}", _RESTORE_KEY)
             return False
         draft = self.key.with_suffix(".new")
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

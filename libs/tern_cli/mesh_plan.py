@@ -27,7 +27,7 @@ CHECK_HOSTS = "127.0.0.1,localhost,[::1]"
 BOOTSTRAP = "--bootstrap"
 # A mesh beside other things on a disk: at most this, and at most half of what is free.
 BUDGET_MAX_BYTES = 20 << 30
-_SEGMENT_MIN_BYTES, _SEGMENT_MAX_BYTES = 16 << 20, 1 << 30
+_SEGMENT_MIN_BYTES, SEGMENT_MAX_BYTES = 16 << 20, 1 << 30
 # Retention drops whole segments, and a broker holds up to three that are not full: with fewer the marks would mean nothing.
 _SEGMENTS_PER_BUDGET, _SEGMENTS_MIN = 16, 4
 
@@ -124,10 +124,13 @@ def with_budget(shape: MeshShape, *, free_bytes: int, is_new: bool) -> MeshShape
     """*shape* with its budget decided, and for a new mesh a segment size that suits it; *free_bytes*: of the disk."""
     if shape.disk_budget_bytes < 0:
         shape = replace(shape, disk_budget_bytes=min(BUDGET_MAX_BYTES, free_bytes // 2))
-    if is_new and not shape.segment_size_bytes and shape.disk_budget_bytes:
-        wanted = shape.disk_budget_bytes // shape.brokers // _SEGMENTS_PER_BUDGET
+    if is_new and not shape.segment_size_bytes:
+        wanted = (shape.disk_budget_bytes or free_bytes) // shape.brokers // _SEGMENTS_PER_BUDGET
         size = 1 << max(wanted, 1).bit_length() - 1
-        shape = replace(shape, segment_size_bytes=min(max(size, _SEGMENT_MIN_BYTES), _SEGMENT_MAX_BYTES))
+        size = min(max(size, _SEGMENT_MIN_BYTES), SEGMENT_MAX_BYTES)
+        # Without a budget, on a large disk, the broker's own default is as good.
+        if shape.disk_budget_bytes or size < SEGMENT_MAX_BYTES:
+            shape = replace(shape, segment_size_bytes=size)
     return shape
 
 
@@ -188,7 +191,7 @@ def _broker(shape: MeshShape, number: int, python: str, data_dir: str, group_id:
     if shape.segment_size_bytes:
         argv += ["--segment-size-bytes", str(shape.segment_size_bytes)]
     if shape.disk_budget_bytes > 0:
-        segment = shape.segment_size_bytes or _SEGMENT_MAX_BYTES
+        segment = shape.segment_size_bytes or SEGMENT_MAX_BYTES
         share = max(shape.disk_budget_bytes // shape.brokers, _SEGMENTS_MIN * segment)
         argv += ["--disk-budget-bytes", str(share)]
     ports = {"link": link, "raft": link + 1, "http": link + 2}

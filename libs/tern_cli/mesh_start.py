@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tern_cli.failures import CommandFailed
+from tern_cli.file_failures import files_of
 from tern_cli.mesh_files import GROUP_ID_SIZE_BYTES, MeshFiles
 from tern_cli.mesh_hints import with_data_dir
 from tern_cli.mesh_options import AskedOptions, differences
@@ -26,8 +27,10 @@ from tern_cli.mesh_plan import (
     plan_to_document,
     with_budget,
 )
+from tern_cli.mesh_room import check_room
 from tern_cli.mesh_view import TELLING, answers, notes, process_rows
 from tern_cli.process_table import boot_id, is_same, port_is_free, send_signal
+from tern_wire.extras import need_extra
 
 LOOK_INTERVAL_S = 0.05
 # The supervisor kills what is left after 8 s; two more for its own end.
@@ -69,10 +72,20 @@ class Started:
     supervisor: "subprocess.Popen[bytes] | None" = None
 
 
-def settle_cluster(files: MeshFiles, wanted: dict[str, Any]) -> tuple[MeshShape, str]:
-    """Shape and group id: what was asked for, then what this directory remembers, then defaults. Written to cluster.json.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What a mesh is to be: its processes, and what cluster.json says of it (*is_new*: does not say yet)."""
 
-    CommandFailed (exit 2) when the directory holds another number of brokers: a group's members are fixed at its birth.
+    plan: MeshPlan
+    document: dict[str, Any]
+    is_new: bool
+
+
+def settle_cluster(files: MeshFiles, wanted: dict[str, Any]) -> Settled:
+    """The mesh: what was asked for, then what this directory remembers, then defaults. Nothing is written.
+
+    CommandFailed (exit 2) when the directory holds another number of brokers: a group's members are fixed at its birth; or when its disk has no
+    room for the files of new ones.
     """
     known = files.read_cluster()
     if not known and any(files.data(name).exists() for name in member_names(9)):
@@ -81,7 +94,11 @@ def settle_cluster(files: MeshFiles, wanted: dict[str, Any]) -> tuple[MeshShape,
             f"{files.root / 'data'} holds broker data but {files.cluster} is missing. Restore it, or choose another --data-dir.",
         )
     shape = replace(MeshShape(**known.get("shape", {})), **wanted)
-    shape = with_budget(shape, free_bytes=shutil.disk_usage(files.root).free, is_new=not known)
+    free_bytes = shutil.disk_usage(files.root).free
+    shape = with_budget(shape, free_bytes=free_bytes, is_new=not known)
+    if not any(files.data(name).exists() for name in member_names(shape.brokers)):
+        # Brokers that have their files start whatever room there is: reading and acking must be possible.
+        check_room(shape, free_bytes, where=str(files.root))
     if known and shape.brokers != len(known["members"]):
         raise CommandFailed(
             "This directory belongs to a mesh of another size",
@@ -97,9 +114,8 @@ def settle_cluster(files: MeshFiles, wanted: dict[str, Any]) -> tuple[MeshShape,
         "shape": asdict(shape),
         "born": bool(known.get("born")),
     }
-    if document != known:
-        files.write_cluster(document)
-    return shape, group_id
+    plan = plan_mesh(shape, data_dir=str(files.root), group_id=group_id, python=sys.executable)
+    return Settled(plan=plan, document=document, is_new=document != known)
 
 
 def start_mesh(
@@ -110,23 +126,28 @@ def start_mesh(
     CommandFailed when a port is in use or the running mesh has other options (exit 2), or the mesh is not ready in *wait_s*
     seconds; then nothing is left running that was not before.
     """
+    need_extra("mesh", "A mesh")
     began_s = time.monotonic()
-    files.make_folders()
-    lock = files.try_lock()
+    with files_of("--data-dir"):
+        files.make_folders()
+        lock = files.try_lock()
     if lock < 0:
         mesh = _wait_until_ready(files, began_s + wait_s, probes, ours=False)
         _refuse_other_options(files, asked)
         return Started(mesh=mesh, already_running=True, seconds=time.monotonic() - began_s)
     try:
-        stop_strays(files)
-        shape, group_id = settle_cluster(files, asked.wanted())
-        if files.make_key() and files.is_born():
-            warn(_lost_key(files))
-        plan = plan_mesh(shape, data_dir=str(files.root), group_id=group_id, python=sys.executable)
-        check_ports(plan)
-        if shape.secure:
-            make_certificates(files, plan)
-        supervisor = spawn_supervisor(files, plan, lock, foreground=asked.foreground)
+        with files_of("--data-dir"):
+            stop_strays(files)
+            settled = settle_cluster(files, asked.wanted())
+            # What cannot be is not remembered: the next `up` would ask for it again.
+            check_ports(settled.plan)
+            if settled.is_new:
+                files.write_cluster(settled.document)
+            if files.make_key() and files.is_born():
+                warn(_lost_key(files))
+            if settled.document["shape"]["secure"]:
+                make_certificates(files, settled.plan)
+            supervisor = spawn_supervisor(files, settled.plan, lock, foreground=asked.foreground)
     finally:
         os.close(lock)
     try:

@@ -16,6 +16,7 @@ _TIMEOUT_S = 1.0
 # Who says something of itself, and where.
 TELLING = {"broker": BROKER_PATH, "txn-checker": CHECKER_PATH}
 # Hosts named in one note.
+_LOST_SHOWN_MAX = 3
 _HOSTS_SHOWN_MAX = 3
 _LINE_SHOWN_MAX = 300
 
@@ -51,7 +52,10 @@ def _row(files: MeshFiles, row: dict[str, Any], leading: set[str]) -> dict[str, 
         "quarantined": found if isinstance(found, dict) else None,
         "rebuilding": str(said.get("rebuilding") or ""),
         "refuses_sends": bool(said.get("refuses_sends")),
+        "space_held": said.get("space_held"),
+        "dropped_unread": said.get("dropped_unread") or [],
         "lacks": str(said.get("lacks") or ""),
+        "blocked": blocked_index(said),
         "silent_hosts": _silent_hosts(said),
         "last_line": last_line,
     }
@@ -77,13 +81,44 @@ def notes(files: MeshFiles, rows: list[dict[str, Any]]) -> list[str]:
             found.append(f"{name} is rebuilding what it derives from its log: {row['rebuilding']}.")
         if row["refuses_sends"]:
             found.append(f"{name} refuses sends, because its disk or its budget is full; receiving and acking go on.")
+        if row["space_held"]:
+            found.append(f"{name} cannot make room: {_space_held(row['space_held'])}")
+        # Every node counts: what they have all dropped is told once.
+        if row["dropped_unread"] and row["leader"]:
+            found.append(f"{name} has dropped what was not read, {_dropped(row['dropped_unread'])}.")
         if row["lacks"]:
             found.append(f"{name} is refused something by its operating system, and tries again: {row['lacks']}.")
+        if row["blocked"]:
+            found.append(
+                f"{name} cannot apply entry {row['blocked']} of its log and waits in front of it: see `ternmq raft blocked`."
+            )
         if row["silent_hosts"]:
             more = len(row["silent_hosts"]) - _HOSTS_SHOWN_MAX
             hosts = ", ".join(row["silent_hosts"][:_HOSTS_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
             found.append(f"{name} asks about open transactions and gets no answer from {hosts}; it goes on trying.")
     return found
+
+
+def _space_held(held: dict[str, Any]) -> str:
+    topic, group, messages = held.get("topic"), held.get("group"), held.get("messages", 0)
+    whose = f"group {group} has not read" if group else "no consumer group has begun to read"
+    return (
+        f"{whose} {messages:,} messages of topic {topic}, which are younger than the retention. Let it read on, or seek it forward; add disk "
+        f"space; or let them go: `ternmq topic alter {topic} --when-full drop-oldest`."
+    )
+
+
+def _dropped(rows: list[dict[str, Any]]) -> str:
+    shown = "; ".join(
+        f"{row['messages']:,} messages of {row['topic']} for {row['group']}" for row in rows[:_LOST_SHOWN_MAX]
+    )
+    return f"{shown} and more" if len(rows) > _LOST_SHOWN_MAX else shown
+
+
+def blocked_index(said: dict[str, Any]) -> int | None:
+    """Of a broker's status: the entry that it cannot apply, None if there is none."""
+    found = said.get("blocked")
+    return found.get("index") if isinstance(found, dict) else None
 
 
 def _silent_hosts(said: dict[str, Any]) -> list[str]:

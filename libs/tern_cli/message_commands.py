@@ -1,9 +1,10 @@
 """`ternmq send` and `ternmq recv`: one message or many, from an argument, a file or a pipe."""
 
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +13,17 @@ from tern_cli.endpoint import Endpoint, endpoints, namespace
 from tern_cli.failures import CommandFailed
 from tern_cli.message_format import as_document, compile_format
 from tern_cli.output import Format, Output, show_json, show_rows
-from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES, RECEIVE_MESSAGES_MAX
+from tern_wire.limits import (
+    INVISIBLE_MAX_MS,
+    INVISIBLE_MIN_MS,
+    MESSAGE_BODY_SIZE_MAX_BYTES,
+    RECEIVE_MESSAGES_MAX,
+    SETTLE_ENTRIES_MAX,
+    WAIT_MAX_MS,
+)
+
+if TYPE_CHECKING:
+    from tern_client import ReceivedMessage
 
 
 class Ack(StrEnum):
@@ -20,6 +31,7 @@ class Ack(StrEnum):
 
     AUTO = "auto"
     NONE = "none"
+    RELEASE = "release"
 
 
 def send(
@@ -119,7 +131,11 @@ def recv(
     tags: Annotated[str, typer.Option("--tags", help="Only these: 'A || B'. The group never sees the others.")] = "",
     sql: Annotated[str, typer.Option("--sql", help="Only messages whose properties make this true; as --tags.")] = "",
     ack: Annotated[
-        Ack, typer.Option("--ack", help="auto: acked once shown; none: seen again after the lease.")
+        Ack,
+        typer.Option(
+            "--ack",
+            help="auto: acked once shown; none: seen again after the lease; release: seen again at once, as if it had not been.",
+        ),
     ] = Ack.AUTO,
     format: Annotated[
         str,
@@ -143,30 +159,38 @@ def recv(
     from tern_client import BlockingConsumer  # noqa: PLC0415
 
     write = compile_format(format)
-    wait_ms = duration_ms("--wait", wait)
-    invisible_ms = duration_ms("--invisible", invisible) if invisible else None
+    wait_ms = duration_ms("--wait", wait, 0, WAIT_MAX_MS)
+    invisible_ms = duration_ms("--invisible", invisible, INVISIBLE_MIN_MS, INVISIBLE_MAX_MS) if invisible else None
     if tags and sql:
         raise CommandFailed("Two filters", "Give --tags or --sql; TAGS is a property in SQL.", exit_code=2)
     shown: list[dict[str, Any]] = []
+    held: list[ReceivedMessage] = []
     received = 0
     with BlockingConsumer(
         endpoints(endpoint), topic, group, invisible_ms=invisible_ms, tags=tags, sql=sql, namespace=namespace()
     ) as consumer:
-        while received < count:
-            messages = consumer.receive(min(count - received, RECEIVE_MESSAGES_MAX), wait_ms)
-            if not messages:
-                break
-            received += len(messages)
-            for message in messages:
-                if output is Format.JSON:
-                    shown.append(as_document(message))
-                else:
-                    sys.stdout.buffer.write(write(message))
-            sys.stdout.buffer.flush()
-            if ack is Ack.AUTO:
-                errors = consumer.ack(*messages)
-                if errors:
-                    raise next(iter(errors.values()))
+        try:
+            while received < count:
+                messages = consumer.receive(min(count - received, RECEIVE_MESSAGES_MAX), wait_ms)
+                if not messages:
+                    break
+                received += len(messages)
+                if ack is Ack.RELEASE:
+                    held += [replace(message, body=b"") for message in messages]
+                for message in messages:
+                    if output is Format.JSON:
+                        shown.append(as_document(message))
+                    else:
+                        sys.stdout.buffer.write(write(message))
+                sys.stdout.buffer.flush()
+                if ack is Ack.AUTO:
+                    errors = consumer.ack(*messages)
+                    if errors:
+                        raise next(iter(errors.values()))
+        finally:
+            # Not before: the next receive would show them again.
+            for at in range(0, len(held), SETTLE_ENTRIES_MAX):
+                consumer.release(*held[at : at + SETTLE_ENTRIES_MAX])
     if output is Format.JSON:
         show_json(shown)
     if not received:

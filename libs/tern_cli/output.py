@@ -2,12 +2,13 @@
 
 import json
 import sys
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
+
+from tern_cli.readable import head, is_time, shown
 
 
 class Format(StrEnum):
@@ -29,29 +30,32 @@ def show_json(document: Any) -> None:
 
 
 def show_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], output: Format, *, title: str = "") -> None:
-    """*rows* as a table of *columns* (keys of the rows, headed by themselves), or as a JSON array of whole rows."""
+    """*rows* as a table of *columns* (keys of the rows, headed by themselves), or as a JSON array of whole rows.
+
+    In a table each value is as readable.py has it by its column's name; JSON has it as it is.
+    """
     if output is Format.JSON:
         show_json(list(rows))
         return
     from rich import box  # noqa: PLC0415 - rich costs 30 ms, JSON needs none of it
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        number = bool(rows) and all(isinstance(row[column], int) for row in rows)
-        table.add_column(column.replace("_", " "), justify="right" if number else "left", overflow="fold")
+        number = bool(rows) and not is_time(column) and all(type(row[column]) is int for row in rows)
+        table.add_column(head(column), justify="right" if number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(str(row[column]) for column in columns))
+        table.add_row(*(Text(shown(column, row[column])) for column in columns))
     # In a pipe there is no width to fit into: lines must not be folded.
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
-def shown_time(time_ms: int) -> str:
-    """A time for people, UTC; "" for none (0)."""
-    if not time_ms:
-        return ""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def show_facts(facts: Mapping[str, Any], *, title: str = "") -> None:
+    """*facts* for people: a line each, with its name and its value."""
+    rows = [{"field": head(name), "value": shown(name, value)} for name, value in facts.items()]
+    show_rows(rows, ("field", "value"), Format.TABLE, title=title)
 
 
 def show_failure(title: str, detail: str, lines: Sequence[str] = (), *, code: str = "", as_json: bool = False) -> None:

@@ -6,7 +6,8 @@ import typer
 
 from tern_cli.admin_commands import Topic
 from tern_cli.endpoint import Endpoint, administration
-from tern_cli.output import Format, Output, show_json, shown_time
+from tern_cli.output import Format, Output, show_json
+from tern_cli.readable import shown_time
 
 
 def show_placement(topic: Topic, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:

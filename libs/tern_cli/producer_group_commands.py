@@ -8,7 +8,14 @@ from tern_cli.admin_commands import duration_ms
 from tern_cli.endpoint import Endpoint, administration
 from tern_cli.output import Format, Output, show_json, show_rows
 from tern_cli.topic_commands import Sure, confirm
-from tern_wire.limits import CHECKS_MAX
+from tern_wire.limits import (
+    CHECK_AFTER_MAX_MS,
+    CHECK_AFTER_MIN_MS,
+    CHECK_TIMEOUT_MAX_MS,
+    CHECK_TIMEOUT_MIN_MS,
+    CHECKS_MAX,
+)
+from tern_wire.times import duration_text
 
 producer_group_app = typer.Typer(
     no_args_is_help=True,
@@ -75,10 +82,10 @@ def create_producer_group(
             group,
             check_url=check_url,
             check_secret=check_secret,
-            timeout=_span("--timeout", timeout),
+            timeout=_span("--timeout", timeout, CHECK_TIMEOUT_MIN_MS, CHECK_TIMEOUT_MAX_MS),
             max_checks=max_checks,
-            check_after=_span("--check-after", check_after),
-            check_interval=_span("--check-interval", check_interval),
+            check_after=_span("--check-after", check_after, CHECK_AFTER_MIN_MS, CHECK_AFTER_MAX_MS),
+            check_interval=_span("--check-interval", check_interval, CHECK_AFTER_MIN_MS, CHECK_AFTER_MAX_MS),
             include_body=include_body,
         )
     if output is Format.JSON:
@@ -124,11 +131,13 @@ def describe_producer_group(group: ProducerGroup, endpoint: Endpoint = "", outpu
         return
     stats = document.get("stats", {})
     show_rows([{name: stats[name] for name in stats}], tuple(stats), output)
-    typer.echo(f"It is {_asked(document)}, {document['check_after_ms']} ms after the begin and every")
-    typer.echo(f"{document['check_interval_ms']} ms, {document['max_checks']} times; then a transaction is expired.")
+    typer.echo(f"It is {_asked(document)}, {duration_text(document['check_after_ms'])} after the begin and every")
+    typer.echo(
+        f"{duration_text(document['check_interval_ms'])}, {document['max_checks']} times; then a transaction is expired."
+    )
     if document["check_url"]:
         bodies = "with" if document["include_body"] else "without"
-        typer.echo(f"An answer may take {document['timeout_ms']} ms; callbacks go {bodies} bodies.")
+        typer.echo(f"An answer may take {duration_text(document['timeout_ms'])}; callbacks go {bodies} bodies.")
 
 
 @producer_group_app.command("rm")
@@ -152,8 +161,8 @@ def delete_producer_group(
         typer.echo(f"Producer group {group} is deleted.")
 
 
-def _span(option: str, text: str | None) -> int | None:
-    return None if text is None else duration_ms(option, text)
+def _span(option: str, text: str | None, least_ms: int, most_ms: int) -> int | None:
+    return None if text is None else duration_ms(option, text, least_ms, most_ms)
 
 
 def _asked(document: dict[str, Any]) -> str:

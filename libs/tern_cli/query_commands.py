@@ -8,8 +8,10 @@ import typer
 from tern_cli.admin_commands import Group, Topic
 from tern_cli.endpoint import Endpoint, administration
 from tern_cli.failures import CommandFailed
-from tern_cli.output import Format, Output, show_json, show_rows
+from tern_cli.output import Format, Output, show_facts, show_json, show_rows
+from tern_cli.readable import shown_time
 from tern_wire.limits import QUERY_MESSAGES_MAX
+from tern_wire.times import duration_text
 
 msg_app = typer.Typer(no_args_is_help=True, help="Look at single messages: get, find, trace.")
 
@@ -32,7 +34,7 @@ def get_message(topic: Topic, message_id: MessageId, endpoint: Endpoint = "", ou
     if output is Format.JSON:
         show_json(message)
     else:
-        show_rows([{"field": name, "value": value} for name, value in message.items()], ("field", "value"), output)
+        show_facts(message)
 
 
 @msg_app.command("find")
@@ -84,7 +86,7 @@ def trace_message(topic: Topic, message_id: MessageId, endpoint: Endpoint = "", 
     place = (
         f"{found['queue']} at offset {found['offset']}" if "offset" in found else f"{found['queue']}, not visible now"
     )
-    typer.echo(f"Stored in {place}, at {found['stored_at']} (ms since 1970).")
+    typer.echo(f"Stored in {place}, at {shown_time(found['stored_at'])}.")
     columns = ("group", "state", "attempts", "until", "reason")
     show_rows([{column: group.get(column, "") for column in columns} for group in found["groups"]], columns, output)
 
@@ -110,20 +112,11 @@ def show_lag(
     if output is Format.JSON:
         show_json(document)
         return
-    columns = ("topic", "queue", "committed", "max_offset", "lag", "lag_s", "leased", "resting", "dying")
-    rows = [
-        {
-            **queue,
-            "topic": part["topic"],
-            "committed": "-" if queue["committed"] is None else queue["committed"],
-            "lag_s": round(queue["lag_ms"] / 1_000, 1),
-        }
-        for part in document["topics"]
-        for queue in part["queues"]
-    ]
+    columns = ("topic", "queue", "committed", "max_offset", "lag", "lag_ms", "leased", "resting", "dying")
+    rows = [{**queue, "topic": part["topic"]} for part in document["topics"] for queue in part["queues"]]
     show_rows(rows, columns, output)
     typer.echo(
-        f"{document['lag']} messages behind, {document['lag_ms'] / 1_000:.1f} s; {document['dead_letters']} dead letters."
+        f"{document['lag']} messages behind, {duration_text(document['lag_ms'])}; {document['dead_letters']} dead letters."
     )
 
 
@@ -163,8 +156,7 @@ def seek_group(
     if output is Format.JSON:
         show_json({"group": group, "topic": topic, "dry_run": dry_run, "queues": rows})
         return
-    shown = [{**row, "before": "-" if row["before"] is None else row["before"]} for row in rows]
-    show_rows(shown, ("queue", "before", "after"), output)
+    show_rows(rows, ("queue", "before", "after"), output)
     typer.echo("Nothing was moved." if dry_run else f"{group} goes on there.")
 
 
@@ -182,8 +174,7 @@ def show_topic_stats(topic: Topic, endpoint: Endpoint = "", output: Output = For
         show_json(document)
         return
     columns = ("queue", "min_offset", "max_offset", "messages", "in_messages_per_s", "last_visible_at")
-    rows = [{**queue, "last_visible_at": queue["last_visible_at"] or "-"} for queue in document["queues"]]
-    show_rows(rows, columns, output)
+    show_rows(document["queues"], columns, output)
     flows = ", ".join(
         f"{way} {document[way]['messages_per_s']:.1f} messages/s and {document[way]['bytes_per_s'] / 1_000:.1f} kB/s"
         for way in ("in", "out")

@@ -14,10 +14,10 @@ from tern_cli.raft_view import (
     BrokerNode,
     answering_brokers,
     ask_again,
-    call,
     leader_of,
     nodes_of_group,
     raft_rows,
+    tell,
 )
 
 raft_app = typer.Typer(no_args_is_help=True, help="See who leads, how far each broker is, and hand leadership over.")
@@ -37,7 +37,7 @@ def raft_status(namesrv: NameServers = "", data_dir: DataDir = DATA_DIR, output:
     """Show each broker's role, term and log: what is committed, applied and last, and how far it is behind its leader.
 
     `version` is of the state machine that the broker's release knows, and the group's level where that is lower: it rises when all know more.
-    `lag` is in entries, as the leader says; `fsync ms` is the last fdatasync; `disk %` is of the disk budget.
+    `lag` is in entries, as the leader says; `fsync` is the last fdatasync; `disk %` is of the disk budget.
 
     [bold]Examples[/bold]
 
@@ -81,10 +81,7 @@ def transfer_leader(
     if leader.name == to:
         _tell(group, leader, leader, output)
         return
-    code, answer = call(leader, "POST", TRANSFER_PATH, {"to": to})
-    if code != 202:
-        reason = answer.get("reason") or answer.get("detail") or f"{leader.http} answered {code or 'nothing'}"
-        raise CommandFailed("Leadership is not handed over", f"{leader.name} refuses: {reason}.")
+    tell(leader, TRANSFER_PATH, {"to": to}, failed="Leadership is not handed over")
     _tell(group, leader, _wait_for_another(nodes, leader, to), output)
 
 
@@ -115,7 +112,9 @@ def _tell(group: str, before: BrokerNode, leader: BrokerNode, output: Format) ->
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
     """A row for people."""
     role = row["role"]
-    if role == "leader" and not row["serving"]:
+    if row["blocked_index"] is not None:
+        role = f"{role}, blocked at {row['blocked_index']}"
+    elif role == "leader" and not row["serving"]:
         role = "leader, not serving yet"
     if row["standing"] not in {None, _MEMBER} and row["standing"] != role:
         role = f"{role} ({row['standing']})"

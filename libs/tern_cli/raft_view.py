@@ -13,7 +13,7 @@ from tern_cli.endpoint import name_servers
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh_files import MeshFiles
 from tern_cli.mesh_http import connect
-from tern_cli.mesh_view import routes_of
+from tern_cli.mesh_view import blocked_index, routes_of
 
 TRANSFER_PATH = "/v1/broker/transfer"
 _STATUS_PATH = "/v1/broker"
@@ -132,6 +132,22 @@ def leader_of(nodes: list[BrokerNode]) -> BrokerNode | None:
     return max((node for node in nodes if node.leads), key=lambda node: node.term, default=None)
 
 
+def leading_node(nodes: list[BrokerNode]) -> BrokerNode:
+    """Who leads *nodes* of one group in the newest term, whether it serves or not; CommandFailed when nobody does."""
+    leading = [node for node in nodes if node.status.get("role") == "leader"]
+    if not leading:
+        raise CommandFailed("Nobody leads now", "Most of the group's brokers must run. See `ternmq raft status`.")
+    return max(leading, key=lambda node: node.term)
+
+
+def tell(leader: BrokerNode, path: str, document: dict[str, Any], *, failed: str) -> None:
+    """Tell *leader* what an operator wants; CommandFailed, with the title *failed* and its reason, unless it takes it."""
+    code, answer = call(leader, "POST", path, document)
+    if code != 202:
+        reason = answer.get("reason") or answer.get("detail") or f"{leader.http} answered {code or 'nothing'}"
+        raise CommandFailed(failed, f"{leader.name} refuses: {reason}.")
+
+
 def raft_rows(nodes: list[BrokerNode]) -> list[dict[str, Any]]:
     """A row a node for programs: null for what is not known. `lag`: entries of its leader's log that it lacks, as the leader says."""
     rows: list[dict[str, Any]] = []
@@ -159,6 +175,7 @@ def raft_rows(nodes: list[BrokerNode]) -> list[dict[str, Any]]:
                 "commit_index": said.get("commit_index"),
                 "applied_index": said.get("applied_index"),
                 "last_index": said.get("last_index"),
+                "blocked_index": blocked_index(said),
                 "lag": lag,
                 "fsync_ms": said.get("fsync_ms"),
                 "disk_permille": said.get("disk_permille"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tern_cli.mesh_http import connect, connect_to_proxy
+from tern_wire.reasons import reason_of
 
 # Where `ternmq up` sends its one message per start; kept, so that a mesh's starts can be read back.
 READINESS_TOPIC = "ternmq-up"
@@ -60,7 +61,7 @@ def _ask(
         detail = told.get("detail") or body[:200].decode("utf-8", "replace")
         return response.status, told, f"{endpoint} answers {response.status}: {detail}"
     except (OSError, http.client.HTTPException) as error:
-        return 599, {}, f"{endpoint} does not answer ({error})"
+        return 599, {}, f"{endpoint} does not answer ({reason_of(error)})"
     finally:
         connection.close()
 

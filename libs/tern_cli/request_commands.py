@@ -10,6 +10,7 @@ from tern_cli.endpoint import Endpoint, endpoints, namespace
 from tern_cli.message_commands import read_bodies, read_properties
 from tern_cli.message_format import body_document
 from tern_cli.output import Format, Output, show_json, show_rows
+from tern_wire.limits import REPLY_TIMEOUT_MAX_MS
 
 Text = Annotated[
     str, typer.Argument(help="The message; @FILE reads it from a file, - from standard input.", show_default=False)
@@ -43,7 +44,7 @@ def request(
     """
     from tern_client import BlockingProducer  # noqa: PLC0415 - help must not wait for the SDK
 
-    timeout_ms = duration_ms("--timeout", timeout)
+    timeout_ms = duration_ms("--timeout", timeout, 1, REPLY_TIMEOUT_MAX_MS)
     properties = read_properties(prop or [])
     (body,) = read_bodies(text, lines=False)
     with BlockingProducer(endpoints(endpoint), namespace=namespace()) as producer:

@@ -7,7 +7,7 @@ import typer
 from tern_cli.admin_commands import Topic
 from tern_cli.endpoint import Endpoint, administration
 from tern_cli.failures import CommandFailed
-from tern_cli.output import Format, Output, show_json, show_rows, shown_time
+from tern_cli.output import Format, Output, show_json, show_rows
 from tern_wire.limits import SCHEDULED_LISTED_MAX
 from tern_wire.times import parse_time_ms
 
@@ -46,11 +46,11 @@ def list_scheduled(
             cursor, is_more = page.next_cursor, bool(page.next_cursor)
     rows: list[dict[str, Any]] = [
         {
-            "deliver_at": message.deliver_at if output is Format.JSON else shown_time(message.deliver_at),
+            "deliver_at": message.deliver_at,
             "message_id": message.message_id,
             "queue": message.queue,
             "tag": message.tag,
-            "keys": list(message.keys) if output is Format.JSON else " ".join(message.keys),
+            "keys": list(message.keys),
             "body_size": message.body_size,
             "recall_handle": message.recall_handle,
         }

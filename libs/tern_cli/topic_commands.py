@@ -33,6 +33,13 @@ class Permission(StrEnum):
     NONE = "none"
 
 
+class FullDisk(StrEnum):
+    """What a topic does when the disk is full."""
+
+    REFUSE = "refuse"
+    DROP_OLDEST = "drop-oldest"
+
+
 Queues = Annotated[
     int | None,
     typer.Option(
@@ -48,6 +55,13 @@ Kind = Annotated[
     ),
 ]
 Allowed = Annotated[Permission | None, typer.Option("--permission", help="Read and write, one of them, or none.")]
+WhenFull = Annotated[
+    FullDisk | None,
+    typer.Option(
+        "--when-full",
+        help="When the disk is full: refuse sends until a group has read on, or drop the oldest messages, read or not.",
+    ),
+]
 Attribute = Annotated[
     list[str] | None,
     typer.Option("-a", "--attribute", metavar="NAME=TEXT", help="Kept with it; NAME= removes. May be repeated."),
@@ -61,6 +75,7 @@ def create_topic(
     queues: Queues = None,
     type_: Kind = None,
     permission: Allowed = None,
+    when_full: WhenFull = None,
     attribute: Attribute = None,
     new: Annotated[bool, typer.Option("--new", help="Fail if it is there.")] = False,
     endpoint: Endpoint = "",
@@ -79,7 +94,12 @@ def create_topic(
 
     with administration(endpoint) as admin:
         document = admin.create_topic(
-            *(topic, queues), only_new=new, type=type_, permission=permission, attributes=attributes_of(attribute)
+            *(topic, queues),
+            only_new=new,
+            type=type_,
+            permission=permission,
+            when_full=when_full,
+            attributes=attributes_of(attribute),
         )
     _tell(document, output)
 
@@ -90,6 +110,7 @@ def alter_topic(
     queues: Queues = None,
     type_: Kind = None,
     permission: Allowed = None,
+    when_full: WhenFull = None,
     attribute: Attribute = None,
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
@@ -100,12 +121,18 @@ def alter_topic(
 
     ternmq topic alter orders --queues 16
     ternmq topic alter orders --permission r      (no more sends)
+    ternmq topic alter clicks --when-full drop-oldest
     ternmq topic alter orders -a owner=           (removes the attribute)
     """
 
     with administration(endpoint) as admin:
         document = admin.alter_topic(
-            topic, queues=queues, type=type_, permission=permission, attributes=attributes_of(attribute)
+            topic,
+            queues=queues,
+            type=type_,
+            permission=permission,
+            when_full=when_full,
+            attributes=attributes_of(attribute),
         )
     _tell(document, output)
 
@@ -152,7 +179,8 @@ def describe_topic(topic: Topic, endpoint: Endpoint = "", output: Output = Forma
     rows = [{**row, "messages": row["max_offset"] - row["min_offset"]} for row in document["offsets"]]
     show_rows(rows, ("queue", "min_offset", "max_offset", "messages"), output)
     typer.echo(f"{sum(row['messages'] for row in rows)} messages in {len(rows)} queues.")
-    typer.echo(f"Type {document['type']}, permission {document['permission']}{shown_attributes(document)}.")
+    full = f", when full {document['when_full']}" if "when_full" in document else ""  # not of a proxy of before
+    typer.echo(f"Type {document['type']}, permission {document['permission']}{full}{shown_attributes(document)}.")
     typer.echo(f"Groups: {', '.join(document['groups']) or 'none has begun to read it'}.")
 
 

@@ -8,7 +8,8 @@ import typer
 
 from tern_cli.admin_commands import duration_ms
 from tern_cli.endpoint import Endpoint, administration
-from tern_cli.output import Format, Output, show_json, show_rows, shown_time
+from tern_cli.output import Format, Output, show_facts, show_json, show_rows
+from tern_cli.readable import shown_time
 from tern_wire.limits import LISTED_MAX
 
 if TYPE_CHECKING:
@@ -107,13 +108,13 @@ def show_transaction(transaction_id: TransactionName, endpoint: Endpoint = "", o
         "producer_group": found.producer_group,
         "state": f"{found.state} (by {found.by})" if found.by else found.state,
         "reason": found.reason,
-        "begun_at": shown_time(found.begun_at),
-        "check_at": shown_time(found.check_at),
-        "ended_at": shown_time(found.ended_at),
+        "begun_at": found.begun_at,
+        "check_at": found.check_at,
+        "ended_at": found.ended_at,
         "attempts": found.attempts,
         "messages": found.message_count or len(found.messages),
     }
-    show_rows([{"field": name, "value": value} for name, value in facts.items()], ("field", "value"), output)
+    show_facts(facts)
     messages = [{**asdict(one), "offset": "" if one.offset < 0 else one.offset} for one in found.messages]
     show_rows(messages, ("topic", "queue", "offset", "size"), output, title="Messages")
     if found.checks:
@@ -201,8 +202,8 @@ def _row(one: "Transaction") -> dict[str, Any]:
         "transaction_id": one.transaction_id,
         "producer_group": one.producer_group,
         "state": one.state,
-        "begun_at": shown_time(one.begun_at),
-        "check_at": shown_time(one.check_at),
+        "begun_at": one.begun_at,
+        "check_at": one.check_at,
         "attempts": one.attempts,
         "messages": one.message_count or len(one.messages),
         "topics": " ".join(sorted({message.topic for message in one.messages})),

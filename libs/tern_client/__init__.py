@@ -1,15 +1,37 @@
-"""The SDK: Producer, Consumer and Admin for asyncio, and the same for threads. Talks HTTP to any proxy of a cluster."""
+"""The SDK: Producer, Consumer and Admin for asyncio, and the same for threads. Talks HTTP to any proxy of a cluster.
+
+    from tern_client import Consumer, Producer, run
+
+
+    async def main() -> None:
+        async with Producer("http://127.0.0.1:8080") as producer:
+            await producer.send("orders", b"hello")
+
+        async with Consumer("http://127.0.0.1:8080", "orders", "billing") as consumer:
+            async for message in consumer:
+                print(message.body, flush=True)
+                consumer.confirm(message)  # acked with the next receive
+
+
+    run(main())  # until Ctrl-C or SIGTERM
+
+The same for threads: BlockingProducer and BlockingConsumer, `with` and `for`, and `run(main)`.
+
+To send: Producer.send, send_batch, send_soon; TransactionProducer.send. To receive with leases: Consumer, by group. To read by offset:
+PullConsumer. To declare, list, look up and redrive: Admin. Errors are TernError, with a code and a sentence that says what to do.
+"""
 
 from tern_client.admin import Admin
 from tern_client.batching import BatchLimits
-from tern_client.blocking import BlockingAdmin, BlockingConsumer, BlockingProducer
+from tern_client.blocking import BlockingAdmin, BlockingProducer
+from tern_client.blocking_consumer import BlockingConsumer
 from tern_client.blocking_transactions import BlockingTransactionProducer
 from tern_client.check_callbacks import check_app
 from tern_client.checking import CheckCounts
 from tern_client.client import ClientClosed
 from tern_client.consumer import Consumer
 from tern_client.endpoints import EndpointMalformed
-from tern_client.exchange import ProxyUnreachable, Request, Response
+from tern_client.exchange import ProxyUnreachable
 from tern_client.members import BlockingMembership, Membership
 from tern_client.models import (
     BatchOutcome,
@@ -24,6 +46,7 @@ from tern_client.producer import Producer
 from tern_client.pull_consumer import BlockingPullConsumer, PullConsumer
 from tern_client.pulling import FileOffsets, GroupOffsets, MemoryOffsets, PulledMessage
 from tern_client.retrying import RetryPolicy
+from tern_client.running import run
 from tern_client.scheduled import ScheduledMessage, ScheduledPage
 from tern_client.transaction_course import LocalTransactionFailed
 from tern_client.transaction_models import (
@@ -38,8 +61,8 @@ from tern_client.transaction_models import (
     TransactionPage,
 )
 from tern_client.transaction_producer import TransactionProducer
-from tern_client.transport import HttpxTransport, Transport
 from tern_client.turns import TurnNotReached
+from tern_wire.errors import TernError
 
 __all__ = [
     "Admin",
@@ -63,7 +86,6 @@ __all__ = [
     "FileOffsets",
     "GroupOffsets",
     "HalfMessage",
-    "HttpxTransport",
     "LocalTransactionFailed",
     "Membership",
     "MemoryOffsets",
@@ -76,17 +98,16 @@ __all__ = [
     "ReceivedMessage",
     "RecordPage",
     "ReplyMessage",
-    "Request",
-    "Response",
     "RetryPolicy",
     "ScheduledMessage",
     "ScheduledPage",
     "SendReceipt",
     "SentTransaction",
+    "TernError",
     "Transaction",
     "TransactionPage",
     "TransactionProducer",
-    "Transport",
     "TurnNotReached",
     "check_app",
+    "run",
 ]

@@ -1,7 +1,7 @@
-"""The blocking clients, for threads, Spark executors and scripts: the same decisions as the async ones in another shell."""
+"""The blocking producer and admin, for threads, Spark executors and scripts: the same decisions as the async ones in another shell."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,7 +10,6 @@ from tern_client.broker_groups import BlockingBrokerGroupCalls
 from tern_client.credentials import FileName
 from tern_client.dead_letters import BlockingDeadLetterCalls
 from tern_client.documents import (
-    Settle,
     commit_request,
     get_request,
     group_offsets_request,
@@ -21,25 +20,19 @@ from tern_client.documents import (
     read_offsets,
     read_page,
 )
-from tern_client.leases import Received
 from tern_client.members import assignments_request, locks_request, members_request
-from tern_client.models import BatchOutcome, OutgoingMessage, QueueOffsets, ReceivedMessage, RecordPage, SendReceipt
+from tern_client.models import BatchOutcome, OutgoingMessage, QueueOffsets, RecordPage, SendReceipt
 from tern_client.principals import BlockingPrincipalCalls
 from tern_client.queries import BlockingQueryCalls
-from tern_client.requesting import BlockingReplyCalls, BlockingRequestCalls
+from tern_client.requesting import BlockingRequestCalls
 from tern_client.retrying import RetryPolicy
 from tern_client.scheduled import ScheduledPage, read_scheduled, recall_request, scheduled_request
 from tern_client.sending import none_stored, send_many, send_one, unique_keys, with_key
-from tern_client.subscription import Subscription
 from tern_client.topics import BlockingTopicCalls
 from tern_client.transaction_calls import BlockingProducerGroupCalls
-from tern_client.transport import epoch_ms, now_ms
+from tern_client.transport import now_ms
 from tern_client.turns import TurnNotReached
-from tern_wire.errors import TernError
-from tern_wire.limits import (
-    RECEIVE_SIZE_DEFAULT_BYTES,
-    RECEIVE_SIZE_MAX_BYTES,
-)
+from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
 from tern_wire.paths import CLUSTER_PATH
 
 
@@ -111,102 +104,6 @@ class BlockingProducer(BlockingRequestCalls):
             return self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))
         except TurnNotReached as error:
             return none_stored(len(keyed), error)
-
-
-class BlockingConsumer(BlockingReplyCalls):
-    """Messages of one topic for one group. Not to be shared between threads: give each its own.
-
-    Iterating ends when a receive comes back empty after *wait_ms*; iterate again to go on. A message whose lease was over, by *clock* (ms since the
-    epoch), before the loop came to it is not handed out: the broker delivers it again. `close` acks what was confirmed; after
-    that every use is refused (ClientClosed), iterating as well.
-    """
-
-    def __init__(
-        self,
-        endpoints: str | Sequence[str],
-        topic: str,
-        group: str,
-        *,
-        max_messages: int = 32,
-        max_bytes: int = RECEIVE_SIZE_DEFAULT_BYTES,
-        wait_ms: int = 0,
-        invisible_ms: int | None = None,
-        tags: str = "",
-        sql: str = "",
-        namespace: str = "",
-        policy: RetryPolicy | None = None,
-        key_file: FileName | None = None,
-        ca_file: FileName | None = None,
-        transport: BlockingTransport | None = None,
-        clock: Callable[[], int] | None = None,
-    ) -> None:
-        super().__init__(
-            endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
-        )
-        self._clock = clock or epoch_ms
-        self._subscription = Subscription(
-            topic=topic,
-            group=group,
-            max_messages=max_messages,
-            max_bytes=max_bytes,
-            wait_ms=wait_ms,
-            invisible_ms=invisible_ms,
-            tags=tags,
-            sql=sql,
-        )
-
-    @property
-    def expired(self) -> int:
-        """How many confirmations came too late: those messages are delivered again."""
-        return self._subscription.pending.expired
-
-    def __iter__(self) -> Iterator[ReceivedMessage]:
-        while messages := self.receive():
-            received = Received()
-            received.add(messages, self._clock())
-            while message := received.take(self._clock()):
-                self._check_open()
-                yield message
-
-    def receive(self, max_messages: int = 0, wait_ms: int | None = None, attempt_id: str = "") -> list[ReceivedMessage]:
-        """One receive: up to *max_messages* (0: the consumer's), [] when the wait passed without any. Confirmations go along.
-
-        The same *attempt_id* (at most 64 characters) again gets the same messages, as long as their leases last.
-        """
-        subscription = self._subscription
-        count = max_messages or subscription.max_messages
-        return self._drive(subscription.receive(self._course, count, wait_ms, now_ms(), attempt_id))
-
-    def confirm(self, *messages: ReceivedMessage) -> None:
-        """These are done: they are acked with the next receive or at `close`."""
-        self._check_open()
-        self._subscription.pending.add(Settle(message.receipt_handle) for message in messages)
-
-    def ack(self, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """Ack now; the errors by receipt handle, {} when the group will not see any of these again."""
-        return self._settle([Settle(message.receipt_handle) for message in messages])
-
-    def nack(self, *messages: ReceivedMessage, delay_ms: int | None = None) -> dict[str, TernError]:
-        """These have failed: they come again after *delay_ms* (None: as the group's retry policy says), or are dead letters after
-        the last attempt. The errors by receipt handle."""
-        return self._settle([Settle(message.receipt_handle, "nack", delay_ms=delay_ms) for message in messages])
-
-    def dead_letter(self, reason: str, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """These are of no use to anybody in the group: dead letters, with *reason* (at most 1 KiB). The errors by receipt handle."""
-        return self._settle([Settle(message.receipt_handle, "dead_letter", reason=reason) for message in messages])
-
-    def extend(self, invisible_ms: int, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """Keep the leases for *invisible_ms* from now; the errors by receipt handle."""
-        return self._settle([Settle(message.receipt_handle, "extend", invisible_ms) for message in messages])
-
-    def _settle(self, settles: list[Settle]) -> dict[str, TernError]:
-        return self._drive(self._subscription.settle(self._course, settles, now_ms()))
-
-    def _finish(self) -> None:
-        pending = self._subscription.pending
-        while pending:
-            # Past the check that this is open: it closes only after this.
-            self._caller.drive(self._subscription.settle(self._course, pending.take(), now_ms()))
 
 
 class BlockingAdmin(

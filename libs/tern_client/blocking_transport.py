@@ -3,18 +3,20 @@
 Measured in DESIGN.md beside this file: http.client costs a quarter of httpx's CPU, and 80 ms less at start-up.
 """
 
+import contextlib
 import http.client
 import random
+import socket
 import ssl
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from tern_client.calling import Attempt, Course, Outcome, Step, namespace_headers
 from tern_client.credentials import Credentials, FileName
-from tern_client.endpoints import Endpoints
+from tern_client.endpoints import Endpoints, path_prefix
 from tern_client.exchange import Request, Response, lost_connection, unreachable
 from tern_client.retrying import RetryPolicy
 from tern_client.transport import CONNECTIONS_MAX, is_direct, is_loopback, now_ms, tls_of
@@ -30,6 +32,11 @@ class BlockingTransport(Protocol):
         """The whole response, whatever its status."""
         ...
 
+    def abandon(self) -> None:
+        """End long polls that are under way, and any later one, as lost connections. From any thread or signal handler: it waits for
+        nothing. Where that cannot be done they end by themselves, when their wait is over."""
+        ...
+
     def close(self) -> None:
         """Close all connections."""
         ...
@@ -38,10 +45,13 @@ class BlockingTransport(Protocol):
 class PlainTransport:
     """One keep-alive connection per thread in use, kept in a pool per endpoint. The lock guards the pool only."""
 
-    __slots__ = ("_idle", "_is_closed", "_lock", "_tls")
+    __slots__ = ("_idle", "_is_abandoned", "_is_closed", "_lock", "_polling", "_tls")
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
+        # Connections on which a long poll is under way; and whether there are to be none any more.
+        self._polling: set[http.client.HTTPConnection] = set()
+        self._is_abandoned = False
         self._idle: dict[str, list[http.client.HTTPConnection]] = {}
         self._is_closed = False
         self._lock = threading.Lock()
@@ -50,7 +60,11 @@ class PlainTransport:
         """As the protocol says."""
         connection = self._take(endpoint, timeout_ms)
         try:
-            connection.putrequest(request.method, request.path, skip_accept_encoding=True)
+            if request.wait_ms:
+                self._polling.add(connection)  # before the look: `abandon` comes at any moment
+                if self._is_abandoned:
+                    raise http.client.NotConnected("the consumer was told to stop")
+            connection.putrequest(request.method, path_prefix(endpoint) + request.path, skip_accept_encoding=True)
             for name, value in request.headers:
                 connection.putheader(name, value)
             connection.putheader("Content-Length", str(len(request.body)))
@@ -63,6 +77,8 @@ class PlainTransport:
         except BaseException:
             connection.close()
             raise
+        finally:
+            self._polling.discard(connection)
         headers = {name.lower(): value for name, value in answer.getheaders()}
         if answer.will_close or not is_whole or not self._keep(endpoint, connection):
             connection.close()
@@ -94,6 +110,14 @@ class PlainTransport:
         except OSError as error:
             raise unreachable(endpoint, error) from error
         return connection
+
+    def abandon(self) -> None:
+        """As the protocol says."""
+        self._is_abandoned = True
+        for connection in tuple(self._polling):
+            with contextlib.suppress(OSError, AttributeError):  # it has just ended
+                # Below TLS: whoever reads there finds the end, and is not disturbed in the middle.
+                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close all connections; one in use is closed when its answer has come."""
@@ -156,6 +180,9 @@ class HttpxBlockingTransport:
             raise lost_connection(endpoint, error) from error
         return Response(response.status_code, dict(response.headers), response.content)
 
+    def abandon(self) -> None:
+        """As the protocol says: httpx has no way."""
+
     def close(self) -> None:
         """Close all connections."""
         self._client.close()
@@ -164,6 +191,10 @@ class HttpxBlockingTransport:
 def _choose_transport(endpoints: Sequence[str], credentials: Credentials) -> BlockingTransport:
     tls = tls_of(endpoints, credentials)
     return PlainTransport(tls) if all(map(is_direct, endpoints)) else HttpxBlockingTransport(endpoints, tls)
+
+
+class CallAbandoned(Exception):
+    """A call has failed, and is not repeated, since nobody wants it any more."""
 
 
 class BlockingCaller:
@@ -187,12 +218,16 @@ class BlockingCaller:
         self._credentials = Credentials(proxies.urls, key_file, ca_file)
         self._transport = transport or _choose_transport(proxies.urls, self._credentials)
 
-    def drive(self, steps: Generator[Step, Outcome, T]) -> T:
-        """Do what *steps* say until they return; their errors are raised. An interrupted call ends its steps, too."""
+    def drive(self, steps: Generator[Step, Outcome, T], *, is_over: Callable[[], bool] = lambda: False) -> T:
+        """Do what *steps* say until they return; their errors are raised. An interrupted call ends its steps, too, and so does one that
+        has failed once *is_over*: CallAbandoned."""
         try:
             step = next(steps)
             while True:
-                step = steps.send(self._take(step))
+                outcome = self._take(step)
+                if isinstance(outcome.result, TernError) and is_over():
+                    raise CallAbandoned from outcome.result
+                step = steps.send(outcome)
         except StopIteration as end:
             value: Any = end.value
             return value  # type: ignore[no-any-return]
@@ -210,6 +245,10 @@ class BlockingCaller:
         elif step.delay_ms:
             time.sleep(step.delay_ms / 1000)
         return Outcome(result, now_ms())
+
+    def abandon(self) -> None:
+        """As the transport's."""
+        self._transport.abandon()
 
     def close(self) -> None:
         """Close all connections."""

@@ -21,6 +21,7 @@ from tern_client.transactions import read_check
 from tern_wire.check_answers import answer_signature, is_nonce
 from tern_wire.codec import encode_json, read_json
 from tern_wire.errors import TernError
+from tern_wire.extras import need_extra
 from tern_wire.paths import HEADER_CHECK_NONCE, HEADER_CHECK_SIGNATURE
 
 # As many bytes as a check with bodies has at most, in base64, rounded up: a claim carries 16 MiB.
@@ -35,8 +36,8 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 def check_app(checker: AsyncChecker, secret: str | Sequence[str], *, size_max_bytes: int = BODY_SIZE_MAX_BYTES) -> App:
     """An ASGI app that answers every POST, at whatever path, with what *checker* says.
 
-    *secret*: the producer group's `check_secret`; several while it changes. ValueError when it is none, ImportError without
-    `pip install 'ternmq[webhooks]'`. The checker is a function (in the event loop: it must not block for long) or a coroutine function.
+    *secret*: the producer group's `check_secret`; several while it changes. ValueError when it is none, ExtraMissing without
+    `ternmq[webhooks]`. The checker is a function (in the event loop: it must not block for long) or a coroutine function.
     """
     return _CheckApp(checker, [secret] if isinstance(secret, str) else list(secret), size_max_bytes)
 
@@ -64,6 +65,7 @@ class _CheckApp:
     __slots__ = ("_checker", "_size_max_bytes", "_verifiers")
 
     def __init__(self, checker: AsyncChecker, secrets: Sequence[str], size_max_bytes: int) -> None:
+        need_extra("webhooks", "Answering checks by callback")
         from standardwebhooks import Webhook  # noqa: PLC0415 - of an extra, for who answers by callback only
 
         if not secrets or not all(secrets):
@@ -138,6 +140,7 @@ class _CheckApp:
 
 def _is_signed(verifier: Any, body: bytes, headers: dict[str, str]) -> bool:
     """Whether *body* and its time are signed with *verifier*'s secret, and the time is now."""
+    need_extra("webhooks", "Answering checks by callback")
     from standardwebhooks import WebhookVerificationError  # noqa: PLC0415 - as above
 
     try:

@@ -1,22 +1,28 @@
-"""The async Consumer: receives with a lease, settles with the next receive, and closes without losing what was confirmed."""
+"""The async Consumer: receives with a lease, settles with the next receive, and ends without losing what was confirmed or counting what nobody saw."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Self
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from tern_client.client import ClientClosed
 from tern_client.credentials import FileName
 from tern_client.documents import Settle
-from tern_client.leases import Leases, Received
+from tern_client.leases import Leases
 from tern_client.models import ReceivedMessage
+from tern_client.prefetch import Prefetch
 from tern_client.requesting import ReplyCalls
 from tern_client.retrying import RetryPolicy
 from tern_client.subscription import Subscription
 from tern_client.transport import Transport, epoch_ms, now_ms
 from tern_wire.errors import TernError
-from tern_wire.limits import INVISIBLE_MIN_MS, RECEIVE_SIZE_DEFAULT_BYTES
+from tern_wire.limits import RECEIVE_SIZE_DEFAULT_BYTES
 
+logger = logging.getLogger("tern_client.consumer")
+T = TypeVar("T")
 WAIT_DEFAULT_MS = 20_000
+# A loop that finds nothing asks again: not at once, when its consumer, or a proxy without room, does not wait.
+EMPTY_PAUSE_MS = 250
 # A confirmed message whose next receive does not come is acked after this: far below any lease, far above a batch's work.
 SETTLE_LINGER_MS = 500
 IN_FLIGHT_MAX = 1_024
@@ -30,15 +36,21 @@ class Consumer(ReplyCalls):
     for one of these. *clock* says when a lease is over, in ms since the epoch. What waited here beyond its lease is not handed out: the broker
     delivers it again.
 
-    `close` acks what was confirmed and lets the messages that were not handed out become visible in a second. A receive that waits
-    then, and every use after it, iterating as well, ends with ClientClosed.
+    A loop receives ahead what its handler does in a moment, at most *max_messages*, and one message at first. An attempt counts when the loop
+    hands its message out: what it has received and not handed out is given back uncounted when it ends, by `break`, an exception, a cancellation
+    or `close`. Only a process that is killed gives nothing back.
+
+    `close` acks what was confirmed. A receive that waits then, and every use after it, iterating as well, ends with ClientClosed.
     """
 
     __slots__ = (
+        "_background",
+        "_can_release",
         "_clock",
         "_flushing",
         "_leases",
-        "_received",
+        "_loops",
+        "_prefetch",
         "_receiving",
         "_room",
         "_subscription",
@@ -80,7 +92,11 @@ class Consumer(ReplyCalls):
         )
         self._clock = clock or epoch_ms
         self._leases = Leases(in_flight_max)
-        self._received = Received()
+        self._prefetch = Prefetch(max_messages)
+        # Loops that hand out what is there; what they have asked to be given back; and whether the proxy knows how.
+        self._loops = 0
+        self._background: set[asyncio.Task[Any]] = set()
+        self._can_release = True
         self._receiving: set[asyncio.Task[list[ReceivedMessage]]] = set()
         self._room = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -91,12 +107,28 @@ class Consumer(ReplyCalls):
         """How many confirmations came too late: those messages are delivered again."""
         return self._subscription.pending.expired
 
-    def __aiter__(self) -> Self:
-        return self
+    async def __aiter__(self) -> AsyncGenerator[ReceivedMessage, None]:
+        """Messages, without end: it waits for the next one. Several tasks may iterate at a time."""
+        self._loops += 1
+        try:
+            while True:
+                yield await anext(self)
+        finally:
+            # However it ends; one that is simply dropped is closed by the event loop.
+            self._loops -= 1
+            if not self._loops and not self._is_closed:
+                await self._give_back(self._prefetch.clear())
 
     async def __anext__(self) -> ReceivedMessage:
-        while (message := self._received.take(self._clock())) is None:
-            self._received.add(await self.receive(), self._clock())
+        while (message := self._prefetch.take(self._clock())) is None:
+            began_ms = self._clock()
+            messages = await self.receive(self._prefetch.ask(began_ms))
+            now_ms = self._clock()
+            suspects = self._prefetch.add(messages, began_ms, now_ms, may_return=self._can_release)
+            if not await self._release_unseen(suspects):
+                self._prefetch.keep(suspects, now_ms)
+            if not messages and now_ms - began_ms < EMPTY_PAUSE_MS:
+                await asyncio.sleep(EMPTY_PAUSE_MS / 1000)
         return message
 
     async def receive(
@@ -114,6 +146,9 @@ class Consumer(ReplyCalls):
         try:
             messages = await receiving
         except asyncio.CancelledError:
+            if not self._is_closed and _has_come(receiving):
+                # In this very moment: nobody is there to take it.
+                self._in_background(self._give_back(receiving.result()))
             caller = asyncio.current_task()
             if self._is_closed and caller and not caller.cancelling():
                 raise ClientClosed(client=type(self).__name__) from None
@@ -127,7 +162,7 @@ class Consumer(ReplyCalls):
         """These are done: they are acked with the next receive, or 500 ms from now. Use `ack` to know that it happened."""
         self._check_open()
         self._subscription.pending.add(Settle(message.receipt_handle) for message in messages)
-        self._release(messages)
+        self._done(messages)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(SETTLE_LINGER_MS / 1000, self._on_timer)
 
@@ -135,7 +170,7 @@ class Consumer(ReplyCalls):
         """Ack now; the errors by receipt handle, {} when the group will not see any of these again."""
         self._check_open()
         errors = await self._settle([Settle(message.receipt_handle) for message in messages])
-        self._release(messages)
+        self._done(messages)
         return errors
 
     async def nack(self, *messages: ReceivedMessage, delay_ms: int | None = None) -> dict[str, TernError]:
@@ -143,7 +178,15 @@ class Consumer(ReplyCalls):
         the last attempt. The errors by receipt handle."""
         self._check_open()
         errors = await self._settle([Settle(message.receipt_handle, "nack", delay_ms=delay_ms) for message in messages])
-        self._release(messages)
+        self._done(messages)
+        return errors
+
+    async def release(self, *messages: ReceivedMessage) -> dict[str, TernError]:
+        """These go back unseen: visible at once, and this attempt does not count. For what nobody has handled of a `receive`; a loop does
+        it by itself. The errors by receipt handle."""
+        self._check_open()
+        errors = await self._settle([Settle(message.receipt_handle, "release") for message in messages])
+        self._done(messages)
         return errors
 
     async def dead_letter(self, reason: str, *messages: ReceivedMessage) -> dict[str, TernError]:
@@ -151,7 +194,7 @@ class Consumer(ReplyCalls):
         self._check_open()
         settles = [Settle(message.receipt_handle, "dead_letter", reason=reason) for message in messages]
         errors = await self._settle(settles)
-        self._release(messages)
+        self._done(messages)
         return errors
 
     async def extend(self, invisible_ms: int, *messages: ReceivedMessage) -> dict[str, TernError]:
@@ -165,19 +208,21 @@ class Consumer(ReplyCalls):
     async def _finish(self) -> None:
         if self._timer:
             self._timer.cancel()
-        unread, receiving = self._received.clear(), set(self._receiving)
+        unread, receiving = self._prefetch.clear(), set(self._receiving)
         for task in receiving:
             task.cancel()
         if receiving:
             done, _ = await asyncio.wait(receiving)
             for task in done:
                 # Its answer came in this very moment; the caller gets ClientClosed.
-                if not task.cancelled() and not task.exception():
+                if _has_come(task):
                     unread += task.result()
         if self._flushing:
             await self._flushing
-        self._subscription.pending.add(Settle(message.receipt_handle, "extend", INVISIBLE_MIN_MS) for message in unread)
+        if self._background:
+            await asyncio.wait(self._background)
         await self._flush()
+        await self._give_back(unread)
 
     async def _receive(self, max_messages: int, wait_ms: int | None, attempt_id: str) -> list[ReceivedMessage]:
         while not (room := self._leases.room(self._clock())):
@@ -202,9 +247,39 @@ class Consumer(ReplyCalls):
             if timer:
                 timer.cancel()
 
-    def _release(self, messages: Sequence[ReceivedMessage]) -> None:
+    def _done(self, messages: Sequence[ReceivedMessage]) -> None:
         self._leases.release(message.receipt_handle for message in messages)
         self._room.set()
+
+    # What nobody has seen --------------------------------------------------------------------------------------------
+    async def _give_back(self, unseen: list[ReceivedMessage]) -> None:
+        """Nobody will see these here. Where that fails they come again when their leases end, and this attempt counts."""
+        try:
+            if not await self._release_unseen(unseen):
+                await self._caller.drive(self._subscription.shorten(self._course, unseen, now_ms()))
+        except TernError as error:
+            logger.warning("%d messages that nobody has seen could not be given back: %s", len(unseen), error)
+
+    async def _release_unseen(self, unseen: list[ReceivedMessage]) -> bool:
+        """Give them back uncounted; False when the proxy is of a release that cannot, and nothing has happened."""
+        self._done(unseen)
+        if unseen and self._can_release:
+            steps = self._subscription.release(self._course, unseen, now_ms())
+            # Goes on when who waits for it is cancelled: being told to stop is why most are given back.
+            releasing = self._in_background(self._caller.drive(steps))
+            self._can_release = await asyncio.shield(releasing)
+        return self._can_release or not unseen
+
+    def _in_background(self, work: Coroutine[None, None, T]) -> asyncio.Task[T]:
+        """Begin *work*, which closing waits for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        _has_come(task)  # whoever waited for it may be gone: an error is nobody's then
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -236,3 +311,8 @@ class Consumer(ReplyCalls):
     async def _settle(self, settles: list[Settle]) -> dict[str, TernError]:
         """Settle now, also while this closes."""
         return await self._caller.drive(self._subscription.settle(self._course, settles, now_ms()))
+
+
+def _has_come(task: asyncio.Task[Any]) -> bool:
+    """Whether *task* has brought what it was for; takes note of its error otherwise."""
+    return task.done() and not task.cancelled() and not task.exception()

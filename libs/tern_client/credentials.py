@@ -20,6 +20,8 @@ from tern_client.exchange import Headers, Request
 from tern_client.signing import hmac_signer, signer
 from tern_wire.client_keys import BEARER, HMAC, read_key_text
 from tern_wire.errors import TernError
+from tern_wire.extras import ExtraMissing
+from tern_wire.reasons import reason_of
 
 KEY_FILE, CA_FILE = "TERNMQ_KEY_FILE", "TERNMQ_CA_FILE"
 REREAD_INTERVAL_S = 2.0
@@ -30,15 +32,20 @@ FileName = str | os.PathLike[str]
 Prove = Callable[[Request, str], Headers]
 
 
+_MAKE_KEY = "Make a key with `ternmq key create --out FILE`, and name it by key_file or TERNMQ_KEY_FILE"
+_NAME_CA = "Name the cluster's ca.crt, in PEM, by ca_file or TERNMQ_CA_FILE"
+
+
 class CredentialsUnusable(TernError, ValueError):
     """A file that was named cannot be used, or may not be used with these endpoints. Raised by clients, never on the wire."""
 
     code: ClassVar[str] = "credentials-unusable"
     status: ClassVar[int] = 400
     title: ClassVar[str] = "The credentials cannot be used"
-    fix: ClassVar[str] = (
-        "{reason}. Make a key with `ternmq key create --out FILE`, and name it by key_file or TERNMQ_KEY_FILE."
-    )
+    fix: ClassVar[str] = "{reason}. {remedy}."
+
+    def __init__(self, *, reason: str, remedy: str = _MAKE_KEY) -> None:
+        super().__init__(reason=reason, remedy=remedy)
 
 
 class Credentials:
@@ -49,7 +56,8 @@ class Credentials:
     def __init__(
         self, endpoints: Sequence[str], key_file: FileName | None = None, ca_file: FileName | None = None
     ) -> None:
-        """None stands for the environment. CredentialsUnusable when a file cannot be used, or a key would travel in the clear."""
+        """None stands for the environment. CredentialsUnusable when a file cannot be used, or a key would travel in the clear;
+        ExtraMissing when a library for its signatures is not installed."""
         self._key_file = os.fspath(os.environ.get(KEY_FILE, "") if key_file is None else key_file)
         self._ca_file = os.fspath(os.environ.get(CA_FILE, "") if ca_file is None else ca_file)
         self._prove: Prove | None = None
@@ -87,7 +95,9 @@ class Credentials:
         try:
             return ssl.create_default_context(cafile=self._ca_file or None)
         except OSError as error:
-            raise CredentialsUnusable(reason=f"The file {self._ca_file} has no certificates ({error})") from error
+            raise CredentialsUnusable(
+                reason=f"The file {self._ca_file} has no certificates ({reason_of(error)})", remedy=_NAME_CA
+            ) from error
 
     def _reread(self) -> None:
         """Take the file as it is now; one that is being written, or is gone, changes nothing."""
@@ -96,7 +106,7 @@ class Credentials:
             found = os.stat(self._key_file)
             if (found.st_mtime_ns, found.st_size, found.st_ino) != self._seen:
                 self._read()
-        except (OSError, CredentialsUnusable):
+        except (OSError, CredentialsUnusable, ExtraMissing):
             return
 
     def _read(self) -> None:
@@ -115,13 +125,6 @@ class Credentials:
             header = (("Authorization", f"Bearer {text}"),)
             self._prove = lambda _request, _endpoint: header
         else:
-            self._prove = hmac_signer(kid, secret) if kind == HMAC else _ed25519_signer(kid, secret)
+            self._prove = hmac_signer(kid, secret) if kind == HMAC else signer(kid, secret)
         self._seen = (found.st_mtime_ns, found.st_size, found.st_ino)
         self._read_at_s = time.monotonic()
-
-
-def _ed25519_signer(kid: str, private_key: bytes) -> Prove:
-    try:
-        return signer(kid, private_key)
-    except ImportError as error:
-        raise CredentialsUnusable(reason="Ed25519 keys need the extra `ternmq[security]`") from error

@@ -27,7 +27,7 @@ _TIMING_HEADERS = {
 @dataclass(frozen=True, slots=True)
 class Settle:
     """What to do with a lease: `ack`; `extend` for *invisible_ms* from now; `nack`, back after *delay_ms* (None: as the group says);
-    or `dead_letter`, with a *reason*."""
+    `release`, back at once and uncounted; or `dead_letter`, with a *reason*."""
 
     receipt_handle: str
     action: str = "ack"

@@ -1,15 +1,22 @@
 """The proxies of a cluster: what an endpoint looks like, and which one is used now. Pure.
 
       http://127.0.0.1:8080         scheme http or https, a host, and a port unless it is the scheme's own (80, 443)
+      https://example.com/mq        and a path, if something in front of the proxies serves them below it: every request's path goes behind it
 
-Law: what is no endpoint is refused when a client is made; later it could only look like a network that does not answer.
+Law: nothing of an endpoint is dropped in silence; what is no endpoint is refused when a client is made; later it could only look like a network that does not answer.
 """
 
+import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import ClassVar
 from urllib.parse import urlsplit
 
 from tern_wire.errors import TernError
+
+_USER = re.compile(r"//[^/@]*@")
+# A client has some endpoints; whoever makes one client after the other has some more.
+_KEPT = 256
 
 
 class EndpointMalformed(TernError, ValueError):
@@ -45,11 +52,18 @@ class Endpoints:
             self._at = (self._at + 1) % len(self.urls)
 
 
+@lru_cache(maxsize=_KEPT)
+def path_prefix(endpoint: str) -> str:
+    """What stands before the path of every request to *endpoint*, one that Endpoints has taken; "" for most."""
+    return urlsplit(endpoint).path
+
+
 def _checked(url: object) -> str:
     """*url* without a slash at its end."""
     reason = _fault(url) if isinstance(url, str) else "it is not a string"
     if reason:
-        raise EndpointMalformed(endpoint=repr(url)[:200], reason=reason)
+        # Whoever writes a password into an endpoint does not want to read it in a log.
+        raise EndpointMalformed(endpoint=_USER.sub("//...@", repr(url)[:200]), reason=reason)
     return str(url).rstrip("/")
 
 
@@ -67,6 +81,12 @@ def _fault(url: str) -> str:
         return "it names no host"
     if "?" in url or "#" in url:
         return "a query or fragment means nothing here"
+    if "@" in address.netloc:
+        return "it holds a user name, which nobody asks for; keys are named by key_file or TERNMQ_KEY_FILE"
+    if address.path.rstrip("/").endswith("/v1"):
+        return "it ends with /v1, with which the path of every request begins; leave that out"
+    if not address.path.isascii() or any(letter in address.path for letter in '"<>\\^`{|}'):
+        return "its path holds a letter that no URL has; write it as %XX"
     try:
         port = address.port
     except ValueError:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import orjson
 
 from tern_wire.errors import OutcomeUnknown, ShuttingDown, TernError, error_from
+from tern_wire.reasons import reason_of
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -53,7 +54,7 @@ class ProxyUnreachable(TernError):
 def unreachable(endpoint: str, error: BaseException) -> ProxyUnreachable:
     """The error of a connection that could not be made; the usual reason in words instead of each library's own."""
     is_late = isinstance(error, TimeoutError) or type(error).__name__ == "ConnectTimeout"  # httpx's own
-    reason = "no answer in time" if is_late else str(error) or type(error).__name__
+    reason = "no answer in time" if is_late else reason_of(error)
     cause: BaseException | None = error
     while cause is not None:
         # asyncio joins the failures of a name with several addresses into one text and drops their numbers.
@@ -70,7 +71,9 @@ def unreachable(endpoint: str, error: BaseException) -> ProxyUnreachable:
 
 def lost_connection(endpoint: str, reason: object) -> OutcomeUnknown:
     """The error of a request that was sent and not answered: it may have been done."""
-    return OutcomeUnknown(endpoint=endpoint, reason=str(reason) or type(reason).__name__)
+    return OutcomeUnknown(
+        endpoint=endpoint, reason=reason_of(reason) if isinstance(reason, BaseException) else str(reason)
+    )
 
 
 def error_of(response: Response, endpoint: str) -> TernError | None:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from tern_client.endpoints import path_prefix
 from tern_client.exchange import Request, Response, lost_connection, unreachable
 from tern_client.transport import CONNECTIONS_MAX
 
@@ -171,7 +172,11 @@ class FastTransport:
         if host is None:
             host = self._heads[endpoint] = f" HTTP/1.1\r\nHost: {urlsplit(endpoint).netloc}\r\nContent-Length: "
         fields = "".join([f"{name}: {value}\r\n" for name, value in request.headers])
-        return f"{request.method} {request.path}{host}{len(request.body)}\r\n{fields}\r\n".encode("ascii")
+        return (
+            f"{request.method} {path_prefix(endpoint)}{request.path}{host}{len(request.body)}\r\n{fields}\r\n".encode(
+                "ascii"
+            )
+        )
 
     async def close(self) -> None:
         """Close all connections; one in use is closed when its answer has come."""

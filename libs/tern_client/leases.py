@@ -65,14 +65,15 @@ class Received:
 
     def take(self, now_ms: int) -> ReceivedMessage | None:
         """The next one whose lease is not over; None when there is none."""
-        while self._waiting:
-            message, end_ms = self._waiting.popleft()
+        while True:
+            try:
+                message, end_ms = self._waiting.popleft()
+            except IndexError:  # also when another thread has just cleared this
+                return None
             if end_ms is None or end_ms > now_ms:
                 return message
-        return None
 
     def clear(self) -> list[ReceivedMessage]:
         """All that wait; none does any longer."""
-        messages = [message for message, _ in self._waiting]
-        self._waiting.clear()
-        return messages
+        waiting, self._waiting = self._waiting, deque()
+        return [message for message, _ in waiting]

@@ -5,6 +5,7 @@ them in turn. Messages come in order within a queue.
 """
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from typing import Self
 
@@ -29,6 +30,7 @@ from tern_client.pulling import (
     read_pulled,
 )
 from tern_client.retrying import RetryPolicy
+from tern_client.running import ITERATING
 from tern_client.transport import Transport, now_ms
 from tern_wire.errors import GroupNotFound, OffsetExpired
 
@@ -178,7 +180,8 @@ class PullConsumer(AsyncClient):
 
 
 class BlockingPullConsumer(BlockingClient):
-    """As PullConsumer, for threads; not to be shared between them. Iterating ends when nothing came for *wait_ms*; iterate again to go on."""
+    """As PullConsumer, for threads; not to be shared between them, but for `stop`. A loop over it waits without end; `until_idle` ends when
+    nothing comes, `stop` ends either, and a loop anew goes on where the last one was."""
 
     def __init__(
         self,
@@ -190,7 +193,6 @@ class BlockingPullConsumer(BlockingClient):
         tags: str = "",
         sql: str = "",
         max_messages: int = 256,
-        wait_ms: int = 0,
         namespace: str = "",
         policy: RetryPolicy | None = None,
         key_file: FileName | None = None,
@@ -202,7 +204,7 @@ class BlockingPullConsumer(BlockingClient):
         )
         self._settings = PullSettings(topic=topic, start=start, tags=tags, sql=sql, max_messages=max_messages)
         self._offsets: OffsetStore | GroupOffsets = MemoryOffsets() if offsets is None else offsets
-        self._wait_ms = wait_ms
+        self._is_stopped = False
         self._places = Places()
         self._begun = False
         self._queues: list[str] = []
@@ -214,18 +216,41 @@ class BlockingPullConsumer(BlockingClient):
         return self._places.skipped
 
     def __iter__(self) -> Iterator[PulledMessage]:
-        until_ms = now_ms() + self._wait_ms
-        while True:
+        """Messages, without end, until `stop`."""
+        return self._iterate(None)
+
+    def until_idle(self, idle_ms: int = 0) -> Iterator[PulledMessage]:
+        """As a loop over this, but it ends once nothing has come for *idle_ms*."""
+        return self._iterate(idle_ms)
+
+    def stop(self) -> None:
+        """End the loop, for good: after the message in hand, or within half a second where it waits. From any thread or signal handler."""
+        self._is_stopped = True
+
+    def _iterate(self, idle_ms: int | None) -> Iterator[PulledMessage]:
+        loop = object()
+        ITERATING[loop] = self
+        try:
+            yield from self._rounds(idle_ms)
+        finally:
+            del ITERATING[loop]
+
+    def _rounds(self, idle_ms: int | None) -> Iterator[PulledMessage]:
+        until_ms = now_ms() + (idle_ms or 0)
+        found = 1
+        while not self._is_stopped:
             self._look_for_queues()
-            found = 0
+            # Waits at one queue a round, when the round before brought nothing.
+            wait_ms = WAIT_AT_QUEUE_MS if idle_ms is None else min(WAIT_AT_QUEUE_MS, int(until_ms - now_ms()))
+            wait_ms = 0 if found else max(wait_ms, 0)
+            found, began_ms = 0, now_ms()
             for number, queue in enumerate(self._queues):
-                # Waits at one queue a round, when the round before brought nothing.
-                left_ms = int(until_ms - now_ms())
-                wait_ms = min(WAIT_AT_QUEUE_MS, left_ms) if number == 0 and self._wait_ms and left_ms > 0 else 0
-                page = self._pull(queue, wait_ms)
+                page = self._pull(queue, wait_ms if number == 0 else 0)
                 found += len(page.messages) or int(page.next_offset < page.max_offset)
                 for at, message in enumerate(page.messages):
                     self._check_open()
+                    if self._is_stopped:
+                        return
                     self._places.hand(page, queue, at)
                     yield message
                 if not page.messages:
@@ -233,9 +258,11 @@ class BlockingPullConsumer(BlockingClient):
             # Another one is waited at next.
             self._queues = self._queues[1:] + self._queues[:1]
             if found:
-                until_ms = now_ms() + self._wait_ms
-            elif now_ms() >= until_ms:
+                until_ms = now_ms() + (idle_ms or 0)
+            elif idle_ms is not None and now_ms() >= until_ms:
                 return
+            elif (left_ms := began_ms + wait_ms - now_ms()) > 0:
+                time.sleep(left_ms / 1000)  # a proxy without room does not wait, and there may be no queue yet
 
     def commit(self) -> None:
         """Keep the places of everything that was handed out."""

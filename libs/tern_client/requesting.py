@@ -26,7 +26,7 @@ from tern_wire import paths
 from tern_wire.errors import IllegalTimeout, InvalidField, ReplyTimeout, TernError
 from tern_wire.limits import REPLY_TIMEOUT_DEFAULT_MS
 from tern_wire.names import check_topic
-from tern_wire.times import parse_duration_ms
+from tern_wire.times import given_duration, parse_duration_ms
 
 Timeout = str | int | timedelta
 # So little time is left to nobody: not worth another question.
@@ -41,7 +41,7 @@ def timeout_ms_of(timeout: Timeout) -> int:
     try:
         return parse_duration_ms(timeout)
     except ValueError as error:
-        raise IllegalTimeout(actual=str(timeout)[:40]) from error
+        raise IllegalTimeout(actual=given_duration(timeout)) from error
 
 
 def new_request(

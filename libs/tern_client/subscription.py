@@ -3,14 +3,15 @@
 The async and the blocking Consumer are two shells over this; leases in flight are the async one's alone.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from tern_client.calling import Course, Outcome, Step, call
 from tern_client.documents import Settle, read_received, read_settled, receive_request, settle_request
 from tern_client.models import ReceivedMessage
 from tern_client.settling import PendingSettles
-from tern_wire.errors import TernError
+from tern_wire.errors import InvalidField, TernError
+from tern_wire.limits import INVISIBLE_MIN_MS, SETTLE_ENTRIES_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,3 +69,39 @@ class Subscription:
                 raise
             return self.pending.refused(settles, dict.fromkeys(range(len(settles)), error))
         return self.pending.refused(settles, read_settled(response))
+
+    def release(
+        self, course: Course, messages: Sequence[ReceivedMessage], began_ms: float
+    ) -> Generator[Step, Outcome, bool]:
+        """Steps of giving back *messages* that no handler has seen: visible at once, their attempt does not count.
+
+        False when the proxy is of a release that cannot do it: nothing has happened then. Raises when it is not known what became of them.
+        """
+        for settles in _settles_of(messages, "release"):
+            try:
+                response = yield from call(course, settle_request(self.topic, self.group, settles), began_ms)
+                errors = read_settled(response)
+                if again := [settles[at] for at, error in errors.items() if error.retryable]:
+                    # Of several broker groups one was in trouble.
+                    yield from call(course, settle_request(self.topic, self.group, again), began_ms)
+            except InvalidField:
+                return False
+            except TernError as error:
+                if error.retryable:
+                    raise
+        return True
+
+    def shorten(
+        self, course: Course, messages: Sequence[ReceivedMessage], began_ms: float
+    ) -> Generator[Step, Outcome, None]:
+        """As `release`, at a proxy that cannot: visible in a second, and the attempt counts."""
+        for settles in _settles_of(messages, "extend", INVISIBLE_MIN_MS):
+            yield from self.settle(course, settles, began_ms)
+
+
+def _settles_of(
+    messages: Sequence[ReceivedMessage], action: str, invisible_ms: int = 0
+) -> Generator[list[Settle], None, None]:
+    for at in range(0, len(messages), SETTLE_ENTRIES_MAX):
+        part = messages[at : at + SETTLE_ENTRIES_MAX]
+        yield [Settle(message.receipt_handle, action, invisible_ms) for message in part]

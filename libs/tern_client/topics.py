@@ -23,11 +23,12 @@ PAGE_ROWS = 1_000
 
 class TopicOptions(TypedDict, total=False):
     """Settings of a topic: `queues` per broker group; `type` NORMAL, FIFO, DELAY, TRANSACTION or MIXED; `permission` rw, r, w or none;
-    `attributes`: texts are set, None removes."""
+    `when_full` refuse or drop-oldest; `attributes`: texts are set, None removes."""
 
     queues: int | None
     type: str | None
     permission: str | None
+    when_full: str | None
     attributes: Attributes | None
 
 
@@ -225,4 +226,5 @@ class _TopicRest(TypedDict, total=False):
 
     type: str | None
     permission: str | None
+    when_full: str | None
     attributes: Attributes | None

@@ -1,7 +1,6 @@
 """How a request reaches a proxy: one protocol, two async implementations; which one is used, and the async shell of a call."""
 
 import asyncio
-import importlib.util
 import random
 import ssl
 import time
@@ -16,6 +15,7 @@ from tern_client.endpoints import Endpoints
 from tern_client.exchange import Request, Response, lost_connection, unreachable
 from tern_client.retrying import RetryPolicy
 from tern_wire.errors import TernError
+from tern_wire.extras import is_installed
 
 T = TypeVar("T")
 CONNECTIONS_MAX = 256
@@ -83,7 +83,7 @@ def is_direct(endpoint: str) -> bool:
 def choose_transport(endpoints: Sequence[str], credentials: Credentials) -> Transport:
     """The fast transport when no endpoint has a forward proxy in front and httptools is installed, else httpx."""
     tls = tls_of(endpoints, credentials)
-    if importlib.util.find_spec("httptools") and all(map(is_direct, endpoints)):
+    if is_installed("httptools") and all(map(is_direct, endpoints)):
         from tern_client.fast_transport import FastTransport  # noqa: PLC0415 - httptools is optional
 
         return FastTransport(tls=tls)

@@ -58,6 +58,8 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self.peers = transport
         self._apply = apply
         self.needs_apply = False
+        # Set by the node: whether the next entry (its index) is applied now; if not, it and all behind it wait.
+        self.may_apply: Callable[[int], bool] = lambda _index: True
         self._heartbeat_at: dict[Node, float] = {}
         # The seams: createJournal (syncobj.py:41, used in 166) and createPoller (30, 205) are module globals. Stock's journal never syncs, has
         # no checksum, grows by mmap (a full disk is SIGBUS), forgets the vote with a bad file: S3, S4, S8 to S10, L10, L12 (journal.py:99-300).
@@ -145,8 +147,8 @@ class Consensus(SyncObj):  # type: ignore[misc]
     def learn_term(self, term: int) -> None:
         """A peer is in a newer *term*."""
         if term > self.raftCurrentTerm:
-            self._SyncObj__raftLeader = None
             self._SyncObj__setCurrentTerm(term, None)
+            self._SyncObj__raftLeader = None
             self._SyncObj__setState(stock._RAFT_STATE.FOLLOWER)
 
     def stand_within(self, delay_s: float) -> None:
@@ -177,6 +179,20 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self.peers.flight_base.clear()
         self.peers.learned.clear()
         super()._SyncObj__onBecomeLeader()
+
+    def _SyncObj__setCurrentTerm(self, term: int, voted_for: str | None) -> None:
+        """Durable here, before this node acts by it. A term or vote that the disk refuses was never taken: whatever had led to it has not happened.
+
+        Stock takes it first (syncobj.py:1234-1237), so a leader that cannot write goes on to lead in the newer term, which is another's.
+        """
+        try:
+            self.journal.setCurrentTerm(term, voted_for)
+        except OSError:
+            if self._SyncObj__raftState == stock._RAFT_STATE.CANDIDATE:
+                # It stood already (653-654), and late votes of its last campaign would be counted for this one.
+                self._SyncObj__setState(stock._RAFT_STATE.FOLLOWER)
+            raise
+        self._SyncObj__raftCurrentTerm, self._SyncObj__votedForNodeId = term, voted_for
 
     # Seams -----------------------------------------------------------------------------------------------------
     def _SyncObj__getEntries(
@@ -258,7 +274,10 @@ class Consensus(SyncObj):  # type: ignore[misc]
         """
         deadline = monotonic() + APPLY_SLICE_S
         applied = self.raftLastApplied
+        self.needs_apply = False
         while applied < self.raftCommitIndex:
+            if not self.may_apply(applied + 1):
+                return False
             applied += 1
             self._apply(self.journal.log.entry(applied))
             self._SyncObj__raftLastApplied = applied

@@ -51,11 +51,11 @@ FIELDS: dict[str, dict[str, type]] = {
     "digest": {"index": int, "digest": int},
 }
 # Fields that releases before this one do not send: whoever reads them says what their absence means. *wall_ms*: the sender's clock. *group_ms*: the
-# group's time; a leader that does not serve yet does not know it.
+# group's time; a leader that does not serve yet does not know it. *waits_...*: the entry that the sender cannot apply, or may not (`pass_over.py`).
 OPTIONAL_FIELDS: dict[str, dict[str, type]] = {
     "hello": {"http_port": int},
     "append_entries": {"group_ms": int},
-    "next_node_idx": {"wall_ms": int},
+    "next_node_idx": {"wall_ms": int, "waits_index": int, "waits_crc": int, "waits_asked": int},
 }
 
 

@@ -12,6 +12,7 @@ from tern_raft.greeter import Greeter
 from tern_raft.journal import CommitLogJournal
 from tern_raft.membership import Membership, read_readmit
 from tern_raft.pace import Pace
+from tern_raft.pass_over import PassOver, Verdict
 from tern_raft.readmission import Readmission
 from tern_raft.runtime import Disk, Links, PeerStatus, Runtime
 from tern_raft.transfer import Transfer
@@ -70,16 +71,17 @@ class RaftNode:
         on_role: Callable[[], None],
         on_behind: Callable[[], None],
         on_fatal: Callable[[Exception], None],
+        pass_over: Callable[[StoredEntry], None] = lambda _entry: None,
         on_clock: Callable[[], None] = lambda: None,
         on_tick: Callable[[], None] = lambda: None,
     ) -> None:
-        """*apply* is told every committed entry once, in order; *on_fatal* ends the process; *on_clock* is called every few ms,
+        """*apply* is told every committed entry once, in order, or *pass_over* one that nobody applies; *on_fatal* ends the process; *on_clock* is called every few ms,
         *on_tick* whenever something may have moved on.
 
         *on_behind*: the leader's log begins behind the end of this one, so this node must be rebuilt.
         """
         self._runtime, self._disk, self._votes = runtime, disk, votes
-        self._on_fatal, self._apply_commands = on_fatal, apply
+        self._on_fatal, self._apply_commands, self._pass_over_commands = on_fatal, apply, pass_over
         self._on_clock, self._on_tick = on_clock, on_tick
         self._syncing = False
         self._tick_due = False
@@ -113,6 +115,14 @@ class RaftNode:
             election_max_s=config.election_max_s,
         )
         self.transport.bind(self._consensus)
+        self.pass_over = self.transport.pass_over = PassOver(
+            log_,
+            consensus=lambda: self._consensus,
+            membership=self._membership,
+            others=others,
+            monotonic=runtime.monotonic,
+        )
+        self._consensus.may_apply = lambda index: self.pass_over.verdict(index) is not Verdict.WAIT
         self._others = others
         self._readmission = Readmission(self._consensus, self._membership, others, runtime.monotonic)
         self._transfer = Transfer(self._consensus, self._membership, others, runtime.monotonic)
@@ -295,6 +305,7 @@ class RaftNode:
     def _clock(self) -> None:
         if not self._stopped:
             self._readmission.step()
+            self.pass_over.step()
             self._on_clock()
             self._kick()
             self._runtime.call_later(TICK_PERIOD_S, self._clock)
@@ -338,7 +349,13 @@ class RaftNode:
             self.transport.greet_all()
         if entry.term == self.term and self._membership.settled():
             self.transport.greet_all()
-        self._apply_commands(entry)
+        if self.pass_over.verdict(entry.index) is Verdict.SKIP:
+            self._pass_over_commands(entry)
+        else:
+            self._apply_commands(entry)
+        if entry.kind == EntryKind.PASS_OVER:
+            # It is about an entry before it, whose turn is over.
+            self.log.forget_pass_overs(entry.index)
 
     def _sync_soon(self) -> None:
         """One fdatasync at a time covers everything appended before it: group commit."""

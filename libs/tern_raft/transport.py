@@ -16,6 +16,7 @@ from tern_raft.clocks import PeerClocks
 from tern_raft.elections import Elections
 from tern_raft.frames import decode_message, encode_message
 from tern_raft.membership import Membership, is_hello
+from tern_raft.pass_over import Waiting
 from tern_raft.rules import Message, VoteCount, plan_append
 from tern_store import EntryRefused
 from tern_store.files import is_lack
@@ -24,6 +25,7 @@ from tern_wire.requests import Parts
 
 if TYPE_CHECKING:
     from tern_raft.consensus import Consensus
+    from tern_raft.pass_over import PassOver
 
 log = logging.getLogger(__name__)
 # A peer that is further ahead is not sane, and its term would be kept for ever (X3: stock does, syncobj.py:920, 956).
@@ -86,6 +88,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self.own_disk_permille = 0
         # Told a peer's digest of its state: peer, the entry that it was noted at, and the digest.
         self.on_digest: Callable[[str, int, int], None] = lambda peer, index, digest: None
+        # What this node and its peers cannot apply; None: nobody asks.
+        self.pass_over: PassOver | None = None
 
     def bind(self, consensus: "Consensus") -> None:
         """The consensus that this transport serves."""
@@ -153,6 +157,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         """The link to *peer* is gone."""
         self._held.pop(peer, None)
         self.membership.lost(peer)
+        if self.pass_over is not None:
+            self.pass_over.lost(peer)
         self.clocks.lost(peer)
         self._onNodeDisconnected(self._nodes[peer])
         self.elections.peer_lost(peer, was_leader=self._core.leader_name == peer)
@@ -269,7 +275,11 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     def _say(self, peer: str, message: Message) -> bool:
         if message["type"] == "next_node_idx":
-            message["wall_ms"] = self.clocks.own_ms()  # only now: an ack may have waited for the disk
+            # Only now: an ack may have waited for the disk.
+            message["wall_ms"] = self.clocks.own_ms()
+            if self.pass_over is not None and (waiting := self.pass_over.waiting) is not None:
+                waits = {"waits_index": waiting.index, "waits_crc": waiting.crc, "waits_asked": waiting.asked_at}
+                message = message | waits
         return self._post(peer, encode_message(message))
 
     def _receive_append(self, node: Node, message: Message) -> None:
@@ -298,6 +308,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self._answering_seq, self._verified = message["seq"], plan.verified
         self._is_heartbeat = not message["entries"]
         try:
+            # Before anything of the message counts: stock has a new leader, and a later deadline, when it finds that its disk takes no term.
+            core.learn_term(message["term"])
             if plan.cut_from:
                 core.journal.deleteEntriesFrom(plan.cut_from - stored.first_index)  # R4
             self._onMessageReceived(node, plan.message)
@@ -326,6 +338,9 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self.disk_permille[peer] = message["disk"]
         if "wall_ms" in message:
             self.clocks.heard(peer, message["wall_ms"])
+        if self.pass_over is not None:
+            acked = message["next_node_idx"] - 1 if message["success"] else 0
+            self.pass_over.heard(peer, _waiting(message), acked)
         if self.membership.counts(peer):
             self.barrier.answered(peer, message["seq"])
         elif message["success"]:
@@ -353,3 +368,9 @@ class PeerTransport(Transport):  # type: ignore[misc]
     def _core(self) -> "Consensus":
         assert self._consensus is not None
         return self._consensus
+
+
+def _waiting(message: Message) -> Waiting | None:
+    if "waits_index" not in message:
+        return None
+    return Waiting(message["waits_index"], message.get("waits_crc", 0), message.get("waits_asked", 0))

@@ -4,6 +4,7 @@ Every process of a mesh shares a 32-byte cluster key; both ends of a link prove 
 is read. After the handshake both ends may ask, answer and post.
 """
 
+from tern_remoting.credit import Room
 from tern_remoting.dial import Redialer, dial
 from tern_remoting.errors import (
     FrameCorrupt,
@@ -44,6 +45,7 @@ __all__ = [
     "Redialer",
     "Refusal",
     "Refusals",
+    "Room",
     "WrongGroup",
     "WrongKey",
     "dial",

@@ -6,20 +6,15 @@ import random
 import secrets
 import socket
 import ssl
+from collections.abc import Callable
 
+from tern_remoting.credit import Room
 from tern_remoting.errors import LinkError, LinkTimeout
 from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S, NONCE_SIZE_BYTES, TLS_TIMEOUT_S, ClientHandshake, Identity
-from tern_remoting.link import (
-    BUFFERED_SIZE_MAX_BYTES,
-    CLOSE_GRACE_S,
-    IN_FLIGHT_MAX,
-    SILENCE_MAX_S,
-    Link,
-    OnFrame,
-    OnLost,
-    OnReady,
-)
+from tern_remoting.link import Link, OnFrame, OnLost, OnReady
+from tern_remoting.link_limits import BUFFERED_SIZE_MAX_BYTES, CLOSE_GRACE_S, IN_FLIGHT_MAX
 from tern_remoting.refusals import Refusals
+from tern_remoting.sockets import SILENCE_MAX_S
 from tern_tasks import keep_running
 
 log = logging.getLogger(__name__)
@@ -50,6 +45,7 @@ async def dial(
     silence_max_s: int = SILENCE_MAX_S,
     refusals: Refusals | None = None,
     tls: ssl.SSLContext | None = None,
+    room: Callable[[], Room] | None = None,
 ) -> Link:
     """A ready link to *host*:*port*, within *timeout_s* for connecting and greeting together; *tls* None: in the clear.
 
@@ -69,6 +65,7 @@ async def dial(
         buffered_size_max_bytes=buffered_size_max_bytes,
         silence_max_s=silence_max_s,
         refusals=refusals,
+        room=room,
     )
     try:
         if tls is None:
@@ -153,6 +150,7 @@ class Redialer:
         silence_max_s: int = SILENCE_MAX_S,
         refusals: Refusals | None = None,
         tls: ssl.SSLContext | None = None,
+        room: Callable[[], Room] | None = None,
     ) -> None:
         self._host, self._port, self._tls = host, port, tls
         self._identity = Identity(key=key, role=role, name=name, group_id=group_id)
@@ -160,7 +158,7 @@ class Redialer:
         self._frame_size_max_bytes = frame_size_max_bytes
         self._rng = rng
         self._timeout_s = timeout_s
-        self._silence_max_s, self._refusals = silence_max_s, refusals
+        self._silence_max_s, self._refusals, self._room = silence_max_s, refusals, room
         self._link: Link | None = None
         self._task = keep_running("redial", self._keep)
 
@@ -212,6 +210,7 @@ class Redialer:
             silence_max_s=self._silence_max_s,
             refusals=self._refusals,
             tls=self._tls,
+            room=self._room,
         )
 
     @property

@@ -17,8 +17,9 @@ import struct
 from dataclasses import dataclass
 from typing import Protocol
 
-from tern_remoting.errors import HandshakeRefused, WrongGroup, WrongKey
+from tern_remoting.errors import HandshakeRefused, WrongCertificate, WrongGroup, WrongKey
 from tern_remoting.frames import Frame
+from tern_security.peer_identity import BROKER, PeerIdentity
 from tern_wire.limits import TLS_HANDSHAKE_MAX_MS
 
 KEY_SIZE_BYTES = 32
@@ -215,3 +216,14 @@ def _checked(nonce: bytes) -> bytes:
 def _mac(key: bytes, direction: bytes, hello: bytes, challenge: bytes) -> bytes:
     message = b"ternmq link\0" + direction + _SIZE.pack(len(hello)) + hello + _SIZE.pack(len(challenge)) + challenge
     return hmac.digest(key, message, "sha256")
+
+
+def check_certificate(shown: PeerIdentity | None, peer: PeerName | None) -> None:
+    """The key is everybody's, a certificate is one process's: who greets must be who it is for. WrongCertificate.
+
+    Names of proxies and checkers carry no rights, and many may share one certificate.
+    """
+    if peer is None or shown is None:
+        return
+    if shown.role != peer.role or (shown.role == BROKER and shown.name != peer.name):
+        raise WrongCertificate("greets under another role or name than its certificate's")

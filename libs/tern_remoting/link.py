@@ -7,39 +7,35 @@ own link and nothing else; what waits to be sent is bounded.
 
 import asyncio
 import logging
-import socket
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Hashable, Sequence
 from typing import TypeAlias, cast
 
+from tern_remoting.credit import BULK, CREDIT, UNSENT_SIZE_MAX_BYTES, Begin, GiveUp, Grants, Room, Window
 from tern_remoting.errors import (
+    FrameCorrupt,
     FrameTooLarge,
     HandshakeRefused,
     LinkBusy,
     LinkClosed,
     LinkError,
     LinkTimeout,
-    WrongCertificate,
 )
 from tern_remoting.frames import ONE_WAY, RESPONSE, Buffer, Frame, FrameReader, encode_frame, frame_size
-from tern_remoting.handshake import GREETING_SIZE_MAX_BYTES, HANDSHAKE_TIMEOUT_S, Handshake, PeerName
+from tern_remoting.handshake import GREETING_SIZE_MAX_BYTES, HANDSHAKE_TIMEOUT_S, Handshake, PeerName, check_certificate
+from tern_remoting.link_limits import (
+    BUFFERED_SIZE_MAX_BYTES,
+    CLOSE_GRACE_S,
+    IN_FLIGHT_MAX,
+    READS_IN_FLIGHT_MAX,
+)
+from tern_remoting.outbox import Outbox
 from tern_remoting.refusals import Refusal, Refusals
+from tern_remoting.sockets import SILENCE_MAX_S, address_of, tune
 from tern_remoting.waiting import Waiting
-from tern_security.peer_identity import BROKER, PeerIdentity, peer_of
+from tern_security.peer_identity import PeerIdentity, peer_of
 
 log = logging.getLogger(__name__)
-
-# Requests of ours that a peer may owe us an answer to; as many as a broker holds proposals.
-IN_FLIGHT_MAX = 16_384
-# Bytes waiting for the kernel: eight of the largest frames. Requests and posts are refused above it; replies, which
-# nobody could repeat, may take twice that before the peer counts as one that does not read, and loses its link.
-BUFFERED_SIZE_MAX_BYTES = 64 * 1024 * 1024
-# Up to here one joined write is cheaper than a vector of small ones.
-JOIN_SIZE_MAX_BYTES = 64 * 1024
-# How long a closing link may take to hand its last bytes to the peer.
-CLOSE_GRACE_S = 1.0
-# A host that lost power, or a cut cable, says nothing: after this long without an acknowledgement of the other kernel the connection
-# is given up. A process that is stopped does not count: its kernel goes on acknowledging.
-SILENCE_MAX_S = 10
 
 OnFrame: TypeAlias = Callable[["Link", Frame], None]
 OnReady: TypeAlias = Callable[["Link"], None]
@@ -66,8 +62,10 @@ class Link(asyncio.Protocol):
         buffered_size_max_bytes: int = BUFFERED_SIZE_MAX_BYTES,
         silence_max_s: int = SILENCE_MAX_S,
         refusals: Refusals | None = None,
+        room: Callable[[], Room] | None = None,
     ) -> None:
-        """*silence_max_s*: at least 3. *refusals*: where this end counts what it closes the link for."""
+        """*silence_max_s*: at least 3. *refusals*: where this end counts what it closes the link for. *room*: what this end has for
+        large answers; None grants no credit."""
         self.peer = PeerName("", "")
         # Whose certificate the peer has shown; None without TLS.
         self.identity: PeerIdentity | None = None
@@ -85,10 +83,10 @@ class Link(asyncio.Protocol):
         self._refusals = refusals or Refusals()
         self._transport: asyncio.Transport | None = None
         self._waiting = Waiting(self._loop)
+        self._grants = None if room is None else Grants(room)
+        self._window = Window(unsent=lambda: self._outbox.unsent_bytes, now=self._loop.time)
         self._opaque = 0
-        # Written in this turn of the loop, not yet handed to the transport.
-        self._out: list[Buffer] = []
-        self._out_size_bytes = 0
+        self._outbox = Outbox(self._loop, self._go_on)
         self._closed = False
         self._error: Exception | None = None
         # The handshake's deadline, later the end of the closing grace.
@@ -116,23 +114,22 @@ class Link(asyncio.Protocol):
     @property
     def buffered_bytes(self) -> int:
         """Bytes that the kernel has not taken yet."""
-        transport = self._transport
-        return self._out_size_bytes + (0 if transport is None else transport.get_write_buffer_size())
+        return self._outbox.unsent_bytes
 
     @property
     def in_flight(self) -> int:
         """Our requests without a reply yet."""
         return len(self._waiting)
 
-    async def request(self, code: int, parts: Sequence[Buffer], *, timeout_s: float) -> Frame:
-        """Ask the peer and wait for its reply, whose code is 0 or an error number.
+    async def request(self, code: int, parts: Sequence[Buffer], *, timeout_s: float, is_read: bool = False) -> Frame:
+        """Ask the peer and wait for its reply, whose code is 0 or an error number. *is_read*: what is asked in masses and may wait.
 
         *parts* are byte buffers that must not change until they are sent. Raises LinkBusy and FrameTooLarge (nothing was
         sent), LinkTimeout and LinkClosed (the outcome is unknown, unless the link was closed before).
         """
         if self._closed or not self.ready:
             raise self._closed_error()
-        if len(self._waiting) >= self._in_flight_max:
+        if len(self._waiting) >= (min(self._in_flight_max, READS_IN_FLIGHT_MAX) if is_read else self._in_flight_max):
             raise LinkBusy(f"{len(self._waiting)} requests wait for a reply")
         opaque = self._next_opaque()
         buffers = encode_frame(code, opaque, 0, parts)
@@ -140,7 +137,7 @@ class Link(asyncio.Protocol):
         if self.buffered_bytes + size > self._buffered_size_max_bytes:
             raise LinkBusy(f"{self.buffered_bytes} bytes wait to be sent")
         future = self._waiting.add(opaque, timeout_s)
-        self._write(buffers, size)
+        self._outbox.write(buffers, size)
         try:
             return await future
         finally:
@@ -154,7 +151,7 @@ class Link(asyncio.Protocol):
         size = self._checked_size(buffers)
         if self.buffered_bytes + size > self._buffered_size_max_bytes:
             return False
-        self._write(buffers, size)
+        self._outbox.write(buffers, size)
         return True
 
     def reply(self, opaque: int, code: int, parts: Sequence[Buffer]) -> bool:
@@ -163,17 +160,41 @@ class Link(asyncio.Protocol):
             return False
         buffers = encode_frame(code, opaque, RESPONSE, parts)
         size = self._checked_size(buffers)
-        if self.buffered_bytes + size > 2 * self._buffered_size_max_bytes:
-            self._break(LinkBusy("the peer does not read its replies"))
-            return False
-        self._write(buffers, size)
+        if self._window.replied(opaque, size - len(buffers[0])):
+            buffers = encode_frame(code, opaque, RESPONSE | BULK, parts)
+        self._outbox.write(buffers, size)
         return True
+
+    def when_room(self, opaque: int, flow: Hashable, size_bytes: int, begin: Begin, give_up: GiveUp) -> bool:
+        """As Window.ask: *begin* reads and answers the peer's request *opaque*."""
+        if self._closed:
+            give_up()
+            return False
+        return self._window.ask(opaque, flow, size_bytes, begin, give_up)
+
+    def leave_room(self, opaque: int) -> None:
+        """As Window.leave."""
+        self._window.leave(opaque)
+        if self._window.waiting:
+            self._loop.call_soon(self._go_on)
+
+    @property
+    def window(self) -> Window:
+        """Which of the peer's reads are under way at this end, and which wait for room."""
+        return self._window
+
+    def grant(self, room: Room | None = None) -> None:
+        """Tell the peer of this end's *room* (None: as of now), if that is worth a frame. After each large answer this is done anyway."""
+        body = None if self._grants is None or not self.ready or self._closed else self._grants.due(room)
+        if body is not None:
+            buffers = encode_frame(CREDIT, 0, ONE_WAY, [body])
+            self._outbox.write(buffers, frame_size(buffers))
 
     def close(self, reason: str) -> None:
         """Send what is written, then close. Requests in flight end in LinkClosed at once. Safe to repeat."""
         if self._closed:
             return
-        self._flush()
+        self._outbox.flush()
         self._end(LinkClosed(reason))
         if self._transport is not None:
             self._transport.close()
@@ -207,12 +228,14 @@ class Link(asyncio.Protocol):
         """Say what this side says first, and start the handshake's clock."""
         # uvloop's transports only look like asyncio's, so an isinstance check would be wrong.
         self._transport = cast(asyncio.Transport, transport)
-        self.address = _address(transport.get_extra_info("peername"))
-        _tune(transport.get_extra_info("socket"), self._silence_max_s)
+        self.address = address_of(transport.get_extra_info("peername"))
+        tune(transport.get_extra_info("socket"), self._silence_max_s)
+        self._transport.set_write_buffer_limits(high=UNSENT_SIZE_MAX_BYTES)
         if self._closed:
             self._transport.abort()
             return
         self.identity = peer_of(transport)
+        self._outbox.open(self._transport, is_tls=self.identity is not None)
         self._timer = self._loop.call_later(self._handshake_timeout_s, self._greeting_late)
         opening = self._handshake.opening()
         if opening is not None:
@@ -231,7 +254,13 @@ class Link(asyncio.Protocol):
             if self._closed:
                 return
             if frame.flags & RESPONSE and self.ready:
+                if frame.flags & BULK and self._grants is not None:
+                    # Also of an answer that nobody waits for any more.
+                    self._grants.took(len(frame.body))
+                    self.grant()
                 self._waiting.resolve(frame)
+            elif frame.code == CREDIT and self.ready:
+                self._credited(frame)
             elif self.ready:
                 try:
                     self._on_frame(self, frame)
@@ -239,6 +268,10 @@ class Link(asyncio.Protocol):
                     self._callback_failed(error)
             else:
                 self._greet(frame)
+
+    def resume_writing(self) -> None:
+        """The kernel has taken most of what waited."""
+        self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone, whoever ended it."""
@@ -261,7 +294,7 @@ class Link(asyncio.Protocol):
     def _greet(self, frame: Frame) -> None:
         try:
             answer = self._handshake.receive(frame)
-            self._check_certificate(self._handshake.peer)
+            check_certificate(self.identity, self._handshake.peer)
         except HandshakeRefused as error:
             self._break(error)
             return
@@ -276,21 +309,25 @@ class Link(asyncio.Protocol):
             if self._timer is not None:
                 self._timer.cancel()
             self._greeted.set_result(None)
+            self.grant()
             try:
                 self._on_ready(self)
             except Exception as error:
                 self._callback_failed(error)
 
-    def _check_certificate(self, peer: PeerName | None) -> None:
-        """The key is everybody's, a certificate is one process's: who greets must be who it is for. WrongCertificate.
+    def _credited(self, frame: Frame) -> None:
+        try:
+            self._window.granted(frame.body)
+        except struct.error:
+            self._break(FrameCorrupt(f"a grant of {len(frame.body)} bytes"))
+        else:
+            self._go_on()
 
-        Names of proxies and checkers carry no rights, and many may share one certificate.
-        """
-        shown = self.identity
-        if peer is None or shown is None:
-            return
-        if shown.role != peer.role or (shown.role == BROKER and shown.name != peer.name):
-            raise WrongCertificate("greets under another role or name than its certificate's")
+    def _go_on(self) -> None:
+        try:
+            self._window.go_on()
+        except Exception as error:
+            self._callback_failed(error)
 
     def _greeting_late(self) -> None:
         self._break(LinkTimeout("the handshake took too long"))
@@ -321,8 +358,8 @@ class Link(asyncio.Protocol):
         if self._closed:
             return
         self._closed = True
-        self._out = []
-        self._out_size_bytes = 0
+        self._window.close()
+        self._outbox.clear()
         if self._timer is not None:
             self._timer.cancel()
         reason = str(error)
@@ -345,53 +382,7 @@ class Link(asyncio.Protocol):
 
     def _answer(self, code: int, body: bytes) -> None:
         buffers = encode_frame(code, 0, 0, [body])
-        self._write(buffers, frame_size(buffers))
-
-    def _write(self, buffers: list[Buffer], size: int) -> None:
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out += buffers
-        self._out_size_bytes += size
-
-    def _flush(self) -> None:
-        out, size = self._out, self._out_size_bytes
-        if not out or self._transport is None:
-            return
-        self._out = []
-        self._out_size_bytes = 0
-        # Each buffer of a vector would become a TLS record of its own, however small.
-        if size <= JOIN_SIZE_MAX_BYTES or self.identity is not None:
-            self._transport.write(b"".join(out))
-        else:
-            self._transport.writelines(out)
+        self._outbox.write(buffers, frame_size(buffers))
 
 
 _CLOSED_EARLY = "the server closed the connection: another cluster key or group id, a certificate that it does not take, or no TernMQ"
-
-
-def _address(peername: object) -> str:
-    return f"{peername[0]}:{peername[1]}" if isinstance(peername, tuple) else ""
-
-
-def _tune(sock: socket.socket | None, silence_max_s: int) -> None:
-    """Small frames leave at once, and a vanished host is noticed. A socket already reset may refuse options.
-
-    Keepalive probes serve a link on which nothing is sent; what waits for an acknowledgement has the user timeout (RFC 5482).
-    """
-    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    probe_s = max(1, silence_max_s // 3)
-    options = {
-        "TCP_KEEPIDLE": probe_s,
-        "TCP_KEEPINTVL": probe_s,
-        "TCP_KEEPCNT": 2,
-        "TCP_USER_TIMEOUT": silence_max_s * 1000,
-    }
-    try:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in options.items():
-            if hasattr(socket, option):
-                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    except OSError as error:
-        log.debug("socket options refused", extra={"reason": str(error)})

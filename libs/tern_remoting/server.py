@@ -15,8 +15,10 @@ import ssl
 from tern_accept import OURS, Acceptor, Descriptors, Strangers
 from tern_remoting.errors import PortInUse
 from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S, NONCE_SIZE_BYTES, TLS_TIMEOUT_S, Identity, ServerHandshake
-from tern_remoting.link import CLOSE_GRACE_S, SILENCE_MAX_S, Link, OnFrame, OnLost, OnReady
+from tern_remoting.link import Link, OnFrame, OnLost, OnReady
+from tern_remoting.link_limits import CLOSE_GRACE_S
 from tern_remoting.refusals import Refusal, Refusals
+from tern_remoting.sockets import SILENCE_MAX_S
 from tern_wire.limits import CONNECTIONS_MAX, STRANGERS_MAX
 
 log = logging.getLogger(__name__)

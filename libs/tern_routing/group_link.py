@@ -23,6 +23,7 @@ from tern_wire.errors import NoLeader, NotLeader, OutcomeUnknown, Overloaded, Te
 from tern_wire.limits import APPEND_DEADLINE_MS, LEADER_WAIT_MS
 from tern_wire.requests import (
     ERROR,
+    READS,
     NoticeCode,
     Parts,
     RequestCode,
@@ -36,6 +37,11 @@ logger = logging.getLogger(__name__)
 
 # Grows with every refusal of one request, up to a search's interval: nodes that point to each other must not be asked in a loop.
 REFUSED_PAUSE_S = 0.01
+
+# Reads that end at once, or as soon as the broker has room for their answers.
+DUE_READS = READS - {RequestCode.NOTIFY, RequestCode.AWAIT_REPLY}
+# At 500 pages a second they would wait for 8 s, which is longer than brokers let them wait: more would only be refused later.
+READS_AT_A_TIME_MAX = 4_096
 
 
 class GivenUp(LinkError):
@@ -96,6 +102,8 @@ class GroupLink:
         loop = asyncio.get_running_loop()
         self._attempts = Attempts(now=loop.time, call_at=loop.call_at, on_silence=self._search.ask_around)
         self._is_closed = False
+        # Reads that wait for an answer that is due: for room at the broker, mostly.
+        self.reading = 0
 
     # Nodes and their links --------------------------------------------------------------------------------------
     def update(self, route: BrokerGroupRoute, *, is_whole: bool = True) -> None:
@@ -257,6 +265,19 @@ class GroupLink:
         NoLeader, Overloaded and the broker's own errors: nothing was done. OutcomeUnknown: it may have been done, or
         (*is_repeatable*) every repeat up to the deadline failed too.
         """
+        if not (is_prompt and code in DUE_READS):
+            return await self._request(code, parts, is_repeatable, deadline_ms, is_prompt=is_prompt)
+        if self.reading >= READS_AT_A_TIME_MAX:
+            raise Overloaded(what=f"reads at a time from broker group '{self.broker_group}'")
+        self.reading += 1
+        try:
+            return await self._request(code, parts, is_repeatable, deadline_ms, is_prompt=True)
+        finally:
+            self.reading -= 1
+
+    async def _request(
+        self, code: RequestCode, parts: Parts, is_repeatable: bool, deadline_ms: int, *, is_prompt: bool
+    ) -> tuple[dict[str, Any], memoryview]:
         loop = asyncio.get_running_loop()
         began = loop.time()
         deadline = began + deadline_ms / 1_000
@@ -308,7 +329,7 @@ class GroupLink:
         entry = self._nodes.get(node)
         if entry is None or entry.link is None or entry.link.closed:
             raise GivenUp(f"{node} is not linked")
-        frame = await entry.link.request(code, parts, timeout_s=timeout_ms / 1_000)
+        frame = await entry.link.request(code, parts, timeout_s=timeout_ms / 1_000, is_read=code in READS)
         if frame.code == ERROR:
             raise read_error(frame.body)
         return read_body(frame.body)
@@ -324,7 +345,7 @@ class GroupLink:
                 is_answered, is_prompt = False, is_prompt and code is not RequestCode.NOTIFY
                 attempt = self._attempts.begin(node, lambda: patience.reschedule(loop.time()), is_prompt=is_prompt)
                 try:
-                    frame = await link.request(code, parts, timeout_s=timeout_s)
+                    frame = await link.request(code, parts, timeout_s=timeout_s, is_read=code in READS)
                     is_answered = True
                 finally:
                     self._attempts.end(attempt, is_answered=is_answered)

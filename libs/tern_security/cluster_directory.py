@@ -18,6 +18,8 @@ from pathlib import Path
 
 from tern_security.peer_identity import PeerIdentity
 from tern_wire.client_keys import root_key_text
+from tern_wire.extras import need_extra
+from tern_wire.reasons import reason_of
 
 CLUSTER_KEY_SIZE_BYTES = 32
 # Every certificate holds these, and its own name: what dials from the same machine needs no option.
@@ -74,8 +76,9 @@ class ClusterDirectory:
     def make(self, wanted: Sequence[Wanted], *, cluster: str = "", now_s: float, renew: bool = False) -> Made:
         """Add what is missing for *cluster* ("": the one that is there) and *wanted*; *renew* issues every certificate anew.
 
-        DirectoryUnusable; OSError.
+        DirectoryUnusable; OSError; ExtraMissing without `ternmq[security]`.
         """
+        need_extra("security", "Making certificates", "cryptography")
         # Only here: who asks where files are does not pay for the import.
         from tern_security import authority as pki  # noqa: PLC0415
 
@@ -92,7 +95,7 @@ class ClusterDirectory:
             found = pki.cluster_of(authority.cert)
         except (OSError, ValueError) as error:
             raise DirectoryUnusable(
-                f"{self.ca_cert} and {self.ca_key} cannot be read ({error}); bring both back, or choose a new directory."
+                f"{self.ca_cert} and {self.ca_key} cannot be read ({reason_of(error)}); bring both back, or choose a new directory."
             ) from error
         if cluster and found != cluster:
             raise DirectoryUnusable(

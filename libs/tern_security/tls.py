@@ -21,6 +21,7 @@ from tern_security.contexts import (
     reloading,
 )
 from tern_security.peer_identity import PeerIdentity, identity_of
+from tern_wire.reasons import reason_of
 
 log = logging.getLogger(__name__)
 
@@ -183,7 +184,7 @@ class ClusterTls:
             certificate = _shake_hands(*ends)
             identity = identity_of(certificate)
         except (OSError, ValueError) as error:
-            reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
+            reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or reason_of(error)
             raise TlsUnusable(
                 f"{files.cert}, {files.key} and {files.ca} cannot be used together ({reason}); "
                 "see --tls-cert-file, --tls-key-file, --tls-ca-file, and `ternmq init-cluster --renew`."

@@ -6,6 +6,7 @@ uvicorn writes them one after the other, and uvloop passes each write on at once
      write(any other head) ---------------------------------> as it is: of a stream nobody knows when its first bytes come
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 _HEAD, _LENGTH = b"HTTP/1.1 ", b"\r\ncontent-length: "
@@ -27,10 +28,11 @@ class Writing(Protocol):
 class HeadWithBody:
     """What the answers of one connection are written to. Owner: the connection's event loop."""
 
-    __slots__ = ("_held", "_transport")
+    __slots__ = ("_close", "_held", "_transport")
 
-    def __init__(self, transport: Writing) -> None:
-        self._transport = transport
+    def __init__(self, transport: Writing, close: Callable[[], None] | None = None) -> None:
+        """*close*: instead of the transport's, which it calls in the end."""
+        self._transport, self._close = transport, close or transport.close
         self._held = b""
 
     def write(self, data: bytes) -> None:
@@ -42,18 +44,24 @@ class HeadWithBody:
         elif data.startswith(_HEAD) and _LENGTH in data:
             self._held = data
             return
-        self._transport.write(data)
+        try:
+            self._transport.write(data)
+        except RuntimeError:
+            # uvloop says so of a connection that was aborted, or lost, before its end has been told: nobody is there to write to.
+            if not self._transport.is_closing():
+                raise
 
     def flush(self) -> None:
         """An answer is over: what is held goes."""
         if self._held:
             held, self._held = self._held, b""
-            self._transport.write(held)
+            if not self._transport.is_closing():
+                self._transport.write(held)
 
     def close(self) -> None:
         """As a transport's."""
         self.flush()
-        self._transport.close()
+        self._close()
 
     def is_closing(self) -> bool:
         """As a transport's."""

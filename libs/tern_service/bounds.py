@@ -24,3 +24,5 @@ class Bounds:
     head_size_max_bytes: int = limits.REQUEST_HEAD_SIZE_MAX_BYTES
     fields_max: int = limits.REQUEST_FIELDS_MAX
     target_size_max_bytes: int = limits.REQUEST_TARGET_SIZE_MAX_BYTES
+    # Of a listener that is a producer's own service, and no door of a mesh.
+    takes_callbacks: bool = False

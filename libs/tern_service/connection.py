@@ -1,7 +1,7 @@
 """One HTTP connection, guarded: uvicorn's httptools protocol with deadlines and bounds for what a client sends.
 
-uvicorn waits without end for a request's head and body, takes a head of any length, and waits without end for a client to take its answer.
-Here all of it is bounded, with the figures of `Bounds`. What cannot be read gets a 4xx problem and the connection closes; it never reaches
+uvicorn waits without end for a request's head and body, and takes a head of any length.
+Here all of it is bounded, with the figures of `Bounds`; for answers see answers.py. What cannot be read gets a 4xx problem and the connection closes; it never reaches
 the log as a traceback. Owner of all its state is the event loop that the connection was accepted on.
 
       accepted --5 s--> head begins --5 s--> head complete --30 s and >= 1 KiB/s--> body complete --> answered --75 s--> closed
@@ -18,15 +18,32 @@ from typing import Any, NoReturn
 from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from tern_service.answer_writing import HeadWithBody
-from tern_service.bounds import Bounds
-from tern_service.crowd import Crowd, answer_overloaded, close_idlest
+from tern_service.answers import AnsweringProtocol
+from tern_service.body_pace import BodyPace
+from tern_service.crowd import AT_A_TIME, answer_overloaded
 from tern_service.problems import new_request_id, problem_reply
-from tern_service.request_head import EXPECT, GIVEN_ONCE, HOST, SPECIAL_MAX, TRANSFER_ENCODING, is_host, split_target
-from tern_wire import limits
-from tern_wire.errors import HeadTooLarge, Overloaded, RequestMalformed, RequestTimeout, TargetTooLong, TernError
+from tern_service.request_head import (
+    CHECK_NONCE,
+    EXPECT,
+    GIVEN_ONCE,
+    HOST,
+    SPECIAL_MAX,
+    TRANSFER_ENCODING,
+    is_host,
+    split_target,
+)
+from tern_wire.errors import (
+    CallbackRefused,
+    HeadTooLarge,
+    Overloaded,
+    RequestMalformed,
+    RequestTimeout,
+    TargetTooLong,
+    TernError,
+)
+from tern_wire.limits_requests import CHUNK_FRAMING_FREE_BYTES, CHUNK_FRAMING_SIZE_BYTES, READS_SPARE_SHARE
 
 _IDLE, _HEAD, _BODY = 0, 1, 2
 _LINE_FEED = 0x0A
@@ -38,20 +55,12 @@ class _Refused(Exception):
     """Ends httptools' parsing from within one of its callbacks; the error is kept by the protocol."""
 
 
-class GuardedProtocol(HttpToolsProtocol):
-    """As above. *crowd* is shared by all connections of a listener. *on_known*: the first head is there, or the connection is gone."""
+class GuardedProtocol(AnsweringProtocol):
+    """As above. *on_known*: the first head is there, or the connection is gone. *bounds*, *crowd*: as AnsweringProtocol's."""
 
-    def __init__(
-        self,
-        *arguments: Any,
-        bounds: Bounds | None = None,
-        crowd: Crowd | None = None,
-        on_known: Callable[[], None] = lambda: None,
-        **keywords: Any,
-    ) -> None:
+    def __init__(self, *arguments: Any, on_known: Callable[[], None] = lambda: None, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self._bounds = bounds = bounds or Bounds()
-        self._crowd = Crowd() if crowd is None else crowd
+        bounds = self._bounds
         self._on_known, self._is_known = on_known, False
         # Of requests whose connection may stay open: none while descriptors are short.
         self._kept_version = "1.1"
@@ -61,30 +70,29 @@ class GuardedProtocol(HttpToolsProtocol):
             bounds.target_size_max_bytes,
         )
         self._fields_max, self._requests_max = bounds.fields_max, bounds.requests_max
+        self._reads_max = self._requests_max - self._requests_max // READS_SPARE_SHARE
         self._state = _IDLE
         self._deadline: asyncio.TimerHandle | None = None
         # Of the current head: which of GIVEN_ONCE are there, bytes of whole reads that lie within it, and whether it must be small.
         self._seen = self._unfinished_bytes = 0
         self._is_small_read = True
         self._host = b""
-        # Of a body that did not come with its head: when it began (loop time), its bytes on the wire, its chunks, bytes of its trailers.
-        self._body_began_s = 0.0
-        self._wire_bytes = self._chunks = self._trailer_bytes = 0
-        self._answer_watch: asyncio.TimerHandle | None = None
+        # Of a body that did not come with its head: its bytes on the wire, its chunks, bytes around these and of its trailers, and how it comes.
+        self._wire_bytes = self._chunks = self._framing_bytes = self._trailer_bytes = 0
+        self._pace: BodyPace | None = None
         self._refusal: TernError | None = None
         self._refused = False
 
     # Beginning and end ------------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._answers = HeadWithBody(transport)
         bounds = self._bounds
-        most = bounds.connections_max
-        if self._crowd.known >= most and not close_idlest(self.connections, most, self.loop.time()):
+        most, host = bounds.connections_max, self.client[0] if self.client else ""
+        if self._crowd.known >= most and not self._crowd.close_idlest(self.connections, host, most, self.loop.time()):
             self._refuse(Overloaded(what="connections", limit=most))
             return
         most = bounds.connections_per_address_max
-        self._address = self._crowd.enter(self.client[0] if self.client else "", most)
+        self._address = self._crowd.enter(host, most)
         if self._address is None:
             self._refuse(Overloaded(what="connections of one address", limit=most))
             return
@@ -92,16 +100,25 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
-        self._unwatch()
         self._on_known()
-        self._crowd.known -= self._is_known
-        self._is_known = False
+        self.forget()
         if self._address:
             self._crowd.leave(self._address)
             self._address = None
         super().connection_lost(exc)
-        # uvicorn leaves its keep-alive timer running when the connection ends by an error.
-        self._unset_keepalive_if_required()
+
+    def forget(self) -> None:
+        """It counts no longer among those that are known: it is gone, or being closed for somebody else. Safe to repeat."""
+        self._crowd.known -= self._is_known
+        self._is_known = False
+
+    def give_way(self) -> None:
+        """It is closed for somebody else, between two requests, or before one that is whole, which is told so."""
+        self.forget()
+        if self.arriving_since_s is None:
+            self.transport.close()
+        else:
+            self._refuse(Overloaded(what="connections", limit=self._bounds.connections_max))
 
     # Reading ----------------------------------------------------------------------------------------------------
     def data_received(self, data: bytes) -> None:
@@ -112,6 +129,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if data[0] == _LINE_FEED and state == _IDLE:
             self._refuse(RequestMalformed(reason="A line ends without CR"))
             return
+        before_bytes = self._body_bytes
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -123,26 +141,37 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(refusal or RequestMalformed(reason=f"This is not an HTTP/1.1 request ({_shown(error)})"))
             return
         # A request that came whole, as nearly all do, never pays for a timer.
-        if self._state != _IDLE and self._go_on(state, len(data)) and self._deadline is None:
+        if self._state != _IDLE and self._go_on(state, len(data), before_bytes) and self._deadline is None:
             self._arm(self._state)
 
-    def _go_on(self, state_before: int, size_bytes: int) -> bool:
+    def _go_on(self, state_before: int, size_bytes: int, before_bytes: int) -> bool:
         """After a read that ends within a head or a body: whether more of it may come."""
+        trouble: TernError | None = None
         if self._state == _HEAD:
             if state_before == _HEAD:
                 self._unfinished_bytes += size_bytes
-            may_be = max(size_bytes, self._unfinished_bytes) > self._head_size_max_bytes
-            too_large = self._size_trouble() if may_be else None
-            if too_large is not None:
-                self._refuse(too_large)
-                return False
-            return True
-        self._wire_bytes += size_bytes
-        if self._wire_bytes > self._bounds.body_wire_size_max_bytes:
+            if max(size_bytes, self._unfinished_bytes) > self._head_size_max_bytes:
+                trouble = self._size_trouble()
+        else:
+            self._enter_arriving()
+            self._wire_bytes += size_bytes
             most = self._bounds.body_wire_size_max_bytes
-            self._refuse(RequestMalformed(reason=f"The body takes more than {most} bytes on its way"))
-            return False
-        return True
+            if self._wire_bytes > most:
+                trouble = RequestMalformed(reason=f"The body takes more than {most} bytes on its way")
+            elif self._seen & TRANSFER_ENCODING:
+                # Its own head, which came in the first of its reads, is not counted twice.
+                head_bytes = 0 if state_before == _BODY else self._head_size_max_bytes
+                trouble = self._framing_trouble(size_bytes - (self._body_bytes - before_bytes) - head_bytes)
+        if trouble is not None:
+            self._refuse(trouble)
+        return trouble is None
+
+    def _framing_trouble(self, size_bytes: int) -> TernError | None:
+        """Of a body in chunks, of which *size_bytes* more have come that are not the body itself: RequestMalformed when they are too many."""
+        self._framing_bytes += max(0, size_bytes)
+        if self._framing_bytes <= CHUNK_FRAMING_FREE_BYTES + CHUNK_FRAMING_SIZE_BYTES * self._chunks:
+            return None
+        return RequestMalformed(reason=f"The body has more than {CHUNK_FRAMING_FREE_BYTES} bytes of chunk extensions")
 
     def on_message_begin(self) -> None:
         self._unset_keepalive_if_required()
@@ -171,6 +200,10 @@ class GuardedProtocol(HttpToolsProtocol):
             self._host = value
         elif bit == EXPECT:
             self.expect_100_continue = value.lower() == b"100-continue"
+        elif bit == CHECK_NONCE:
+            # What a checker asks of a producer's URL is no request of an operator, whatever port of a mesh that URL names.
+            if not self._bounds.takes_callbacks:
+                self._break_off(CallbackRefused())
         elif value.strip(b" \t").lower() != b"chunked":
             # Now, and not when the head is complete: llhttp would call it complete and then refuse it, with the application under way.
             self._break_off(RequestMalformed(reason="The only Transfer-Encoding here is chunked"))
@@ -198,7 +231,7 @@ class GuardedProtocol(HttpToolsProtocol):
         except RequestMalformed as error:
             self._break_off(error)
         self._state = _BODY
-        self._trailer_bytes = self._wire_bytes = self._chunks = 0
+        self._trailer_bytes = self._wire_bytes = self._chunks = self._framing_bytes = 0
         path = raw_path.decode("ascii")
         scope = self.scope
         scope["method"] = self.parser.get_method().decode("ascii")
@@ -218,8 +251,8 @@ class GuardedProtocol(HttpToolsProtocol):
             keep_alive=version == self._kept_version and self.parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
-        app: Any = answer_overloaded if len(self.tasks) >= self._requests_max and self._is_crowded() else self.app
-        if before is None or before.response_complete:
+        app: Any = answer_overloaded if len(self.tasks) >= self._reads_max and self._is_crowded() else self.app
+        if before is None or (before.response_complete and not self._is_answer_held):
             self._start_asgi_task(cycle, app)
         else:
             self.flow.pause_reading()
@@ -260,8 +293,10 @@ class GuardedProtocol(HttpToolsProtocol):
         return None
 
     def _is_crowded(self) -> bool:
-        working = len(self.tasks) - self._crowd.parked()
-        return working >= self._requests_max and not self.url.startswith(_ALWAYS_TAKEN)
+        crowd = self._crowd
+        working = len(self.tasks) - crowd.parked() - crowd.arriving
+        limit = self._reads_max if crowd.is_read(self.url) else self._requests_max
+        return working >= limit and not self.url.startswith(_ALWAYS_TAKEN)
 
     def on_chunk_header(self) -> None:
         """httptools calls it behind each chunk's size."""
@@ -270,10 +305,20 @@ class GuardedProtocol(HttpToolsProtocol):
             self._break_off(RequestMalformed(reason=f"The body has more than {self._bounds.chunks_max} chunks"))
 
     def on_message_complete(self) -> None:
+        """uvicorn's own, without its WebSockets, and with another look at the crowd for who was not counted before."""
+        if self._lingering is not None:
+            raise _Refused  # the connection ends here, whatever stands behind that body
         if self._deadline is not None:
             self._disarm()
+        if self.arriving_since_s is not None:
+            if self._is_crowded():
+                self._break_off(Overloaded(what=AT_A_TIME, limit=self._requests_max))
+            self._leave_arriving()
         self._state = _IDLE
-        super().on_message_complete()
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.more_body = False
+            cycle.message_event.set()
 
     def _break_off(self, error: TernError) -> NoReturn:
         self._refusal = error
@@ -281,13 +326,13 @@ class GuardedProtocol(HttpToolsProtocol):
 
     # Deadlines --------------------------------------------------------------------------------------------------
     def _arm(self, state: int) -> None:
-        bounds = self._bounds
         if state == _BODY:
-            self._body_began_s = self.loop.time()
-            wait_ms = min(bounds.body_rate_step_ms, bounds.body_deadline_ms)
+            now_s = self.loop.time()
+            self._pace = BodyPace(self._bounds, now_s)
+            wait_s = self._pace.wait_s(now_s)
         else:
-            wait_ms = bounds.head_deadline_ms
-        self._deadline = self.loop.call_later(wait_ms / 1_000, self._on_deadline, state)
+            wait_s = self._bounds.head_deadline_ms / 1_000
+        self._deadline = self.loop.call_later(wait_s, self._on_deadline, state)
 
     def _disarm(self) -> None:
         if self._deadline is not None:
@@ -299,62 +344,20 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self.flow.read_paused:
-            self._wire_bytes = 0
             self._arm(state)  # it is we who do not read: the client is not late
+            if self._pace is not None:
+                self._pace.rest(self.loop.time(), self._wire_bytes)
         elif self._state == _IDLE:
             self.transport.close()  # nothing was ever asked
         elif state == _HEAD:
             self._refuse(RequestTimeout(limit_s=self._bounds.head_deadline_ms // 1_000))
-        else:
-            self._judge_body()
-
-    def _judge_body(self) -> None:
-        """At a step of the body's deadline: late, slow, or to be looked at again."""
-        bounds = self._bounds
-        elapsed_s = self.loop.time() - self._body_began_s
-        left_s = bounds.body_deadline_ms / 1_000 - elapsed_s
-        if left_s <= 0 or self._wire_bytes < elapsed_s * limits.BODY_RATE_MIN_BYTES_PER_S:
-            self._refuse(RequestTimeout(limit_s=bounds.body_deadline_ms // 1_000))
-            return
-        self._deadline = self.loop.call_later(min(bounds.body_rate_step_ms / 1_000, left_s), self._on_deadline, _BODY)
-
-    # Answers that nobody takes ----------------------------------------------------------------------------------
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._watch()
-
-    def resume_writing(self) -> None:
-        self._unwatch()
-        super().resume_writing()
-
-    def on_response_complete(self) -> None:
-        self._answers.flush()
-        super().on_response_complete()
-        if self.timeout_keep_alive_task is None:  # it was the last one
-            self._watch()
-
-    def timeout_keep_alive_handler(self) -> None:
-        super().timeout_keep_alive_handler()
-        self._watch()
-
-    def _watch(self) -> None:
-        """What is in the buffer now must shrink step by step."""
-        size = self.transport.get_write_buffer_size()
-        if self._answer_watch is None and size:
-            self._answer_watch = self.loop.call_later(self._bounds.answer_step_ms / 1_000, self._on_answer_step, size)
-
-    def _unwatch(self) -> None:
-        if self._answer_watch is not None:
-            self._answer_watch.cancel()
-            self._answer_watch = None
-
-    def _on_answer_step(self, before_bytes: int) -> None:
-        self._answer_watch = None
-        taken_bytes = before_bytes - self.transport.get_write_buffer_size()
-        if taken_bytes < min(before_bytes, self._bounds.answer_step_ms * limits.BODY_RATE_MIN_BYTES_PER_S // 1_000):
-            self.transport.abort()
-        else:
-            self._watch()
+        elif self._pace is not None:
+            now_s = self.loop.time()
+            trouble = self._pace.trouble(now_s, self._wire_bytes)
+            if trouble is not None:
+                self._refuse(trouble)
+            else:
+                self._deadline = self.loop.call_later(self._pace.wait_s(now_s), self._on_deadline, state)
 
     # Refusing ---------------------------------------------------------------------------------------------------
     def _refuse(self, error: TernError) -> None:
@@ -380,7 +383,7 @@ class GuardedProtocol(HttpToolsProtocol):
         for name, value in [*self.server_state.default_headers, *headers, (b"connection", b"close")]:
             lines += [name, b": ", value, b"\r\n"]
         self.transport.write(b"".join([*lines, b"\r\n", body]))
-        self.transport.close()
+        self._end(is_in_body=self._state == _BODY)
         self._watch()
 
     def _finish_after_answer(self) -> None:

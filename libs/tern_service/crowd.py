@@ -8,28 +8,48 @@ usually has all addresses. Loopback is not counted by address: whoever is on thi
 
 import heapq
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from starlette.types import Receive, Scope, Send
 
 from tern_accept import OURS, Descriptors
 from tern_service.problems import problem_reply, request_id_of
+from tern_service.unsent import Unsent
 from tern_wire import limits
 from tern_wire.errors import Overloaded
+from tern_wire.limits_requests import IDLE_LOOK_INTERVAL_MS
 
 # Clients that are at work ask again within less.
 IDLE_MIN_S = 1.0
+# Of the connections that a port may have, one in so many makes room at a time.
+CLOSED_SHARE = 64
+# What requests that are worked on are called in errors and metrics.
+AT_A_TIME = "requests at a time"
 
 
 class Crowd:
-    """*parked*: how many requests wait for something to happen; they are not being worked on. *descriptors*: of this process."""
+    """*parked*: how many requests wait for something to happen; they are not being worked on. *is_read*: of the target of a request, whether
+    it is one of those that come in masses and leave some places to others. *descriptors*: of this process."""
 
-    def __init__(self, *, parked: Callable[[], int] = lambda: 0, descriptors: Descriptors = OURS) -> None:
-        self.parked, self.descriptors = parked, descriptors
+    def __init__(
+        self,
+        *,
+        parked: Callable[[], int] = lambda: 0,
+        is_read: Callable[[bytes], bool] = lambda _target: False,
+        descriptors: Descriptors = OURS,
+    ) -> None:
+        self.parked, self.is_read, self.descriptors = parked, is_read, descriptors
         # Connections that have sent a whole head.
         self.known = 0
+        # Requests whose application has begun and waits for the rest of their body.
+        self.arriving = 0
+        # Answers that they have not taken.
+        self.unsent = Unsent()
+        # When idle connections were last looked for (the loop's time).
+        self._looked_s = -1.0
         # As many as there are connections, at most.
         self._by_address: dict[str, int] = {}
 
@@ -55,22 +75,64 @@ class Crowd:
     def __len__(self) -> int:
         return len(self._by_address)
 
+    def close_idlest(self, connections: Iterable[Any], newcomer: str, connections_max: int, now_s: float) -> bool:
+        """At the cap of *connections_max*, for one more from the host *newcomer*: close those that have had nothing to do for longest, of whoever
+        has most of them, a 64th in all. False when there are none, or they are of addresses that have fewer than the newcomer's.
 
-def close_idlest(connections: Iterable[Any], connections_max: int, now_s: float) -> bool:
-    """At the cap of *connections_max*: close those that have had nothing to do for longest, a 64th; False when none has been idle for IDLE_MIN_S.
+        Any of them may be closed between two requests (RFC 9112, 9.3), and who asks once and then idles would keep others out for as long as
+        connections are kept. Without any, those make room whose request has not been whole for longest, of an address that has more than the
+        newcomer's, an eighth as many: nothing of it is done yet, and they are told. One whose request is being worked on is never closed. Behind a reverse proxy all have
+        one address, and there it is the idlest one that goes. What is looked at is the timer that each connection (of uvicorn) has while it waits.
+        """
+        if now_s - self._looked_s < IDLE_LOOK_INTERVAL_MS / 1_000:
+            return self.known < connections_max
+        self._looked_s = now_s
+        before_s = now_s - IDLE_MIN_S
+        counts: Counter[str] = Counter()
+        idle: _Candidates = {}
+        arriving: _Candidates = {}
+        for number, one in enumerate(connections):
+            place = _place_of(one.client[0] if one.client else "")
+            counts[place] += 1
+            if one.transport.is_closing():
+                continue
+            if one.timeout_keep_alive_task is not None:
+                since_s = one.timeout_keep_alive_task.when() - one.timeout_keep_alive
+                if since_s <= before_s:
+                    idle.setdefault(place, []).append((since_s, number, one))
+            elif one.arriving_since_s is not None and one.arriving_since_s <= before_s:
+                arriving.setdefault(place, []).append((one.arriving_since_s, number, one))
+        # The newcomer is among them already.
+        most, mine = connections_max // CLOSED_SHARE, max(1, counts[_place_of(newcomer)])
+        if not _close_some(idle, counts, mine, max(1, most)):
+            _close_some(arriving, counts, mine + 1, max(1, most // 8))
+        return self.known < connections_max
 
-    Any of them may be closed between two requests (RFC 9112, 9.3), and who asks once and then idles would keep others out for as long as
-    connections are kept. What is looked at is the timer that each connection (of uvicorn) has while it waits for a request.
-    """
-    idle = []
-    for number, one in enumerate(connections):
-        if one.timeout_keep_alive_task is not None and not one.transport.is_closing():
-            since_s = one.timeout_keep_alive_task.when() - one.timeout_keep_alive
-            if now_s - since_s >= IDLE_MIN_S:
-                idle.append((since_s, number, one))
-    for _, _, one in heapq.nsmallest(max(1, connections_max // 64), idle):
-        one.transport.close()
-    return bool(idle)
+
+# By address: since when (s), a number that tells equals apart, and the connection.
+_Candidates: TypeAlias = dict[str, list[tuple[float, int, Any]]]
+
+
+def _place_of(host: str) -> str:
+    return address_of(host) or host
+
+
+def _close_some(candidates: _Candidates, counts: Mapping[str, int], least: int, most: int) -> bool:
+    """Let *most* of *candidates* give way: of the address that has most connections, *least* at least, the oldest first."""
+    for each in candidates.values():
+        heapq.heapify(each)
+    places = [(-counts[place], place) for place in candidates if counts[place] >= least]
+    heapq.heapify(places)
+    has_any = bool(places)
+    while places and most:
+        most -= 1
+        count, place = places[0]
+        heapq.heappop(candidates[place])[-1].give_way()
+        if candidates[place]:
+            heapq.heapreplace(places, (count + 1, place))
+        else:
+            heapq.heappop(places)
+    return has_any
 
 
 @lru_cache(maxsize=1_024)
@@ -88,9 +150,15 @@ def address_of(host: str) -> str:
     return "" if address.is_loopback else str(address)
 
 
+def address_in(scope: Scope) -> str:
+    """What the client of the request in *scope* is counted as; "" for loopback."""
+    client = scope.get("client")
+    return address_of(client[0]) if client else ""
+
+
 async def answer_overloaded(scope: Scope, receive: Receive, send: Send) -> None:
     """Instead of the application, while too many requests are being worked on."""
-    error = Overloaded(what="requests at a time", limit=limits.REQUESTS_MAX)
+    error = Overloaded(what=AT_A_TIME, limit=limits.REQUESTS_MAX)
     status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

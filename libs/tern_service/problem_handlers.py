@@ -5,6 +5,7 @@ Reference: RFC 6901 (pointers).
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI
@@ -14,7 +15,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tern_service.crowd import address_in
 from tern_service.problems import REQUEST_ID, problem_reply, request_id_of
+from tern_service.rooms import Holding, Room
 from tern_wire.errors import (
     InvalidField,
     MalformedBody,
@@ -27,7 +30,8 @@ from tern_wire.errors import (
     UnknownParameter,
     UnsupportedEncoding,
 )
-from tern_wire.limits import BATCH_SIZE_MAX_BYTES
+from tern_wire.limits import BATCH_SIZE_MAX_BYTES, IN_FLIGHT_SIZE_MAX_BYTES
+from tern_wire.limits_requests import SMALL_BODY_SIZE_MAX_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -36,23 +40,40 @@ _SCOPE_LIMIT = "tern.body_size_max_bytes"
 _NOT_ENCODED = frozenset({b"", b"identity"})
 
 
-def install_problems(app: FastAPI, *, body_size_max_bytes: int = BATCH_SIZE_MAX_BYTES) -> None:
+def install_problems(
+    app: FastAPI,
+    *,
+    body_size_max_bytes: int = BATCH_SIZE_MAX_BYTES,
+    room: Room | None = None,
+    owner_of: Callable[[Scope], str] = address_in,
+) -> None:
     """Answer every error of *app* as a problem, and give every answer MQ-Request-Id. Call once, before it serves.
 
-    Bodies longer than *body_size_max_bytes* are a 413 as soon as that is known; FastAPI itself would gather them whole.
+    Bodies longer than *body_size_max_bytes* are a 413 as soon as that is known; FastAPI itself would gather them whole. What has come of all
+    bodies together is held in *room* (None: one of its own), as *owner_of* says whose.
     """
+    room = room or Room("bytes of requests in flight", IN_FLIGHT_SIZE_MAX_BYTES, small_max=SMALL_BODY_SIZE_MAX_BYTES)
     app.add_exception_handler(TernError, _on_tern_error)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(HTTPException, _on_http)
-    app.add_middleware(_Answers, body_size_max_bytes=body_size_max_bytes)
+    app.add_middleware(_Answers, body_size_max_bytes=body_size_max_bytes, room=room, owner_of=owner_of)
+
+
+class _NoRoom(HTTPException):
+    """Carries *error* through FastAPI, which would make a 400 of what it does not know while it reads a body."""
+
+    def __init__(self, error: TernError) -> None:
+        super().__init__(error.status)
+        self.error = error
 
 
 class _Answers:
     """Adds MQ-Request-Id, bounds the body, and turns what nobody caught into a 500 problem and one log line."""
 
-    def __init__(self, app: ASGIApp, body_size_max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, body_size_max_bytes: int, room: Room, owner_of: Callable[[Scope], str]) -> None:
         self._app = app
         self._body_size_max_bytes = body_size_max_bytes
+        self._room, self._owner_of = room, owner_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -71,16 +92,22 @@ class _Answers:
             too_large = MessageTooLarge(actual=int(declared[:19]), limit=self._body_size_max_bytes)
             await _send_problem(too_large, scope, send, is_last=True)
             return
+        with Holding(self._room, self._owner_of(scope)) as holding:
+            await self._pass_on(holding, request_id, scope, receive, send)
+
+    async def _pass_on(self, holding: Holding, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
-        received_bytes = 0
 
         async def receive_bounded() -> Message:
-            nonlocal received_bytes
             message = await receive()
-            received_bytes += len(message.get("body", b""))
-            if received_bytes > self._body_size_max_bytes:
-                # Not a TernError: FastAPI would make a 400 of what it does not know while it reads a body.
+            size_bytes = len(message.get("body", b""))
+            if holding.held + size_bytes > self._body_size_max_bytes:
                 raise HTTPException(413)
+            if size_bytes:
+                try:
+                    holding.take(size_bytes)
+                except TernError as error:
+                    raise _NoRoom(error) from error
             return message
 
         async def send_with_id(message: Message) -> None:
@@ -157,6 +184,8 @@ def _explain(error: RequestValidationError) -> TernError:
 
 def _translate(error: HTTPException, request: Request) -> TernError:
     """The framework's own refusals as ours."""
+    if isinstance(error, _NoRoom):
+        return error.error
     if error.status_code == 404:
         return RouteNotFound(method=request.method, path=request.url.path)
     if error.status_code == 405:

@@ -52,13 +52,14 @@ def request_id_of(scope: Scope) -> str:
 def problem_reply(error: TernError, *, instance: str = "", request_id: str = "") -> tuple[int, RawHeaders, bytes]:
     """Status, headers (lower case) and body of *error* as application/problem+json.
 
-    408, 429, 503 and 504 carry `retry_after_ms` (the error's own field, or 500 to 750 by *request_id*) and Retry-After (whole seconds, >= 1).
+    408, 429, 503 and 504 that a repeat can help carry `retry_after_ms` (the error's own field, or 500 to 750 by *request_id*) and Retry-After (whole
+    seconds, >= 1); an error whose class says that it cannot has neither.
     """
     document = error.problem(instance, request_id)
     headers: RawHeaders = [(b"content-type", _PROBLEM), (b"cache-control", b"no-store")]
     if request_id:
         headers.append((REQUEST_ID, request_id.encode("latin-1", "replace")))
-    if error.status in _RETRY_STATUSES:
+    if error.status in _RETRY_STATUSES and error.retryable:
         spread_ms = crc32(request_id.encode("utf-8", "replace")) % RETRY_AFTER_SPREAD_MS
         pause_ms = int(document.setdefault("retry_after_ms", RETRY_AFTER_DEFAULT_MS + spread_ms))
         headers.append((b"retry-after", b"%d" % max(1, -(-pause_ms // 1_000))))

@@ -20,6 +20,7 @@ _GIVEN_ONCE = (
     "Host",
     "Transfer-Encoding",
     "Expect",
+    paths.HEADER_CHECK_NONCE,
     "Content-Length",
     "Content-Type",
     "Content-Encoding",
@@ -41,9 +42,9 @@ _GIVEN_ONCE = (
     paths.HEADER_PEER_PROOF,
 )
 GIVEN_ONCE: dict[bytes, int] = {name.lower().encode(): 1 << number for number, name in enumerate(_GIVEN_ONCE)}
-# The first three, whose values the connection itself looks at.
-HOST, TRANSFER_ENCODING, EXPECT = 1, 2, 4
-SPECIAL_MAX = EXPECT
+# The first four, whose values the connection itself looks at.
+HOST, TRANSFER_ENCODING, EXPECT, CHECK_NONCE = 1, 2, 4, 8
+SPECIAL_MAX = CHECK_NONCE
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 _ABSOLUTE = re.compile(rb"https?://([^/?#]*)([/?].*)?", re.IGNORECASE | re.DOTALL)

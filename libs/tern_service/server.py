@@ -26,6 +26,7 @@ from tern_service.listener import Listener, MakeProtocol
 from tern_service.problems import problem_reply, request_id_of
 from tern_service.settings import refuse
 from tern_wire.errors import ShuttingDown
+from tern_wire.reasons import reason_of
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,9 @@ def open_socket(
     except (OSError, OverflowError) as error:
         sock.close()
         reason = (
-            "is in use by another process" if getattr(error, "errno", 0) == errno.EADDRINUSE else f"fails ({error})"
+            "is in use by another process"
+            if getattr(error, "errno", 0) == errno.EADDRINUSE
+            else f"fails ({reason_of(error)})"
         )
         refuse(f"Port {port} on {host} {reason}; choose another one with {option}.")
     sock.setblocking(False)
@@ -81,14 +84,15 @@ async def serve(
     *,
     stop: asyncio.Event | None = None,
     bounds: Bounds | None = None,
-    parked: Callable[[], int] = lambda: 0,
+    crowd: Crowd | None = None,
     tls: ssl.SSLContext | None = None,
     on_refusal: Callable[[TlsRefusal], None] = lambda _: None,
     descriptors: Descriptors = OURS,
 ) -> None:
     """Serve *app* on *sock* (from open_socket) until *stop* is set, then stop within 5 s; closes *sock*. *tls* None: plain HTTP.
 
-    *parked*: how many requests wait for something to happen, which do not count among those that are worked on (`Bounds.requests_max`).
+    *crowd*: whom the listener counts (None: one of its own); it knows how many requests wait for something to happen, which do not count
+    among those that are worked on (`Bounds.requests_max`).
 
     Every request's `state` has `peer`: the PeerIdentity of who has shown a certificate, else None. *on_refusal*: as Listener's.
 
@@ -97,7 +101,7 @@ async def serve(
     """
     stop = stop or asyncio.Event()
     bounds = bounds or Bounds()
-    protocol = partial(_KnownPeer, bounds=bounds, crowd=Crowd(parked=parked, descriptors=descriptors))
+    protocol = partial(_KnownPeer, bounds=bounds, crowd=Crowd(descriptors=descriptors) if crowd is None else crowd)
     config = uvicorn.Config(
         _Stoppable(app, stop),
         http=cast(type[asyncio.Protocol], protocol),

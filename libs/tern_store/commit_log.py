@@ -67,6 +67,8 @@ class CommitLog:
         self._dirty = DirtySegments(files)
         self._recent = new = RecentEntries(recent_max_bytes)
         self._end = start.mark
+        # The entries of kind PASS_OVER behind where `open` began to scan, in order: they say of earlier ones whether these are applied.
+        self.pass_overs: list[StoredEntry] = []
         self._synced_index = self._cuts = 0
         self._is_pipelined = False
         # Why nothing may be written any more; empty while all is well.
@@ -242,6 +244,10 @@ class CommitLog:
         span = (self._segments, start.mark, self._end, self._entry_size_max_bytes)
         return verify_log(*span, lambda: (self._cuts, self._start) == (cuts, start))
 
+    def forget_pass_overs(self, index: int) -> None:
+        """Those up to entry *index* have had their effect."""
+        self.pass_overs = [entry for entry in self.pass_overs if entry.index > index]
+
     # Cut and sync ----------------------------------------------------------------------------------------------
     def truncate_from(self, index: int) -> None:
         """Durable here: entry *index* and all behind it are gone, and everything before it is synced.
@@ -258,6 +264,7 @@ class CommitLog:
         self._undo_now()
         self._end = end
         self._recent.cut(index)
+        self.pass_overs = [entry for entry in self.pass_overs if entry.index < index]
         self._reader.forget()
         self._cuts += 1
         self._synced_index = min(self._synced_index, end.index)
@@ -370,6 +377,8 @@ class CommitLog:
         self._end = entry.mark
         self._places.put(entry.index, entry.position, entry.term, len(entry.raw), entry.crc)
         self._recent.add(entry)
+        if entry.kind is EntryKind.PASS_OVER:
+            self.pass_overs.append(entry)
 
     def _put(self, data: Buffer, position: int) -> None:
         try:
@@ -444,6 +453,7 @@ class CommitLog:
         self._segments.rewrite((start or self._start.mark).position, self._end.position)
         self._segments.sync()
         self._synced_index = self._end.index
+        self.pass_overs = [self.entry(index) for index in self._places.pass_overs]
 
     def _require_in_log(self, start: LogMark) -> None:
         """A state is saved behind the sync of its entries, and covers none that may be cut: what is missing is rot."""

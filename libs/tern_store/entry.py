@@ -51,11 +51,14 @@ class EntryKind(IntEnum):
     COMMANDS = 2
     # A member that had to be rebuilt is one again: | incarnation 16 | its name, UTF-8 |
     READMIT = 3
+    # An entry that no member can apply is passed over: | stage 1 | index 8 | crc 4 | (`tern_raft/pass_over.py`)
+    PASS_OVER = 4
     BLANK = 255
 
 
 _KINDS: dict[int, EntryKind] = {
-    kind: kind for kind in (EntryKind.GENESIS, EntryKind.NOOP, EntryKind.COMMANDS, EntryKind.READMIT)
+    kind: kind
+    for kind in (EntryKind.GENESIS, EntryKind.NOOP, EntryKind.COMMANDS, EntryKind.READMIT, EntryKind.PASS_OVER)
 }
 
 

@@ -1,6 +1,6 @@
 """Where every entry of the log lies: rows from the entry index, and those that a crash lost found again in the log itself."""
 
-from tern_store.entry import EntryHeader, LogMark
+from tern_store.entry import EntryHeader, EntryKind, LogMark
 from tern_store.entry_index import EntryIndex, IndexRow
 from tern_store.recovery import LogScan
 from tern_store.segment import Segments
@@ -12,6 +12,8 @@ class EntryPlaces:
     def __init__(self, index: EntryIndex, segments: Segments, start: LogMark, entry_size_max_bytes: int) -> None:
         self._index, self._segments, self._start = index, segments, start
         self._entry_size_max_bytes = entry_size_max_bytes
+        # The entries of kind PASS_OVER that the last `scan` met.
+        self.pass_overs: list[int] = []
 
     def begin(self, start: LogMark) -> None:
         """The log begins at *start*; rows before it may go."""
@@ -31,9 +33,12 @@ class EntryPlaces:
         """Read the log behind *start*, to its end; the rows are made again."""
         self._index.cut(start.index)
         self._index.skip_to(start.index)
+        self.pass_overs = []
         scan = LogScan(self._segments, start, self._entry_size_max_bytes)
         for header in scan:
             self._put_header(header)
+            if header.kind is EntryKind.PASS_OVER:
+                self.pass_overs.append(header.index)
         return scan
 
     def cut(self, index: int) -> None:

@@ -97,17 +97,17 @@ class LogReader:
 
         Each lies within one entry. LogRot if an entry went bad; StoreError for a place that is not in the log.
         """
-        ends = np.cumsum(sizes)
+        ends = sizes.cumsum()
         data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
         out = data.data
-        rising = bool((positions[1:] > positions[:-1]).all())
+        rising = len(positions) == 1 or bool((positions[1:] > positions[:-1]).all())
         done, begin = 0, 0
         while done < len(positions):
             first = int(positions[done])
             recent = self._recent(first)
             row = None if recent is not None else self._find(first)
             stop = recent.position + len(recent.raw) if recent is not None else _end(row)
-            until = int(np.searchsorted(positions, stop)) if rising else _rising_until(positions, done, stop)
+            until = int(positions.searchsorted(stop)) if rising else _rising_until(positions, done, stop)
             last, end = int(positions[until - 1] + sizes[until - 1]), int(ends[until - 1])
             if last > stop:
                 raise StoreError(f"bytes {int(positions[until - 1])} to {last} are not in one entry")
@@ -162,7 +162,7 @@ class LogReader:
         return data
 
     def _fill(self, buffers: list[bytearray | memoryview], position: int) -> None:
-        wanted = sum(len(buffer) for buffer in buffers)
+        wanted = sum(map(len, buffers))
         buffers = [buffer for buffer in buffers if len(buffer)]
         if (found := self._segments.read_into(buffers, position)) < wanted:
             raise LogRot(self._path(position), position, f"the segment ends {wanted - found} bytes too early")

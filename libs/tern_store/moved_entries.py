@@ -25,6 +25,10 @@ class MovedEntries:
     def __len__(self) -> int:
         return sum(len(offsets) for offsets, _ in self._queues.values())
 
+    def has(self, topic_id: int, queue: int) -> bool:
+        """Whether any message of the queue was moved."""
+        return (topic_id, queue) in self._queues
+
     def put(self, topic_id: int, queue: int, offset: int, entry: tuple[int, int, int]) -> None:
         """The message at *offset* now lies at *entry*: position, size, tag hash."""
         offsets, entries = self._queues.get((topic_id, queue), (np.empty(0, np.int64), np.empty(0, QUEUE_ENTRIES)))

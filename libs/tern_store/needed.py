@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tern_wire.rows import MOVE_ROWS, MOVED_MESSAGE, MOVED_TIMER
+from tern_store.unread import STEP_ENTRIES, Found, Numbers, message_rows
+from tern_wire.rows import MOVE_ROWS, MOVED_TIMER
 
 if TYPE_CHECKING:
     from tern_store.store import Store
-
-# Queue entries looked at in one step.
-STEP_ENTRIES = 65_536
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +39,21 @@ def find_needed(
     *,
     ends: dict[tuple[int, int], int],
     held: Iterable[tuple[int, int, Numbers]],
-    halves: tuple[npt.NDArray[Any], Numbers] | None = None,
+    halves: Found | None = None,
+    unread: Iterable[Found] = (),
 ) -> Needed:
     """What lies below *position* of the log and is needed.
 
     *ends*: (topic id, queue) to the queue's end when the log reached *position*: below that offset everything may go by age.
     *held*: (topic id, queue, offsets) of leases and retries. *halves*: half messages whose transactions have not ended, as a COPY says it
-    (MOVE_ROWS), and where they lie; the owner knows, since no file of the store does.
+    (MOVE_ROWS), and where they lie; the owner knows, since no file of the store does. *unread*: messages that stay for groups (`UnreadScan`).
     DerivedDamage if a file that follows from the log cannot be read.
     """
     found = [
         *_by_reference(store, position, ends),
         *_held(store, position, held),
         *_timers(store, position),
+        *unread,
     ]
     needed = [_each_once(*(np.concatenate(parts) for parts in zip(*found, strict=True)))] if found else []
     if halves is not None and len(halves[0]):
@@ -66,7 +65,7 @@ def find_needed(
     return Needed(rows.astype(MOVE_ROWS), positions)
 
 
-def _each_once(rows: npt.NDArray[Any], positions: Numbers) -> tuple[npt.NDArray[Any], Numbers]:
+def _each_once(rows: npt.NDArray[Any], positions: Numbers) -> Found:
     """One message may be held and young at once."""
     names = np.stack([rows[name].astype(np.int64) for name in ("kind", "topic", "queue", "number", "deliver_ms")])
     _, first = np.unique(names, axis=1, return_index=True)
@@ -74,9 +73,7 @@ def _each_once(rows: npt.NDArray[Any], positions: Numbers) -> tuple[npt.NDArray[
     return rows[order], positions[order]
 
 
-def _by_reference(
-    store: "Store", position: int, ends: dict[tuple[int, int], int]
-) -> Iterator[tuple[npt.NDArray[Any], Numbers]]:
+def _by_reference(store: "Store", position: int, ends: dict[tuple[int, int], int]) -> Iterator[Found]:
     """Messages whose record is older than their place in the queue. Only some queues have any; the store knows where."""
     for (topic_id, queue), (first, last) in store.references.items():
         offset = max(first, ends.get((topic_id, queue), 0), store.queues.min(topic_id, queue))
@@ -86,13 +83,11 @@ def _by_reference(
                 break
             old = np.flatnonzero(entries["position"] < position)
             if len(old):
-                yield _messages(topic_id, queue, old + offset, entries[old])
+                yield message_rows(topic_id, queue, old + offset, entries[old])
             offset += len(entries)
 
 
-def _held(
-    store: "Store", position: int, held: Iterable[tuple[int, int, Numbers]]
-) -> Iterator[tuple[npt.NDArray[Any], Numbers]]:
+def _held(store: "Store", position: int, held: Iterable[tuple[int, int, Numbers]]) -> Iterator[Found]:
     for topic_id, queue, offsets in held:
         at = 0
         while at < len(offsets):
@@ -106,23 +101,14 @@ def _held(
             chosen = entries[inside - offsets[at]]
             old = np.flatnonzero(chosen["position"] < position)
             if len(old):
-                yield _messages(topic_id, queue, inside[old], chosen[old])
+                yield message_rows(topic_id, queue, inside[old], chosen[old])
             at += len(inside)
 
 
-def _timers(store: "Store", position: int) -> Iterator[tuple[npt.NDArray[Any], Numbers]]:
+def _timers(store: "Store", position: int) -> Iterator[Found]:
     for timers in store.timers.needed_below(position):
         rows = np.zeros(len(timers), MOVE_ROWS)
         rows["kind"], rows["topic"], rows["queue"] = MOVED_TIMER, timers["topic_id"], timers["queue"]
         rows["size"], rows["number"] = timers["size"], timers["timer_id"]
         rows["deliver_ms"], rows["tag"] = timers["deliver_ms"], timers["tag"]
         yield rows, timers["position"].astype(np.int64)
-
-
-def _messages(
-    topic_id: int, queue: int, offsets: Numbers, entries: npt.NDArray[Any]
-) -> tuple[npt.NDArray[Any], Numbers]:
-    rows = np.zeros(len(entries), MOVE_ROWS)
-    rows["kind"], rows["topic"], rows["queue"] = MOVED_MESSAGE, topic_id, queue
-    rows["size"], rows["number"], rows["tag"] = entries["size"], offsets, entries["tag"]
-    return rows, entries["position"].astype(np.int64)

@@ -1,8 +1,9 @@
 """Which segments may go: by age at a fixed hour, by the size of the log, or because the disk fills up. Pure decisions.
 
 RocketMQ's rules and defaults (fileReservedTime 72 h, deleteWhen 04, diskMaxUsedSpaceRatio 75, cleaning by force from 85, writes refused
-from 90). Reference: Apache RocketMQ 5, DefaultMessageStore.CleanCommitLogService. One difference: age counts from when a message became
-visible, so what a segment holds that is younger in that sense is copied forward first.
+from 90). Reference: Apache RocketMQ 5, DefaultMessageStore.CleanCommitLogService. Two differences: age counts from when a message became
+visible, so what a segment holds that is younger in that sense is copied forward first; and cleaning by force spares what a group has not read
+and what its topic does not give up (`when_full`), so that sends are refused instead.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,6 +13,9 @@ from enum import StrEnum
 HOUR_MS = 3_600_000
 # A segment of which more than this share is still needed is kept whole: copying it would cost more than it frees.
 NEEDED_SHARE_MAX = 0.20
+# ... and where the disk is full, than this: a group that reads no more must not keep everything behind what it left. What is copied has room, since
+# that begins at 85 %, and sends are refused from 90 % on.
+NEEDED_SHARE_OF_ROOM_MAX = 0.50
 # How fast copies may be proposed, so that they do not crowd out producers.
 COPY_RATE_BYTES_PER_S = 20 * 1_000_000
 
@@ -21,7 +25,7 @@ class Pressure(StrEnum):
 
     NONE = "none"
     CLEAN = "clean"  # drop what is old enough now, whatever the hour
-    FORCE = "force"  # drop the oldest segment even if it is not old enough
+    FORCE = "force"  # drop the oldest segment even if it is not old enough, but for what is unread
     REFUSE = "refuse"  # and take no new messages
 
 
@@ -66,6 +70,8 @@ class TrimPlan:
     position: int
     forced: bool
     reason: str
+    # For want of space alone: what is unread stays. By age and by size the log is as long as the operator wants it.
+    makes_room: bool = False
 
 
 def pressure(rules: RetentionRules, disk: DiskUse) -> Pressure:
@@ -109,7 +115,7 @@ def plan_trim(
             return TrimPlan(segments[over - 1].end, forced=True, reason=reason)
     if wanted in {Pressure.FORCE, Pressure.REFUSE}:
         # One at a time: the disk is asked again before the next.
-        return TrimPlan(segments[0].end, forced=True, reason=f"disk {disk.ratio:.0%} full")
+        return TrimPlan(segments[0].end, forced=True, reason=f"disk {disk.ratio:.0%} full", makes_room=True)
     return None
 
 

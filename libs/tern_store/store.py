@@ -42,7 +42,7 @@ from tern_store.sync_job import SyncJob
 from tern_store.timers import Timers
 from tern_wire.key_hashes import FEW_RECORDS
 from tern_wire.limits import IDEMPOTENCY_TABLE_KEYS_MAX
-from tern_wire.rows import MOVED_HALF, MOVED_MESSAGE, MOVED_TIMER, QueueAppends
+from tern_wire.rows import MOVED_HALF, MOVED_MESSAGE, MOVED_TIMER, QUEUE_ENTRIES, QueueAppends
 
 Entries = npt.NDArray[Any]
 Positions = npt.NDArray[np.int64]
@@ -171,10 +171,17 @@ class Store:
     def read_queue(self, topic_id: int, queue: int, offset: int, count: int) -> Entries:
         """Up to *count* queue entries from *offset* on, as they are now: copies of moved messages instead of what was dropped."""
         entries = self.queues.read(topic_id, queue, offset, count)
-        if not len(entries) and offset < self.queues.min(topic_id, queue):
-            # Held by a group although its queue begins behind it, and made again from the log: only the copy is left.
-            return self.moved.run(topic_id, queue, offset, count)
-        return self.moved.lay_over(topic_id, queue, offset, entries) if len(self.moved) else entries
+        if not self.moved.has(topic_id, queue):
+            return entries
+        if not len(entries):
+            # Held by a group, or not read by it, although the files of its queue begin behind it (or there are none yet), since they were made again
+            # from the log: only copies are left, up to where the files begin.
+            copies = self.moved.run(topic_id, queue, offset, count)
+            left, behind = count - len(copies), offset + len(copies)
+            if not left or not len(copies) or behind < self.queues.min(topic_id, queue):
+                return copies
+            return np.concatenate([copies, self.read_queue(topic_id, queue, behind, left)]).astype(QUEUE_ENTRIES)
+        return self.moved.lay_over(topic_id, queue, offset, entries)
 
     def move(
         self, entry: StoredEntry, rows: Entries, positions: Positions, topics: dict[int, bytes], now_ms: int

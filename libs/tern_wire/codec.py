@@ -7,9 +7,9 @@ from typing import Any, TypeVar, cast
 import msgspec
 import orjson
 
-from tern_wire.errors import InvalidField, MalformedBody, TernError, UnknownField
+from tern_wire.errors import DocumentTooComplex, InvalidField, MalformedBody, TernError, UnknownField
 from tern_wire.json_limits import check_members, check_nodes, facts_of
-from tern_wire.limits import JSON_NODES_MAX
+from tern_wire.limits import JSON_DEPTH_MAX, JSON_NODES_MAX
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ def read_json(data: bytes, kind: type[T], at: str = "", *, nodes_max: int = JSON
     try:
         value: T = _json_decoder(cast(Any, kind)).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _explain(error, at) from error
+        raise _explain(error, at, data) from error
     if nodes_max:
         check_members(data, value, facts_of(cast(Any, kind)), at)
     return value
@@ -66,17 +66,27 @@ def read_msgpack(data: bytes, kind: type[T], at: str = "") -> T:
 _AT = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+# What msgspec says of a text with half of a surrogate pair, and how that is found: an escape that stands alone. Reference: RFC 8259 8.2.
+_MAY_BE_HALF = ("Input data was truncated", "JSON is malformed: invalid utf-16 surrogate pair")
+_HALF = re.compile(
+    rb"(?<!\\)(?:\\\\)*(\\u[Dd][89AaBb][0-9A-Fa-f]{2}(?!\\u[Dd][C-Fc-f])|(?<!\\u[Dd][89AaBb][0-9A-Fa-f]{2})\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})"
+)
 
 
-def _explain(error: Exception, at: str) -> TernError:
-    """msgspec says `... - at `$.messages[3].delay``; RFC 9457 wants the pointer /messages/3/delay."""
+def _explain(error: Exception, at: str, document: bytes = b"") -> TernError:
+    """msgspec says `... - at `$.messages[3].delay``; RFC 9457 wants the pointer /messages/3/delay. *document*: what was read, if it is JSON."""
+    if isinstance(error, RecursionError):
+        return DocumentTooComplex(limit=JSON_DEPTH_MAX, unit="levels", pointer=at or "/")
     text = str(error)
     place = _AT.search(text)
     steps = _STEP.findall(place[1]) if place else []
     pointer = at + "".join(f"/{name or number}" for name, number in steps)
     reason = text[: place.start()] if place else text
     if not isinstance(error, msgspec.ValidationError):
-        return MalformedBody(reason=reason or "The body is nested too deeply", pointer=pointer or "/")
+        half = _HALF.search(document) if reason.startswith(_MAY_BE_HALF) else None
+        if half:
+            reason = f"A text has the escape {half[1].decode()}, half of a surrogate pair, which is no character"
+        return MalformedBody(reason=reason, pointer=pointer or "/")
     unknown = _UNKNOWN.search(reason)
     if unknown:
         return UnknownField(field=unknown[1], pointer=f"{pointer}/{unknown[1]}")

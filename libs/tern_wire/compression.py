@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any
 
 from tern_wire.errors import CompressionNotInstalled, RecordMalformed
+from tern_wire.extras import is_installed
 from tern_wire.limits import DECOMPRESSED_SIZE_FREE_BYTES, DECOMPRESSION_RATIO_MAX, MESSAGE_BODY_SIZE_MAX_BYTES
 
 COMPRESSED = 0x1
@@ -129,16 +130,16 @@ def _unpack_zstd(stored: bytes, limit_bytes: int) -> tuple[bytes, bool]:
 
 
 def _lz4_frame() -> Any:
-    try:
-        import lz4.frame  # noqa: PLC0415 - only who reads RocketMQ's files needs it
-    except ImportError as error:
-        raise CompressionNotInstalled(compression="LZ4") from error
+    if not is_installed("lz4"):
+        raise CompressionNotInstalled(compression="LZ4")
+    import lz4.frame  # noqa: PLC0415 - only who reads RocketMQ's files needs it
+
     return lz4.frame
 
 
 def _zstandard() -> Any:
-    try:
-        import zstandard  # noqa: PLC0415 - only who reads RocketMQ's files needs it
-    except ImportError as error:
-        raise CompressionNotInstalled(compression="ZSTD") from error
+    if not is_installed("zstandard"):
+        raise CompressionNotInstalled(compression="ZSTD")
+    import zstandard  # noqa: PLC0415 - only who reads RocketMQ's files needs it
+
     return zstandard

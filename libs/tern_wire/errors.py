@@ -3,12 +3,21 @@
 A core raises the class; the shells map it to an RFC 9457 problem or a link error; the SDK raises the same class again.
 Context travels as fields, never as prose glued together elsewhere. The table is one thing: a code is looked up in one place, and none is
 given twice. What an error is, is in tern_error.py; those of transactions are in errors_transactions.py, those of credentials, permissions and
-quotas in errors_security.py, and imported from here as all are. Reference: RFC 9457.
+quotas in errors_security.py, those of requests that are too large, too slow or too complex in errors_requests.py, and imported from here as all are. Reference: RFC 9457.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from tern_wire.errors_requests import (
+    BodyTooSlow,
+    CallbackRefused,
+    DocumentTooComplex,
+    HeadTooLarge,
+    ShareExceeded,
+    TargetTooLong,
+    UnsupportedEncoding,
+)
 from tern_wire.errors_security import (
     CertificateForbidden,
     ClientKeyNotFound,
@@ -36,17 +45,23 @@ from tern_wire.tern_error import TernError
 
 # What is imported to be found here; what follows is found anyway.
 __all__ = [
+    "BodyTooSlow",
+    "CallbackRefused",
     "CertificateForbidden",
     "CheckUrlForbidden",
     "ClientKeyNotFound",
     "ClusterKeyMissing",
+    "DocumentTooComplex",
     "Forbidden",
+    "HeadTooLarge",
     "PrincipalChanged",
     "PrincipalNotFound",
     "PrincipalPartlyWritten",
     "ProducerGroupBusy",
     "ProducerGroupNotFound",
     "QuotaExceeded",
+    "ShareExceeded",
+    "TargetTooLong",
     "TernError",
     "TooManyFailures",
     "TooManyOpenTransactions",
@@ -56,6 +71,7 @@ __all__ = [
     "TransactionResolved",
     "TransactionUnknown",
     "Unauthenticated",
+    "UnsupportedEncoding",
 ]
 
 
@@ -78,6 +94,11 @@ class InvalidField(TernError):
 class UnknownParameter(TernError):
     code, status, title = "unknown-parameter", 400, "A query parameter is not known here"
     fix = "'{parameter}' is not a parameter of this request; allowed: {allowed}."
+
+
+class TopicReserved(TernError):
+    code, status, title = "topic-reserved", 400, "The topic's name is kept for something else"
+    fix = "The name '{topic}' is kept for {keeper}. Choose another name."
 
 
 class IllegalTopic(TernError):
@@ -423,29 +444,9 @@ class PropertiesTooLarge(TernError):
     fix = "Tag, keys and properties have {actual} bytes together, the limit is {limit}."
 
 
-class TargetTooLong(TernError):
-    code, status, title = "target-too-long", 414, "The request's path and query are too long"
-    fix = "Path and query have more than {limit} bytes. Send what is long, such as a filter, in the body."
-
-
-class HeadTooLarge(TernError):
-    code, status, title = "head-too-large", 431, "The request's head is too large"
-    fix = "The head has more than {limit} {unit}. Send fewer and shorter headers; properties may go into the body of a batch."
-
-
-class DocumentTooComplex(TernError):
-    code, status, title = "document-too-complex", 400, "The document is nested too deeply, or has too many values"
-    fix = "The document has more than {limit} {unit} (at {pointer}). Send several smaller ones, or send it as text in 'body'."
-
-
 class UnsupportedBatchFormat(TernError):
     code, status, title = "unsupported-batch-format", 415, "The batch's content type is not supported"
     fix = "'{content_type}' is not a batch format. Use {supported}."
-
-
-class UnsupportedEncoding(TernError):
-    code, status, title = "unsupported-encoding", 415, "The content encoding is not supported"
-    fix = "Content-Encoding '{encoding}' is not supported. Send the body as it is."
 
 
 class IdempotencyKeyReused(TernError):
@@ -456,7 +457,14 @@ class IdempotencyKeyReused(TernError):
 # 429 and 503: not now; nothing was stored -------------------------------------------------------------------------
 class LimitReached(TernError):
     code, status, title = "limit-reached", 429, "A limit of the cluster is reached"
-    fix = "{what}: {actual} of {limit}. Remove some, or settle what was received."
+    fix = "{what}: {actual} of {limit}. {remedy}"
+    _REMEDY = "Remove some, or settle what was received."
+
+    def __init__(self, *, remedy: str = "", **fields: Any) -> None:
+        """*remedy*: what to do, where removing and settling are not all."""
+        super().__init__(**fields, remedy=remedy or self._REMEDY)
+        if not remedy:
+            del self.fields["remedy"]
 
 
 class NoLeader(TernError):
@@ -494,7 +502,15 @@ class RebuildNotNow(TernError):
 
 class DiskFull(TernError):
     code, status, retryable, title = "disk-full", 503, True, "The broker's disk is full"
-    fix = "Broker group '{broker_group}' refuses sends until disk space is free. Nothing was stored; reads and acks go on."
+    fix = "Broker group '{broker_group}' refuses sends until disk space is free. Nothing was stored; reads and acks go on.{held_by}"
+
+    def __init__(self, *, held_by: str = "", **fields: Any) -> None:
+        """*held_by*: a sentence that says whose messages hold the space, and what to do."""
+        super().__init__(**fields, held_by=f" {held_by}" if held_by else "")
+        if held_by:
+            self.fields["held_by"] = held_by
+        else:
+            del self.fields["held_by"]
 
 
 class NodeLacks(TernError):

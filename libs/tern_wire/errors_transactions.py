@@ -64,6 +64,6 @@ class TooManyOpenTransactions(TernError):
     )
     fix = (
         "Producer group '{producer_group}' has as many open or expired transactions as it may (1,000 and 10,000), or its broker group has "
-        "(200,000). Nothing was stored. "
+        "(200,000), or its namespace has its share of these. Nothing was stored. "
         "Commit or roll back what is open, resolve what has expired, and repeat."
     )

@@ -368,8 +368,10 @@ IN_FLIGHT_MESSAGES_MAX = 131_072
 LEADER_WAIT_MS = 1_000
 # How long a proxy waits for a quorum before it answers `outcome-unknown`.
 APPEND_DEADLINE_MS = 5_000
-# Deliveries (a consumer group at a topic, all queues) that one comparison of the nodes looks at: about 1 ms when each holds a few leases.
-INSPECTED_DELIVERIES_MAX = 32
+# What one comparison of the nodes looks at: deliveries (a consumer group at a topic, all queues), and rows of every other table; about 1 ms each.
+INSPECTED_DELIVERIES_MAX, INSPECTED_ROWS_MAX = 32, 128
+# Entries that a group has passed over, each by an operator's word: far more than anybody should ever need, and 12 KiB.
+PASSED_OVER_MAX = 1_024
 
 assert MESSAGE_BODY_SIZE_MAX_BYTES + PROPERTIES_SIZE_MAX_BYTES + 64 * KIB < ENTRY_SIZE_MAX_BYTES
 assert ENTRY_SIZE_MAX_BYTES + 64 * KIB < FRAME_SIZE_MAX_BYTES

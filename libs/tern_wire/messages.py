@@ -159,7 +159,8 @@ class ChecksRequest(Struct, forbid_unknown_fields=True):
 
 class SettleEntry(Struct, forbid_unknown_fields=True):
     """One settle: `ack`; `extend` with a new `invisible` time counted from now; `nack`, which makes the message visible again after
-    `delay`, or after as long as its group's retry policy says; or `dead_letter` with a `reason`."""
+    `delay`, or after as long as its group's retry policy says; `release`, which makes it visible at once and does not count the attempt, since
+    no handler saw it; or `dead_letter` with a `reason`."""
 
     receipt_handle: str
     action: str = "ack"
@@ -234,6 +235,7 @@ class TopicSettings(Struct, forbid_unknown_fields=True):
     queues: int | UnsetType = UNSET
     type: str | UnsetType = UNSET
     permission: str | UnsetType = UNSET
+    when_full: str | UnsetType = UNSET
     attributes: dict[str, str | None] | UnsetType = UNSET
 
 

@@ -33,6 +33,7 @@ from tern_wire.limits import (
     CHECKS_MAX,
 )
 from tern_wire.names import check_group
+from tern_wire.times import duration_text
 from tern_wire.topic_settings import is_whole, named_only, text_of
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 (what every such secret begins with)
@@ -94,6 +95,12 @@ class ProducerChange:
         return ProducerSettings(**after)
 
 
+def _range_of(name: str, least: int, most: int) -> str:
+    if name.endswith("_ms"):
+        return f"'{name.removesuffix('_ms')}' is {duration_text(least)} to {duration_text(most)}"
+    return f"'{name}' is a whole number, {least} to {most}"
+
+
 def read_producer_change(request: Mapping[str, Any]) -> ProducerChange:
     """The change in the map *request*; IllegalGroup, or InvalidField with a pointer to what is not allowed."""
     create = request.get("create", False)
@@ -102,7 +109,7 @@ def read_producer_change(request: Mapping[str, Any]) -> ProducerChange:
     named = named_only({name: request.get(name) for name in SETTINGS})
     for name, (least, most) in _NUMBERS.items():
         if name in named and not is_whole(named[name], least, most):
-            raise InvalidField(reason=f"'{name}' is a whole number, {least} to {most}", pointer=f"/{name}")
+            raise InvalidField(reason=_range_of(name, least, most), pointer=f"/{name}")
     if "include_body" in named and not isinstance(named["include_body"], bool):
         raise InvalidField(reason="'include_body' is true or false", pointer="/include_body")
     if "check_url" in named:

@@ -5,12 +5,12 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 | request   | head                                             | raw                          | reply head; raw                    |
 |-----------|--------------------------------------------------|------------------------------|------------------------------------|
 | SEND      | topics [name], rows, producer_groups [name]      | send rows, then records      | rows, replays; send verdicts       |
-| RECEIVE   | topic, group, max_messages, max_bytes,           |                              | topic_id, group_id, runs           |
+| RECEIVE   | topic, group, reader, max_messages, max_bytes,   |                              | topic_id, group_id, runs           |
 |           | invisible_ms (0: the group's), attempt_id (16    |                              | [[queue, lease, attempt,           |
 |           | bytes or none), again_only (what it got before)  |                              | deadline_ms, count]...]; records   |
 | NOTIFY    | topic, group, wait_ms                            |                              | available (0 at the deadline)      |
 | SETTLE    | rows                                             | settle rows                  | ; one status byte a row            |
-| PULL      | topic, queue, offset, end_offset (-1: none),     |                              | next_offset, min_offset,           |
+| PULL      | topic, queue, reader, offset, end_offset (-1),   |                              | next_offset, min_offset,           |
 |           | max_messages, max_bytes, tags, sql (or none),    |                              | max_offset, suggested_node         |
 |           | wait_ms (0: do not wait)                         |                              | (old data: a follower); records    |
 | PULL_ANYWHERE | as PULL: of any node, what it has applied    |                              | as PULL                            |
@@ -86,6 +86,8 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 | LIST_PRINCIPALS | after (revision; 0: all), limit            |                              | principals [[revision, document in |
 |           |                                                  |                              | MessagePack]...], revision, more   |
 | STATUS    |                                                  |                              | node, role, term, leader, ...      |
+
+A reader is the principal that reads, "" without one: readers share the room of a link equally (link_requests.py of the broker).
 
 A place names one entry of the key index, [file, number]; where the record has no offset now (it is not visible yet, or not in its queue any more)
 the records of QUERY and TRACE carry -1. A transaction is a map: number, producer_group, producer_group_id, state, begun_ms, check_at_ms (of the
@@ -163,6 +165,16 @@ class RequestCode(IntEnum):
     DESCRIBE_PRODUCER_GROUP = 406
     PUT_PRINCIPAL = 3_002
     LIST_PRINCIPALS = 3_005
+
+
+# What consumers and people read, in masses: it may wait for room, and must leave room for sends and settles.
+READS = frozenset(
+    {
+        *(RequestCode.PULL, RequestCode.PULL_ANYWHERE, RequestCode.RECEIVE, RequestCode.QUERY, RequestCode.TRACE),
+        *(RequestCode.DEAD_LETTERS, RequestCode.LIST_SCHEDULED, RequestCode.TOPIC_STATS, RequestCode.GROUP_STATS),
+        *(RequestCode.HOSTED, RequestCode.AWAIT_REPLY, RequestCode.NOTIFY),
+    }
+)
 
 
 class NoticeCode(IntEnum):

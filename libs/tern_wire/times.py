@@ -8,6 +8,9 @@ _MOMENT = re.compile(
     re.ASCII,
 )
 _DAYS_OF_MONTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_DIGITS_MAX, _GIVEN_MAX = 15, 40
+# With the number of each from which a larger unit is named, too.
+_SPOKEN_MS = (("d", 86_400_000, 1 << 40), ("h", 3_600_000, 100), ("min", 60_000, 120), ("s", 1_000, 120))
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, None: 1}
 
 
@@ -22,6 +25,32 @@ def parse_duration_ms(value: str | int) -> int:
         raise ValueError(f"'{value}' is not a duration such as '30s' or '1500ms'")
     unit_ms = _UNIT_MS[match[3]]
     return int(match[1]) * unit_ms + int((match[2] or "0").ljust(3, "0")) * unit_ms // 1_000
+
+
+def duration_text(duration_ms: float) -> str:
+    """A duration for people: `60 s`, `12 h`, `2 min 5 s`, `1.5 s`, `20 ms`. One unit where the number stays whole and is more than 1."""
+    if duration_ms < 0:
+        return f"-{duration_text(-duration_ms)}"
+    if duration_ms < 1_000:
+        return f"{duration_ms:.3g} ms"
+    for unit, unit_ms, below in _SPOKEN_MS:
+        if duration_ms % unit_ms == 0 and (duration_ms > unit_ms or unit == "s") and duration_ms < below * unit_ms:
+            return f"{duration_ms // unit_ms:.0f} {unit}"
+    if duration_ms < 120_000:
+        return f"{duration_ms / 1_000:.3f}".rstrip("0").rstrip(".") + " s"
+    parts, left_ms = [], round(duration_ms / 1_000) * 1_000
+    for unit, unit_ms, _ in _SPOKEN_MS:
+        count, left_ms = divmod(left_ms, unit_ms)
+        parts += [f"{count} {unit}"] if count else []
+    return " ".join(parts)
+
+
+def given_duration(value: str | int) -> str:
+    """What was given for a duration, for a sentence about it: as it was written, and with a unit where it had none."""
+    text = str(value).strip()
+    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX:
+        return f"{duration_text(int(text))} ({text})"
+    return text[:_GIVEN_MAX]
 
 
 def parse_time_ms(value: str | int) -> int:

@@ -64,17 +64,18 @@ class OwnMesh:
 
 
 @contextmanager
-def own_mesh(folder: Path, *options: str) -> Iterator[OwnMesh]:
-    """A mesh of 3 brokers below *folder*: a real disk, since /tmp may be memory, where fdatasync costs nothing. *options*: more of `ternmq up`.
+def own_mesh(folder: Path, *options: str, tree: Path | None = None) -> Iterator[OwnMesh]:
+    """A mesh of 3 brokers below *folder*: a real disk, since /tmp may be memory, where fdatasync costs nothing. *options*: more of `ternmq up`;
+    *tree*: another checkout, whose code the processes run.
 
     What its processes have logged stays below *folder* when something goes wrong: see FAILED_LOGS.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    data_dir = Path(tempfile.mkdtemp(prefix="mesh-", dir=folder))
+    data_dir = Path(tempfile.mkdtemp(prefix="mesh-", dir=folder.resolve()))
     port_base = _free_port_base()
     try:
         began_s = time.monotonic()
-        _ternmq("up", "--port-base", str(port_base), "--disk-budget", "0", *options, data_dir=data_dir)
+        _ternmq("up", "--port-base", str(port_base), "--disk-budget", "0", *options, data_dir=data_dir, tree=tree)
         mesh = OwnMesh(port=port_base, pids={}, startup_s=0, data_dir=data_dir)
         mesh.ask("PUT", "/v1/topics/first", {"queues": 1})
         mesh.ask("POST", "/v1/topics/first/messages", "the first message")
@@ -84,7 +85,7 @@ def own_mesh(folder: Path, *options: str) -> Iterator[OwnMesh]:
         _keep_logs(data_dir, folder / FAILED_LOGS)
         raise
     finally:
-        _ternmq("down", data_dir=data_dir)
+        _ternmq("down", data_dir=data_dir, tree=tree)
         shutil.rmtree(data_dir)
 
 
@@ -129,11 +130,20 @@ def _is_ready(address: str) -> bool:
         connection.close()
 
 
-def _ternmq(command: str, *options: str, data_dir: Path) -> None:
+def _ternmq(command: str, *options: str, data_dir: Path, tree: Path | None = None) -> None:
     argv = [sys.executable, "-m", "tern_cli", command, *options, "--data-dir", str(data_dir)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=_UP_TIMEOUT_S, check=False)  # noqa: S603
+    environment = None if tree is None else {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, _sources(tree)))}
+    done = subprocess.run(  # noqa: S603
+        argv, capture_output=True, text=True, timeout=_UP_TIMEOUT_S, check=False, cwd=tree, env=environment
+    )
     if done.returncode:
         raise RuntimeError(f"ternmq {command}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def _sources(tree: Path) -> list[Path]:
+    """Where the packages of the checkout *tree* are; before whatever is installed."""
+    root = tree.resolve()
+    return [root / "libs", *sorted(path for path in (root / "services").iterdir() if path.is_dir()), root / "spark"]
 
 
 def _pids(data_dir: Path) -> dict[str, int]:

@@ -135,6 +135,10 @@ class Cluster:
         rows = self.files.read_mesh().get("processes", ())
         return next((str(row["state"]) for row in rows if row["name"] == name), "")
 
+    def quarantines(self, name: str) -> int:
+        """How often *name* has found its log damaged, by what it wrote into its log of events."""
+        return self.files.log(name).read_bytes().count(b'"event":"quarantined')
+
     async def kill(self, *names: str) -> None:
         """kill -9 at once; returns when they are dead."""
         pids = [self.pid(name) for name in names]

@@ -68,6 +68,7 @@ async def rot(rig: Rig) -> None:
         rig.go_on()
         node = rig.rng.choice(await rig.cluster.followers())
         is_live = bool(number % 2)
+        found_before = rig.cluster.quarantines(node)
         if is_live:
             place = flip_in_closed_segment(rig.cluster.data(node), rig.rng)
         else:
@@ -83,7 +84,7 @@ async def rot(rig: Rig) -> None:
             if not findings.is_clean:
                 rig.fail(f"served by the rotten node: {findings.witnesses[:3]}")
             rig.go_on()
-        if not await _found_and_rebuilt(rig, node, trial):
+        if not await _found_and_rebuilt(rig, node, trial, found_before):
             return
     for name in ("found_s", "rebuilt_s"):
         rig.figures[name] = summary([trial[name] for trial in rig.trials])
@@ -176,23 +177,16 @@ async def _back(rig: Rig, node: str, *, within_s: float) -> None:
     await rig.cluster.poll(is_equal, within_s=within_s, what=f"{node} is equal again")
 
 
-async def _found_and_rebuilt(rig: Rig, node: str, trial: dict[str, object]) -> bool:
+async def _found_and_rebuilt(rig: Rig, node: str, trial: dict[str, object], found_before: int) -> bool:
+    """*found_before*: how often *node* had been quarantined before its damage; a copy may be over before anybody asks what it is."""
     loop = asyncio.get_running_loop()
     began_s = loop.time()
-    pid = 0
-    with contextlib.suppress(Stuck):
-        pid = rig.cluster.pid(node)
 
-    async def is_found() -> bool:
-        status = await rig.cluster.status(node)
-        if status.get("role", "follower") not in {"leader", "follower"}:
-            return True
-        with contextlib.suppress(Stuck):
-            return bool(pid) and rig.cluster.pid(node) != pid
-        return False
+    def is_found() -> bool:
+        return rig.cluster.quarantines(node) > found_before
 
     try:
-        await rig.cluster.poll(is_found, within_s=FOUND_WITHIN_S, what=f"the damage of {node} is found")
+        await rig.cluster.until(is_found, within_s=FOUND_WITHIN_S, what=f"the damage of {node} is found")
     except Stuck as stuck:
         rig.fail(str(stuck))
         return False

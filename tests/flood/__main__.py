@@ -1,24 +1,28 @@
 """`python -m tests.flood`: strangers at every port of a mesh, with the limits of its processes as they are and lowered. `make flood`.
 
 Three brokers, a name server, a proxy, a checker. Idle connections and half-sent requests are held at each port and opened again as they are
-closed, by a process of their own; senders that were there before go on. Progress goes to standard error, a table to standard output; exit
-code 1 when a process ended, a node was condemned, the leader changed, or sends fell below half of their calm rate.
+closed, by a process of their own; senders that were there before go on. The flood rests every half minute, because a shared machine is up to
+twice as fast one minute as the next: sends under it are compared with those before it and in its rests. Progress goes to standard error, a
+table to standard output; exit code 1 when a process ended, a node was condemned, the leader changed, or sends fell below half of their calm rate.
 """
 
 import argparse
 import http.client
 import json
 import multiprocessing
+import os
 import random
 import resource
+import signal
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from tests.support.mesh import SEGMENT_SIZE_BYTES, Mesh, free_port_base, kept_up
@@ -28,6 +32,9 @@ TOPIC = "flood"
 SENDERS = 4
 CALM_LOOKS = 2
 LOOK_S = 5.0
+# So many looks at the flood between two rests, and so long until the strangers of before count for nothing.
+LOOKS_UNTIL_REST = 5
+QUIET_AFTER_S = 2.0
 ROOM = 20
 RATE_MIN = 0.5
 NOTES = ("quarantine", "rebuild")
@@ -122,6 +129,18 @@ class Watch:
         return sum(self.rates) / len(self.rates)
 
 
+@contextmanager
+def resting(holder: BaseProcess) -> Iterator[None]:
+    """For a block no stranger comes."""
+    assert holder.pid
+    os.kill(holder.pid, signal.SIGSTOP)
+    try:
+        holder.join(QUIET_AFTER_S)
+        yield
+    finally:
+        os.kill(holder.pid, signal.SIGCONT)
+
+
 def flooded(phase: Phase, mesh: Mesh, senders: Senders, options: argparse.Namespace) -> None:
     """Hold the flood for as long as was asked, and judge."""
     calm, flood = Watch(mesh, senders), Watch(mesh, senders)
@@ -137,13 +156,18 @@ def flooded(phase: Phase, mesh: Mesh, senders: Senders, options: argparse.Namesp
                 limit = stack.enter_context(lowered_limit(pid, ROOM))
                 print(f"  {name} may open {limit}", file=sys.stderr)
         holder = context.Process(
-            target=hold, args=(ports, options.held, options.per_second, options.seconds, figures), daemon=True
+            target=hold, args=(ports, options.held, options.per_second, 3 * options.seconds, figures), daemon=True
         )
         holder.start()
-        began_s = time.monotonic()
-        while holder.is_alive():
-            flood.look(holder.join, lambda: f", {figures[0]:,} opened, {figures[1]:,} held at most")
-        phase.seconds = time.monotonic() - began_s
+        while phase.seconds < options.seconds:
+            began_s = time.monotonic()
+            flood.look(time.sleep, lambda: f", {figures[0]:,} opened, {figures[1]:,} held at most")
+            phase.seconds += time.monotonic() - began_s
+            if len(flood.rates) % LOOKS_UNTIL_REST == 0:
+                with resting(holder):
+                    calm.look(time.sleep, lambda: ", at rest")
+        holder.terminate()
+        holder.join()
     phase.calm_rate, phase.rate, phase.slowest_rate = calm.rate, flood.rate, min(flood.rates)
     phase.failed = senders.counts()[1] - failed
     phase.opened, phase.held_max = figures[0], figures[1]

@@ -129,7 +129,7 @@ def entries_near(log: Any, term: int, rng: random.Random) -> list[StoredEntry]:
     for _ in range(rng.choice((1, 1, 2, 5))):
         index += 1
         entry = encode_entry(
-            rng.choice((EntryKind.COMMANDS, EntryKind.COMMANDS, EntryKind.NOOP, EntryKind.READMIT, EntryKind.GENESIS)),
+            rng.choice((EntryKind.COMMANDS, EntryKind.COMMANDS, *EntryKind)),
             index if rng.random() < 0.9 else near(index, rng),
             term if rng.random() < 0.9 else rng.choice((near(term, rng), *HUGE)),
             [rng.randbytes(rng.choice((0, 1, 40, 300)))],

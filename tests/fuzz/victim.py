@@ -115,6 +115,9 @@ class Wire(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing is ever kept back here."""
+
     def close(self) -> None:
         if not self.is_closed:
             self.is_closed = True

@@ -114,7 +114,7 @@ def test_after_the_last_attempt_a_message_is_a_dead_letter_with_its_origin_and_r
     assert (second["dlq"]["cause"], second["dlq"]["reason"], second["dlq"]["attempts"]) == ("rejected", "not   ours", 1)
     offsets = patient(mesh, "GET", "/v1/groups/mortals/offsets?topic=dying").json()["offsets"]
     assert offsets["broker-a:0"] == 2
-    with BlockingConsumer(mesh.endpoint, "dying", "mortals") as consumer:
+    with BlockingConsumer(mesh.endpoint, "dying", "mortals", wait_ms=0) as consumer:
         assert taken(consumer) == []
     topics = patient(mesh, "GET", "/v1/cluster").json()["topics"]
     assert isinstance(topics, int)

@@ -1,4 +1,4 @@
-"""A budget that is used up: one error, `overloaded`, with a pause, at once and only where it is; nothing was done, nothing stays behind."""
+"""Room that is used up: what is only announced takes none, large bodies stop no small request, and who asks too much is told when to come again."""
 
 import socket
 from contextlib import ExitStack
@@ -7,42 +7,67 @@ from tern_wire.limits import BATCH_SIZE_MAX_BYTES, IN_FLIGHT_SIZE_MAX_BYTES
 from tests.mesh.test_topics import patient
 from tests.support.mesh import Mesh, eventually
 
+TOPIC = "/v1/topics/crowded/messages"
+HEAD = (
+    f"POST {TOPIC}/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    f"Content-Length: {BATCH_SIZE_MAX_BYTES}\r\n\r\n"
+).encode()
+
 
 def dial(mesh: Mesh, proxy: int) -> socket.socket:
     """A connection to a proxy that says nothing yet."""
     return socket.create_connection(("127.0.0.1", mesh.port_base + proxy), timeout=10)
 
 
-def test_bodies_beyond_the_budget_are_refused_at_that_proxy_alone(mesh: Mesh) -> None:
-    """Eight announced batches of the largest size are a proxy's budget; a send there waits for no room, reads and the other proxy go on."""
+def held(mesh: Mesh) -> int:
+    """Bytes of bodies that the second proxy holds."""
+    lines = mesh.call("GET", "/metrics", proxy=1).text.splitlines()
+    return int(float(next(line for line in lines if line.startswith("ternmq_proxy_in_flight_bytes")).split()[-1]))
+
+
+def answer_to_head(mesh: Mesh) -> bytes:
+    """What one more announced batch is answered before any of it comes; b"" when it is waited for."""
+    with dial(mesh, 1) as sock:
+        sock.sendall(HEAD)
+        sock.settimeout(0.5)
+        try:
+            return sock.recv(4_096)
+        except TimeoutError:
+            return b""
+
+
+def test_batches_that_are_only_announced_stop_nobody(mesh: Mesh) -> None:
+    """Four times what a proxy may hold, announced: sends, receives and acks there go on, and it is ready."""
     mesh.create("crowded", queues=1)
-    path = "/v1/topics/crowded/messages"
-    head = (
-        f"POST {path}/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {BATCH_SIZE_MAX_BYTES}\r\n\r\n"
-    )
+    patient(mesh, "PUT", "/v1/groups/readers")
     with ExitStack() as stack:
+        for _ in range(4 * IN_FLIGHT_SIZE_MAX_BYTES // BATCH_SIZE_MAX_BYTES):
+            stack.enter_context(dial(mesh, 1)).sendall(HEAD + b" ")
+        sent = patient(mesh, "POST", TOPIC, content=b"x", headers={"Idempotency-Key": "beside"}, proxy=1)
+        assert sent.status_code in {200, 201}, sent.text
+        receive = "/v1/topics/crowded/groups/readers/receive"
+        got = eventually(
+            lambda: patient(mesh, "POST", receive, json={"max_messages": 1}, proxy=1).json()["messages"],
+            within_s=10,
+            what="the message",
+        )
+        acks = {"receipt_handles": [got[0]["receipt_handle"]]}
+        assert patient(mesh, "POST", "/v1/topics/crowded/groups/readers/ack", json=acks, proxy=1).status_code == 200
+        assert patient(mesh, "GET", "/readyz", proxy=1).json()["room"]["bytes of requests in flight"] == "free"
 
-        def announce() -> None:
-            stack.enter_context(dial(mesh, 1)).sendall(head.encode())
 
-        for _ in range(IN_FLIGHT_SIZE_MAX_BYTES // BATCH_SIZE_MAX_BYTES):
-            announce()
-
-        def is_refused() -> bool:
-            answer = mesh.call("POST", path, content=b"x", proxy=1)
-            if answer.status_code == 503 and answer.json()["code"] == "overloaded":
-                return True
-            announce()  # an earlier one was answered at once, since nobody led
-            return False
-
-        eventually(is_refused, within_s=10, what="a refused send")
-        refused = mesh.call("POST", path, content=b"x", proxy=1)
-        assert refused.status_code == 503, refused.text
-        assert int(refused.headers["retry-after"]) >= 1
-        assert "bytes of requests in flight" in refused.json()["detail"]
-        assert patient(mesh, "GET", "/v1/topics/crowded/offsets", proxy=1).status_code == 200
-        sent = patient(mesh, "POST", path, content=b"x", headers={"Idempotency-Key": "elsewhere"})
-        assert sent.status_code in {200, 201}
-    again = patient(mesh, "POST", path, content=b"y", headers={"Idempotency-Key": "again"}, proxy=1)
-    assert again.status_code in {200, 201}
+def test_large_bodies_that_have_come_leave_room_for_small_requests(mesh: Mesh) -> None:
+    """All but the ends of as many batches as there is room for: one more is refused by its head, at that proxy alone; small sends go on."""
+    mesh.create("crowded", queues=1)
+    most = BATCH_SIZE_MAX_BYTES - 1
+    with ExitStack() as stack:
+        for _ in range(3 * IN_FLIGHT_SIZE_MAX_BYTES // 4 // BATCH_SIZE_MAX_BYTES):
+            stack.enter_context(dial(mesh, 1)).sendall(HEAD + b" " * most)
+        refused = eventually(lambda: answer_to_head(mesh), within_s=10, what="a refused batch")
+        assert refused.startswith(b"HTTP/1.1 503 "), refused
+        assert b'"code":"overloaded"' in refused
+        assert b"bytes of requests in flight" in refused
+        assert b"retry_after_ms" in refused
+        sent = patient(mesh, "POST", TOPIC, content=b"x", headers={"Idempotency-Key": "small"}, proxy=1)
+        assert sent.status_code in {200, 201}, sent.text
+    eventually(lambda: held(mesh) == 0, within_s=10, what="all of it given back")

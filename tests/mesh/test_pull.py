@@ -168,11 +168,11 @@ def test_each_client_of_a_broadcast_group_reads_everything(mesh: Mesh) -> None:
     places = [MemoryOffsets(), MemoryOffsets()]
     for offsets in places:
         with BlockingPullConsumer(mesh.endpoint, "broadcast", offsets=offsets) as consumer:
-            assert {message.body for message in consumer} == wanted
+            assert {message.body for message in consumer.until_idle()} == wanted
             consumer.commit()
     send(mesh, "broadcast", {"body": "later"})
     with BlockingPullConsumer(mesh.endpoint, "broadcast", offsets=places[0]) as consumer:
-        assert [message.body for message in consumer] == [b"later"]
+        assert [message.body for message in consumer.until_idle()] == [b"later"]
 
 
 def ask(mesh: Mesh, node: str, code: RequestCode, head: dict[str, Any]) -> tuple[dict[str, Any], bytes]:

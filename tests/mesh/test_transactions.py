@@ -7,6 +7,7 @@ import httpx
 
 from tern_wire.paths import RECORDS
 from tern_wire.record import decode_record
+from tests.mesh.test_groups import receive
 from tests.support.mesh import Mesh, eventually
 
 SEVERAL = "/v1/transactions"
@@ -54,7 +55,7 @@ def end(mesh: Mesh, transaction_id: str, verb: str, *, proxy: int = 0, **fields:
 def received(mesh: Mesh, topic: str, group: str) -> list[str]:
     """Bodies of what a receive gives at once; they are acked."""
     path = f"/v1/topics/{topic}/groups/{group}"
-    messages = ask(mesh, "POST", f"{path}/receive", json={"max_messages": 100}).json()["messages"]
+    messages = receive(mesh, topic, group, max_messages=100)
     handles = [message["receipt_handle"] for message in messages]
     if handles:
         ask(mesh, "POST", f"{path}/ack", json={"receipt_handles": handles})

@@ -1,12 +1,18 @@
-"""The README's own commands, run as a reader would: every block marked `sh {run}`, in order, in one shell, against a real mesh."""
+"""The README's own commands, run as a reader would: every block marked `sh {run}`, in order, in one shell, against a real mesh; every block
+marked `python {run}`, and the example of the SDK's own help, as a file of its own."""
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
-from tests.support.mesh import running_mesh
+import pytest
+
+import tern_client
+from tests.support.mesh import Mesh, running_mesh
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 ENDPOINT = "http://127.0.0.1:8080"
@@ -20,6 +26,48 @@ curl() { command curl --fail-with-body "$@"; echo; }
 def runnable_blocks() -> list[str]:
     """The blocks marked as runnable."""
     return re.findall(r"^```sh \{run\}\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def programs() -> list[str]:
+    """The blocks marked as runnable programs, and what `help(tern_client)` shows first."""
+    found = re.findall(r"^```python \{run\}\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert tern_client.__doc__
+    shown = re.search(r"^( {4}from tern_client.*?)\n(?=^\S)", tern_client.__doc__, re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    return [*found, textwrap.dedent(shown[1])]
+
+
+def run_program(mesh: Mesh, path: Path, program: str) -> tuple[set[str], str]:
+    """What *program* prints until it has printed every body that it sends, and what it says when Ctrl-C ends it then."""
+    path.write_text(program.replace(ENDPOINT, mesh.endpoint))
+    sent = set(re.findall(r"""\bb"[^"]+\"""", program))
+    printed: set[str] = set()
+    with subprocess.Popen([sys.executable, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            for line in running.stdout:
+                printed.add(line.strip().replace("'", '"'))
+                if printed >= sent:
+                    break
+            running.send_signal(signal.SIGINT)
+            _, said = running.communicate(timeout=60)
+        finally:
+            running.kill()
+    assert running.returncode == 128 + signal.SIGINT, said
+    assert printed >= sent, program
+    return sent, said
+
+
+@pytest.mark.timeout(120)
+def test_the_programs_of_the_readme_and_of_the_sdks_help_run_as_files(tmp_path: Path) -> None:
+    """Each sends and receives, for ever; Ctrl-C ends it without a word."""
+    assert len(programs()) == 3
+    with running_mesh(tmp_path / "mesh") as mesh:
+        for name in ("topics/orders", "groups/billing"):
+            mesh.settled("PUT", f"/v1/{name}")
+        for number, program in enumerate(programs()):
+            sent, said = run_program(mesh, tmp_path / f"program_{number}.py", program)
+            assert (bool(sent), said) == (True, "")
 
 
 def test_the_commands_of_the_readme_work_as_they_stand(tmp_path: Path) -> None:

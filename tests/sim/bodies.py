@@ -51,12 +51,19 @@ def message_id(operation: int, row: int) -> str:
 
 def read_records(data: bytes | memoryview) -> Iterator[Stored]:
     """The messages of concatenated records, as PULL and RECEIVE answer them."""
-    data, at = bytes(data), 0
+    return iter(_read_records(bytes(data)))
+
+
+@lru_cache(maxsize=256)
+def _read_records(data: bytes) -> tuple[Stored, ...]:
+    """Nodes that are equal hold the same bytes: those of the first are read."""
+    found, at = [], 0
     while at < len(data):
         size, offset, stored_ms, body_size = _HEAD.unpack_from(data, at)
         body_at = at + _HEAD_SIZE_BYTES
         body = data[body_at : body_at + body_size]
         id_at = data.find(_ID_MARK, body_at + body_size, at + size) + len(_ID_MARK)
-        yield Stored(offset, name_of(body), data[id_at : id_at + 32].decode("ascii", "replace"), stored_ms)
+        found.append(Stored(offset, name_of(body), data[id_at : id_at + 32].decode("ascii", "replace"), stored_ms))
         assert size > 0, "a record without a size"
         at += size
+    return tuple(found)

@@ -19,9 +19,11 @@ from tern_store.small_files import QUARANTINE
 from tern_store.vote_file import Standing
 from tern_wire.commands import STATE_MACHINE_VERSION
 from tern_wire.requests import ERROR, Parts, RequestCode, read_error
+from tests.sim.kept_unread import lost_unread
 from tests.sim.machine import DIRECTORY, Machine
 from tests.sim.observers import Observers
 from tests.sim.process import Process
+from tests.support.roomy_link import RoomyLink
 
 DISK_CHECK_PERIOD_S = 1.0
 # What must stay free on the machines here, whose disks are small; the product's figure is for real ones.
@@ -46,7 +48,7 @@ class NodeConfig(BrokerConfig):
         return self.limits
 
 
-class Reply:
+class Reply(RoomyLink):
     """What LinkDoor takes for the link of a proxy: one request's way back."""
 
     __slots__ = ("_send", "closed")
@@ -134,11 +136,15 @@ class BrokerNode:
         apply = consensus._apply
 
         def observed(entry: StoredEntry) -> None:
+            for text in lost_unread(self, entry):
+                observers.unread(text)
             apply(entry)
             observers.applied(name, entry.index, entry.term, entry.crc)
-            leasing = self.engine.state.leasing
-            deliveries = [one for row in leasing.deliveries.values() for one in row if one is not None]
-            alive = sum(len(one.leases) + len(one.rests) for one in deliveries)
+            leasing, alive = self.engine.state.leasing, 0
+            for row in leasing.deliveries.values():
+                for one in row:
+                    if one is not None:
+                        alive += len(one.leases) + len(one.rests)
             observers.deadlines(name, alive, len(leasing.deadlines), leasing.deadlines.pairs)
 
         consensus._apply = observed
@@ -146,7 +152,7 @@ class BrokerNode:
     def observe(self) -> None:
         """After each event: what it has changed."""
         consensus, vote = self.engine.raft._consensus, self.votes._vote
-        commit = consensus.raftCommitIndex
+        commit = consensus._SyncObj__raftCommitIndex
         if commit != self._commit:
             self._commit = commit
             self._observers.committed(self.name, commit)
@@ -157,6 +163,10 @@ class BrokerNode:
             if vote.standing is not before.standing:
                 self._say(f"{self.name} is {vote.standing.name.lower()}, floor {vote.floor_term}")
                 self.on_standing(vote.standing)
+        acts = consensus.raftCurrentTerm, consensus._SyncObj__votedForNodeId
+        if acts != (vote.term, vote.voted_for):
+            kept = vote.term, vote.voted_for
+            self._observers.ghosts.acts(self.name, acts, kept, self.engine.store.log.end_term)
         # Behind the vote: a group of one elects itself in one event.
         is_leader = consensus.is_leader
         if is_leader != self._role[1] or (is_leader and vote.term != self._role[0]):

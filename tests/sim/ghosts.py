@@ -10,6 +10,7 @@
     vote_count      consensus hears of one voter's vote once a term                                                       (R5)
     right_to_vote   a node votes as a member, above its floor; with another directory than before, only if it was taken back, which the
                     group does for the directory that it names alone
+    term_on_disk    a node acts in the term, and by the vote, that its disk has
     known_version   no entry of a version is logged that a node does not know, whether it is there or not
     durable         what a node had durably, log and vote, is there when it starts again, unless it says that it must be rebuilt
 
@@ -39,6 +40,7 @@ LAWS = frozenset(
         "vote_count",
         "right_to_vote",
         "durable",
+        "term_on_disk",
         "known_version",
     )
 )
@@ -109,6 +111,11 @@ class Ghosts:
             and leader_log.term_at(index) != term
         ):
             self._report("unverified", f"{name} commits entry {index} of term {term}, which its leader has not")
+
+    def acts(self, name: str, acts: tuple[int, str | None], kept: tuple[int, str | None], log_term: int) -> None:
+        """After an event *name* acts as of that term and vote, and its disk has *kept* those. A log that was copied may end in a later term."""
+        if acts != kept and not kept[0] < acts[0] <= log_term:
+            self._report("term_on_disk", f"{name} acts as of (term, vote) {acts}, its disk has {kept}")
 
     def is_invited(self, name: str, term: int) -> bool:
         """Whether a majority, itself among it, has said that it would elect *name* in *term*."""

@@ -23,7 +23,7 @@ class MachineFiles(FaultyFiles):
 
     def __init__(self) -> None:
         super().__init__()
-        self._syncs = 0
+        self.syncs = 0  # for which the disk was waited since `take_syncs`
         self.has_failed = False  # a sync, ever
         self._rotten: list[tuple[Path, int, int]] = []
         self._unreadable: list[tuple[Path, int, int]] = []
@@ -31,7 +31,7 @@ class MachineFiles(FaultyFiles):
         self.cut_behind: str | None = None
 
     def fdatasync(self, fd: int) -> None:
-        self._syncs += 1
+        self.syncs += 1
         try:
             super().fdatasync(fd)
         except OSError:
@@ -69,7 +69,7 @@ class MachineFiles(FaultyFiles):
 
     def take_syncs(self) -> int:
         """How often the disk was waited for since the last call."""
-        syncs, self._syncs = self._syncs, 0
+        syncs, self.syncs = self.syncs, 0
         return syncs
 
 

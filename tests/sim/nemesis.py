@@ -284,6 +284,21 @@ class Nemesis:
 
         self.until(self._rng.uniform(0.5, 4.0), mend)
 
+    def _short_of_room(self) -> None:
+        """Disks so full that the oldest segments are to go, and soon sends are refused; on all machines, for a while."""
+        machines = [machine for machine in self.world.machines.values() if machine.files.capacity_bytes is None]
+        for machine in machines:
+            machine.files.capacity_bytes = int(machine.files.used_bytes / self._rng.uniform(0.8, 0.92))
+        if not machines:
+            return
+        self.done("short_of_room", ", ".join(machine.name for machine in machines))
+
+        def mend() -> None:
+            for machine in machines:
+                machine.files.capacity_bytes = None
+
+        self.until(self._rng.uniform(2.0, 6.0), mend)
+
     def _refuse(self) -> None:
         """The kernel refuses what would be a new descriptor, page or name: nothing is lost."""
         machine = self.world.machines[self._any()]

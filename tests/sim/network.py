@@ -129,7 +129,7 @@ class Connection:
 
     def _hand_over(self, end: SimLink) -> None:
         # It may have waited in a paused process, or for one that was busy; then others are in line before it.
-        if not self.is_broken and end.queue and not end.closed:
+        if not self.is_broken and end.queue and not end.closed and end.is_ready:
             self._receive(end, end.queue.popleft()[1])
 
     def _receive(self, end: SimLink, body: bytes) -> None:
@@ -181,6 +181,9 @@ class Connection:
                 links._dialled(end.peer.name, end)  # type: ignore[arg-type]
             else:
                 links._accepted(end)  # type: ignore[arg-type]
+            # What was said behind the other end's handshake may have come while this process was busy with its own.
+            for arrives_s, _ in end.queue:
+                self.network.scheduler.at(max(arrives_s, self.network.scheduler.now_s), self.deliver, end)
 
 
 class Network:
@@ -252,7 +255,7 @@ class Network:
     # Cuts --------------------------------------------------------------------------------------------------------
     def is_cut(self, sender: str, receiver: str) -> bool:
         """Whether nothing gets from *sender* to *receiver*."""
-        return bool(self._cuts) and self._cuts[sender, receiver] > 0
+        return bool(self._cuts) and self._cuts.get((sender, receiver), 0) > 0
 
     def cut(self, *directions: tuple[str, str], breaks: bool = False) -> Callable[[], None]:
         """Cut (sender, receiver) pairs; call what is returned to heal them. *breaks*: connections are reset at once."""

@@ -112,6 +112,10 @@ class Observers:
         if kept != alive or pairs > 2 * alive + deadline_heap.STALE_MAX:
             self._report("deadlines", f"{node} keeps {kept} deadlines in {pairs} pairs of {alive} leases and rests")
 
+    def unread(self, text: str) -> None:
+        """Violation: to make room, a TRIM drops what somebody has yet to read (kept_unread.py)."""
+        self._report("unread", text)
+
     def served(self, node: str, code: int, is_damaged: bool, bug: str = "") -> None:
         """*node* answered a client with frame code *code*; *is_damaged*: it had noted before that its files are damaged. *bug*: what the
         answer names.

@@ -44,7 +44,7 @@ def convict(name: str, first: int = 0, seeds: int = SEEDS, *, effects: bool = Fa
     with quiet(), changed((Observers, "muted", LAWS if effects else frozenset())):
         for seed in range(first, first + seeds):
             with bug.plant():
-                result = run_seed(seed)
+                result = run_seed(seed, swarm=bug.swarm(seed) if bug.swarm is not None else None)
             assert "nodes at {}" not in result.stuck, f"{name} lets no node live: that shows nothing"
             if not result.is_good:
                 by = tuple(dict.fromkeys(checker for checker, _ in result.violations)) or ("stuck",)

@@ -18,6 +18,7 @@ from tern_broker.core.sending import SendApplier
 from tern_broker.core.topics import Names
 from tern_broker.engine import Engine
 from tern_broker.proposer import Proposer
+from tern_store import EntryKind
 from tern_store.sent_keys import SentKeys
 from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import OutcomeUnknown
@@ -152,6 +153,18 @@ def _believe_own_clock() -> Any:
     return changed((group_time, "range_of", _own_clock_alone))
 
 
+def _time_of_any_entry() -> Any:
+    """A node takes the time of whatever entry it applies for the group's time now."""
+    original = Engine._apply
+
+    def apply(self: Engine, entry: Any) -> None:
+        original(self, entry)
+        if entry.index > self._end_at_start and entry.kind == EntryKind.COMMANDS:
+            self.time.seen(self.state.now_ms)
+
+    return changed((Engine, "_apply", apply))
+
+
 def _unknown_means_refused() -> Any:
     """A leader that steps down says "nothing was stored" of what is in flight."""
     original = Proposer.role_changed
@@ -202,6 +215,12 @@ BROKER = (
     PlantedBug("own_clock_in_apply", "time is not replicated", ("state_digest", "leases"), _own_clock_in_apply),
     PlantedBug("time_goes_back", "the group's time falls", ("leases", "state_digest"), _time_goes_back),
     PlantedBug("believe_own_clock", "one wrong clock moves the group's time", ("group_time",), _believe_own_clock),
+    PlantedBug(
+        "time_of_any_entry",
+        "an old entry takes the group's time back, and with the next jump keys are forgotten and leases end",
+        ("group_time", "duplicates"),
+        _time_of_any_entry,
+    ),
     PlantedBug("believe_leader", "one wrong leader takes the others out", ("stuck", "quarantine"), _believe_leader),
     PlantedBug("compare_nothing", "a wrong node stays", ("state_digest",), _compare_nothing),
     PlantedBug("unknown_means_refused", "`fail` of what may be stored", ("unexpected",), _unknown_means_refused),

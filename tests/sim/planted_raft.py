@@ -18,6 +18,24 @@ from tern_raft.transport import PeerTransport
 from tern_store import StoredEntry
 from tern_store.vote_file import Standing, VoteFile
 from tests.sim.planting import PlantedBug, changed
+from tests.sim.swarm import Swarm, choose
+
+
+def refused(seed: int) -> Swarm:
+    """Disks that refuse, and elections meanwhile."""
+    return replace(
+        choose(seed), nodes=3, kinds=("refuse", "isolate_leader", "reset", "transfer"), weights=(4, 3, 2, 2), scripts=()
+    )
+
+
+def _term_before_disk() -> Any:
+    """Stock's order: a term counts before the disk has taken it, and a message that meets a refusal has half happened."""
+
+    def set_term(self: Consensus, term: int, voted_for: str | None) -> None:
+        self._SyncObj__raftCurrentTerm, self._SyncObj__votedForNodeId = term, voted_for
+        self.journal.setCurrentTerm(term, voted_for)
+
+    return changed((Consensus, "_SyncObj__setCurrentTerm", set_term))
 
 
 # Rules ------------------------------------------------------------------------------------------------------------
@@ -258,6 +276,13 @@ CONSENSUS = (
     PlantedBug("forget_vote", "votes are not on disk", ("one_vote", "one_leader"), _forget_vote),
     PlantedBug("vote_for_shorter_log", "anybody is elected", ("lost", "log_agreement"), _vote_for_shorter_log),
     PlantedBug("count_rebuilding", "who forgot counts", ("lost",), _count_rebuilding),
+    PlantedBug(
+        "term_before_disk",
+        "a leader whose disk refuses a term leads in it",
+        ("log_agreement", "lost", "unverified"),
+        _term_before_disk,
+        swarm=refused,
+    ),
     PlantedBug("rebuilding_votes", "who forgot votes", ("one_vote", "lost"), _rebuilding_votes),
     PlantedBug("stale_readmission", "taken back once is for ever", ("right_to_vote", "one_vote"), _stale_readmission),
     PlantedBug("doubtful_votes", "who cut an entry votes", ("lost", "log_agreement"), _doubtful_votes),

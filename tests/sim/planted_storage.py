@@ -4,9 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import tern_broker.trimmer
+from tern_broker.core.fifo import FifoDelivery
 from tern_broker.core.idempotency import KeyTable
 from tern_broker.ending import Ending
 from tern_broker.engine import Engine
+from tern_broker.trimmer import Trimmer
 from tern_store import SyncLost, segment, small_files
 from tern_store.commit_log import CommitLog
 from tern_store.dirty_segments import DirtySegments
@@ -18,6 +20,7 @@ from tern_store.store import Store
 from tern_store.vote_file import VoteFile
 from tests.sim.planted_raft import first_applied
 from tests.sim.planting import PlantedBug, changed
+from tests.sim.swarm import short_of_room
 
 
 def _skip_truncation() -> Any:
@@ -139,6 +142,16 @@ def _trim_without_copies() -> Any:
     return changed((tern_broker.trimmer, "find_needed", nothing))
 
 
+def _room_takes_unread() -> Any:
+    """A full disk drops its oldest messages, whoever has yet to read them."""
+    return changed((Trimmer, "_mins", lambda _self, _plan, ends: (ends, [])))
+
+
+def _parked_passes_for_read() -> Any:
+    """What was looked at counts as read, also what waits behind an earlier message of its message group."""
+    return changed((FifoDelivery, "unread_from", lambda self: self.cursor))
+
+
 def _dispatch_on_leaders_alone() -> Any:
     """Followers apply, but do not make queues of it."""
     original = Engine._apply
@@ -181,6 +194,10 @@ STORAGE = (
     PlantedBug("apply_one_less", "a restart skips an entry", ("state_digest", "unhandled"), _apply_one_less),
     PlantedBug("forget_keys", "a restart forgets idempotency keys", ("duplicates", "state_digest"), _forget_keys),
     PlantedBug("trim_without_copies", "retention drops what is needed", ("unhandled", "reads"), _trim_without_copies),
+    PlantedBug("room_takes_unread", "a full disk drops what is unread", ("unread",), _room_takes_unread, short_of_room),
+    PlantedBug(
+        "parked_passes_for_read", "what is parked counts as read", ("unread",), _parked_passes_for_read, short_of_room
+    ),
     PlantedBug(
         "refusals_condemn", "a refusal of the kernel is a failed sync", ("quarantine", "stuck"), _refusals_condemn
     ),

@@ -7,7 +7,10 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.sim.swarm import Swarm
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,8 @@ class PlantedBug:
     breaks: str
     convicts: tuple[str, ...]
     plant: Callable[[], AbstractContextManager[None]]
+    # What a seed of its trial is, if not what `choose` says: of a bug that needs faults which few seeds have.
+    swarm: "Callable[[int], Swarm] | None" = None
 
 
 @contextmanager

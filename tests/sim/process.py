@@ -138,8 +138,8 @@ class Process:
         except Exception as error:
             # asyncio would write it to the log and go on; nothing of ours may rely on that.
             machine.unhandled(self, error)
-        syncs = machine.files.take_syncs()
-        if syncs:
+        if machine.files.syncs:
+            syncs = machine.files.take_syncs()
             # Each of them takes its own time: one that is rarely slow does not make all of a start's syncs slow.
             self.busy_s = max(self.busy_s, now_s) + sum(machine.disk_latency_s() for _ in range(syncs))
         if self.after_event is not None and not self.has_ended:

@@ -6,7 +6,7 @@ Law: everything follows from the seed alone.
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 import tern_broker.comparer
@@ -71,7 +71,7 @@ COMPARE_AFTER_ENTRIES = 20
 SHORT_WINDOW_CHANCE = 0.25
 SHORT_WINDOW_MS = 10_000
 REPEAT_WITHIN_S, SHORT_DEADLINE_S = 4.0, 1.5
-_CLOCK_KINDS = ("clock_jump", "clock_drift")
+CLOCK_KINDS = frozenset({"clock_jump", "clock_drift"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ def choose(seed: int) -> Swarm:
     )
     is_short_window = random.Random(f"window of {seed}").random() < SHORT_WINDOW_CHANCE
     if is_short_window:
-        kinds = tuple(kind for kind in kinds if kind not in _CLOCK_KINDS) or ("crash", "partition")
+        kinds = tuple(kind for kind in kinds if kind not in CLOCK_KINDS) or ("crash", "partition")
     segment = rng.choice((128, 128, 256)) << 10
     election = rng.choice((700, 1000))
     return Swarm(
@@ -164,6 +164,26 @@ def _upgrades(seed: int) -> tuple[float, ...]:
 def _size(rng: random.Random, *, is_lone: bool) -> int:
     size = 5 if rng.random() < 0.15 else 3
     return 1 if is_lone else size
+
+
+def short_of_room(seed: int) -> Swarm:
+    """*seed* with disks that are full again and again, and nothing else that drops messages: for the law of `kept_unread.py`."""
+    kinds, weights = ("short_of_room", "crash", "wipe", "transfer", "partition"), (4, 1, 1, 1, 1)
+    swarm = choose(seed)
+    return replace(
+        swarm,
+        nodes=max(3, swarm.nodes),
+        kinds=kinds,
+        weights=weights,
+        scripts=(),
+        upgrades=(),
+        retention_bytes=0,
+        trim_check_s=1.0,
+        save_after_s=0.5,
+        # Several segments within the run.
+        segment_size_bytes=128 << 10,
+        operations=2_400,
+    )
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tern_broker.core.applied import Applied
+from tern_broker.core.clock import JUMP_MS
 from tern_raft import RaftNode
 from tern_store import DirectoryLock, LogRot, StoreError, SyncLost, finish_swap
 from tern_store.vote_file import Standing
@@ -24,13 +25,15 @@ from tests.sim.observers import Observers
 from tests.sim.process import Process
 from tests.sim.scheduler import BEGIN_S, Scheduler
 from tests.sim.standby import Standby
-from tests.sim.swarm import Swarm
+from tests.sim.swarm import CLOCK_KINDS, Swarm
 from tests.sim.upgrades import Upgrades
 
 GROUP_ID = "5" * 32
 EXIT_BROKEN, EXIT_FSYNC_FAILED, EXIT_SETTINGS = 70, 74, 78
 # How far the group's time may be ahead of the true one: as far as the clocks of a majority (nemesis.py), and what drifting adds.
 GROUP_TIME_AHEAD_MAX_MS = 200_000 + 15_000
+# And behind it, where no clock is wrong: what a leader makes good at once, and how far their machines differ.
+GROUP_TIME_BEHIND_MAX_MS = JUMP_MS + 500
 # As our supervisor: a process that ended is started again after so long.
 RESTART_MIN_S, RESTART_MAX_S = 0.2, 1.0
 
@@ -237,8 +240,22 @@ class World:
         """No minority of clocks moves the group's time ahead, or holds it back for longer than the run has lasted."""
         run_ms = int((self.scheduler.now_s - BEGIN_S) * 1000)
         ahead_ms = applied.now_ms - EPOCH_MS - run_ms if applied.now_ms else 0
+        self._require_no_lag(node, run_ms)
         if not -GROUP_TIME_AHEAD_MAX_MS - run_ms <= ahead_ms <= GROUP_TIME_AHEAD_MAX_MS:
             self.violate("group_time", f"{node.name}: the group's time is {ahead_ms} ms ahead of the true one")
+
+    def _require_no_lag(self, node: BrokerNode, run_ms: int) -> None:
+        """Where all clocks are right, a leader's time is the true one: what it lags behind is missing when the next leader asks the clocks."""
+        proposer = node.engine.proposer
+        clock = proposer._clock
+        if clock is None or not node.engine.raft.is_serving or set(self.swarm.kinds) & CLOCK_KINDS:
+            return
+        # Where one is no clock and another member is silent, nobody knows which of two is right, and no time is the safe one.
+        if any(abs(machine.clock.wall_offset_ms) > JUMP_MS for machine in self.machines.values()):
+            return
+        behind_ms = EPOCH_MS + run_ms - (clock.now_ms + proposer._mono_ms() - clock.mono_ms)
+        if behind_ms > GROUP_TIME_BEHIND_MAX_MS:
+            self.violate("group_time", f"{node.name}: the group's time is {behind_ms} ms behind the true one")
 
     def _gone(self, machine: Machine, code: int | None) -> None:
         node = self.nodes.pop(machine.name, None)

@@ -212,7 +212,8 @@ class FaultyFiles:
         assert size >= 0, "a read of fewer than no bytes"
         assert position >= 0, "a read before the file"
         file = self._file(fd)
-        self._fail_if_asked("pread")
+        if self._failures:
+            self._fail_if_asked("pread")
         if self._worn:
             self._require_readable(file, position, position + size)
         return bytes(file.live[position : position + size])
@@ -307,10 +308,10 @@ class FaultyFiles:
         return file.locked_by == fd
 
     # Below -----------------------------------------------------------------------------------------------------
-    def _do(self, *effect: Any) -> None:
+    def _do(self, kind: str, *arguments: Any) -> None:
         if self.tape is not None:
-            self.tape.append(effect)
-        self.play(effect)
+            self.tape.append((kind, *arguments))
+        getattr(self._disk, kind)(*arguments)
 
     def _require_power(self) -> None:
         if self._is_off:
@@ -330,10 +331,12 @@ class FaultyFiles:
             raise _error(errno.ENOENT, path)
 
     def _file(self, fd: int) -> FaultyFile:
-        self._require_power()
-        if fd not in self._fds:
+        if self._is_off:
+            raise PowerCut
+        file = self._fds.get(fd)
+        if file is None:
             raise _error(errno.EBADF)
-        return self._fds[fd]
+        return file
 
     def _require_readable(self, file: FaultyFile, start: int, stop: int) -> None:
         for number, begin, end in self._worn:
@@ -346,13 +349,14 @@ class FaultyFiles:
 
     def _step(self, operation: str, *, may_refuse: bool = True) -> None:
         self._require_power()
-        if may_refuse:
+        if may_refuse and self._refusal is not None:
             self._refuse_if_asked()
         self.operations += 1
         if self.cut_at is not None and self.operations >= self.cut_at:
             self._is_off = True
             raise PowerCut
-        self._fail_if_asked(operation)
+        if self._failures:
+            self._fail_if_asked(operation)
 
     def _fail_if_asked(self, operation: str) -> None:
         for number, failure in enumerate(self._failures):

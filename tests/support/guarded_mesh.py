@@ -1,7 +1,7 @@
 """A proxy that asks for credentials, in front of scripted brokers, with principals of the test's choice and a key for each."""
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -52,8 +52,24 @@ class KnownPrincipals:
     """The table of principals, as the test says it is."""
 
     def __init__(self) -> None:
-        self.table = PrincipalTable()
+        self._table = PrincipalTable()
+        self._followers: list[Callable[[], None]] = []
         self.is_ready = self.is_whole = True
+
+    @property
+    def table(self) -> PrincipalTable:
+        """As the proxy has it now."""
+        return self._table
+
+    @table.setter
+    def table(self, table: PrincipalTable) -> None:
+        self._table = table
+        for told in self._followers:
+            told()
+
+    def follow(self, told: Callable[[], None]) -> None:
+        """As PrincipalsCache.follow."""
+        self._followers.append(told)
 
     def put(self, name: str, grants: Iterable[str] = (), **fields: Any) -> str:
         """A principal with those grants, and its key; *fields* of the Principal, `key` of its ClientKey."""
@@ -66,6 +82,10 @@ class KnownPrincipals:
     def revoke(self, name: str) -> None:
         """Its keys are no keys any more."""
         self._publish({**self.table.principals, name: replace(self.table.principals[name], keys=())})
+
+    def delete(self, name: str) -> None:
+        """It is no principal any more."""
+        self._publish({each: known for each, known in self.table.principals.items() if each != name})
 
     def _publish(self, principals: dict[str, Principal]) -> None:
         self.table = PrincipalTable.of(principals.values(), self.table.version + 1)

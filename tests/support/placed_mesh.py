@@ -174,7 +174,7 @@ class ModelProxy(Proxy):
 
     async def send(self, topic: str, message: PackedMessage) -> Any:
         """Send one message; its receipt, or raises what it was refused with."""
-        found = await first_use.topic_to_send(self, topic, cast(Any, self._mesh.admission))
+        found = await first_use.topic_to_send(self, topic, cast(Any, self._mesh.asking))
         sent = await store_messages(self, found, [message], born_ms=now_ms(), born_host=HOST, at="")
         if sent.errors:
             raise sent.errors[0]
@@ -182,7 +182,7 @@ class ModelProxy(Proxy):
 
     async def begin(self, topics: tuple[str, ...], key: str) -> Any:
         """Begin a transaction with one message for each of *topics*; raises what it was refused with."""
-        found = [await first_use.topic_to_send(self, name, cast(Any, self._mesh.admission)) for name in topics]
+        found = [await first_use.topic_to_send(self, name, cast(Any, self._mesh.asking)) for name in topics]
         halves = [HalfMessage(topic=each, message=PackedMessage(body=b"half"), at="") for each in found]
         begin = Begin(producer_group="p", check_after_ms=0, key=key, halves=halves)
         request = cast(Any, SimpleNamespace(scope={}))
@@ -197,7 +197,7 @@ class PlacedMesh:
 
     def __init__(self, rng: random.Random, brokers: Mapping[str, PlacedBroker]) -> None:
         self.rng, self.brokers = rng, brokers
-        self.admission = SimpleNamespace(require=lambda *_: None)
+        self.asking = SimpleNamespace(scope={})
         # What all have said, and since when.
         self.history = [(0.0, self.said())]
         self.proxies: list[ModelProxy] = []

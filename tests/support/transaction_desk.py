@@ -12,6 +12,7 @@ from tern_broker.engine import Engine
 from tern_broker.link_producers import ProducerRequests
 from tern_broker.link_sends import SendRequests
 from tern_broker.link_transactions import TransactionRequests
+from tern_broker.namespace_shares import NamespaceShares
 from tern_broker.reader import Reader
 from tern_remoting import Link
 from tern_wire.commands import read_entry
@@ -42,10 +43,11 @@ from tern_wire.transactions import (
     END_VERDICTS,
 )
 from tests.support.faulty_files import FaultyFiles
+from tests.support.roomy_link import RoomyLink
 from tests.support.single_broker import SingleBroker
 
 
-class TransactionDesk:
+class TransactionDesk(RoomyLink):
     """The requests over a broker of one node; its clock moves when the test says so."""
 
     def __init__(self) -> None:
@@ -73,8 +75,8 @@ class TransactionDesk:
         self.transactions = TransactionRequests(config, engine, monotonic=lambda: self.now_s)
         self.subjects = [
             self.transactions,
-            ProducerRequests(config, engine),
-            SendRequests(config, engine, random.Random(1)),
+            ProducerRequests(config, engine, NamespaceShares(config, lambda: broker.state)),
+            SendRequests(config, engine, rng=random.Random(1), monotonic=lambda: self.now_s),
         ]
         apply = broker.proposer.applied
 

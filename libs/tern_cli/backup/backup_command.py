@@ -5,7 +5,6 @@ import secrets
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +12,7 @@ import typer
 
 from tern_cli.endpoint import DATA_DIR
 from tern_cli.failures import CommandFailed
+from tern_cli.installed_version import installed_version
 from tern_cli.mesh_commands import DataDir
 from tern_cli.mesh_files import KEY_SIZE_BYTES, MeshFiles
 from tern_cli.output import Format, Output, show_json, show_warning
@@ -106,7 +106,7 @@ def backup(
                 note, found = copy.finish(
                     cluster=next((str(node.status["cluster"]) for node in nodes if "cluster" in node.status), ""),
                     broker_group=nodes[0].broker_group,
-                    release=release(),
+                    release=installed_version(),
                     made_at=lambda: datetime.now(UTC).isoformat(timespec="seconds"),
                     progress=advance,
                 )
@@ -121,14 +121,6 @@ def backup(
         show_json(facts | note.document())
     else:
         _tell(note, facts)
-
-
-def release() -> str:
-    """The version of this TernMQ."""
-    try:
-        return metadata.version("ternmq")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 @contextlib.contextmanager

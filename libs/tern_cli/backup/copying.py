@@ -63,7 +63,7 @@ def copy_log(
 
     *find*: the leader of this moment.
     """
-    waiting = waiting or Waiting()
+    waiting = Waiting() if waiting is None else waiting
     rate = Rate(rate_max_bytes_per_s, waiting)
     came, pause_s, least_index = 0, PAUSE_FIRST_S, 0
     alive_at_s = waiting.monotonic()

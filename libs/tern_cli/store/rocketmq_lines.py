@@ -6,20 +6,22 @@ from typing import Any
 
 import orjson
 
+from tern_cli.readable import shown_time
 from tern_cli.store.commands import FileKind
 
 # Column (a field, or a property after a dot) and width; text is to the left, numbers to the right.
 _COLUMNS: dict[FileKind, list[tuple[str, int]]] = {
     FileKind.COMMIT_LOG: [
-        *(("physicalOffset", 14), ("totalSize", 9), ("storeTimestamp", 14), ("queueId", 7), ("queueOffset", 11)),
+        *(("physicalOffset", 14), ("totalSize", 9), ("storeTimestamp", 29), ("queueId", 7), ("queueOffset", 11)),
         *(("bodyLength", 10), ("compression", 11), ("topic", 32), ("properties.TAGS", 16), ("properties.KEYS", 16)),
     ],
     FileKind.CONSUME_QUEUE: [("queueOffset", 11), ("physicalOffset", 14), ("size", 9), ("tagsCode", 20)],
     FileKind.INDEX: [
-        *(("index", 10), ("slotHash", 11), ("physicalOffset", 14), ("storeTimestamp", 14), ("previousIndex", 13)),
+        *(("index", 10), ("slotHash", 11), ("physicalOffset", 14), ("storeTimestamp", 29), ("previousIndex", 13)),
     ],
 }
 
+_TIMES = {"storeTimestamp", "beginTimestamp", "endTimestamp"}
 _TEXTS = {"compression", "topic", "properties.TAGS", "properties.KEYS"}
 
 
@@ -48,7 +50,11 @@ def table_lines(kind: FileKind, path: Path, documents: Iterable[dict[str, Any]])
         yield heading
     for document in documents:
         if "indexCount" in document:
-            fields = [f"{name} {value}" for name, value in document.items() if name != "file"]
+            fields = [
+                f"{name} {shown_time(value) if name in _TIMES else value}"
+                for name, value in document.items()
+                if name != "file"
+            ]
             yield f"{', '.join(fields)}\n".encode() + heading
             continue
         cells = (_cell(document, name, width) for name, width in columns)
@@ -59,6 +65,8 @@ def table_lines(kind: FileKind, path: Path, documents: Iterable[dict[str, Any]])
 def _cell(document: dict[str, Any], name: str, width: int) -> str:
     field, _, key = name.partition(".")
     value = document[field].get(key, "") if key else document[field]
+    if field in _TIMES:
+        value = shown_time(value)
     return str(value).rjust(width) if isinstance(value, int) else printable(value).ljust(width)
 
 

@@ -1,12 +1,12 @@
 """`ternmq store stat`: how large a node's directory is, and of what."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tern_cli.output import Format, Output, show_json, show_rows
+from tern_cli.readable import head, shown, shown_time
 
 
 def stat_store(
@@ -54,7 +54,7 @@ def stat_store(
         pending = "unknown" if facts["timers_pending"] is None else f"{facts['timers_pending']:,}"
         keys = "unknown" if facts["sealed_keys"] is None else f"{facts['sealed_keys']:,}"
         typer.echo(
-            f"Timers that wait: {pending}. Idempotency keys in files: {keys}. Stopped in order: {'yes' if facts['is_clean'] else 'no'}."
+            f"Timers that wait: {pending}. Idempotency keys in files: {keys}. Stopped in order: {shown('is_clean', facts['is_clean'])}."
         )
         for problem in facts["problems"]:
             typer.echo(f"{typer.style('problem:', fg='red')} {problem}", err=True)
@@ -64,10 +64,11 @@ def stat_store(
 
 def _lines(log: dict[str, Any]) -> list[dict[str, str]]:
     """The log's facts for people: times as dates, numbers in groups."""
-    shown = []
+    lines = []
     for name, value in log.items():
-        text = "unknown" if value is None else f"{value:,}" if type(value) is int else str(value).lower()
+        text = "unknown" if value is None else f"{value:,}" if type(value) is int else shown(name, value)
         if name.endswith("_ms") and value is not None:
-            text = datetime.fromtimestamp(value / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")
-        shown.append({"": name.removesuffix("_ms").replace("_", " "), "value": text})
-    return shown
+            # Of the log these are points in time.
+            text = shown_time(value)
+        lines.append({"": head(name), "value": text})
+    return lines

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from tern_broker.config import BrokerConfig
-from tern_broker.routes import AskChoose, AskTransfer, RebuildDoor, status_routes
+from tern_broker.routes import AskChoose, AskPassOver, AskTransfer, RebuildDoor, status_routes
 from tern_service import add_health, add_metrics, install_problems
 from tern_service.process_security import UNPROTECTED, ProcessSecurity
 
@@ -32,6 +32,7 @@ _GAUGES = {
     "waiting_proposals": "Requests waiting for an entry",
     "undecided": "1 while replicas differ and no majority agrees",
     "held": "1 while this node serves nothing because no majority of the replicas agrees",
+    "blocked": "1 while this node waits in front of an entry that it cannot apply",
 }
 _COUNTERS = {
     "stored": "Messages stored since the process started",
@@ -58,7 +59,7 @@ _COUNTERS = {
 
 
 # What /readyz repeats if there is anything to say: why a node takes no part, or only some of it.
-_REASONS = ("quarantined", "rebuilding", "refuses_sends", "lacks", "undecided", "held")
+_REASONS = ("quarantined", "rebuilding", "refuses_sends", "lacks", "blocked", "undecided", "held")
 
 
 class _StatusMetrics(Collector):
@@ -72,7 +73,8 @@ class _StatusMetrics(Collector):
         families: list[Any] = []
         for name, text in _GAUGES.items():
             gauge = GaugeMetricFamily(f"ternmq_broker_{name}", text)
-            gauge.add_metric([], float(self.latest.get(name, 0)))
+            value = self.latest.get(name, 0)
+            gauge.add_metric([], float(value if isinstance(value, int | float) else bool(value)))
             families.append(gauge)
         for name, text in _COUNTERS.items():
             counter = CounterMetricFamily(f"ternmq_broker_{name}", text)
@@ -84,7 +86,17 @@ class _StatusMetrics(Collector):
         fsync.add_metric([], float(self.latest.get("fsync_ms", 0)) / 1_000)
         disk = GaugeMetricFamily("ternmq_broker_disk_used_ratio", "Share of the disk budget that is used")
         disk.add_metric([], float(self.latest.get("disk_permille", 0)) / 1_000)
-        return [*families, leads, fsync, disk, *self._core_loop(), *self._peers(), self._refusals(), self._refused()]
+        return [
+            *families,
+            leads,
+            fsync,
+            disk,
+            *self._core_loop(),
+            *self._peers(),
+            self._refusals(),
+            self._refused(),
+            self._dropped(),
+        ]
 
     def _core_loop(self) -> list[Any]:
         """How long its steps were, and the longest of the last minute, which a scrape once a minute does not miss."""
@@ -117,6 +129,14 @@ class _StatusMetrics(Collector):
             refused.add_metric([what], float(count))
         return refused
 
+    def _dropped(self) -> CounterMetricFamily:
+        """Messages that retention has dropped although a group had not read them, once for each such group."""
+        text = "Messages that retention dropped before a consumer group had read them"
+        dropped = CounterMetricFamily("ternmq_broker_dropped_unread_messages", text, labels=["topic"])
+        for topic, count in self.latest.get("dropped_unread_by_topic", {}).items():
+            dropped.add_metric([topic], float(count))
+        return dropped
+
     def _peers(self) -> list[Any]:
         """By peer: whether it is connected, and on the leader how many entries it is behind (a follower does not know)."""
         connected = GaugeMetricFamily("ternmq_broker_peer_connected", "1 while the peer is connected", labels=["peer"])
@@ -135,10 +155,11 @@ def create_app(
     ask_trim: AskStatus,
     ask_transfer: AskTransfer | None = None,
     ask_choose: AskChoose | None = None,
+    ask_pass_over: AskPassOver | None = None,
     rebuild: RebuildDoor | None = None,
     security: ProcessSecurity = UNPROTECTED,
 ) -> FastAPI:
-    """The application; *ask_status*, *ask_trim*, *ask_transfer* and *ask_choose* reach the core loop. *rebuild* None: no log to be copied."""
+    """The application; the *ask_*... reach the core loop. *rebuild* None: no log to be copied."""
     app = FastAPI(title="TernMQ broker", docs_url=None, redoc_url=None, redirect_slashes=False)
     install_problems(app)
     metrics = _StatusMetrics()
@@ -162,7 +183,7 @@ def create_app(
     registry.register(metrics)
     security.register(registry)
     add_metrics(app, registry, service="broker")
-    app.include_router(status_routes(ask_status, ask_trim, ask_transfer, ask_choose))
+    app.include_router(status_routes(ask_status, ask_trim, ask_transfer, ask_choose, ask_pass_over))
     if rebuild is not None:
         app.include_router(rebuild.router())
     return app

@@ -2,6 +2,8 @@
 
 import re
 from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 from tern_raft import RaftConfig
@@ -17,6 +19,7 @@ from tern_wire.limits import (
     OLD_DATA_MIN_BYTES,
     SEGMENT_SIZE_DEFAULT_BYTES,
 )
+from tern_wire.limits_namespaces import NAMESPACE_SHARE_DEFAULT_PERCENT
 from tern_wire.paths import PORT_BROKER_HTTP, PORT_BROKER_LINK, PORT_BROKER_RAFT
 
 PREFIX = "TERN_BROKER_"
@@ -58,6 +61,12 @@ class BrokerConfig(SecuritySettings):
     )
     election_min_ms: int = setting(500, help="shortest silence of a leader before an election (ms)", minimum=400)
     election_max_ms: int = setting(1_000, help="longest such silence (ms)", minimum=500)
+    namespace_share_percent: int = setting(
+        NAMESPACE_SHARE_DEFAULT_PERCENT,
+        help="of all topics, queues and groups that there may be, one namespace may have so much (%)",
+        minimum=1,
+        maximum=100,
+    )
     member_expiry_ms: int = setting(
         MEMBER_EXPIRY_MS,
         help="a member of a group that is silent for this long is gone (ms)",
@@ -135,6 +144,10 @@ class BrokerConfig(SecuritySettings):
         """What this release knows; tests have nodes of several releases."""
         return STATE_MACHINE_VERSION
 
+    def release_name(self) -> str:
+        """This release, as no other is called: what it cannot apply another one may."""
+        return f"{_package_version()} (state machine {self.state_machine_version()})"
+
     def store_limits(self) -> StoreLimits:
         """Sizes of files and buffers; tests shrink them together."""
         return StoreLimits(entry_size_max_bytes=ENTRY_SIZE_MAX_BYTES)
@@ -148,3 +161,11 @@ class BrokerConfig(SecuritySettings):
         if len(key) != 32:
             raise ValueError(f"--cluster-key-file {self.cluster_key_file} has {len(key)} bytes, not 32.")
         return key
+
+
+@cache
+def _package_version() -> str:
+    try:
+        return metadata.version("ternmq")
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -13,12 +13,14 @@ from tern_broker.comparer import Comparer
 from tern_broker.config import BrokerConfig
 from tern_broker.core.applied import Applied
 from tern_broker.core.machine import StateMachine
+from tern_broker.dropped_unread import DroppedUnread
 from tern_broker.dropper import Dropper
 from tern_broker.ending import Ending, GuardedDisk, guarded
 from tern_broker.firer import Firer, apply_timers
 from tern_broker.group_time import GroupTime
 from tern_broker.key_tables import KeyTables
 from tern_broker.message_groups import MessageGroups
+from tern_broker.poison import Poison, was_applied
 from tern_broker.proposer import Proposer
 from tern_broker.raiser import Raiser
 from tern_broker.reader import Reader
@@ -93,8 +95,10 @@ class Engine:
             files=files,
         )
         self._log = self.store.log
+        self.poison = Poison(config.data_dir, config.release_name(), files)
         self.reader = Reader(self.store)
         self.turns = Turns(runtime.call_soon, runtime.monotonic)
+        self.dropped_unread = DroppedUnread()
         self.statistics = Statistics(runtime.monotonic)
         mark = self.store.applied
         fresh = StateMachine(config.store_limits().table_keys_max)
@@ -126,12 +130,14 @@ class Engine:
             disk=self._log_disk,
             applied=mark.index if mark is not None else 1,
             apply=self._apply,
+            pass_over=self._pass_over,
             on_role=self._role_changed,
             on_behind=self._left_behind,
             on_clock=self._clock,
             on_tick=self._ticked,
             on_fatal=self.fail,
         )
+        self.poison.block(self.raft)
         # Called every few ms.
         self.on_clock: list[Callable[[], None]] = [self.statistics.sample]
         # As on_clock, with the monotonic time (s), only while this node leads and serves.
@@ -243,15 +249,30 @@ class Engine:
     # Apply -----------------------------------------------------------------------------------------------------
     def _apply(self, entry: StoredEntry) -> None:
         self._ending.require_known(entry.version, self._version)
+        try:
+            self._apply_whole(entry)
+        except Exception as error:
+            self.poison.met(entry, error)
+            raise
+        self.poison.applied(entry.index)
+
+    def _pass_over(self, entry: StoredEntry) -> None:
+        """Instead of `_apply`: all voters have agreed that nobody applies *entry*."""
+        self._saver.before_apply(entry)
+        self._tell_applied(entry, self.state.pass_over(entry.index, entry.crc))
+        self.poison.applied(entry.index)
+
+    def _apply_whole(self, entry: StoredEntry) -> None:
         self._saver.before_apply(entry)
         if entry.kind != EntryKind.COMMANDS:
             applied = Applied()
+            passed_over = self.state.passed_over.entries
+            if entry.kind == EntryKind.PASS_OVER and (reason := was_applied(entry, passed_over, self._log)):
+                self.fail(self._ending.rot(self._log.end_position, reason))
         else:
             at = entry.position + HEADER_SIZE_BYTES
             applied = self.state.apply(entry.body, at, entry.index, version=entry.version)
             self._ending.require_known(self.state.feature_level.level, self._version)
-            if entry.index > self._end_at_start:
-                self.time.seen(self.state.now_ms)
             if applied.appends:
                 names = self._topic_names(applied)
                 for appends in applied.appends:
@@ -264,6 +285,9 @@ class Engine:
                 self._apply_retention(entry, applied)
             drop_topics(self.store, applied.dropped_topics)
             self.comparer.applied(applied)
+        self._tell_applied(entry, applied)
+
+    def _tell_applied(self, entry: StoredEntry, applied: Applied) -> None:
         # Durable here: a verdict exists only for an entry that a majority has synced.
         self.proposer.applied(entry.index, entry.term, applied)
         for listener in self.on_applied:
@@ -294,6 +318,8 @@ class Engine:
                 "messages": messages,
             }
             log.warning("retention dropped messages that a group had not read", extra=facts)
+            if entry.index > self._end_at_start:
+                self.dropped_unread.add(str(facts["topic"]), str(facts["group"]), messages)
         self.store.want_trim(LogMark(trim.index, trim.position, trim.crc, trim.term), trim.floors)
 
     def _call_soon(self, callback: Callable[[], None]) -> None:

@@ -1,6 +1,6 @@
 """Filters of receives: compiled once, and asked for a bounded part of a queue at a time.
 
-Law: one look costs at most LOOK_S and LOOK_SIZE_MAX_BYTES, and the entry that is being built waits for it; what is left is looked at for the
+Law: one look costs at most LOOK_S and LOOK_SIZE_MAX_BYTES, or one page, and the entry that is being built waits for it; what is left is looked at for the
 next entry. So a group that wants one message in a million keeps producers waiting no longer than one that wants them all.
 """
 
@@ -40,11 +40,15 @@ def look_with(wanted: Filter, store: Store, monotonic: Callable[[], float]) -> C
 def _begin(wanted: Filter, store: Store, monotonic: Callable[[], float]) -> Look:
     until_s = monotonic() + LOOK_S
     size_left = LOOK_SIZE_MAX_BYTES
+    is_first = True
 
     def look(entries: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        nonlocal size_left
-        if monotonic() >= until_s or size_left <= 0:
+        nonlocal size_left, is_first
+        # One page at least: a node that had to wait for a core since would otherwise answer that there is nothing.
+        is_over = monotonic() >= until_s or size_left <= 0
+        if is_over and not is_first:
             return np.zeros(0, bool)
+        is_first = False
         if not wanted.is_tag:
             entries = entries[:SQL_PAGE_ENTRIES]
         mask = wanted.preselect(entries)

@@ -12,11 +12,12 @@ class GroupTime:
 
     def __init__(self, *, members: int, raft: Callable[[], RaftNode], monotonic: Callable[[], float]) -> None:
         self._members, self._raft, self._monotonic = members, raft, monotonic
-        # The group's time by the last entry or heartbeat that came while this node ran, and this node's clock then (ms).
+        # The group's time as a leader that serves told it last, while this node ran, and this node's clock then (ms). An entry does not tell it:
+        # it may have been proposed long before it is applied, by a leader that nobody heard for minutes.
         self._seen: tuple[int, int] | None = None
 
     def seen(self, now_ms: int) -> None:
-        """An entry or a heartbeat that came just now says so. It may have been long on its way, so it does not count for less than what was
+        """A leader that serves says so just now. Its word may have been long on its way, so it does not count for less than what was
         known before and the slowest that the group's time goes."""
         mono_ms = int(self._monotonic() * 1000)
         if self._seen is not None:

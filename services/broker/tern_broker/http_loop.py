@@ -35,18 +35,19 @@ class HttpLoop:
         trim: Callable[[], dict[str, Any]],
         transfer: Callable[[str], dict[str, Any]] | None = None,
         choose: Callable[[str], dict[str, Any]] | None = None,
+        pass_over: Callable[[int, bool], dict[str, Any]] | None = None,
         registration: "Callable[[], Described] | None",
         rebuild: RebuildOffer | None = None,
         mark: Callable[[], None] = lambda: None,
         tls: NodeTls = NO_TLS,
     ) -> None:
-        """*registration* None: name servers are told nothing; *transfer*, *choose* None: there is no group to tell.
+        """*registration* None: name servers are told nothing; *transfer*, *choose*, *pass_over* None: there is no group to tell.
 
         *rebuild*: what other nodes of the group may copy; None: nothing. *mark* is called in the core before each question.
         """
         self._config, self._sock, self._tls = config, sock, tls
         self._status, self._trim, self._transfer, self._registration = status, trim, transfer, registration
-        self._rebuild, self._mark, self._choose = rebuild, mark, choose
+        self._rebuild, self._mark, self._choose, self._pass_over = rebuild, mark, choose, pass_over
         self._core = asyncio.get_running_loop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -81,7 +82,7 @@ class HttpLoop:
             if self._is_stopping:
                 self._sock.close()
                 return
-            transfer, choose = self._transfer, self._choose
+            transfer, choose, pass_over = self._transfer, self._choose, self._pass_over
             app = create_app(
                 self._config,
                 ask_status=lambda: self._ask(self._status),
@@ -89,6 +90,7 @@ class HttpLoop:
                 rebuild=self._rebuild_door(),
                 ask_transfer=None if transfer is None else lambda to: self._ask(lambda: transfer(to)),
                 ask_choose=None if choose is None else lambda node: self._ask(lambda: choose(node)),
+                ask_pass_over=None if pass_over is None else lambda *asked: self._ask(lambda: pass_over(*asked)),
                 security=self._tls.security,
             )
             tls, refused = self._tls.http_listener, self._tls.security.refused

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from tern_broker.config import BrokerConfig
 from tern_broker.core.describing import describe_group, describe_topic, list_groups
+from tern_broker.engine import Engine
 from tern_broker.link_requests import RequestHandler, Requests, bounded
+from tern_broker.namespace_shares import NamespaceShares
 from tern_remoting import Link
 from tern_wire.commands import CommandKind
 from tern_wire.group_settings import read_group_change
@@ -19,6 +22,10 @@ class AdminRequests(Requests):
     """CREATE_, DELETE_ and DESCRIBE_ of TOPIC and GROUP, LIST_GROUPS, COMMIT_OFFSETS. Owner: the core loop."""
 
     reads = frozenset({RequestCode.DESCRIBE_TOPIC, RequestCode.DESCRIBE_GROUP, RequestCode.LIST_GROUPS})
+
+    def __init__(self, config: BrokerConfig, engine: Engine, shares: NamespaceShares) -> None:
+        super().__init__(config, engine)
+        self._shares = shares
 
     def handlers(self) -> dict[int, RequestHandler]:
         """As Requests."""
@@ -37,12 +44,12 @@ class AdminRequests(Requests):
     def _create_topic(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
         change = read_topic_change(head)
         kind = CommandKind.ALTER_TOPIC if change.mode == ALTER else CommandKind.CREATE_TOPIC
-        self.propose_map(link, opaque, kind, change.packed())
+        self.propose_map(link, opaque, kind, change.packed(), release=self._shares.take_topic(change))
 
     def _create_group(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
         change = read_group_change(head)
         kind = CommandKind.ALTER_GROUP if change.mode == ALTER else CommandKind.CREATE_GROUP
-        self.propose_map(link, opaque, kind, change.packed())
+        self.propose_map(link, opaque, kind, change.packed(), release=self._shares.take_group(change))
 
     def _delete_topic(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
         request = {"topic": check_topic(str(head["topic"])), "topic_id": bounded(head["topic_id"], 0, _ID_MAX)}

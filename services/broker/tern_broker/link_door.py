@@ -29,13 +29,17 @@ from tern_broker.link_sends import SendRequests
 from tern_broker.link_statistics import StatisticsRequests
 from tern_broker.link_timers import TimerRequests
 from tern_broker.link_transactions import TransactionRequests
+from tern_broker.namespace_shares import NamespaceShares
 from tern_broker.waiters import Waiters
 from tern_remoting import Frame, Link
 from tern_wire.caller import FIELD
 from tern_wire.errors import LinkBodyMalformed, Overloaded
+from tern_wire.limits import APPEND_DEADLINE_MS
 from tern_wire.requests import RequestCode, read_body
 
 log = logging.getLogger(__name__)
+# Shorter than a proxy waits for an answer: it hears of the crowd instead, and tells its client when to come again.
+ROOM_WAIT_MAX_S = 0.8 * APPEND_DEADLINE_MS / 1_000
 # What a checker may ask; proxies may ask everything.
 CHECKER_REQUESTS = frozenset(
     {
@@ -53,20 +57,24 @@ class LinkDoor:
     ) -> None:
         self._engine, self._monotonic = engine, monotonic
         self._callers = Callers(key)
-        self.sends = SendRequests(config, engine, rng)
+        self.sends = SendRequests(config, engine, rng=rng, monotonic=monotonic)
         self.receives = ReceiveRequests(config, engine, rng=rng, monotonic=monotonic)
         self._reads = ReadRequests(config, engine, monotonic=monotonic)
-        subjects: list[Requests] = [self.sends, self.receives, self._reads, AdminRequests(config, engine)]
-        subjects.append(MemberRequests(config, engine))
+        shares = NamespaceShares(config, lambda: engine.state)
+        subjects: list[Requests] = [self.sends, self.receives, self._reads, AdminRequests(config, engine, shares)]
+        subjects.append(MemberRequests(config, engine, shares))
         subjects.append(DeadLetterRequests(config, engine, monotonic=monotonic))
         subjects += [OffsetRequests(config, engine), QueryRequests(config, engine), StatisticsRequests(config, engine)]
         subjects += [TimerRequests(config, engine), HostedRequests(config, engine)]
         subjects.append(ReplyRequests(config, engine, monotonic=monotonic))
         subjects.append(TransactionRequests(config, engine, monotonic=monotonic))
-        subjects += [ProducerRequests(config, engine), PrincipalRequests(config, engine)]
+        subjects += [ProducerRequests(config, engine, shares), PrincipalRequests(config, engine)]
         self._handlers: dict[int, RequestHandler] = {}
+        # Links on which reads wait for room.
+        self._crowded: dict[Link, None] = {}
         for subject in subjects:
             self._handlers.update(subject.handlers())
+            subject.crowded = self._crowded
         self._current_reads = frozenset().union(*(subject.reads for subject in subjects))
         self._anywhere = frozenset().union(*(subject.anywhere for subject in subjects))
         engine.on_applied.append(self._applied)
@@ -117,6 +125,10 @@ class LinkDoor:
     def sweep(self) -> None:
         """Every few ms: deadlines of parked notifications and pulls, and none of them at a broker that does not lead."""
         self._reads.sweep(self._monotonic())
+        for link in list(self._crowded):
+            link.window.give_up_after(ROOM_WAIT_MAX_S)
+            if not link.window.waiting:
+                del self._crowded[link]
         if len(self.waiters):
             if self._engine.raft.is_serving:
                 self.waiters.sweep(self._monotonic())

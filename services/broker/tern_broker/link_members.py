@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from tern_broker.config import BrokerConfig
+from tern_broker.engine import Engine
 from tern_broker.link_requests import RequestHandler, Requests
+from tern_broker.namespace_shares import NamespaceShares, nothing_taken
 from tern_remoting import Link
 from tern_wire.commands import CommandKind
 from tern_wire.errors import InvalidField, MemberNotFound
@@ -24,6 +27,10 @@ class MemberRequests(Requests):
 
     reads = frozenset({RequestCode.GROUP_MEMBERS, RequestCode.ASSIGNMENTS, RequestCode.QUEUE_LOCKS})
 
+    def __init__(self, config: BrokerConfig, engine: Engine, shares: NamespaceShares) -> None:
+        super().__init__(config, engine)
+        self._shares = shares
+
     def handlers(self) -> dict[int, RequestHandler]:
         """As Requests."""
         return {
@@ -34,18 +41,21 @@ class MemberRequests(Requests):
         }
 
     def _members(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        op = head["op"]
+        op, release = head["op"], nothing_taken
         if op == "heartbeat":
             # Read here, too: nothing that can be refused now takes a place in the log.
-            request = read_heartbeat(head).document()
+            says = read_heartbeat(head)
+            release, request = self._shares.take_member(says), says.document()
             # In the entry, so that all replicas let go of the member at the same time, however they are set up.
             if self._config.member_expiry_ms != MEMBER_EXPIRY_MS:
                 request["expiry_ms"] = self._config.member_expiry_ms
         elif op in _FIELDS:
             request = {name: head[name] for name in _FIELDS[op]}
+            if op == "lock":
+                release = self._shares.take_locks(request["group"], request["topic"], request["queues"])
         else:
             raise InvalidField(reason="'op' is heartbeat, leave, lock or unlock", pointer="/op")
-        self.propose_map(link, opaque, CommandKind.MEMBERS, {"op": op, **request})
+        self.propose_map(link, opaque, CommandKind.MEMBERS, {"op": op, **request}, release=release)
 
     def _group_members(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
         role = read_role(head["role"])

@@ -7,6 +7,7 @@ from tern_broker.core.seeking import seek_moves
 from tern_broker.core.topics import Topic
 from tern_broker.link_requests import RequestHandler, Requests, bounded
 from tern_remoting import Link
+from tern_store.kept_times import offset_at
 from tern_wire.commands import CommandKind
 from tern_wire.limits import QUEUES_PER_TOPIC_MAX
 from tern_wire.requests import RequestCode, body_parts
@@ -48,11 +49,10 @@ class OffsetRequests(Requests):
 
     def _offsets_at(self, topic: Topic, queues: Iterable[int], time_ms: int) -> Iterator[tuple[int, int]]:
         """(queue, first offset that was visible at *time_ms* or later; the end if none was), one a step."""
-        store_queues = self._engine.store.queues
+        store = self._engine.store
         for queue in queues:
             least, end = topic.mins[queue], topic.ends[queue]
-            found = store_queues.offset_at(topic.topic_id, queue, time_ms) if least < end else end
-            yield queue, min(max(found, least), end)
+            yield queue, offset_at(store, topic.topic_id, queue, time_ms, least=least, end=end)
 
     def _group_offsets(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
         topic, group = self.topic(head), self.group(head)

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from tern_broker.config import BrokerConfig
+from tern_broker.engine import Engine
 from tern_broker.link_requests import RequestHandler, Requests, bounded
+from tern_broker.namespace_shares import NamespaceShares
 from tern_remoting import Link
 from tern_wire.commands import CommandKind
 from tern_wire.limits import LISTED_MAX
@@ -16,6 +19,10 @@ class ProducerRequests(Requests):
 
     reads = frozenset({RequestCode.DESCRIBE_PRODUCER_GROUP})
 
+    def __init__(self, config: BrokerConfig, engine: Engine, shares: NamespaceShares) -> None:
+        super().__init__(config, engine)
+        self._shares = shares
+
     def handlers(self) -> dict[int, RequestHandler]:
         """As Requests."""
         return {
@@ -27,7 +34,8 @@ class ProducerRequests(Requests):
     # What is not allowed is refused here, too: it would cost an entry to hear the same from apply.
     def _alter(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
         change = read_producer_change(head)
-        self.propose_map(link, opaque, CommandKind.ALTER_PRODUCER_GROUP, change.packed())
+        release = self._shares.take_producer_group(change)
+        self.propose_map(link, opaque, CommandKind.ALTER_PRODUCER_GROUP, change.packed(), release=release)
 
     def _delete(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
         request = {"producer_group": check_group(str(head["producer_group"]))}

@@ -9,6 +9,7 @@ from tern_broker.core.tracing import DEAD, SETTLED, state_of
 from tern_broker.link_requests import RequestHandler, Requests, bounded
 from tern_broker.queries import FoundRecord, KeyQuery, filled_in, find_position
 from tern_remoting import Link
+from tern_store.kept_times import visible_at
 from tern_store.key_index import Place
 from tern_wire.limits import QUERY_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES
 from tern_wire.requests import RequestCode, body_parts
@@ -96,7 +97,7 @@ class QueryRequests(Requests):
             "found": True,
             "queue": queue,
             "offset": offset,
-            "visible_ms": self._engine.store.queues.visible_at(topic.topic_id, queue, offset) if is_listed else 0,
+            "visible_ms": visible_at(self._engine.store, topic.topic_id, queue, offset) if is_listed else 0,
             "groups": sorted(groups, key=lambda one: str(one["group"])),
         }
         return head, settled

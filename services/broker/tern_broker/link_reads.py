@@ -10,14 +10,14 @@ wanted do not end the wait, and are not looked at again. A node that does not le
 and that is committed, and at once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from tern_broker.config import BrokerConfig
 from tern_broker.core.applied import Applied
 from tern_broker.core.topics import Topic
 from tern_broker.engine import Engine
-from tern_broker.link_requests import RequestHandler, Requests, bounded
+from tern_broker.link_requests import ANSWER_SIZE_GUESS_BYTES, RequestHandler, Requests, bounded, flow_of
 from tern_broker.queue_waiters import QueueWaiters
 from tern_broker.scan import QueueScan
 from tern_broker.status import engine_status
@@ -72,12 +72,14 @@ class ReadRequests(Requests):
     # Pulls -----------------------------------------------------------------------------------------------------
     def _pull(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
         deadline_s = self.monotonic() + bounded(head.get("wait_ms", 0), 0, WAIT_MAX_MS) / 1000
-        self._begin(link, opaque, head, deadline_s if head.get("wait_ms") else None)
+        self._begin(link, opaque, head, deadline_s if head.get("wait_ms") else None, is_leaders=True)
 
     def _pull_anywhere(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        self._begin(link, opaque, head, None)
+        self._begin(link, opaque, head, None, is_leaders=False)
 
-    def _begin(self, link: Link, opaque: int, head: dict[str, Any], deadline_s: float | None) -> None:
+    def _begin(
+        self, link: Link, opaque: int, head: dict[str, Any], deadline_s: float | None, *, is_leaders: bool
+    ) -> None:
         topic = self.topic(head)
         topic.require_readable()
         queue = self.queue(topic, head["queue"])
@@ -85,18 +87,29 @@ class ReadRequests(Requests):
         if offset < topic.mins[queue]:
             raise OffsetExpired(offset=offset, min_offset=topic.mins[queue])
         wanted = compile_accepted(head.get("tags"), head.get("sql"))
+        size_max_bytes = bounded(head["max_bytes"], 1, RECEIVE_SIZE_MAX_BYTES)
         scan = QueueScan(
             *(self._engine.reader, topic, queue, offset, wanted),
             end=end if end >= 0 else None,
             messages_max=bounded(head["max_messages"], 1, PULL_MESSAGES_MAX),
-            size_max_bytes=bounded(head["max_bytes"], 1, RECEIVE_SIZE_MAX_BYTES),
+            size_max_bytes=size_max_bytes,
         )
-        pull = _Pull(self, link, opaque, topic=topic, queue=queue, scan=scan, deadline_s=deadline_s)
-        if wanted.is_all or scan.is_over:
-            # One page at most, as a receive reads it: not worth a turn of its own.
-            pull.look_now()
-        else:
-            pull.look_in_turns()
+        pull = _Pull(
+            *(self, link, opaque),
+            topic=topic,
+            queue=queue,
+            scan=scan,
+            deadline_s=deadline_s,
+            flow=flow_of(head, topic.topic_id, queue),
+            size_max_bytes=size_max_bytes,
+            is_leaders=is_leaders,
+        )
+        pull.begin(in_turns=not wanted.is_all)
+
+    def must_serve(self) -> None:
+        """Raise unless this node still leads: it did when the request came."""
+        if not self._engine.raft.is_serving:
+            raise self.not_leader()
 
     def is_there(self, topic: Topic) -> bool:
         """Whether *topic* has not been removed meanwhile."""
@@ -138,26 +151,47 @@ class _Pull:
         queue: int,
         scan: QueueScan,
         deadline_s: float | None,
+        flow: Hashable,
+        size_max_bytes: int,
+        is_leaders: bool,
     ) -> None:
+        """*flow*: who reads; *size_max_bytes*: what the answer may have; *is_leaders*: only the leader may give it."""
         self._requests, self._link, self._opaque = requests, link, opaque
         self._topic, self._queue, self._scan, self._deadline_s = topic, queue, scan, deadline_s
         self._first = scan.offset
+        self._flow, self._size_max_bytes, self._is_leaders = flow, size_max_bytes, is_leaders
 
-    def look_now(self) -> None:
-        """Look at one page and reply, or wait."""
-        if not self._scan.is_over:
+    def begin(self, *, in_turns: bool) -> None:
+        """Look, once there is room for what may be found; at the end of the queue there is nothing to make room for."""
+        if self._scan.is_over:
+            self._looked()
+            return
+        size_bytes = min(self._size_max_bytes, ANSWER_SIZE_GUESS_BYTES)
+        self._requests.when_room(
+            *(self._link, self._opaque, self._flow, size_bytes), lambda page: self._look(page, in_turns=in_turns)
+        )
+
+    def _look(self, page_bytes: int, *, in_turns: bool) -> None:
+        if self._is_leaders:
+            self._requests.must_serve()
+        self._require_topic()
+        self._scan.keep_to(page_bytes)
+        if in_turns:
+            # Page by page, beside other work.
+            self._requests.run(self._link, self._opaque, self._steps())
+        else:
+            # One page at most, as a receive reads it: not worth a turn of its own.
             self._scan.step()
-        self._looked()
+            self._looked()
 
-    def look_in_turns(self) -> None:
-        """Look page by page, beside other work."""
-        self._requests.answer_in_turns(self._link, self._opaque, self._steps())
+    def _require_topic(self) -> None:
+        if not self._requests.is_there(self._topic):
+            raise TopicNotFound(topic=self._topic.name)
 
     def _steps(self) -> Iterator[None]:
         began_s = self._requests.monotonic()
         while not self._scan.is_over:
-            if not self._requests.is_there(self._topic):
-                raise TopicNotFound(topic=self._topic.name)
+            self._require_topic()
             self._scan.step()
             passed_s = self._requests.monotonic() - began_s
             if passed_s >= (SLICE_S if self._scan.found else PROGRESS_AFTER_S):
@@ -170,6 +204,7 @@ class _Pull:
         if self._deadline_s is None or scan.found or scan.is_closed or not scan.is_over:
             self._reply()
         else:
+            self._link.leave_room(self._opaque)
             self._requests.parked.park(self._topic.topic_id, self._queue, self._deadline_s, self._woken)
 
     def _woken(self, answer: bool | TernError) -> None:
@@ -181,7 +216,7 @@ class _Pull:
             self._link.reply(self._opaque, ERROR, error_parts(TopicNotFound(topic=self._topic.name)))
         else:
             # In a turn of its own: apply wakes, and goes on at once.
-            self.look_in_turns()
+            self.begin(in_turns=True)
 
     def _reply(self) -> None:
         scan, topic, queue = self._scan, self._topic, self._queue

@@ -1,12 +1,14 @@
 """Receives, parked notifications and settles of proxies."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import groupby
 from random import Random
 from typing import Any
 
 import numpy as np
 
+from tern_broker.answer_sizes import AnswerSizes
 from tern_broker.config import BrokerConfig
 from tern_broker.core.fifo import is_ordered
 from tern_broker.core.fifo_picking import FifoPick, looked_in_vain
@@ -15,11 +17,12 @@ from tern_broker.core.replays import TOKEN_SIZE_BYTES
 from tern_broker.core.topics import Group, Topic
 from tern_broker.engine import Engine
 from tern_broker.filter_looks import compiled, compiled_text, look_with
-from tern_broker.link_requests import RequestHandler, Requests, bounded
+from tern_broker.link_requests import RequestHandler, Requests, bounded, flow_of, kept_to
 from tern_broker.proposer import Proposal
 from tern_broker.repeated_receives import RepeatedReceives
 from tern_broker.waiters import Waiters
-from tern_remoting import Link
+from tern_remoting import Link, problem_of
+from tern_store.kept_times import offset_at
 from tern_wire.commands import CommandKind
 from tern_wire.errors import BroadcastGroup, LinkBodyMalformed, SubscriptionConflict, TernError
 from tern_wire.filters import Filter
@@ -48,6 +51,7 @@ class ReceiveRequests(Requests):
         self.waiters = Waiters(lambda: engine.state)
         self._turn = rng.randrange(1 << 16)
         self._repeats = RepeatedReceives(engine)
+        self._sizes = AnswerSizes()
 
     def handlers(self) -> dict[int, RequestHandler]:
         """As Requests."""
@@ -63,14 +67,19 @@ class ReceiveRequests(Requests):
         group.require_enabled()
         _require_shared(group, topic)
         self._turn += 1
+        size_max_bytes = bounded(head["max_bytes"], 1, RECEIVE_SIZE_MAX_BYTES)
         request = ReceiveRequest(
             group=group,
             topic=topic,
             messages_max=bounded(head["max_messages"], 1, RECEIVE_MESSAGES_MAX),
-            size_max_bytes=bounded(head["max_bytes"], 1, RECEIVE_SIZE_MAX_BYTES),
+            size_max_bytes=size_max_bytes,
             invisible_ms=bounded(head["invisible_ms"] or group.invisible_ms, 1, INVISIBLE_MAX_MS),
             first_queue=self._turn % topic.queues,
-            look_up=lambda queue: self._engine.store.queues.offset_at(topic.topic_id, queue, group.start_ms),
+            look_up=lambda queue: offset_at(
+                *(self._engine.store, topic.topic_id, queue, group.start_ms),
+                least=topic.mins[queue],
+                end=topic.ends[queue],
+            ),
             token=bytes(head.get("attempt_id", b"")),
             look=look_with(self._filter(head, topic, group), self._engine.store, self._monotonic),
         )
@@ -100,7 +109,9 @@ class ReceiveRequests(Requests):
                 if isinstance(reply, TernError):
                     link.reply(opaque, ERROR, error_parts(reply))
                 else:
-                    link.reply(opaque, 0, reply())
+                    parts = reply()
+                    self._sizes.found(key[:2], parts)
+                    link.reply(opaque, 0, parts)
             except Exception as error:
                 # First: what is given back is in the log before leadership goes.
                 give_back()
@@ -109,17 +120,27 @@ class ReceiveRequests(Requests):
                 self._repeats.over(key)
 
         proposal = Proposal(kind, 64, done, receive=request)
+
+        def begin(page_bytes: int) -> None:
+            proposal.receive = replace(request, size_max_bytes=kept_to(size_max_bytes, page_bytes))
+            self._engine.proposer.submit(proposal)
+
+        def submit() -> None:
+            flow = flow_of(head, topic.topic_id, group.group_id)
+            size_bytes = self._sizes.of(key[:2], size_max_bytes)
+            self.when_room(link, opaque, flow, size_bytes, begin, lambda error: answer(problem_of(error)))
+
         if request.token:
             self._repeats.ask(
                 key,
                 again=lambda found: answer(lambda: self._repeats.parts(topic, group, found)),
                 first=(lambda: answer(lambda: self._leased(topic, group, None, [])))
                 if head.get("again_only")
-                else (lambda: self._engine.proposer.submit(proposal)),
+                else submit,
                 failed=answer,
             )
         else:
-            self._engine.proposer.submit(proposal)
+            submit()
 
     def _filter(self, head: dict[str, Any], topic: Topic, group: Group) -> Filter:
         """What the receive wants: as it says itself, else as the group's members subscribe. IllegalFilter, SubscriptionConflict."""

@@ -118,7 +118,7 @@ class _Wait:
         self._again = True
         if not self._is_looking:
             self._is_looking = True
-            self._requests.answer_in_turns(self._link, self._opaque, self._steps())
+            self._requests.answer_in_turns(self._link, self._opaque, self._steps(), self._failed)
 
     def late(self) -> None:
         """Say so, unless a look is on its way, which ends with an answer now."""
@@ -137,6 +137,10 @@ class _Wait:
         self._end()
         self._link.reply(self._opaque, ERROR, error_parts(error))
 
+    def _failed(self, error: Exception) -> None:
+        self._end()
+        self._requests.failed(self._link, self._opaque, error)
+
     # Looking ---------------------------------------------------------------------------------------------------
     def _steps(self) -> Generator[None, None, None]:
         try:
@@ -152,6 +156,7 @@ class _Wait:
             self._end()
             raise
         self._is_looking = False
+        self._link.leave_room(self._opaque)
         if self.deadline_s <= self._requests.monotonic():
             self.late()
 

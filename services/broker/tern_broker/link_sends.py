@@ -1,15 +1,18 @@
 """Sends of proxies: checked, proposed, answered with what apply decided."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from tern_broker.config import BrokerConfig
 from tern_broker.core.open_transactions import read_messages
 from tern_broker.core.picking import Pick
+from tern_broker.core.unread import held_by
 from tern_broker.engine import Engine
 from tern_broker.link_requests import RequestHandler, Requests
 from tern_broker.proposer import Proposal
 from tern_broker.sends import check_send
+from tern_broker.transaction_shares import TransactionShares
 from tern_remoting import Link
 from tern_store import StoreError
 from tern_wire.commands import CommandKind
@@ -25,8 +28,9 @@ _REPEATED = frozenset({REPLAYED, SCHEDULED_BEFORE, PREPARED_BEFORE})
 class SendRequests(Requests):
     """SEND. Owner: the core loop."""
 
-    def __init__(self, config: BrokerConfig, engine: Engine, rng: Random) -> None:
+    def __init__(self, config: BrokerConfig, engine: Engine, *, rng: Random, monotonic: Callable[[], float]) -> None:
         super().__init__(config, engine)
+        self._shares = TransactionShares(config, lambda: engine.state, monotonic)
         self._rng, self._host = rng, host_bytes(config.listen, config.link_port)
         self.disk_full = False
 
@@ -38,14 +42,17 @@ class SendRequests(Requests):
 
     def _send(self, link: Link, opaque: int, head: dict[str, Any], raw: memoryview) -> None:
         if self.disk_full:
-            raise DiskFull(broker_group=self._config.broker_group)
+            raise DiskFull(broker_group=self._config.broker_group, held_by=held_by(self._engine.trimmer.holder))
         send, sent_keys = check_send(head, raw, self._engine.state, self._rng), self._engine.store.sent_keys
         send.require_room_for_keys(sent_keys.waiting)
+        if send.producer_groups:
+            send.full_groups = self._shares.full(send.producer_groups)
 
         def done(verdicts: Any, _picks: list[Pick]) -> None:
             if isinstance(verdicts, TernError):
                 link.reply(opaque, ERROR, error_parts(verdicts))
                 return
+            verdicts = send.tell_full(verdicts)
             repeated = [row for row, status in enumerate(verdicts["status"].tolist()) if status in _REPEATED]
             try:
                 replays = [self._replay(send.rows, verdicts, row) for row in repeated]

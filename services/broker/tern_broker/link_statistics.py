@@ -13,6 +13,7 @@ from tern_broker.core.topics import Group, Topic
 from tern_broker.link_requests import RequestHandler, Requests
 from tern_broker.statistics import WINDOW_S
 from tern_remoting import Link
+from tern_store.kept_times import offset_at, visible_at
 from tern_wire.requests import RequestCode, body_parts
 
 
@@ -55,10 +56,10 @@ class StatisticsRequests(Requests):
         least, end = topic.mins[queue], topic.ends[queue]
         if least >= end:
             return [queue, least, end, 0, 0.0]
-        queues = self._engine.store.queues
+        store = self._engine.store
         since_ms = self._engine.proposer.now_ms() - int(WINDOW_S * 1000)
-        before = max(least, queues.offset_at(topic.topic_id, queue, since_ms))
-        last_ms = queues.visible_at(topic.topic_id, queue, end - 1)
+        before = offset_at(store, topic.topic_id, queue, since_ms, least=least, end=end)
+        last_ms = visible_at(store, topic.topic_id, queue, end - 1)
         return [queue, least, end, last_ms, round((end - before) / WINDOW_S, 2)]
 
     # Groups ----------------------------------------------------------------------------------------------------
@@ -105,6 +106,6 @@ class StatisticsRequests(Requests):
         lag_ms = 0
         # What a group holds of what retention has dropped is listed no more, so its time is not known.
         if (visible := max(first, topic.mins[queue])) < end and lag:
-            visible_ms = self._engine.store.queues.visible_at(topic.topic_id, queue, visible)
+            visible_ms = visible_at(self._engine.store, topic.topic_id, queue, visible)
             lag_ms = max(0, self._engine.proposer.now_ms() - visible_ms)
         return [queue, first if delivery is not None else -1, end, lag, lag_ms, *held]

@@ -12,6 +12,7 @@ import numpy as np
 
 from tern_broker.core.topics import Topic
 from tern_store import Store
+from tern_store.kept_times import offset_at
 from tern_store.key_index import Place
 from tern_wire.limits import QUERY_STEPS_MAX
 from tern_wire.record import DELIVER_MS, KEYS, MESSAGE_ID, SIZE, TRANSACTIONAL, Record, decode_record, fill_in
@@ -114,15 +115,17 @@ def offset_of(store: Store, topic: Topic, record: Record, position: int, indexed
         return -1
     deliver_at = record.properties.get(DELIVER_MS, "")
     visible_ms = record.stored_ms
-    first = store.queues.offset_at(topic.topic_id, queue, visible_ms)
-    end = store.queues.offset_at(topic.topic_id, queue, visible_ms + 1)
+
+    def at(time_ms: int) -> int:
+        return offset_at(store, topic.topic_id, queue, time_ms, least=topic.mins[queue], end=topic.ends[queue])
+
+    first, end = at(visible_ms), at(visible_ms + 1)
     offset = _find(store, topic, queue, first, end, position)
     if offset < 0 and deliver_at.isdecimal() and len(deliver_at) < 16:
-        first = store.queues.offset_at(topic.topic_id, queue, int(deliver_at))
+        first = at(int(deliver_at))
         offset = _find(store, topic, queue, first, min(first + LATE_ENTRIES_MAX, topic.ends[queue]), position)
     if offset < 0 and TRANSACTIONAL in record.properties:
-        first = store.queues.offset_at(topic.topic_id, queue, indexed_ms)
-        end = store.queues.offset_at(topic.topic_id, queue, indexed_ms + 1_000)
+        first, end = at(indexed_ms), at(indexed_ms + 1_000)
         offset = _find(store, topic, queue, first, end, position)
     return offset if offset >= 0 else store.moved.offset_of(topic.topic_id, queue, position)
 

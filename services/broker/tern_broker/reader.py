@@ -35,7 +35,7 @@ class Reader:
         positions = entries["position"].astype(np.int64)
         sizes = entries["size"].astype(np.int64)
         data = self._store.log.read_records(positions, sizes)
-        starts = np.cumsum(sizes) - sizes
+        starts = sizes.cumsum() - sizes
         if not is_whole(data, starts, sizes):
             raise StoreError(f"no records of topic '{topic.name}' lie where queue {queue} says; restart this node")
         fill_in(data, starts, offsets, positions)
@@ -56,8 +56,8 @@ class Reader:
         entries = self.entries(topic, queue, offset, min(messages_max, end - offset))
         if not len(entries):
             return Messages(memoryview(b""), np.empty(0, np.int64))
-        total = np.cumsum(entries["size"].astype(np.int64))
-        entries = entries[: max(1, int(np.searchsorted(total, size_max_bytes, side="right")))]
+        total = entries["size"].astype(np.int64).cumsum()
+        entries = entries[: max(1, int(total.searchsorted(size_max_bytes, side="right")))]
         return self.read_messages(topic, queue, np.arange(offset, offset + len(entries), dtype=np.int64), entries)
 
     def distance_bytes(self, topic: Topic, queue: int, offset: int) -> int:

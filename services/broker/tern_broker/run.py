@@ -138,6 +138,7 @@ class _Node:
             trim=engine.trim_now,
             transfer=engine.transfer,
             choose=engine.comparer.choose,
+            pass_over=engine.poison.ask,
             rebuild=rebuild_offer(config, engine, key=key),
             registration=lambda: _registration(config, engine),
             mark=gauge.mark,

@@ -61,6 +61,11 @@ class QueueScan:
         """Whether there is nothing left to look at now, or nothing more fits."""
         return self._is_full or self.offset >= self.end
 
+    def keep_to(self, page_bytes: int) -> None:
+        """Find no more than so many bytes, if that is less than was asked for (0: whatever it is)."""
+        if page_bytes:
+            self._size_left = min(self._size_left, page_bytes)
+
     def step(self) -> None:
         """Look at one page. OffsetExpired when retention has passed the place; LogRot, DerivedDamage."""
         if self._wanted.is_all:

@@ -33,7 +33,9 @@ from tern_wire.rows import (
     FLAG_KEYED,
     FLAG_SAME_TRANSACTION,
     FLAGS,
+    NO_PRODUCER_GROUP,
     SEND_ROWS,
+    TOO_MANY_OPEN,
     message_group_hash,
 )
 
@@ -57,6 +59,8 @@ class CheckedSend:
     # Which queue a message group has is decided when the entry is built, and which id a producer group.
     state: StateMachine
     producer_groups: list[str] = field(default_factory=list)
+    # Those of them, by their place, that may begin nothing, since their namespace has its share.
+    full_groups: frozenset[int] = frozenset()
     # Numbers of the rows with an idempotency key.
     keyed: npt.NDArray[np.intp] = field(init=False)
     # Numbers of the rows with half messages, and of their producer groups' names.
@@ -64,8 +68,8 @@ class CheckedSend:
     half_groups: npt.NDArray[np.uint32] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.keyed = np.flatnonzero(self.rows["flags"] & FLAG_KEYED)
-        self.half = np.flatnonzero(self.rows["flags"] & FLAG_HALF)
+        self.keyed = (self.rows["flags"] & FLAG_KEYED).nonzero()[0]
+        self.half = (self.rows["flags"] & FLAG_HALF).nonzero()[0]
         self.half_groups = self.rows["producer_group"][self.half]
 
     @property
@@ -83,7 +87,7 @@ class CheckedSend:
 
         *find_keys* looks into the sealed tables of keys, and raises what `SentKeys.find` raises. What it finds goes along.
         """
-        grouped = np.flatnonzero(self.rows["message_group"])
+        grouped = self.rows["message_group"].nonzero()[0]
         if len(grouped):
             self._fill_in_queues(grouped)
         if len(self.half):
@@ -94,11 +98,23 @@ class CheckedSend:
         payload: Parts = [SEND_HEAD.pack(len(self.rows), len(receipts)), self.rows.tobytes(), self.records]
         return [*payload, np.array(receipts, RECEIPT_ROWS).tobytes()] if receipts else payload
 
+    def tell_full(self, verdicts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """*verdicts* as the sender is to read them: apply has refused what `full_groups` would begin as of nobody."""
+        if not self.full_groups:
+            return verdicts
+        verdicts = verdicts.copy()
+        refused = self.half[np.isin(self.half_groups, list(self.full_groups))]
+        unknown = refused[verdicts["status"][refused] == NO_PRODUCER_GROUP]
+        verdicts["status"][unknown] = TOO_MANY_OPEN
+        return verdicts
+
     def _fill_in_producer_groups(self) -> None:
         known = self.state.producers.by_name
         ids = [
-            known[name].producer_group_id if name in known else UNKNOWN_PRODUCER_GROUP_ID
-            for name in self.producer_groups
+            known[name].producer_group_id
+            if name in known and number not in self.full_groups
+            else UNKNOWN_PRODUCER_GROUP_ID
+            for number, name in enumerate(self.producer_groups)
         ]
         self.rows["producer_group"][self.half] = np.array(ids, "<u4")[self.half_groups]
 
@@ -127,7 +143,7 @@ def check_send(head: dict[str, Any], raw: memoryview, state: StateMachine, rng: 
     rows = np.frombuffer(raw, SEND_ROWS, count).copy()
     records = bytearray(raw[records_at:])
     sizes = rows["size"].astype(np.int64)
-    ends = np.cumsum(sizes)
+    ends = sizes.cumsum()
     if (
         int(ends[-1]) != len(records)
         or int(sizes.min()) < OVERHEAD_SIZE_BYTES

@@ -6,6 +6,12 @@ from tern_broker.config import BrokerConfig
 from tern_broker.engine import Engine
 
 
+def space_held(engine: Engine) -> dict[str, Any] | None:
+    """On a leader whose disk is full: whose unread messages cannot go; None if there are none."""
+    holder = engine.trimmer.holder if engine.raft.is_serving else None
+    return {"topic": holder.topic, "group": holder.group, "messages": holder.messages} if holder is not None else None
+
+
 def engine_status(engine: Engine, config: BrokerConfig) -> dict[str, Any]:
     """What people and proxies ask: role, term, leader, indexes, peers, counters."""
     counters = engine.state.counters
@@ -26,6 +32,7 @@ def engine_status(engine: Engine, config: BrokerConfig) -> dict[str, Any]:
         "log_first_index": engine.store.log.first_index,
         "rebuilding": engine.store.rebuilding,
         "lacks": engine.lack(),
+        "blocked": engine.poison.describe(),
         "comparison": engine.comparer.describe(),
         "comparisons": engine.comparer.comparisons,
         "undecided": engine.comparer.is_undecided,
@@ -35,6 +42,9 @@ def engine_status(engine: Engine, config: BrokerConfig) -> dict[str, Any]:
         "scrubbed_bytes": engine.scrubber.checked_bytes,
         "disk_pressure": engine.trimmer.pressure.value,
         "trims": engine.trimmer.trims,
+        "space_held": space_held(engine),
+        "dropped_unread": engine.dropped_unread.describe(),
+        "dropped_unread_by_topic": engine.dropped_unread.by_topic(),
         "version": config.state_machine_version(),
         "level": engine.state.feature_level.level,
         "standing": engine.raft.standing.name.lower(),

@@ -6,11 +6,18 @@ import os
 import sys
 import time
 
+from tern_service.installation import refuse_without
+
+if __name__ == "__main__":
+    # Before what it needs is imported.
+    refuse_without("proxy", "A proxy")
+
 import httpx
 
 from tern_proxy.app import build_app
 from tern_proxy.auto_create import AutoCreate
 from tern_proxy.config import ProxySettings
+from tern_proxy.hot import is_read
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes_cache import HttpNameServers
 from tern_security.peer_identity import BROKER, NAME_SERVER, PROXY
@@ -20,12 +27,14 @@ from tern_service import (
     need_descriptors,
     open_socket,
     refuse,
+    release_free_memory,
     run_service,
     serve,
     setup_logs,
 )
 from tern_service.bounds import Bounds
 from tern_service.cluster_key import read_cluster_key
+from tern_service.crowd import Crowd
 from tern_wire.limits import CONNECTIONS_MAX, PARKED_POLLS_MAX, PROXY_CONNECTIONS_MAX, PROXY_STRANGERS_MAX
 
 # Links to the leaders and followers of all broker groups, and connections to name servers.
@@ -58,18 +67,24 @@ def main() -> None:
                 route_interval_ms=settings.route_interval_ms,
                 polls_max=POLLS_MAX,
                 auto_create=AutoCreate(topics=settings.auto_create_topics, groups=settings.auto_create_groups),
+                creations_per_s=settings.creations_per_s,
+                creations_burst=settings.creations_burst,
                 check_hosts=settings.parse_check_hosts(),
                 broker_tls=security.client(BROKER),
                 authenticates=security.protection.requires_keys,
             )
+            crowd = Crowd(parked=lambda: proxy.waiting, is_read=is_read)
+            proxy.show_crowd(crowd)
             security.announce()
             watcher = asyncio.create_task(_answer_parked(proxy, stop))
+            app = build_app(proxy, now=time.monotonic, security=security)
+            release_free_memory()
             await serve(
-                build_app(proxy, now=time.monotonic, security=security),
+                app,
                 sock,
                 stop=stop,
                 bounds=Bounds(connections_max=PROXY_CONNECTIONS_MAX, strangers_max=PROXY_STRANGERS_MAX),
-                parked=lambda: len(proxy.parking),
+                crowd=crowd,
                 # Clients have keys, and no certificates.
                 tls=security.server(None),
                 on_refusal=security.refused,

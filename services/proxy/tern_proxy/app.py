@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from tern_proxy.exchange import owner_of
 from tern_proxy.hot import HotRoutes
 from tern_proxy.namespaces import NamespaceDoor
 from tern_proxy.openapi import install_openapi
@@ -28,6 +29,7 @@ from tern_proxy.routes.statistics import statistics_router
 from tern_proxy.routes.topics import topics_router
 from tern_proxy.routes.transaction_states import transactions_router
 from tern_service import add_health, add_metrics, install_problems
+from tern_service.plain import alive
 from tern_service.process_security import UNPROTECTED, ProcessSecurity
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def build_app(
         docs_url=None,
         redoc_url=None,
     )
-    install_problems(app)
+    install_problems(app, room=proxy.budget.bytes, owner_of=owner_of)
     app.include_router(admin_router(proxy))
     app.include_router(cluster_router(proxy))
     app.include_router(broker_groups_router(proxy))
@@ -70,13 +72,14 @@ def build_app(
     app.include_router(transactions_router(proxy))
     app.include_router(producer_groups_router(proxy))
     app.include_router(principals_router(proxy))
-    add_health(app, ready=proxy.readiness, info=security.info(service="proxy", proxy=proxy.name))
+    info = security.info(service="proxy", proxy=proxy.name)
+    add_health(app, ready=proxy.readiness, info=info)
     registry = CollectorRegistry()
     registry.register(proxy.counters)
     security.register(registry)
     add_metrics(app, registry, service="proxy")
     install_openapi(app)
-    hot = HotRoutes(proxy, app, now or time.monotonic)
+    hot = HotRoutes(proxy, app, now or time.monotonic, alive(info, is_verbose=False))
     # The door first: rights are given to whole names.
     return NamespaceDoor(_guarded(hot, proxy) if proxy.authenticates else hot, proxy.counters)
 

@@ -8,6 +8,7 @@ Whatever is wrong with credentials, the answer is the same and has cost the same
 two of one, is refused. Owner: the event loop. Reference: RFC 6750, RFC 9110 11.
 """
 
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from tern_proxy.signed_requests import NotSigned, VerifyingKey, read_signature
 from tern_service.clock import Clock
 from tern_wire.client_keys import ROOT_KID, ClientKey, digest_of, is_bearer_of, kid_of, root_key_text
 from tern_wire.errors import TernError, TooManyFailures, Unauthenticated, WarmingUp
+from tern_wire.kept_topics import KeptTopics
 from tern_wire.limits import AUTH_FAILURES_PER_MIN, SESSIONS_KEPT_MAX, SIGNATURE_KEYS_KEPT_MAX, SIGNATURE_WINDOW_MS
 from tern_wire.principals import ROOT, Principal, PrincipalTable
 from tern_wire.signing_secrets import SigningSecrets
@@ -45,6 +47,9 @@ class Principals(Protocol):
     def is_whole(self) -> bool:
         """Whether every broker group has told its own."""
 
+    def follow(self, told: Callable[[], None]) -> None:
+        """Call *told* whenever there is another table, before anything else can happen."""
+
 
 class Session:
     """Credentials that are good from *from_ms* until *until_ms* (wall time). *verifying*: what the key's signatures are verified with, if it signs."""
@@ -69,8 +74,8 @@ class Refused(Exception):
 class Authenticator:
     """Finds the session of a request."""
 
-    def __init__(self, principals: Principals, *, cluster_key: bytes, clock: Clock, audit_topic: str) -> None:
-        self._principals, self._clock, self._audit_topic = principals, clock, audit_topic
+    def __init__(self, principals: Principals, *, cluster_key: bytes, clock: Clock, kept: KeptTopics) -> None:
+        self._principals, self._clock, self._kept = principals, clock, kept
         self._seal = blake2b(b"principals", key=cluster_key, digest_size=32).digest()
         self._root_key = ClientKey(kid=ROOT_KID, digest=digest_of(root_key_text(cluster_key)))
         self._table: PrincipalTable | None = None
@@ -105,6 +110,19 @@ class Authenticator:
             ):
                 return session
         return self._look_signed(scope) if signed else self._look(scope, raw)
+
+    def again(self, session: Session, address: str) -> Session | None:
+        """What the credentials of *session*, used from *address*, are by the newest table and the time that it is; None: not good any more."""
+        if self._principals.table is not self._table:
+            self._renew()
+        found, was = self._find(session.kid), session.key
+        if found is None or found[0].name != session.access.principal.name:
+            return None
+        key = found[1]
+        is_same = (key.digest, key.public_key, key.salt) == (was.digest, was.public_key, was.salt)
+        if not is_same or not key.is_good_at(self._clock.now_ms()) or not key.is_good_from(address):
+            return None
+        return self._session(found[0], key)
 
     def _renew(self) -> None:
         self._table = self._principals.table
@@ -197,7 +215,7 @@ class Authenticator:
     def _session(self, principal: Principal, key: ClientKey, verifying: VerifyingKey | None = None) -> Session:
         access = self._accesses.get(principal.name)
         if access is None or access.principal is not principal:
-            access = Access(principal, audit_topic=self._audit_topic, seal=self._seal)
+            access = Access(principal, kept=self._kept, seal=self._seal)
             self._accesses[principal.name] = access
         return Session(access, key, self._bucket(principal), verifying)
 

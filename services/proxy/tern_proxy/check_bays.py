@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from tern_proxy.core.checks import Check, claim_head, read_checks
 from tern_proxy.core.kept_checks import KeptChecks
+from tern_proxy.interrupts import Interrupt
 from tern_proxy.parking import ParkedPoll, ParkingLot
 from tern_remoting import problem_of
 from tern_routing import GroupLink
@@ -159,9 +160,9 @@ class CheckDesk:
         self.kept = KeptChecks()
 
     async def receive(
-        self, links: list[GroupLink], producer_group: str, wanted: int, until: float, gone: "asyncio.Future[object]"
+        self, links: list[GroupLink], producer_group: str, wanted: int, until: float, gone: Interrupt
     ) -> list[Check]:
-        """At most *wanted* checks; none at *until* (loop time), when *gone* is done, and when the proxy stops.
+        """At most *wanted* checks; none at *until* (loop time), at *gone*, and when the proxy stops.
 
         ProducerGroupNotFound when no broker group knows it; the trouble of a broker group when all are in trouble and nobody waits.
         """
@@ -206,15 +207,10 @@ class CheckDesk:
         return [], knowing
 
     async def _wait(
-        self, claims: list[Claim], producer_group: str, wanted: int, until: float, gone: "asyncio.Future[object]"
+        self, claims: list[Claim], producer_group: str, wanted: int, until: float, gone: Interrupt
     ) -> list[Check]:
-        poll = CheckPoll(self._parking.enter(until), wanted)
-
-        def end(_: object = None) -> None:
-            poll.parked.end()
-
-        timer = asyncio.get_running_loop().call_at(until, end)
-        gone.add_done_callback(end)
+        poll = CheckPoll(self._parking.enter(until, gone), wanted)
+        timer = asyncio.get_running_loop().call_at(until, poll.parked.end)
         bays = [self._bay(claim, producer_group) for claim in claims]
         for bay in bays:
             bay.park(poll)
@@ -225,7 +221,6 @@ class CheckDesk:
             raise
         finally:
             timer.cancel()
-            gone.remove_done_callback(end)
             self._parking.leave(poll.parked)
             for bay in bays:
                 bay.leave(poll)

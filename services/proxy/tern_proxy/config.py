@@ -6,6 +6,7 @@ from pathlib import Path
 from tern_service.security_settings import SecuritySettings
 from tern_service.settings import setting
 from tern_wire.check_urls import CheckHosts
+from tern_wire.limits_namespaces import CREATIONS_BURST_DEFAULT, CREATIONS_PER_S_DEFAULT
 from tern_wire.paths import PORT_PROXY
 
 
@@ -25,6 +26,15 @@ class ProxySettings(SecuritySettings):
     auto_create_topics: bool = setting(False, help="create a topic at the first send to it")
     auto_create_groups: bool = setting(
         False, help="create a consumer group at its first receive, and a producer group at its first transaction"
+    )
+    creations_per_s: int = setting(
+        CREATIONS_PER_S_DEFAULT,
+        help="new topics and groups a second that one principal, or address, may make here once it has used up its burst; 0: any",
+        minimum=0,
+        maximum=10_000,
+    )
+    creations_burst: int = setting(
+        CREATIONS_BURST_DEFAULT, help="new topics and groups that it may make at once", minimum=1, maximum=100_000
     )
     check_hosts: tuple[str, ...] = setting(
         (),

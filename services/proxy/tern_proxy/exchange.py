@@ -1,7 +1,7 @@
 """One HTTP exchange on a hot route, raw ASGI: the request's head and body with their limits, and replies as bytes.
 
-Owner of what is in flight: `FlightBudget`, one a process. A body is charged before it is read, the messages in it before they are encoded;
-both are released after the answer. What does not fit is refused at once and never queued.
+Owner of what is in flight: `FlightBudget`, one a process. A body is charged as it arrives, never as its head announces it, the messages in it
+before they are encoded; both are given back after the answer, or before a wait. What does not fit is refused at once and never queued.
 """
 
 from collections.abc import Callable
@@ -9,12 +9,15 @@ from typing import Any
 
 from starlette.types import Receive, Scope
 
-from tern_proxy.authorization import admission_of
+from tern_proxy.authorization import ADMISSION, OPEN, Admission, admission_of
+from tern_proxy.interrupts import ClientGone, Interrupt
 from tern_proxy.parking import ParkingLot
-from tern_service.crowd import address_of
+from tern_service.crowd import address_in
+from tern_service.rooms import Holding, Room
 from tern_wire.codec import encode_json, encode_msgpack
-from tern_wire.errors import Overloaded, RequestMalformed, TernError, UnsupportedEncoding
+from tern_wire.errors import RequestMalformed, TernError, UnsupportedEncoding
 from tern_wire.limits import IN_FLIGHT_MESSAGES_MAX, IN_FLIGHT_SIZE_MAX_BYTES
+from tern_wire.limits_requests import SMALL_BATCH_MESSAGES_MAX, SMALL_BODY_SIZE_MAX_BYTES
 from tern_wire.paths import JSON, MSGPACK, NDJSON, OCTETS, RECORDS
 
 RawHeaders = list[tuple[bytes, bytes]]
@@ -28,50 +31,48 @@ CONTENT_TYPES: dict[str, tuple[bytes, bytes]] = {
 }
 
 
-class ClientGone(Exception):
-    """The client closed its connection: there is nobody to answer."""
-
-
 class FlightBudget:
-    """Bytes of request bodies, and messages of sends, held at a time."""
+    """Bytes of request bodies, and messages of sends, held at a time, each in shares of whoever sends them."""
 
-    __slots__ = ("limit_bytes", "limit_messages", "used_bytes", "used_messages")
+    __slots__ = ("bytes", "messages")
 
     def __init__(
         self, limit_bytes: int = IN_FLIGHT_SIZE_MAX_BYTES, limit_messages: int = IN_FLIGHT_MESSAGES_MAX
     ) -> None:
-        self.limit_bytes, self.limit_messages = limit_bytes, limit_messages
-        self.used_bytes = self.used_messages = 0
+        self.bytes = Room("bytes of requests in flight", limit_bytes, small_max=SMALL_BODY_SIZE_MAX_BYTES)
+        self.messages = Room("messages in flight", limit_messages, small_max=SMALL_BATCH_MESSAGES_MAX)
 
-    def take(self, size_bytes: int) -> None:
-        """Charge *size_bytes*; Overloaded when they do not fit."""
-        if self.used_bytes + size_bytes > self.limit_bytes:
-            raise Overloaded(what="bytes of requests in flight", limit=self.limit_bytes)
-        self.used_bytes += size_bytes
+    @property
+    def rooms(self) -> tuple[Room, Room]:
+        """Both, for what can be seen of them."""
+        return self.bytes, self.messages
 
-    def take_messages(self, count: int) -> None:
-        """Charge *count* messages; Overloaded when they do not fit."""
-        if self.used_messages + count > self.limit_messages:
-            raise Overloaded(what="messages in flight", limit=self.limit_messages)
-        self.used_messages += count
 
-    def give(self, size_bytes: int, messages: int) -> None:
-        """Give back what was charged."""
-        self.used_bytes -= size_bytes
-        self.used_messages -= messages
+def owner_of(scope: Scope) -> str:
+    """Who has a share of what is held: the principal, or without one the address, unless that is loopback ("")."""
+    admission: Admission = scope.get(ADMISSION, OPEN)
+    return admission.principal or address_in(scope)
+
+
+def _hold(room: Room, scope: Scope, count: int) -> Holding:
+    holding = Holding(room, owner_of(scope))
+    holding.take(count)
+    return holding
 
 
 class HotRequest:
     """A request on a hot route. Header names are lower case; of a repeated header `fields` has the last."""
 
-    __slots__ = ("_budget", "_charged", "_messages", "_place", "fields", "is_read", "receive", "scope")
+    __slots__ = ("_body", "_budget", "_messages", "_place", "fields", "is_read", "receive", "scope")
 
     def __init__(self, scope: Scope, receive: Receive, budget: FlightBudget) -> None:
         self.scope = scope
         self.receive = receive
         self.fields: dict[bytes, bytes] = dict(scope["headers"])
         self._budget = budget
-        self._charged = self._messages = 0
+        # What it holds of the budget's rooms.
+        self._body: Holding | None = None
+        self._messages: Holding | None = None
         # Where it may wait, and as whose.
         self._place: tuple[ParkingLot, str] | None = None
         # Whether the body was read to its end; if not, the connection cannot serve another request.
@@ -89,7 +90,10 @@ class HotRequest:
         return query
 
     async def read_body(self, limit_bytes: int, too_large: TooLarge) -> bytes:
-        """The whole body; *too_large* as soon as it is known to be over *limit_bytes*. ClientGone when it breaks off."""
+        """The whole body; *too_large* as soon as it is known to be over *limit_bytes*. ClientGone when it breaks off.
+
+        ShareExceeded or Overloaded as soon as what has come of it, or what a large one says will come, has no room.
+        """
         encoding = self.fields.get(b"content-encoding")
         if encoding is not None and encoding.strip().lower() not in {b"", b"identity"}:
             raise UnsupportedEncoding(encoding=encoding.decode("latin-1")[:40])
@@ -100,69 +104,78 @@ class HotRequest:
             size = int(declared)
             if size > limit_bytes:
                 raise too_large(size)
-            self._charge(size)
+            if size > SMALL_BODY_SIZE_MAX_BYTES:
+                self._budget.bytes.look(owner_of(self.scope), size)
         message = await self.receive()
         if message["type"] != "http.request":
             raise ClientGone
         body: bytes = message.get("body", b"")
         if not message.get("more_body", False):
-            if declared is None:
-                self._charge(len(body))
-            if len(body) > limit_bytes:
-                raise too_large(len(body))
+            if body:
+                if len(body) > limit_bytes:
+                    raise too_large(len(body))
+                room = self._budget.bytes
+                self._body = room.hold_calmly(len(body)) or _hold(room, self.scope, len(body))
             self.is_read = True
             return body
         return await self._read_rest(body, limit_bytes, too_large)
 
     async def _read_rest(self, first: bytes, limit_bytes: int, too_large: TooLarge) -> bytes:
-        pieces = [first]
-        size = len(first)
+        holding = self._body = Holding(self._budget.bytes, owner_of(self.scope))
+        pieces: list[bytes] = []
+        piece, is_last, size = first, False, 0
         while True:
-            if size > limit_bytes:
-                raise too_large(size)
-            if size > self._charged:
-                self._charge(size - self._charged)
+            if piece:
+                size += len(piece)
+                if size > limit_bytes:
+                    raise too_large(size)
+                holding.take(len(piece))
+                pieces.append(piece)
+            if is_last:
+                self.is_read = True
+                return b"".join(pieces)
             message = await self.receive()
             if message["type"] != "http.request":
                 raise ClientGone
-            piece = message.get("body", b"")
-            pieces.append(piece)
-            size += len(piece)
-            if not message.get("more_body", False):
-                break
-        if size > limit_bytes:
-            raise too_large(size)
-        self.is_read = True
-        return b"".join(pieces)
+            piece, is_last = message.get("body", b""), not message.get("more_body", False)
 
-    def _charge(self, size_bytes: int) -> None:
-        self._budget.take(size_bytes)
-        self._charged += size_bytes
+    def release_body(self) -> None:
+        """The body is held no longer: what it said has been read, or stored. Before a wait, which holds no room then."""
+        if self._body is not None:
+            self._body.give_back()
 
     def charge_messages(self, count: int) -> None:
-        """This request sends *count* messages; Overloaded when too many are in flight."""
-        self._budget.take_messages(count)
-        self._messages += count
+        """This request sends *count* messages; ShareExceeded or Overloaded when too many are in flight."""
+        room = self._budget.messages
+        if self._messages is not None:
+            self._messages.take(count)
+            return
+        self._messages = room.hold_calmly(count) or _hold(room, self.scope, count)
+
+    def release_messages(self) -> None:
+        """They are stored, or refused."""
+        if self._messages is not None:
+            self._messages.give_back()
 
     def may_wait(self, parking: ParkingLot) -> bool:
         """Whether there is room for one more poll in *parking*; Overloaded when too many wait for who asks: the principal, or without one
         the address, unless that is loopback."""
-        client = self.scope.get("client")
-        owner = admission_of(self).principal or (address_of(client[0]) if client else "")
+        owner = owner_of(self.scope)
         if owner and self._place is None:
             parking.claim(owner)
             self._place = parking, owner
         return parking.has_room
 
-    async def until_gone(self) -> None:
-        """Returns when the client has closed its connection. The body must have been read, or there is none."""
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
+    def interrupt(self) -> Interrupt:
+        """What ends its wait before the time. The body must have been read, or there is none."""
+        return Interrupt(self.receive, admission_of(self))
 
     def release(self) -> None:
-        """Give the budget back."""
-        self._budget.give(self._charged, self._messages)
-        self._charged = self._messages = 0
+        """Give back whatever it holds. Safe to repeat."""
+        if self._body is not None:
+            self._body.give_back()
+        if self._messages is not None:
+            self._messages.give_back()
         if self._place is not None:
             parking, owner = self._place
             self._place = None

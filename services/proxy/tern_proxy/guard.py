@@ -2,6 +2,7 @@
 
     credentials -> session -> quota -> rule of the path -> what it asks of the path's names -> handler (-> what it asks of other names)
         401          429       429        404, 405           403, or 404 of what may not be seen
+    and all of it again, 401 or 403, when it changes while the request is open (open_requests.py)
 
 Nothing but GET /healthz answers before credentials are good, and a path that the table does not have never reaches the application. That a
 request was let through is remembered by method and path, with the principal's rights, so the usual request costs a few dictionary look-ups.
@@ -18,16 +19,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tern_proxy.audit import ALLOWED, DENIED, AuditTrail
 from tern_proxy.authentication import DIGESTS, Authenticator, Refused, Session, address_of
 from tern_proxy.authorization import ADMISSION, CALLER, Admission
-from tern_proxy.core.access import AUDIT_TOPIC_END, Access
+from tern_proxy.core.access import Access
 from tern_proxy.core.quotas import Bucket
 from tern_proxy.core.requirements import RouteTable, Rule
+from tern_proxy.open_requests import OpenRequest, OpenRequests
 from tern_proxy.proxy import Proxy
 from tern_proxy.signed_requests import has_body, receive_checked
 from tern_service.problems import problem_reply, request_id_of
 from tern_tasks import keep_running
 from tern_wire.errors import MethodNotAllowed, QuotaExceeded, RouteNotFound, TernError
 from tern_wire.principals import CLUSTER
-from tern_wire.replies import reply_topic_of
 
 PRINCIPAL = "ternmq.principal"
 _CHALLENGE = (b"www-authenticate", b'Bearer realm="ternmq"')
@@ -35,22 +36,23 @@ NEWS_INTERVAL_MS = 500
 _ALIVE = b'{"status":"alive"}'
 
 
-def audit_topic_of(cluster: str) -> str:
-    """The topic that holds the audit of *cluster*."""
-    return reply_topic_of(cluster).removesuffix("_REPLY_TOPIC")[: 127 - len(AUDIT_TOPIC_END)] + AUDIT_TOPIC_END
-
-
 class Guard:
     """The application with a guard in front."""
 
     def __init__(self, app: ASGIApp, proxy: Proxy) -> None:
         self._app, self._proxy = app, proxy
-        topic = audit_topic_of(proxy.cluster)
         self._table = RouteTable()
         self._authenticator = Authenticator(
-            proxy.principals, cluster_key=proxy.cluster_key, clock=proxy.clock, audit_topic=topic
+            proxy.principals, cluster_key=proxy.cluster_key, clock=proxy.clock, kept=proxy.kept
         )
-        self.audit = AuditTrail(proxy, topic)
+        self.open = OpenRequests(
+            proxy.principals,
+            self._authenticator,
+            proxy.clock,
+            waiting=lambda: proxy.waiting + proxy.arriving(),
+            claimed=proxy.parking.claimed,
+        )
+        self.audit = AuditTrail(proxy, proxy.kept.audit)
         # Principals asked for because of a key that is not known, and when that began (monotonic).
         self._news: asyncio.Future[None] | None = None
         self._asked_ms = 0
@@ -71,19 +73,28 @@ class Guard:
                 session, admission = self.admit(scope)
         except Refused as refused:
             self._tell(DENIED, scope, None, refused.error.status, kid=refused.kid, reason=refused.reason)
-            await self._refuse(scope, send, refused.error)
+            await self._refuse(scope, send, refused.error, False)
             return
         except TernError as error:
-            await self._refuse(scope, send, error)
+            await self._refuse(scope, send, error, False)
             return
         if admission.rule.is_admin or (session.bucket is not None and session.bucket.counts_bytes):
             await self._pass_watched(session, admission, scope, receive, send)
-        elif DIGESTS in scope:
-            await self._app(scope, receive_checked(receive, scope[DIGESTS]), send)
         else:
-            await self._app(scope, receive, send)
+            await self._pass(session, admission, scope, receive, send)
         if admission.refused is not None:
             self._tell_refused(scope, admission)
+        elif admission.is_cut:
+            self._tell(DENIED, scope, session, 401, kid=session.kid, reason="a key that was good at the beginning only")
+
+    async def _pass(self, session: Session, admission: Admission, scope: Scope, receive: Receive, send: Send) -> None:
+        request = OpenRequest(session, admission, scope, receive, send, self._refuse)
+        self.open.enter(request)
+        try:
+            checked = receive_checked(request.receive, scope[DIGESTS]) if DIGESTS in scope else request.receive
+            await self._app(scope, checked, request.send)
+        finally:
+            self.open.leave(request)
 
     def admit(self, scope: Scope) -> tuple[Session, Admission]:
         """Let a request through to its handler; Refused, or the error that it is answered with."""
@@ -92,6 +103,7 @@ class Guard:
         scope[PRINCIPAL] = access.principal
         if session.bucket is not None:
             self._charge(session.bucket, scope, session)
+        self.open.require_place(access.principal.name)
         method, path = scope["method"], scope["path"]
         rule = access.passed.get((method, path))
         if rule is None:
@@ -118,7 +130,8 @@ class Guard:
 
     def _charge(self, bucket: Bucket, scope: Scope, session: Session) -> None:
         try:
-            bucket.take(self._proxy.clock.mono_ms())
+            held_bytes = self._proxy.budget.bytes.held(session.access.principal.name) if bucket.counts_bytes else 0
+            bucket.take(self._proxy.clock.mono_ms(), held_bytes)
         except QuotaExceeded as error:
             self._tell(DENIED, scope, session, error.status, kid=session.kid, reason=str(error.fields["unit"]))
             raise
@@ -166,17 +179,17 @@ class Guard:
         taken = receive_counted if counts else receive
         token = CALLER.set(admission.principal if admission.rule.is_admin else "")
         try:
-            await self._app(scope, receive_checked(taken, scope[DIGESTS]) if DIGESTS in scope else taken, send_counted)
+            await self._pass(session, admission, scope, taken, send_counted)
         finally:
             CALLER.reset(token)
-            if admission.rule.is_admin and admission.refused is None:
+            if admission.rule.is_admin and admission.refused is None and not admission.is_cut:
                 self._tell(ALLOWED, scope, session, status, kid=session.kid, **_route(admission.rule, scope))
 
-    async def _refuse(self, scope: Scope, send: Send, error: TernError) -> None:
+    async def _refuse(self, scope: Scope, send: Send, error: TernError, is_read: bool) -> None:
         status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
         if status == 401:
             headers.append(_CHALLENGE)
-        if has_body(scope):
+        if not is_read and has_body(scope):
             # Nobody has read it: it would be taken for the next request's head.
             headers.append((b"connection", b"close"))
         self._proxy.counters.count_request("refused", status, 0.0)

@@ -10,7 +10,8 @@ from typing import TypeAlias
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tern_proxy.exchange import ClientGone, HotRequest, Reply
+from tern_proxy.exchange import HotRequest, Reply
+from tern_proxy.interrupts import ClientGone
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.checks import post_receive_checks
 from tern_proxy.routes.produce import post_batch, post_message
@@ -19,7 +20,8 @@ from tern_proxy.routes.receive import post_receive
 from tern_proxy.routes.request_reply import get_reply, post_reply, post_request
 from tern_proxy.routes.settle import post_ack, post_settle
 from tern_proxy.routes.transactions import post_begin, post_begin_several, post_commit, post_rollback
-from tern_service.problems import problem_reply, request_id_of
+from tern_service.plain import Answer
+from tern_service.problems import RawHeaders, problem_reply, request_id_of
 from tern_wire.errors import MethodNotAllowed, TernError
 from tern_wire.paths import HEADER_REQUEST_ID
 
@@ -93,13 +95,27 @@ def _match_elsewhere(parts: list[str]) -> tuple[tuple[str, str, Handler], tuple[
     return None
 
 
-class HotRoutes:
-    """The ASGI application that the server runs. *now*: seconds, monotonic, for the latency histogram."""
+def is_read(target: bytes) -> bool:
+    """Whether a request is one with which consumers read: a receive, a pull, a poll for checks."""
+    path = target.partition(b"?")[0]
+    return path.endswith(b"/receive") or b"/queues/" in path
 
-    def __init__(self, proxy: Proxy, app: ASGIApp, now: Callable[[], float]) -> None:
+
+class HotRoutes:
+    """The ASGI application that the server runs. *now*: seconds, monotonic, for the latency histogram. *alive*: the answer to GET /healthz."""
+
+    def __init__(self, proxy: Proxy, app: ASGIApp, now: Callable[[], float], alive: Answer) -> None:
         self._proxy = proxy
         self._app = app
         self._now = now
+        status, fields, self._alive_body = alive
+        self._alive: tuple[int, RawHeaders] = (
+            status,
+            [
+                *((name.encode(), value.encode()) for name, value in fields.items()),
+                (b"content-length", b"%d" % len(self._alive_body)),
+            ],
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -107,6 +123,9 @@ class HotRoutes:
             return
         found = match(scope["path"])
         if found is None or (scope["method"] == "GET" and found[0] in _ALSO_READ):
+            if scope["path"] == "/healthz" and scope["method"] == "GET" and not scope["query_string"]:
+                await self._tell_alive(scope, send)
+                return
             await self._pass_on(scope, receive, send)
             return
         began = self._now()
@@ -139,6 +158,14 @@ class HotRoutes:
         counters.bytes[name] += len(body)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+    async def _tell_alive(self, scope: Scope, send: Send) -> None:
+        """Whoever opens thousands of connections asks it on each of them."""
+        status, headers = self._alive
+        headers = [*headers, (_ID, request_id_of(scope).encode())]
+        self._proxy.counters.count_request("admin", status, 0.0)
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": self._alive_body})
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = self._now()

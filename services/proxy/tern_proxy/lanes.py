@@ -53,16 +53,21 @@ class Lane(Generic[C, R]):
         # For metrics: flights so far and the cargo pieces that they carried.
         self.flights = 0
         self.carried = 0
+        self.landed = 0
+        self.on_landed: Callable[[], None] = lambda: None
         # When a piece last had to wait for a flight to land (the loop's time, s).
         self.crowded_at_s = -math.inf
+        # When the last piece came.
+        self.submitted_at_s = -math.inf
 
     def submit(self, cargo: C) -> asyncio.Future[R]:
         """What became of *cargo*. Pieces submitted in one order are sent in that order."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         self._waiting.append((cargo, future))
+        self.submitted_at_s = loop.time()
         if self._in_flight >= LANES_IN_FLIGHT:
-            self.crowded_at_s = loop.time()
+            self.crowded_at_s = self.submitted_at_s
         elif not self._is_scheduled:
             self._is_scheduled = True
             loop.call_soon(self._start)
@@ -109,7 +114,9 @@ class Lane(Generic[C, R]):
     def _landed(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._in_flight -= 1
+        self.landed += 1
         self._start()
+        self.on_landed()
         if not task.cancelled():
             task.result()
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from fastapi import FastAPI
 
+from tern_proxy.openapi_examples import EXAMPLE_NAMES, FIELDS, OTHER_FIELDS
 from tern_service.problems import problem_reply
 from tern_wire import paths
 from tern_wire.errors import ERRORS, TernError
-from tern_wire.limits import CONNECTIONS_MAX, MESSAGE_BODY_SIZE_MAX_BYTES
 from tern_wire.membership import MEMBER_PATTERN
 from tern_wire.names import NAMESPACE_LENGTH_MAX
 from tern_wire.principals import PRINCIPAL_PATTERN
@@ -26,21 +26,6 @@ if TYPE_CHECKING:
     from tern_proxy.openapi_operations import Operation
 
 Document = dict[str, Any]
-EXAMPLE_NAMES = {
-    "topic": "orders",
-    "group": "billing",
-    "queue": "broker-a:3",
-    "broker_group": "broker-a",
-    "member": "worker-1",
-    "task": "5b1f0c9a7e2d4c3b8a190f6e",
-    "correlation_id": "invoice-7",
-    "message_id": "7F3A9C01D2E4B5A6978800000000002A",
-    "recall_handle": "AQAAAZu7yvoAAAAAAAAAKmJyb2tlci1hAAAAAAAAAAAAAAAA",
-    "producer_group": "shop",
-    "transaction_id": "AQAAAAAGQAAAAAAABwAAAAAAAAAAYnJva2VyLWEAAAAAAAAAAAAAAAA",
-    "principal": "shop",
-    "kid": "Zk3vQ8mT1xWc5RbN",
-}
 BASE_URL = f"http://127.0.0.1:{paths.PORT_PROXY}"
 _TAGS = {
     "messages": "Send, receive, settle, and read by offset.",
@@ -54,81 +39,6 @@ _TAGS = {
     "dead letters": "Messages that have failed for the last time: browse, redrive, purge.",
     "cluster": "Who is there and who leads.",
     "health": "For supervisors, load balancers and Prometheus.",
-}
-# What stands in the examples of problems for the fields of an error, and where one error says something else.
-_FIELDS: Mapping[str, Any] = {
-    "accept": "text/html",
-    "ask_again": "/v1/topics/orders/requests/invoice-7?client=shop-7&wait=20s",
-    "actual": 4_194_305,
-    "allowed": "none",
-    "broker_group": "broker-a",
-    "client": "shop-7",
-    "correlation_id": "invoice-7",
-    "node": "broker-a-0",
-    "content_type": "text/csv",
-    "done": "broker-a",
-    "kid": EXAMPLE_NAMES["kid"],
-    "missing": "broker-b",
-    "principal": "shop",
-    "encoding": "gzip",
-    "endpoints": "http://127.0.0.1:9876",
-    "expected": 40,
-    "expired": 1,
-    "epoch": 12,
-    "left": "idempotency keys of before are forgotten, in 42 s",
-    "field": "delay",
-    "group": "billing",
-    "known": "broker-a",
-    "limit": MESSAGE_BODY_SIZE_MAX_BYTES,
-    "limit_s": 30,
-    "loss": "its messages",
-    "member": "worker-1",
-    "message_id": EXAMPLE_NAMES["message_id"],
-    "min_offset": 1_000,
-    "name": "orders",
-    "offset": 42,
-    "open": 2,
-    "permission": "write",
-    "producer_group": "shop",
-    "parameter": "delay",
-    "pointer": "/messages/3",
-    "queue": "broker-a:9",
-    "lack": "Too many open files",
-    "reason": "Expected `str`, got `int`",
-    "required_permission": "PUB of topic 'orders'",
-    "state": "committed",
-    "supported": "application/json",
-    "task": "5b1f0c9a7e2d4c3b8a190f6e",
-    "topic": "orders",
-    "topics": "bills, orders",
-    "unit": "bytes",
-    "wanted": 4,
-    "what": "groups",
-}
-_OTHER_FIELDS: Mapping[str, Mapping[str, Any]] = {
-    "already-exists": {"what": "topic"},
-    "check-url-forbidden": {"reason": "'example.org' is not among the hosts that may be called"},
-    "confirmation-needed": {"what": "topic"},
-    "group-conflict": {"reason": "'fifo' can only be changed before its first receive"},
-    "batch-too-large": {"actual": 2_000, "limit": 1_024, "unit": "messages"},
-    "illegal-group": {"group": "no spaces"},
-    "illegal-filter": {"position": 8, "reason": "a value is missing behind '>'"},
-    "illegal-member": {"member": "no spaces"},
-    "illegal-invisible-time": {"actual": "13h"},
-    "illegal-correlation-id": {"correlation_id": "no spaces", "pointer": "query/correlation_id"},
-    "illegal-reply-address": {"reply_to": "nobody", "pointer": "query/reply_to"},
-    "illegal-timeout": {"actual": "60s"},
-    "illegal-topic": {"topic": "no/slashes"},
-    "illegal-wait": {"actual": "60s"},
-    "limit-reached": {"actual": 1_000, "limit": 1_000},
-    "quota-exceeded": {"limit": 1_000, "unit": "requests/s"},
-    "too-many-failures": {"limit": 10},
-    "principal-changed": {"actual": 4, "expected": 3},
-    "offset-moved": {"actual": 42, "queue": "broker-a:3"},
-    "properties-too-large": {"actual": 20_000, "limit": 16_384},
-    "overloaded": {"limit": CONNECTIONS_MAX, "what": "connections"},
-    "request-malformed": {"reason": "Content-Length is not a number"},
-    "topic-conflict": {"actual": 8},
 }
 
 
@@ -312,7 +222,7 @@ def _problem(status: int, codes: list[str]) -> Document:
 
 def _problem_example(kind: type[TernError]) -> Document:
     wanted = {name for _, name, _, _ in Formatter().parse(kind.fix) if name}
-    fields = {**_FIELDS, **_OTHER_FIELDS.get(kind.code, {})}
+    fields = {**FIELDS, **OTHER_FIELDS.get(kind.code, {})}
     error = kind(**{name: fields[name] for name in sorted(wanted)})
     _, _, body = problem_reply(error, instance="/v1/topics/orders/messages", request_id="5b1f0c9a7e-2a")
     return {"summary": kind.title, "value": orjson.loads(body)}

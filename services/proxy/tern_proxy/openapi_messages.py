@@ -36,7 +36,7 @@ _REFUSED = (
     *("illegal-message-group", "illegal-delivery-time", "property-conflicts-with-type"),
 )
 _PLACED = ("broker-group-not-writable", "owner-unknown", "placement-changed")
-SENT = (*ASKED, *READ, *TOPIC, *BROKER, *_REFUSED, *_PLACED, "unsupported-encoding")
+SENT = (*ASKED, *READ, *TOPIC, *BROKER, *_REFUSED, *_PLACED, "unsupported-encoding", "topic-reserved")
 _SETTLED = (
     *(*ASKED, *READ, *BROKER, "illegal-topic", "illegal-group", "receipt-invalid", "receipt-expired"),
     *("batch-too-large", "unsupported-encoding", "disk-full"),
@@ -329,7 +329,9 @@ MESSAGES: tuple[Operation, ...] = (
         description=(
             f"1 to {limits.SETTLE_ENTRIES_MAX:,} leases. `invisible` belongs to `extend`; `delay` (0 s to 12 h) to `nack`, which without one "
             "rests as long as the group's retry policy says; `reason` to `dead_letter`. After its last attempt a nacked message is a dead "
-            "letter, too."
+            "letter, too. `release` gives back what no handler has seen, such as what a client received ahead and does not come to: it is "
+            "visible at once, and its attempt does not count. Attempts of earlier leases stay counted, and so does a lease that ends "
+            "without a word. Said again, it is `receipt-expired`, as is everything else said of that lease."
         ),
         body=takes(
             messages.SettleRequest,

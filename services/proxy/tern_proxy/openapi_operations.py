@@ -17,9 +17,18 @@ from tern_wire import messages, paths
 from tern_wire.paths import JSON, MSGPACK
 
 # Errors by what an operation does. What the server itself refuses can meet every one of them.
-SERVER = ("request-malformed", "request-timeout", "internal", "overloaded", "shutting-down")
+SERVER = (
+    "request-malformed",
+    "request-timeout",
+    "body-too-slow",
+    "callback-refused",
+    "internal",
+    "overloaded",
+    "share-exceeded",
+    "shutting-down",
+)
 ASKED = ("invalid-field", "unknown-parameter", "not-acceptable")
-READ = ("malformed-body", "unknown-field")
+READ = ("malformed-body", "unknown-field", "document-too-complex")
 TOPIC = ("illegal-topic", "topic-not-found", "no-name-server", "warming-up")
 BROKER = ("no-leader", "outcome-unknown", "storage-damaged", "node-lacks-resources")
 DECLARED = (*ASKED, *READ, *BROKER, "message-too-large", "limit-reached", "no-name-server", "warming-up", "disk-full")
@@ -110,7 +119,14 @@ _CLUSTER = {
     },
 }
 _HEALTH = {"status": "alive"}
-_READY = {"ready": True, "routes": True, "name_server": True, "leaders": {"broker-a": "broker-a-0"}, "stopping": False}
+_READY = {
+    "ready": True,
+    "routes": True,
+    "name_server": True,
+    "leaders": {"broker-a": "broker-a-0"},
+    "stopping": False,
+    "room": {"bytes of requests in flight": "free", "messages in flight": "free"},
+}
 _NOT_READY = {**_READY, "ready": False, "leaders": {"broker-a": ""}}
 
 

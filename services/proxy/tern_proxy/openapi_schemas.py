@@ -235,6 +235,12 @@ class Readiness(Struct, kw_only=True):
     name_server: bool
     leaders: Annotated[dict[str, str], Meta(description="Leader by broker group; empty while there is none.")]
     stopping: bool
+    room: Annotated[
+        dict[str, Literal["free", "short", "full"]],
+        Meta(
+            description="Of each room that requests share: `short` refuses large ones, `full` also small ones, and makes this 503."
+        ),
+    ]
 
 
 ANSWERS: tuple[type[Struct], ...] = (
@@ -327,7 +333,7 @@ def keywords() -> Mapping[str, Mapping[str, Schema]]:
         "SettleRequest": {"entries": settles},
         "SettleEntry": {
             "receipt_handle": handle,
-            "action": {"enum": ["ack", "extend", "nack", "dead_letter"]},
+            "action": {"enum": ["ack", "extend", "nack", "release", "dead_letter"]},
             "reason": {"maxLength": limits.DEAD_LETTER_REASON_SIZE_MAX_BYTES},
             "invisible": ref("InvisibleTime"),
         },

@@ -11,12 +11,11 @@ from tern_proxy.openapi_operations import ASKED, BROKER, DECLARED, Operation, gi
 from tern_proxy.openapi_schemas import Count, QueueOffsets, Schema, Time, ref
 from tern_wire import limits, messages, paths
 from tern_wire.paths import JSON
+from tern_wire.when_full import CHOICES, MEANING
 
 Kind = Literal["NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"]
 Permission = Literal["rw", "r", "w", "none"]
-Attributes = Annotated[
-    dict[str, str], Meta(max_length=limits.ATTRIBUTES_MAX, description="Kept with it, read by nobody here.")
-]
+Attributes = Annotated[dict[str, str], Meta(max_length=limits.ATTRIBUTES_MAX, description="Kept, and read by nobody.")]
 Cursor = Annotated[str, Meta(description="For the next page; empty on the last one.")]
 
 
@@ -28,6 +27,7 @@ class TopicState(Struct, kw_only=True):
     permission: Permission
     queues: Annotated[int, Meta(ge=1, description="In all broker groups together.")]
     broker_groups: Annotated[dict[str, int], Meta(description="Queues by broker group.")]
+    when_full: Annotated[Literal["refuse", "drop-oldest"], Meta(description=MEANING)]
     attributes: Attributes
     created_at: Time
 
@@ -188,6 +188,7 @@ def keywords() -> Mapping[str, Mapping[str, Schema]]:
             },
             "type": {"enum": ["NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"]},
             "permission": {"enum": ["rw", "r", "w", "none"]},
+            "when_full": {"enum": list(CHOICES), "description": MEANING + " `refuse` in a new topic."},
             "attributes": attributes,
         },
         "PlacementSettings": {
@@ -216,6 +217,7 @@ _TOPIC: dict[str, Any] = {
     "permission": "rw",
     "queues": 8,
     "broker_groups": {"broker-a": 8},
+    "when_full": "refuse",
     "attributes": {"owner": "billing"},
     "created_at": 1_767_225_600_000,
 }
@@ -296,7 +298,7 @@ TOPICS: tuple[Operation, ...] = (
             200: gives(TopicDeclared, "It was there; it has these settings now.", {**_TOPIC, "created": False}),
             201: gives(TopicDeclared, "It is new.", {**_TOPIC, "created": True}),
         },
-        errors=(*DECLARED, "illegal-topic", "topic-conflict", "already-exists"),
+        errors=(*DECLARED, "illegal-topic", "topic-reserved", "topic-conflict", "already-exists"),
         bodies=((JSON, '{"queues": 8}'),),
     ),
     Operation(
@@ -306,7 +308,7 @@ TOPICS: tuple[Operation, ...] = (
         summary="Alter a topic",
         body=takes(messages.TopicSettings, read_only={"permission": "r"}, grow={"queues": 16}),
         answers={200: gives(TopicDeclared, "It has these settings now.", {**_TOPIC, "created": False})},
-        errors=(*DECLARED, "illegal-topic", "topic-conflict", "topic-not-found"),
+        errors=(*DECLARED, "illegal-topic", "topic-reserved", "topic-conflict", "topic-not-found"),
         bodies=((JSON, '{"permission": "rw"}'),),
     ),
     Operation(
@@ -334,7 +336,7 @@ TOPICS: tuple[Operation, ...] = (
         summary="Delete a topic",
         parameters=(_confirm("topic"),),
         answers={200: gives(TopicDeleted, "It is gone.", {"topic": "orders", "deleted": True})},
-        errors=(*ASKED, *_FOUND, *BROKER, "confirmation-needed", "disk-full"),
+        errors=(*ASKED, *_FOUND, *BROKER, "topic-reserved", "confirmation-needed", "disk-full"),
         query="?confirm=orders",
     ),
     Operation(

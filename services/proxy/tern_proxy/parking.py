@@ -11,6 +11,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 
+from tern_proxy.interrupts import Interrupt
 from tern_remoting import problem_of
 from tern_routing import GroupLink
 from tern_wire.errors import Overloaded, TernError
@@ -28,17 +29,21 @@ PAUSE_S = 0.05
 class ParkedPoll:
     """One waiting poll. It may lie in several bays (one a broker group); the first to wake it wins."""
 
-    __slots__ = ("future", "until")
+    __slots__ = ("future", "gone", "until")
 
-    def __init__(self, until: float) -> None:
+    def __init__(self, until: float, gone: Interrupt) -> None:
         # The bay that woke it; None at its deadline, at a disconnect and when the proxy stops.
         self.future: asyncio.Future[Bay | None] = asyncio.get_running_loop().create_future()
-        self.until = until
+        self.until, self.gone = until, gone
 
     def end(self, bay: "Bay | None" = None) -> None:
         """Wake it, once."""
         if not self.future.done():
             self.future.set_result(bay)
+
+    def interrupt(self, _: object) -> None:
+        """Its client is gone, or may not have what it waits for any more."""
+        self.end()
 
     def fail(self, error: TernError) -> None:
         """End its wait with *error*, unless something else has ended it."""
@@ -170,6 +175,10 @@ class ParkingLot:
         else:
             self._by_owner.pop(owner, None)
 
+    def claimed(self, owner: str) -> int:
+        """How many requests of *owner* wait or may wait."""
+        return self._by_owner.get(owner, 0)
+
     @property
     def is_closed(self) -> bool:
         """Whether the proxy is stopping: nothing waits any more."""
@@ -182,25 +191,19 @@ class ParkingLot:
         group: str,
         until: float,
         *,
-        gone: "asyncio.Future[object]",
+        gone: Interrupt,
         again: bool,
     ) -> Bay | None:
-        """The bay that woke this poll, or None: deadline *until* (loop time), *gone* done, or the proxy stops.
+        """The bay that woke this poll, or None: deadline *until* (loop time), *gone*, or the proxy stops.
 
         The caller receives and then calls the bay's `received`, come what may.
         """
         loop = asyncio.get_running_loop()
         if self._is_closed:
             return None
-        poll = ParkedPoll(until)
+        poll = self.enter(until, gone)
         bays = [self._bay(link, topic, group) for link in links]
-
-        def on_gone(_: object) -> None:
-            poll.end()
-
         timer = loop.call_at(until, poll.end)
-        gone.add_done_callback(on_gone)
-        self._parked.add(poll)
         for bay in bays:
             bay.park(poll, first=again)
         try:
@@ -213,14 +216,14 @@ class ParkingLot:
             raise
         finally:
             timer.cancel()
-            gone.remove_done_callback(on_gone)
-            self._parked.discard(poll)
+            self.leave(poll)
             for bay in bays:
                 bay.leave(poll)
 
-    def enter(self, until: float) -> ParkedPoll:
-        """A poll that waits elsewhere, such as a pull at its queue's broker: it counts here, and ends when the proxy stops."""
-        poll = ParkedPoll(until)
+    def enter(self, until: float, gone: Interrupt) -> ParkedPoll:
+        """A poll that waits elsewhere, such as a pull at its queue's broker: it counts here, and ends at *gone* and when the proxy stops."""
+        poll = ParkedPoll(until, gone)
+        gone.call(poll.interrupt)
         self._parked.add(poll)
         if self._is_closed:
             poll.end()
@@ -228,6 +231,7 @@ class ParkingLot:
 
     def leave(self, poll: ParkedPoll) -> None:
         """What has entered waits no longer."""
+        poll.gone.call_no_more(poll.interrupt)
         self._parked.discard(poll)
 
     def _bay(self, link: GroupLink, topic: str, group: str) -> Bay:

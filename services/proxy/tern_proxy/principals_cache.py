@@ -84,6 +84,7 @@ class PrincipalsCache:
         self._principals: dict[str, Principal] = {}
         self._heard: dict[str, _Heard] = {}
         self._is_changed = False
+        self._followers: list[Callable[[], None]] = []
         # How much was heard so far; what nobody has said anything about needs no look.
         self._changes = 0
         self._lock = asyncio.Lock()
@@ -109,6 +110,10 @@ class PrincipalsCache:
     def documents(self) -> list[PrincipalDocument]:
         """Of all principals that are there."""
         return [document for document in self._merged.values() if document.is_there]
+
+    def follow(self, told: Callable[[], None]) -> None:
+        """Call *told* whenever there is a new `table`, before anything else can happen."""
+        self._followers.append(told)
 
     def start(self) -> None:
         """Ask on the interval from now on."""
@@ -219,6 +224,8 @@ class PrincipalsCache:
         if self._is_changed:
             self._is_changed = False
             self.table = PrincipalTable.of(self._principals.values(), self.table.version + 1)
+            for told in self._followers:
+                told()
 
     # Telling ---------------------------------------------------------------------------------------------------
     def _repair_soon(self, answered: list[str]) -> None:

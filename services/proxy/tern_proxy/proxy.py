@@ -4,12 +4,14 @@ import random
 import secrets
 import ssl
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tern_proxy.auto_create import AutoCreate
 from tern_proxy.caller_link import CallerLink
 from tern_proxy.check_bays import CheckDesk
+from tern_proxy.core.creations import Creations
 from tern_proxy.core.message_ids import PREFIX_LENGTH, MessageIds
 from tern_proxy.core.topic import Topic
 from tern_proxy.counters import Counters
@@ -18,20 +20,23 @@ from tern_proxy.lanes import EndLane, Lane, SendLane, SettleLane
 from tern_proxy.old_data import OldData
 from tern_proxy.parking import ParkingLot
 from tern_proxy.principals_cache import PrincipalsCache
+from tern_proxy.read_room import ReadRoom
 from tern_proxy.reading_turns import ReadingTurns
 from tern_proxy.routes_cache import NameServers, RoutesCache
 from tern_proxy.topic_names import TopicNames
-from tern_remoting import Redialer
+from tern_remoting import Link, Redialer
 from tern_routing import Dial, GroupLink, OnDown, OnNotice, OnUp
 from tern_service.clock import Clock
+from tern_service.crowd import Crowd
 from tern_wire.caller import CallerSeal
 from tern_wire.check_urls import CheckHosts
 from tern_wire.errors import NoLeader
 from tern_wire.handles import HandleMaker
+from tern_wire.kept_topics import KeptTopics
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES, LEADER_WAIT_MS, PARKED_POLLS_MAX
+from tern_wire.limits_namespaces import CREATIONS_BURST_DEFAULT, CREATIONS_PER_S_DEFAULT
 from tern_wire.names import check_group, check_topic
 from tern_wire.recall_handles import RecallMaker
-from tern_wire.replies import reply_topic_of
 from tern_wire.route import Routes
 from tern_wire.transactions import TransactionIds
 
@@ -75,6 +80,8 @@ class Proxy:
         dial: Dial | None = None,
         id_prefix: str = "",
         auto_create: AutoCreate | None = None,
+        creations_per_s: int = CREATIONS_PER_S_DEFAULT,
+        creations_burst: int = CREATIONS_BURST_DEFAULT,
         check_hosts: CheckHosts | None = None,
         broker_tls: ssl.SSLContext | None = None,
         authenticates: bool = False,
@@ -83,6 +90,7 @@ class Proxy:
         self.clock = clock
         self.check_hosts = check_hosts or CheckHosts.parse("")
         self.auto_create = auto_create or AutoCreate()
+        self.creations = Creations(per_s=creations_per_s, burst=creations_burst, now_ms=clock.mono_ms)
         self.ids = MessageIds(id_prefix or secrets.token_hex(PREFIX_LENGTH // 2).upper())
         self.name = f"proxy-{secrets.token_hex(4)}"
         self.budget = budget or FlightBudget()
@@ -92,6 +100,7 @@ class Proxy:
         self.counters = Counters()
         self.old_data = OldData(time.monotonic)
         self.groups: dict[str, BrokerGroup] = {}
+        self._room = ReadRoom(lambda: [group.sends for group in self.groups.values()])
         self.cache = RoutesCache(name_servers, interval_ms=route_interval_ms, on_routes=self._follow)
         self.topic_names = TopicNames(self.cache)
         self.principals = PrincipalsCache(
@@ -101,7 +110,10 @@ class Proxy:
         )
         self.authenticates = authenticates
         self.is_stopping = False
+        # How many requests wait for the rest of their body; the listener knows.
+        self.arriving: Callable[[], int] = lambda: 0
         self.cluster_key, self.cluster = cluster_key, cluster
+        self.kept = KeptTopics(cluster)
         self._seal = CallerSeal(cluster_key)
         # Of producer groups, by broker group and their numbers there (transaction_owners.py).
         self.producer_group_names: dict[tuple[str, int], str] = {}
@@ -146,12 +158,17 @@ class Proxy:
                 )
                 link.seal = self._seal
                 sends = SendLane(link)
+                sends.on_landed = self._room.landed
                 settles, ends, turns = SettleLane(link), EndLane(link), ReadingTurns(sends)
                 group = self.groups[name] = BrokerGroup(link, sends, settles, ends, turns)
             # The nodes of a group that is gone are looked for where they were: it comes back there, mostly.
             group.link.update(route, is_whole=routes.warm and bool(route.nodes))
 
     def _dial_broker(self, host: str, port: int, on_up: OnUp, on_down: OnDown, on_notice: OnNotice) -> Redialer:
+        def up(link: Link) -> None:
+            self._room.up(link)
+            on_up(link)
+
         return Redialer(
             host,
             port,
@@ -160,12 +177,13 @@ class Proxy:
             name=self.name,
             group_id=self.cluster,
             on_frame=on_notice,
-            on_up=on_up,
+            on_up=up,
             on_down=on_down,
             frame_size_max_bytes=FRAME_SIZE_MAX_BYTES,
             rng=self._rng,
             timeout_s=DIAL_TIMEOUT_S,
             tls=self._broker_tls,
+            room=self._room,
         )
 
     def group(self, name: str) -> BrokerGroup:
@@ -253,25 +271,57 @@ class Proxy:
 
     def reply_topic(self, namespace: str) -> str:
         """The topic that the replies of *namespace* are in; each has one of its own."""
-        return reply_topic_of(self.cluster, namespace)
+        return self.kept.replies(namespace)
 
     # What can be seen -------------------------------------------------------------------------------------------
     def readiness(self) -> tuple[bool, dict[str, object]]:
-        """Ready: routes are loaded and at least one broker group has a leader."""
+        """Ready: routes are loaded, at least one broker group has a leader, and requests of ordinary size find room.
+
+        `room` tells of each room whether it is `free`, `short` (large requests are refused, and who is at its share) or `full`.
+        """
         leaders = {name: group.link.leader if group.link.has_leader else "" for name, group in self.groups.items()}
         reasons: dict[str, object] = {
             "routes": self.cache.routes is not None,
             "name_server": self.cache.is_reachable,
             "leaders": leaders,
             "stopping": self.is_stopping,
+            "room": {room.what: room.state for room in self.budget.rooms},
         }
-        return self.cache.routes is not None and any(leaders.values()) and not self.is_stopping, reasons
+        has_room = not any(room.is_full for room in self.budget.rooms)
+        return self.cache.routes is not None and any(leaders.values()) and not self.is_stopping and has_room, reasons
+
+    def show_crowd(self, crowd: Crowd) -> None:
+        """Let /metrics tell whom this proxy's listener counts."""
+        self.arriving = lambda: crowd.arriving
+        gauges = self.counters.gauges
+        gauges["connections", "Connections that have sent a whole head."] = lambda: {"all": float(crowd.known)}
+        gauges["requests_arriving", "Requests whose body is not whole yet."] = lambda: {"all": float(crowd.arriving)}
+        gauges["unsent_answer_bytes", "Bytes of answers that clients have not taken."] = lambda: {
+            "all": float(crowd.unsent.size_bytes)
+        }
+        gauges["unsent_broken_off_total", "Connections closed because unsent answers were too many."] = lambda: {
+            "all": float(crowd.unsent.broken_off)
+        }
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for something else than this proxy: for a message, or for a broker's room for a read."""
+        return len(self.parking) + sum(group.link.reading for group in self.groups.values())
 
     def _count_gauges(self) -> None:
         gauges = self.counters.gauges
         gauges["parked_polls", "Long polls that wait."] = lambda: {"all": float(len(self.parking))}
-        gauges["in_flight_bytes", "Bytes of request bodies held."] = lambda: {"all": float(self.budget.used_bytes)}
-        gauges["in_flight_messages", "Messages of sends held."] = lambda: {"all": float(self.budget.used_messages)}
+        budget = self.budget
+        gauges["in_flight_bytes", "Bytes of request bodies held."] = lambda: {"all": float(budget.bytes.used)}
+        gauges["in_flight_messages", "Messages of sends held."] = lambda: {"all": float(budget.messages.used)}
+        gauges["room_owners", "Principals, or addresses, that hold some of a room now."] = lambda: {
+            room.what: float(room.owners) for room in budget.rooms
+        }
+        gauges["room_refused_total", "What was refused: there was no room, or its owner was at its share."] = lambda: {
+            f"{room.what}/{reason}": float(count)
+            for room in budget.rooms
+            for reason, count in zip(("full", "share"), room.refused, strict=True)
+        }
         gauges["follower_pulls_total", "Pulls of old data that followers have answered."] = lambda: {
             "all": float(self.old_data.served)
         }
@@ -282,6 +332,9 @@ class Proxy:
         }
         gauges["reading_held_total", "Receives that have waited so that sends need not, by broker group."] = lambda: {
             name: float(group.turns.held) for name, group in self.groups.items()
+        }
+        gauges["reads_under_way", "Reads that wait for an answer of their broker group."] = lambda: {
+            name: float(group.link.reading) for name, group in self.groups.items()
         }
         gauges["lane_flights_total", "Flights so far, by lane."] = lambda: {
             f"{name}/{kind}": float(lane.flights)

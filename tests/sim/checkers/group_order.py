@@ -132,13 +132,15 @@ class _Walk:
 
     def _walk(self, message_group: str, places: list[_Place], row: list[tuple[_Place, Grant]]) -> Iterator[str]:
         before: tuple[_Place, Grant] | None = None
+        # The last lease of each message so far: what was redriven comes after others that were settled long ago.
+        last: dict[_Place, Grant] = {}
         for place, grant in row:
             first = before[1].operation if before is not None else None
             queue = (self._group, self._topic, self._order.queues[message_group, place[0]])
             begins_anew = self._is_moved and self._facts.is_moved(queue, first, grant.operation)
             is_back = before is not None and place < before[0]
             if begins_anew:
-                pass
+                last.clear()
             elif before is not None and is_back and self._is_redriven((queue, place[1]), grant):
                 if not self._is_done(message_group, before[0], before[1], grant):
                     yield f"{grant.held} of {message_group} is redriven beside {before[1].held}: {before[1].operation}, {grant.operation}"
@@ -149,13 +151,14 @@ class _Walk:
             else:
                 for other in places:
                     if (before is None or before[0] <= other) and other < place:
-                        lease = before[1] if before is not None and before[0] == other else None
+                        lease = last.get(other)
                         if not self._is_done(message_group, other, lease, grant):
                             at = f"{self._order.queues[message_group, other[0]]}:{other[1]}"
                             how = f"held by {lease.operation}" if lease is not None else "passed over"
                             yield f"{grant.held} of {message_group} while {at} is not settled ({how}): {grant.operation}"
                             break
             before = (place, grant)
+            last[place] = grant
 
     def _is_done(self, message_group: str, place: _Place, lease: Grant | None, now: Grant) -> bool:
         """Whether the message there can have been settled when *now* was granted; *lease*: its last one that anybody heard of."""

@@ -20,6 +20,7 @@ from tern_wire.commands import CommandKind
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.requests import RequestCode, read_body
 from tests.support.faulty_files import FaultyFiles
+from tests.support.roomy_link import RoomyLink
 from tests.support.single_broker import SingleBroker
 
 
@@ -114,8 +115,8 @@ def test_a_page_is_looked_up_in_steps(broker: SingleBroker) -> None:
 def test_a_page_is_answered_over_the_link_in_turns(broker: SingleBroker) -> None:
     """Once, at its end; dead letters are told with the first page alone; a page of no rows, or of too many, is a broken peer's."""
     replies: list[dict[str, Any]] = []
-    link = SimpleNamespace(
-        reply=lambda _opaque, code, parts: replies.append(read_body(b"".join(parts))[0] | {"is": code})
+    link = RoomyLink.answering(
+        lambda _opaque, code, parts: replies.append(read_body(b"".join(parts))[0] | {"is": code})
     )
     soon: deque[Any] = deque()
     turns = Turns(soon.append, lambda: 0.0)

@@ -77,6 +77,7 @@ def door(status: dict[str, Any], transfers: list[str] | None = None) -> httpx.As
         ask_trim=lambda: answered({"asked": False}),
         ask_transfer=None if transfers is None else transfer,
         ask_choose=None if transfers is None else transfer,
+        ask_pass_over=None if transfers is None else lambda index, back: transfer(f"{index} {back}"),
     )
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://broker")
 
@@ -159,6 +160,32 @@ async def test_an_operator_chooses_a_node() -> None:
         assert (await client.post("/v1/broker/choose", json={"node": "broker-a-1"})).status_code == 409
     async with door(STATUS) as client:
         assert (await client.post("/v1/broker/choose", json={"node": "broker-a-1"})).status_code == 404
+
+
+async def test_an_operator_tells_the_group_to_pass_over_an_entry() -> None:
+    """202 from the leader, 409 with the reason from anybody else; an entry that is none is refused before the core is asked."""
+    asked: list[str] = []
+    async with door(STATUS, asked) as client:
+        done = await client.post("/v1/broker/pass-over", json={"index": 7})
+        back = await client.post("/v1/broker/pass-over", json={"index": 7, "withdraw": True})
+        bodies = (b"", b"{}", b'{"index": "7"}', b'{"index": 7, "withdraw": 1}', b'{"index": 7, "why": ""}')
+        wrong = [await client.post("/v1/broker/pass-over", content=body) for body in bodies]
+    assert (done.status_code, back.status_code, asked) == (202, 202, ["7 False", "7 True"])
+    assert [answer.status_code for answer in wrong] == [400] * len(bodies)
+    async with door({**STATUS, "role": "follower", "leader": "broker-a-1"}, asked) as client:
+        assert (await client.post("/v1/broker/pass-over", json={"index": 7})).status_code == 409
+    async with door(STATUS) as client:
+        assert (await client.post("/v1/broker/pass-over", json={"index": 7})).status_code == 404
+
+
+async def test_a_node_that_is_blocked_says_so_everywhere() -> None:
+    """In /readyz with everything that is known of it, in the metrics as 1."""
+    said = {"index": 7, "error": "AssertionError: no delivery"}
+    for blocked, value in ((said, 1), (None, 0)):
+        async with door({**STATUS, "blocked": blocked}) as client:
+            ready = (await client.get("/readyz")).json()
+            assert f"ternmq_broker_blocked {value:.1f}" in (await client.get("/metrics")).text.splitlines()
+        assert ready.get("blocked") == blocked
 
 
 async def test_a_node_without_a_group_has_nothing_to_hand_over() -> None:

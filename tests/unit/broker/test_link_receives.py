@@ -22,6 +22,7 @@ from tern_store import LogRot
 from tern_wire.requests import RequestCode, read_body
 from tern_wire.rows import QUEUE_ENTRIES, RELEASE, SETTLE_ROWS
 from tests.support.faulty_files import FaultyFiles
+from tests.support.roomy_link import RoomyLink
 from tests.support.single_broker import SingleBroker
 
 
@@ -123,12 +124,12 @@ def test_a_broker_that_cannot_read_what_it_leased_gives_it_back(error: Exception
         proposer=SimpleNamespace(submit=submit),
         reader=SimpleNamespace(read_messages=failing),
         fail_soon=lambda _: happened.append("fail_soon"),
-        reply=lambda *_: happened.append("reply"),
     )
+    link = RoomyLink.answering(lambda *_: happened.append("reply"))
     config = SimpleNamespace(node="a", broker_group="a")
     requests = ReceiveRequests(cast(BrokerConfig, config), cast(Engine, engine), rng=Random(1), monotonic=lambda: 0.0)
     head = {"topic": "t", "group": "g", "max_messages": 10, "max_bytes": 1 << 20, "invisible_ms": 60_000}
-    requests.handlers()[RequestCode.RECEIVE](cast(Link, engine), 7, head, memoryview(b""))
+    requests.handlers()[RequestCode.RECEIVE](cast(Link, link), 7, head, memoryview(b""))
     broker.run()
     assert happened == ["submit LEASE", "submit SETTLE", "reply", *(["fail_soon"] if isinstance(error, LogRot) else [])]
     assert [body for _, body in broker.receive(messages_max=10)] == [b"one", b"two"]

@@ -19,12 +19,13 @@ from tern_wire.errors import TopicNotFound
 from tern_wire.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, decode_record
 from tern_wire.requests import ERROR, Parts, RequestCode, read_body, read_error
 from tests.support.faulty_files import FaultyFiles
+from tests.support.roomy_link import RoomyLink
 from tests.support.single_broker import SingleBroker
 
 TOPIC, SHOP = "dev_REPLY_TOPIC", "broker-a:shop-7"
 
 
-class Desk:
+class Desk(RoomyLink):
     """The requests over a broker of one node; its clock and its turns move when the test says so."""
 
     def __init__(self) -> None:

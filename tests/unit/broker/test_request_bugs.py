@@ -15,13 +15,14 @@ from tern_remoting import Frame
 from tern_wire.errors import NotLeader
 from tern_wire.requests import ERROR, RequestCode, body_parts, read_body, read_error
 from tests.support.proposer_desk import Desk
+from tests.support.roomy_link import RoomyLink
 
 TOKEN = b"0123456789abcdef"
 REFUSED = NotLeader(node="a", leader="b", broker_group="g")
 
 
 # The door ----------------------------------------------------------------------------------------------------------
-class Link:
+class Link(RoomyLink):
     """The link of a proxy: what was replied."""
 
     closed = False

@@ -147,6 +147,22 @@ def test_one_look_is_bounded_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatc
     assert 0 < steps.max() <= 30
 
 
+@pytest.mark.parametrize("tags", ["Aa", "nobody"])
+def test_a_look_whose_time_is_over_before_it_begins_looks_all_the_same(tags: str) -> None:
+    """A process that waits for a core must not tell a client that nothing is there, nor stay where it is."""
+    broker, wanted = filled(200, seed=1)
+    now_s = 0.0
+
+    def late() -> float:
+        nonlocal now_s
+        now_s += 2 * filter_looks.LOOK_S
+        return now_s
+
+    got = [offset for offset, _ in receive(broker, tags, messages_max=100, monotonic=late)]
+    assert got == (wanted[:100] if tags == "Aa" else [])
+    assert committed(broker) == (wanted[0] if tags == "Aa" else 200)
+
+
 def test_a_subscription_is_read_as_members_write_it() -> None:
     """SQL behind its prefix, tags with and without one, everything."""
     assert compiled_text("sql:a > 1").sql == "a > 1"

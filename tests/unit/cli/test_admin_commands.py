@@ -17,6 +17,7 @@ TOPIC: dict[str, Any] = {
     "permission": "r",
     "queues": 8,
     "broker_groups": {"broker-a": 8},
+    "when_full": "refuse",
     "attributes": {"owner": "billing"},
     "created_at": 1,
 }
@@ -49,11 +50,26 @@ def test_a_topic_is_created_with_what_is_named_and_nothing_else() -> None:
     done, asked = run({"PUT": {**TOPIC, "created": True}}, "topic", "create", "demo")
     assert "demo is there, 8 queues, type FIFO" in done.stdout
     assert asked[0].document == {}
-    words = ("-q", "4", "--type", "fifo", "--permission", "rw", "-a", "owner=billing", "-a", "old=", "--new")
+    words = (
+        "-q",
+        "4",
+        "--type",
+        "fifo",
+        "--permission",
+        "rw",
+        "--when-full",
+        "drop-oldest",
+        "-a",
+        "owner=billing",
+        "-a",
+        "old=",
+        "--new",
+    )
     done, asked = run({"PUT": {**TOPIC, "created": True}}, "topic", "create", "demo", *words)
     assert done.exit_code == 0, done.output
     attributes = {"owner": "billing", "old": None}
-    assert asked[0].document == {"queues": 4, "type": "FIFO", "permission": "rw", "attributes": attributes}
+    named = {"queues": 4, "type": "FIFO", "permission": "rw", "when_full": "drop-oldest"}
+    assert asked[0].document == {**named, "attributes": attributes}
     assert asked[0].headers["if-none-match"] == "*"
 
 
@@ -121,7 +137,7 @@ def test_groups_are_listed_and_described() -> None:
     done, asked = run(
         {"GET": {**GROUP, "topics": progress, "truncated": False}}, "group", "describe", "g", "--topic", "demo"
     )
-    assert "16 attempts, rests 1s, 0.5s; fifo" in done.stdout
+    assert "16 attempts, rests 1 s, 500 ms; fifo" in done.stdout
     assert "demo" in done.stdout
     assert asked[0].path == "/v1/groups/g?topic=demo"
 
@@ -131,7 +147,7 @@ def test_a_topic_is_described_with_its_queues_and_groups() -> None:
     offsets = [{"queue": "broker-a:0", "min_offset": 1, "max_offset": 5}]
     done, _ = run({"GET": {**TOPIC, "offsets": offsets, "groups": ["g"]}}, "topic", "describe", "demo")
     assert "4 messages in 1 queues" in done.stdout
-    assert "Type FIFO, permission r, attributes owner=billing" in done.stdout
+    assert "Type FIFO, permission r, when full refuse, attributes owner=billing" in done.stdout
     assert "Groups: g" in done.stdout
 
 

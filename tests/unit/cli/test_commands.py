@@ -56,6 +56,8 @@ COMMANDS += [
     "raft transfer-leader",
     "raft digests",
     "raft choose",
+    "raft blocked",
+    "raft pass-over",
     "send",
     "recv",
     "request",
@@ -189,6 +191,15 @@ def test_without_ack_nothing_is_settled() -> None:
         got = RUNNER.invoke(app, ["recv", "demo", "g", "--ack", "none", "-o", "json", "--endpoint", made.url])
         assert [asked.path.rsplit("/", 1)[1] for asked in made.asked] == ["receive"]
     assert [one["body"] for one in json.loads(got.stdout)] == ["hello"]
+
+
+def test_what_is_only_looked_at_is_given_back_when_all_has_been_shown() -> None:
+    """Before, the next receive would show it again. No attempt counts; Ctrl-C and errors give back, too."""
+    with blocking_proxy(receiving()) as made:
+        got = RUNNER.invoke(app, ["recv", "demo", "g", "--ack", "release", "-n", "2", "--endpoint", made.url])
+        assert [asked.path.rsplit("/", 1)[1] for asked in made.asked] == ["receive", "receive", "settle"]
+        assert [entry["action"] for entry in made.asked[-1].document["entries"]] == ["release"]
+    assert (got.exit_code, got.stdout) == (0, "hello\n")
 
 
 def test_an_ack_that_came_too_late_is_a_failure() -> None:

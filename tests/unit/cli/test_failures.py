@@ -75,7 +75,7 @@ def test_a_wrong_option_is_told_in_json_to_who_asked_for_json(words: tuple[str, 
         (["group", "create", "g", "--invisible", "ever"], 2),
         (["offsets", "demo", "--endpoint", "ftp://x"], 2),
         (["store", "stat", "--data-dir", "none"], 2),
-        (["up", "--data-dir", "file/x"], 1),
+        (["up", "--data-dir", "file/x"], 2),
     ],
     ids=str,
 )

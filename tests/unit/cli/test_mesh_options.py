@@ -107,6 +107,36 @@ def test_a_node_that_makes_files_again_or_refuses_sends_or_lacks_something_is_sh
     assert [row["lacks"] for row in rows.values() if row["lacks"]] == ["Too many open files: raise the limit"]
 
 
+def test_whose_messages_hold_the_space_and_what_was_dropped_unread_is_shown(home: Home) -> None:
+    """The topic, the group, and the command that lets it go."""
+    held = '{"topic": "orders", "group": "billing", "messages": 12345}'
+    lost = '[{"topic": "clicks", "group": "web", "messages": 7}]'
+    home.order(
+        "broker-a-0",
+        f'say {{"role": "leader", "refuses_sends": true, "space_held": {held}, "dropped_unread": {lost}}}',
+    )
+    home.up()
+    status = home.run("status", "-o", "json")
+    rows = {row["name"]: row for row in json.loads(status.stdout)["processes"]}
+    assert rows["broker-a-0"]["space_held"]["group"] == "billing"
+    shown = " ".join(home.run("status").stdout.split())
+    assert "group billing has not read 12,345 messages of topic orders" in shown
+    assert "ternmq topic alter orders --when-full drop-oldest" in shown
+    assert rows["broker-a-0"]["dropped_unread"] == [{"topic": "clicks", "group": "web", "messages": 7}]
+
+
+def test_a_node_that_cannot_apply_an_entry_is_shown(home: Home) -> None:
+    """With the command that says more."""
+    home.order("broker-a-1", 'say {"role": "follower", "blocked": {"index": 48211, "error": "AssertionError"}}')
+    home.up()
+    status = home.run("status")
+    assert status.exit_code == 0, status.output
+    assert "broker-a-1 cannot apply entry 48211 of its log" in status.stdout
+    assert "ternmq raft blocked" in status.stdout
+    rows = {row["name"]: row["blocked"] for row in json.loads(home.run("status", "-o", "json").stdout)["processes"]}
+    assert (rows["broker-a-0"], rows["broker-a-1"]) == (None, 48211)
+
+
 def test_checkers_are_as_many_as_asked_and_may_be_none(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The directory remembers it. Each has its own name and port; whom they may call, the variable says, too, for proxies and checkers alike."""
     monkeypatch.setenv("TERNMQ_CHECK_HOSTS", "hooks.example.com,10.1.0.0/16")

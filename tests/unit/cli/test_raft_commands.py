@@ -23,6 +23,8 @@ class Group:
         self.leader, self.term, self.heir = "broker-a-0", 3, heir
         self.reason = ""
         self.asked_for: list[str] = []
+        # While brokers are blocked: what each says of that.
+        self.blocked: dict[str, dict[str, Any]] = {}
         # While the group is held: what each noted.
         self.digests: dict[str, str] = {}
         self.dead: set[str] = set()
@@ -43,6 +45,9 @@ class Group:
         if asked.path == "/v1/broker/choose":
             self.asked_for.append(f"{node}: {asked.document['node']}")
             return said({"asked": not self.reason, "reason": self.reason}, 409 if self.reason else 202)
+        if asked.path == "/v1/broker/pass-over":
+            self.asked_for.append(f"{node}: {asked.document}")
+            return said({"asked": not self.reason, "reason": self.reason}, 409 if self.reason else 202)
         leads = node == self.leader
         peers = [
             {"node": peer, "connected": peer not in self.dead, "match_index": 40 if leads else 0}
@@ -53,7 +58,8 @@ class Group:
             {
                 "node": node,
                 "role": "leader" if leads else "follower",
-                "serving": leads and not self.digests,
+                "serving": leads and not self.digests and not self.blocked,
+                "blocked": self.blocked.get(node),
                 "held": bool(self.digests),
                 "comparison": {
                     "index": 40,
@@ -130,6 +136,7 @@ def test_status_shows_every_broker_and_who_lags() -> None:
         "(group",
         "1)",
         "1.5",
+        "ms",
         "12.3",
         "1/2",
     ]
@@ -222,3 +229,62 @@ def test_an_operator_chooses_whose_state_holds() -> None:
     assert refused.exit_code == 1
     assert "the nodes do not disagree" in refused.output
     assert made.asked_for == ["broker-a-0: broker-a-1", "broker-a-0: broker-a-2"]
+
+
+BLOCKED = {
+    "index": 48211,
+    "term": 3,
+    "crc": "0badcafe",
+    "error": "AssertionError: no delivery",
+    "where": "leases.py:120",
+    "release": "0.1.0 (state machine 1)",
+    "commands": {"send": 2, "settle": 1},
+    "asked": False,
+    "peers": {},
+}
+
+
+def test_blocked_shows_who_cannot_apply_what() -> None:
+    """And says so when everybody applies everything."""
+    with group() as made:
+        nobody = made.run("blocked")
+        made.blocked = {"broker-a-0": BLOCKED, "broker-a-1": {**BLOCKED, "asked": True, "error": "", "where": ""}}
+        made.dead.add("broker-a-2")
+        as_json, table = made.run("blocked", "-o", "json"), made.run("blocked")
+        status = made.run("status")
+    assert nobody.stdout == "No broker is blocked.\n"
+    rows = {row["node"]: row for row in json.loads(as_json.stdout)}
+    assert {name: (row["entry"], row["asked"], row["says"]) for name, row in rows.items()} == {
+        "broker-a-0": (48211, False, "blocked"),
+        "broker-a-1": (48211, True, "waits for all to agree"),
+        "broker-a-2": (None, False, "no answer"),
+    }
+    assert rows["broker-a-0"]["raised"] == "AssertionError: no delivery (leases.py:120)"
+    assert (rows["broker-a-0"]["holds"], rows["broker-a-0"]["commands"]) == ("2 send, 1 settle", BLOCKED["commands"])
+    assert "2 send, 1 settle" in table.stdout
+    assert "leader, blocked at 48211" in status.stdout
+    assert "follower, blocked at 48211" in status.stdout
+
+
+def test_an_operator_passes_over_an_entry_knowingly() -> None:
+    """What it holds is said before it is done, and without --yes nobody is asked where nobody can answer; a refusal says why."""
+    with group() as made:
+        made.blocked = dict.fromkeys(made.http, BLOCKED)
+        unsure = made.run("pass-over", "48211")
+        done = made.run("pass-over", "48211", "--yes", "-o", "json")
+        told = made.run("pass-over", "48211", "--yes")
+        back = made.run("pass-over", "48211", "--withdraw")
+        made.reason = "'broker-a-2' has not said that it cannot apply entry 48211"
+        refused = made.run("pass-over", "48211", "--yes")
+        made.leader = ""
+        nobody = made.run("pass-over", "48211", "--yes")
+    assert unsure.exit_code == 2
+    assert "2 send, 1 settle" in unsure.output
+    facts = {"broker_group": "broker-a", "entry": 48211, "withdrawn": False, "leader": "broker-a-0"}
+    assert json.loads(done.stdout) == facts
+    assert told.stdout == "broker-a passes over entry 48211. Watch it with `ternmq raft blocked`.\n"
+    assert back.stdout == "Entry 48211 of broker-a is tried again.\n"
+    assert (refused.exit_code, nobody.exit_code) == (1, 1)
+    assert "has not said that it cannot apply entry 48211" in refused.output
+    documents = [{"index": 48211, "withdraw": withdrawn} for withdrawn in (False, False, True, False)]
+    assert made.asked_for == [f"broker-a-0: {document}" for document in documents]

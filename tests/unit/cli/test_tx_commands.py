@@ -148,10 +148,10 @@ def test_producer_groups_are_listed_described_and_deleted() -> None:
     """As tables and as JSON."""
     done, _ = run(said({"producer_groups": [GROUP, {**GROUP, "check_url": ""}]}), "producer-group", "ls")
     assert "by pull" in done.stdout
-    assert "30000" in done.stdout
+    assert "30 s" in done.stdout
     done, _ = run(said(GROUP), "producer-group", "describe", "shop")
     assert done.exit_code == 0, done.output
-    for text in ("rolled back", "30", "15 times", "3000 ms; callbacks go without bodies"):
+    for text in ("rolled back", "30", "15 times", "3 s; callbacks go without bodies"):
         assert text in done.stdout
     done, _ = run(said(GROUP), "producer-group", "describe", "shop", "-o", "json")
     assert json.loads(done.stdout) == GROUP

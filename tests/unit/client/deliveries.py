@@ -28,7 +28,9 @@ def delivery(number: int, invisible_until: int = FAR_MS) -> dict[str, Any]:
     }
 
 
-def delivered(*numbers: int, settled: list[dict[str, Any]] | None = None, invisible_until: int = FAR_MS) -> Reply:
+def delivered(
+    *numbers: int, settled: list[dict[str, Any]] | None = None, invisible_until: int = FAR_MS, attempt: int = 1
+) -> Reply:
     """A receive's answer."""
-    messages = [delivery(number, invisible_until) for number in numbers]
+    messages = [{**delivery(number, invisible_until), "attempt": attempt} for number in numbers]
     return packed({"messages": messages, "settled": settled or []})

@@ -128,7 +128,25 @@ async def test_messages_that_come_in_the_moment_of_closing_are_given_back() -> N
     with pytest.raises(ClientClosed):
         await waiting
     entries = json.loads(transport.asked[1].body)["entries"]
-    assert entries == [{"receipt_handle": "h0", "action": "extend", "invisible": 1_000}]
+    assert entries == [{"receipt_handle": "h0", "action": "release"}]
+
+
+async def test_messages_that_come_as_their_receive_is_cancelled_are_given_back() -> None:
+    """Its caller is gone, and the lease would end as an attempt that nobody saw."""
+    transport = HeldAnswer()
+    consumer = Consumer("http://127.0.0.1:8080", "t", "g", transport=transport)
+    waiting = asyncio.create_task(consumer.receive())
+    while not transport.asked:
+        await asyncio.sleep(0)
+    reply = delivered(0)
+    transport.first.set_result(Response(200, {"content-type": reply.headers["Content-Type"]}, reply.body))
+    await asyncio.sleep(0)  # as above
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await consumer.close()
+    entries = [json.loads(request.body)["entries"] for request in transport.asked[1:]]
+    assert entries == [[{"receipt_handle": "h0", "action": "release"}]]
 
 
 async def test_a_receive_that_is_cancelled_while_its_consumer_closes_stays_cancelled() -> None:
@@ -259,6 +277,7 @@ async def test_closed_blocking_clients_refuse_too_and_close_twice() -> None:
             with pytest.raises(ClientClosed, match=r"This Blocking\w+ is closed.*[Mm]ake a new one"):
                 use()
 
-    async with ScriptedProxy(delivered(0, 1)) as proxy:
+    async with ScriptedProxy(delivered(0, 1), answer=lambda _: said({"results": []})) as proxy:
         await asyncio.to_thread(blocking, proxy.url)
-        assert len(proxy.asked) == 1
+        assert proxy.asked[-1].document["entries"] == [{"receipt_handle": "h1", "action": "release"}]
+        assert len(proxy.asked) == 2

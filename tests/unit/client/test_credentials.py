@@ -70,13 +70,14 @@ def test_a_key_with_a_secret_needs_nothing_but_the_sdk(tmp_path: Path) -> None:
     script = """
 import sys
 sys.modules.update({"cryptography": None, "http_message_signatures": None})
-from tern_client.credentials import Credentials, CredentialsUnusable
+from tern_client.credentials import Credentials
+from tern_wire.extras import ExtraMissing
 from tern_client.exchange import Request
 made = Credentials(("https://proxy",), sys.argv[1]).applied(Request("GET", "/v1/topics"), "https://proxy")
 assert "Signature" in dict(made.headers)
 try:
     Credentials(("https://proxy",), sys.argv[2])
-except CredentialsUnusable as error:
+except ExtraMissing as error:
     print(error)
 """
     keys = (

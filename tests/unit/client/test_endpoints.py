@@ -41,6 +41,12 @@ MALFORMED: list[Any] = [
     " http://host",
     "http://host?x=1",
     "http://host#x",
+    "http://host/v1",
+    "http://host:8080/v1/",
+    "https://host/mq/v1",
+    "http://user:secret@host",
+    "http://host/m\u00fc",
+    'http://host/"a"',
     "",
     None,
     8080,
@@ -68,6 +74,11 @@ def test_the_refusal_names_the_endpoint_that_is_wrong_and_why() -> None:
         Endpoints(["http://127.0.0.1:8080", "localhost:8080"])
     with pytest.raises(EndpointMalformed, match=r"'http://host:99999'.*port"):
         Endpoints("http://host:99999")
+    with pytest.raises(EndpointMalformed, match=r"'http://host:8080/v1'.*leave that out"):
+        Endpoints("http://host:8080/v1")
+    with pytest.raises(EndpointMalformed, match="user name") as refused:
+        Endpoints("http://user:secret@host")
+    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +90,8 @@ def test_the_refusal_names_the_endpoint_that_is_wrong_and_why() -> None:
         "http://[::1]:8080",
         "HTTP://h_1.example:65535",
         "https://g/p",
+        "https://g/a/b/",
+        "https://g/v1x",
     ],
 )
 def test_what_is_an_endpoint_is_taken(endpoint: str) -> None:

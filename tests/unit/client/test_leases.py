@@ -10,9 +10,9 @@ from tests.support.scripted_proxy import Asked, Reply, ScriptedProxy, blocking_p
 from tests.unit.client.deliveries import delivered
 
 
-def received(*numbers: int, invisible_until: int) -> list[ReceivedMessage]:
+def received(*numbers: int, invisible_until: int, attempt: int = 1) -> list[ReceivedMessage]:
     """Messages as a consumer gets them."""
-    reply = delivered(*numbers, invisible_until=invisible_until)
+    reply = delivered(*numbers, invisible_until=invisible_until, attempt=attempt)
     messages, _ = read_received(Response(200, {"content-type": reply.headers["Content-Type"]}, reply.body))
     return messages
 
@@ -108,7 +108,7 @@ def test_the_blocking_consumer_does_not_hand_it_out_either() -> None:
 
     with blocking_proxy(answer) as proxy, BlockingConsumer(proxy.url, "t", "g", clock=lambda: now_ms[0]) as consumer:
         seen = []
-        for message in consumer:
+        for message in consumer.until_idle():
             seen.append((message.message_id, message.invisible_until))
             now_ms[0] = 1_000
         assert seen == [("m0", 1_000), ("m1", 9_000)]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
@@ -102,6 +103,9 @@ class Blocking:
         """As BlockingTransport."""
         return self._shelf.answer(request)
 
+    def abandon(self) -> None:
+        """As BlockingTransport."""
+
     def close(self) -> None:
         """As BlockingTransport."""
 
@@ -130,11 +134,35 @@ def test_all_queues_are_read_in_pages_each_message_once() -> None:
     """In order within a queue; it ends when nothing more comes, and goes on when iterated again."""
     shelf = Shelf(q0=7, q1=0, q2=3)
     with reader(shelf, max_messages=2) as consumer:
-        seen = [(message.queue, message.offset) for message in consumer]
+        seen = [(message.queue, message.offset) for message in consumer.until_idle()]
         assert sorted(seen) == [("broker-a:0", n) for n in range(7)] + [("broker-a:2", n) for n in range(3)]
         assert [offset for queue, offset in seen if queue == "broker-a:0"] == list(range(7))
         shelf.ends["broker-a:1"] = 1
-        assert [message.message_id for message in consumer] == ["broker-a:1-0"]
+        assert [message.message_id for message in consumer.until_idle()] == ["broker-a:1-0"]
+
+
+def test_a_loop_waits_without_end_until_it_is_stopped() -> None:
+    """Another thread writes after a while, and stops it then. What was there and not handed out comes to the next life."""
+    shelf, offsets = Shelf(q0=0), MemoryOffsets()
+    with reader(shelf, offsets=offsets) as consumer:
+        seen: list[int] = []
+
+        def work() -> None:
+            for message in consumer:
+                seen.append(message.offset)
+                if message.offset == 2:
+                    consumer.stop()
+            consumer.commit()
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        worker.join(0.05)
+        assert worker.is_alive()
+        shelf.ends["broker-a:0"] = 9
+        worker.join(10)
+        assert (worker.is_alive(), seen, list(consumer)) == (False, [0, 1, 2], [])
+    with reader(shelf, offsets=offsets) as consumer:
+        assert [message.offset for message in consumer.until_idle()] == list(range(3, 9))
 
 
 @pytest.mark.parametrize("kind", ["memory", "file", "group"])
@@ -147,23 +175,23 @@ def test_a_place_is_kept_as_far_as_messages_were_handed_out(kind: str, tmp_path:
         return {"memory": memory, "file": FileOffsets(tmp_path / "places"), "group": GroupOffsets("mine")}[kind]
 
     with reader(shelf, offsets=offsets(), max_messages=4) as consumer:
-        first = [message.offset for message in islice(consumer, 3)]
+        first = [message.offset for message in islice(consumer.until_idle(), 3)]
         consumer.commit()
     with reader(shelf, offsets=offsets(), max_messages=4) as consumer:
-        rest = [message.offset for message in consumer]
+        rest = [message.offset for message in consumer.until_idle()]
     assert (first, rest) == ([0, 1, 2], [3, 4, 5])
     with reader(shelf, offsets=offsets(), max_messages=4) as consumer:
-        assert [message.offset for message in consumer] == [3, 4, 5]
+        assert [message.offset for message in consumer.until_idle()] == [3, 4, 5]
         consumer.commit()
     with reader(shelf, offsets=offsets()) as consumer:
-        assert list(consumer) == []
+        assert list(consumer.until_idle()) == []
 
 
 def test_what_a_filter_passes_over_is_behind_the_consumer() -> None:
     """Its place is where the broker has looked to, not the last message that it got."""
     shelf, offsets = Shelf(q0=8), MemoryOffsets()
     with reader(shelf, offsets=offsets, tags="a", max_messages=5) as consumer:
-        assert [message.offset for message in consumer] == [0, 3, 6]
+        assert [message.offset for message in consumer.until_idle()] == [0, 3, 6]
         consumer.commit()
     assert offsets.load() == {"broker-a:0": 8}
 
@@ -174,7 +202,7 @@ def test_where_retention_was_faster_it_goes_on_with_the_oldest_and_says_how_much
     offsets.save({"broker-a:0": 2})
     shelf.mins["broker-a:0"] = 6
     with reader(shelf, offsets=offsets) as consumer:
-        assert [message.offset for message in consumer] == [6, 7, 8, 9]
+        assert [message.offset for message in consumer.until_idle()] == [6, 7, 8, 9]
         assert consumer.skipped == 4
 
 
@@ -183,9 +211,9 @@ def test_a_start_is_for_queues_without_a_place() -> None:
     shelf, offsets = Shelf(q0=4, q1=4), MemoryOffsets()
     offsets.save({"broker-a:1": 3})
     with reader(shelf, offsets=offsets, start="latest") as consumer:
-        assert [message.message_id for message in consumer] == ["broker-a:1-3"]
+        assert [message.message_id for message in consumer.until_idle()] == ["broker-a:1-3"]
         shelf.ends["broker-a:0"] = 5
-        assert [message.message_id for message in consumer] == ["broker-a:0-4"]
+        assert [message.message_id for message in consumer.until_idle()] == ["broker-a:0-4"]
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
@@ -193,7 +221,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "places"
     path.write_text('["no", "offsets"]')
     with reader(Shelf(q0=1), offsets=FileOffsets(path)) as consumer, pytest.raises(ValueError, match="places"):
-        list(consumer)
+        list(consumer.until_idle())
 
 
 async def test_the_async_consumer_reads_all_queues_and_commits_what_it_handed_out() -> None:

@@ -54,6 +54,9 @@ class HeldTransport:
                 self.second.set()
             return answer(request, messages, self.stored)
 
+    def abandon(self) -> None:
+        """As BlockingTransport."""
+
     def close(self) -> None:
         """As BlockingTransport."""
 

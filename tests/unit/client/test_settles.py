@@ -40,6 +40,11 @@ async def test_nacks_and_dead_letters_are_one_request_for_all_and_tell_errors_by
             [{"receipt_handle": handle, "action": "dead_letter", "reason": "no such shop"} for handle in handles],
         ]
         assert consumer.expired == 3
+        first, second = await consumer.receive()
+        assert set(await consumer.release(first, second)) == {second.receipt_handle}
+        released = proxy.asked[-1].document["entries"]
+        assert released == [{"receipt_handle": handle, "action": "release"} for handle in handles]
+        assert len(await consumer.receive()) == 2  # there is room again
 
 
 def test_the_blocking_consumer_says_the_same() -> None:
@@ -48,6 +53,7 @@ def test_the_blocking_consumer_says_the_same() -> None:
         first, second = consumer.receive(attempt_id="try-1")
         assert set(consumer.nack(first, second, delay_ms=1_500)) == {second.receipt_handle}
         assert consumer.dead_letter("", first) == {}
+        assert set(consumer.release(first, second)) == {second.receipt_handle}
         received, nacked, rejected = (asked.document for asked in proxy.asked[:3])
         assert received["attempt_id"] == "try-1"
         assert nacked["entries"][0] == {"receipt_handle": first.receipt_handle, "action": "nack", "delay": 1_500}

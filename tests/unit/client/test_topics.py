@@ -20,8 +20,8 @@ CALLS: list[tuple[Callable[[Any], Any], str, str, dict[str, Any]]] = [
     (lambda admin: admin.create_topic("t"), "PUT", "/v1/topics/t", {}),
     (lambda admin: admin.create_topic("t", 4, type="FIFO"), "PUT", "/v1/topics/t", {"queues": 4, "type": "FIFO"}),
     (
-        lambda admin: admin.alter_topic("t", permission="r", attributes={"a": None}),
-        *("PATCH", "/v1/topics/t", {"permission": "r", "attributes": {"a": None}}),
+        lambda admin: admin.alter_topic("t", permission="r", when_full="refuse", attributes={"a": None}),
+        *("PATCH", "/v1/topics/t", {"permission": "r", "when_full": "refuse", "attributes": {"a": None}}),
     ),
     (
         lambda admin: admin.create_group("g", invisible_ms=5_000, start=7),

@@ -42,6 +42,17 @@ each_transport = pytest.mark.parametrize("make", TRANSPORTS, ids=["fast", "httpx
 
 
 @each_transport
+async def test_the_path_of_an_endpoint_stands_before_that_of_every_request(make: Callable[[], Transport]) -> None:
+    """What serves proxies below a path is asked there, whichever transport asks."""
+    transport = make()
+    async with ScriptedProxy(Reply(body=b""), Reply(body=b"")) as proxy:
+        await transport.exchange(f"{proxy.url}/mq/one", REQUEST, 5_000)
+        await transport.exchange(proxy.url, REQUEST, 5_000)
+        assert [each.path for each in proxy.asked] == ["/mq/one/v1/x?a=1", "/v1/x?a=1"]
+        await transport.close()
+
+
+@each_transport
 async def test_a_request_arrives_as_it_was_made_and_the_answer_comes_back(make: Callable[[], Transport]) -> None:
     """Repeated headers stay repeated; the answer's header names are lower case; a chunked body is put together."""
     transport = make()

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from tern_proxy.authorization import OPEN
 from tern_proxy.check_bays import CheckBay, CheckPoll
+from tern_proxy.interrupts import Interrupt
 from tern_proxy.lanes import Lane
 from tern_proxy.parking import ParkedPoll, ParkingLot
 from tern_proxy.principals_cache import PrincipalsCache
@@ -20,6 +22,11 @@ ONE = "/v1/topics/orders/messages"
 def bug(*_: Any, **__: Any) -> Any:
     """What no test of ours has met yet."""
     raise IndexError("no such row")
+
+
+async def never() -> Any:
+    """The client stays."""
+    await asyncio.Event().wait()
 
 
 async def test_a_flight_that_fails_answers_everybody_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,9 +73,9 @@ async def test_polls_whose_question_fails_hear_of_it(monkeypatch: pytest.MonkeyP
 
     lot, loop = ParkingLot(), asyncio.get_running_loop()
     link: Any = Broken()
+    gone = Interrupt(never, OPEN)
     waits = [
-        asyncio.create_task(lot.wait([link], "t", "g", loop.time() + 60, gone=loop.create_future(), again=False))
-        for _ in range(3)
+        asyncio.create_task(lot.wait([link], "t", "g", loop.time() + 60, gone=gone, again=False)) for _ in range(3)
     ]
     await eventually(lambda: len(lot) == 3, "three polls to park")
     asked.set()
@@ -80,7 +87,7 @@ async def test_polls_whose_question_fails_hear_of_it(monkeypatch: pytest.MonkeyP
 
 async def test_a_poll_that_has_failed_may_be_cancelled() -> None:
     """Its client went in the same moment."""
-    poll = ParkedPoll(0.0)
+    poll = ParkedPoll(0.0, Interrupt(never, OPEN))
     poll.fail(TernError())
     poll.fail(TernError())
     poll.end()
@@ -94,7 +101,7 @@ async def test_polls_for_checks_whose_question_fails_hear_of_it() -> None:
     idle: list[CheckBay] = []
     claim: Any = bug
     bay = CheckBay(claim, lambda _: None, idle.append)
-    polls = [CheckPoll(lot.enter(loop.time() + 60), 1) for _ in range(3)]
+    polls = [CheckPoll(lot.enter(loop.time() + 60, Interrupt(never, OPEN)), 1) for _ in range(3)]
     for poll in polls:
         bay.park(poll)
     async with asyncio.timeout(10):

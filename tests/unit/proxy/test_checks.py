@@ -213,6 +213,7 @@ async def test_an_unknown_producer_group_is_404_or_made_at_its_first_use() -> No
         declare(mesh)
         del mesh.brokers[1].transactions.groups["shop"]
         assert (await ask(mesh, wait="5ms")).json() == {"checks": []}
+        await eventually(parked_at(mesh.brokers[0], 0), "the first claim is over")
         poll = asyncio.create_task(ask(mesh, wait="20s"))
         await eventually(parked_at(mesh.brokers[0], 1), "the claim waits")
         mesh.brokers[0].transactions.refuse(ProducerGroupNotFound(producer_group="shop"))

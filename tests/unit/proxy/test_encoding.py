@@ -270,7 +270,7 @@ def test_a_batch_says_the_same_in_all_formats() -> None:
         (b'{"messages":[{"body":"a","delay_level":"1"}]}', JSON, "invalid-field", "/messages/0/delay_level"),
         (b'{"messages":[{"body_base64":"%"}]}', JSON, "invalid-field", "/messages/0/body_base64"),
         (b'{"messages":[],"atomic":true}', JSON, "unknown-field", "/atomic"),
-        (b'{"messages":[{"json":' + b"[" * 100_000, JSON, "malformed-body", None),
+        (b'{"messages":[{"json":' + b"[" * 100_000, JSON, "document-too-complex", "/"),
         (b'{"body":"a"}\n{"body":', NDJSON, "malformed-body", "/messages/1"),
         (b'{"body":"a"}\n{"bdy":"b"}', NDJSON, "unknown-field", "/messages/1/bdy"),
         (b"", NDJSON, "batch-empty", None),

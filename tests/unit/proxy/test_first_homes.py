@@ -94,6 +94,27 @@ async def test_of_two_creators_at_once_the_second_takes_what_the_first_has_place
         assert answer.json()["queue"].startswith("broker-a:")
 
 
+@pytest.mark.parametrize("is_declared", [False, True])
+async def test_a_topic_that_another_proxy_has_just_created_elsewhere_is_found(*, is_declared: bool) -> None:
+    """A proxy that had not heard of broker-a has created it in broker-b, and no route says so yet: at its first use, and when it is declared."""
+    placed = Placement(epoch=1, groups=("broker-b",))
+    async with proxy_mesh(*brokers(), auto_create=AutoCreate(topics=True)) as mesh:
+        second = mesh.brokers[1]
+
+        def created_before(link: Link, frame: Frame) -> None:
+            put(second, placed)
+            head, _ = second.admin.describe_topic(read_body(frame.body)[0], memoryview(b""))
+            link.reply(frame.opaque, 0, body_parts(head))
+
+        await eventually(lambda: mesh.proxy.groups["broker-b"].link.has_leader, "broker-b is led")
+        second.script(RequestCode.DESCRIBE_TOPIC, created_before)
+        if is_declared:
+            assert (await mesh.http.put("/v1/topics/made", json={})).status_code == 200
+        answer = await mesh.post(MESSAGES, b"x", Idempotency_Key=key_of("broker-a"))
+        assert (answer.status_code, told(mesh)) == (201, ["-", str(placed)])
+        assert answer.json()["queue"].startswith("broker-b:")
+
+
 async def test_a_creation_that_broke_off_is_completed_by_the_next_use() -> None:
     """Of a proxy that met trouble, and of another one that finds the topic so; a key waits until its owner has the topic."""
     async with proxy_mesh(*brokers(), auto_create=AutoCreate(topics=True)) as mesh:

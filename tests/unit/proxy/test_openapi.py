@@ -30,7 +30,7 @@ from tern_proxy import (
 )
 from tern_proxy.core.batches import read_batch
 from tern_proxy.core.begin_requests import read_begin_document
-from tern_proxy.openapi import EXAMPLE_NAMES
+from tern_proxy.openapi_examples import EXAMPLE_NAMES
 from tern_proxy.openapi_messages import EXAMPLE_HANDLE
 from tern_wire import limits, messages
 from tern_wire.codec import encode_msgpack, read_json, read_msgpack

@@ -1,5 +1,7 @@
 """Tables of headers, queries, durations and Accept headers: what is read, what is refused and with which code."""
 
+import re
+
 import pytest
 
 from tern_proxy.core.parameters import (
@@ -76,6 +78,20 @@ def test_invisible_times_out_of_range_are_refused(text: str) -> None:
     with pytest.raises(TernError) as caught:
         invisible_of(text)
     assert caught.value.code == "illegal-invisible-time"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("99h", "'wait' is 99h; use"),
+        (356_400_000, "'wait' is 99 h (356400000); use"),
+        ("60000", "'wait' is 60 s (60000); use"),
+    ],
+)
+def test_a_time_out_of_range_is_told_as_it_was_written_or_with_its_unit(given: str | int, told: str) -> None:
+    """Clients send milliseconds for what somebody wrote in hours."""
+    with pytest.raises(TernError, match=re.escape(told)):
+        wait_of(given)
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "0", "11", "-3", "٣", "9" * 30, "1_0", " 5"])

@@ -52,7 +52,7 @@ def _guess_owner(topic: str, placement: Placement, hosts: Container[str], slot: 
     return owner
 
 
-async def _create_everywhere(proxy: Proxy, topic: str, names: list[str]) -> None:
+async def _create_everywhere(proxy: Proxy, topic: str, names: list[str], check_new: Callable[[str], None]) -> None:
     """At once, with no placement; then placed."""
     asked = body_parts({"topic": topic, "mode": DECLARE})
     up = [name for name in names if proxy.groups[name].link.has_leader]

@@ -174,7 +174,7 @@ async def test_a_body_that_grows_over_the_limit_is_refused_before_its_end() -> N
         declared = mesh.raw("POST", ONE, {"content-length": str(MESSAGE_BODY_SIZE_MAX_BYTES + 1)})
         await asyncio.wait_for(declared.task, 10)
         assert (declared.status, declared.taken, declared.headers[b"connection"]) == (413, 0, b"close")
-        assert mesh.proxy.budget.used_bytes == 0
+        assert mesh.proxy.budget.bytes.used == 0
 
 
 async def test_a_body_in_pieces_is_one_message() -> None:
@@ -196,29 +196,40 @@ async def test_a_client_that_goes_away_within_its_body_stores_nothing() -> None:
         sent.push(b"half", more=True)
         sent.hang_up()
         await asyncio.wait_for(sent.task, 10)
-        assert (sent.sent, mesh.broker.asked[RequestCode.SEND], mesh.proxy.budget.used_bytes) == ([], 0, 0)
+        assert (sent.sent, mesh.broker.asked[RequestCode.SEND], mesh.proxy.budget.bytes.used) == ([], 0, 0)
 
 
-async def test_requests_beyond_the_byte_budget_are_refused_early() -> None:
-    """503 overloaded without reading the body; once the others are answered there is room again."""
-    async with proxy_mesh(budget=FlightBudget(1_000)) as mesh:
+async def test_requests_beyond_the_byte_budget_are_refused_and_small_ones_are_not() -> None:
+    """503 overloaded as soon as a body has no room; what is small has a part of its own; once the others are answered there is room again."""
+    async with proxy_mesh(budget=FlightBudget(2_000)) as mesh:
         mesh.broker.hold()
-        first = asyncio.create_task(mesh.post(ONE, bytes(900)))
+        first = asyncio.create_task(mesh.post(ONE, bytes(1_400)))
         await eventually(lambda: mesh.broker.held, "the first send at the broker")
-        second = mesh.raw("POST", ONE, {"content-length": "200"})
+        second = mesh.raw("POST", ONE, {"content-length": "900"})
+        second.push(bytes(600), more=True)
         await asyncio.wait_for(second.task, 10)
-        assert (second.status, second.taken) == (503, 0)
+        assert (second.status, second.headers[b"connection"]) == (503, b"close")
         assert orjson.loads(second.sent[1]["body"])["code"] == "overloaded"
         assert second.headers[b"retry-after"]
+        small = asyncio.create_task(mesh.post(ONE, bytes(400)))
+        await eventually(lambda: mesh.proxy.budget.bytes.used == 1_800, "the small one is held")
         mesh.broker.let_go()
-        assert (await first).status_code == 201
-        assert (await mesh.post(ONE, bytes(900))).status_code == 201
+        assert ((await first).status_code, (await small).status_code) == (201, 201)
+        assert (await mesh.post(ONE, bytes(1_400))).status_code == 201
+
+
+async def test_a_large_body_that_has_no_room_is_refused_by_its_head() -> None:
+    """Nobody sends 16 MiB in vain; what a head announces takes no room all the same."""
+    async with proxy_mesh(budget=FlightBudget(8 << 20)) as mesh:
+        told = mesh.raw("POST", BATCH, {"content-length": str(BATCH_SIZE_MAX_BYTES), "content-type": JSON})
+        await asyncio.wait_for(told.task, 10)
+        assert (told.status, told.taken, mesh.proxy.budget.bytes.used) == (503, 0, 0)
 
 
 async def test_messages_beyond_their_budget_are_refused_and_counted() -> None:
     """A batch counts each of its messages; nothing of what is refused is stored, and /metrics names the budget."""
     two, three = (orjson.dumps({"messages": [{"body": "a"}] * count}) for count in (2, 3))
-    async with proxy_mesh(budget=FlightBudget(limit_messages=3)) as mesh:
+    async with proxy_mesh(budget=FlightBudget(limit_messages=4)) as mesh:
         mesh.broker.hold()
         first = asyncio.create_task(mesh.post(BATCH, two, content_type=JSON))
         await eventually(lambda: mesh.broker.held, "the first batch at the broker")
@@ -229,7 +240,7 @@ async def test_messages_beyond_their_budget_are_refused_and_counted() -> None:
         mesh.broker.let_go()
         assert (await first).status_code == 200
         assert (await mesh.post(BATCH, three, content_type=JSON)).status_code == 200
-        assert (mesh.proxy.budget.used_messages, mesh.proxy.budget.used_bytes) == (0, 0)
+        assert (mesh.proxy.budget.messages.used, mesh.proxy.budget.bytes.used) == (0, 0)
         assert len(mesh.broker.records("orders")) == 5
         assert 'ternmq_proxy_refused_total{what="messages in flight"} 1.0' in (await mesh.http.get("/metrics")).text
 

@@ -188,6 +188,15 @@ async def test_bad_settings_are_problems(fields: dict[str, Any], code: str, poin
         assert mesh.broker.transactions.groups == {}
 
 
+async def test_times_out_of_range_are_told_with_units() -> None:
+    """What is allowed, and what was given, each as people write it."""
+    async with proxy_mesh(check_hosts=HOSTS) as mesh:
+        refused = await put(mesh, check_after="2h")
+        assert "'check_after' is 100 ms to 60 min, not 2h" in refused.json()["detail"]
+        refused = await put(mesh, timeout=31_000)
+        assert "'timeout' is 100 ms to 30 s, not 31 s (31000)" in refused.json()["detail"]
+
+
 async def test_bad_names_and_queries_are_problems() -> None:
     """For every method."""
     async with proxy_mesh() as mesh:

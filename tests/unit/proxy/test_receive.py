@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from tern_wire.errors import Overloaded
-from tern_wire.paths import JSON, MSGPACK
+from tern_wire.paths import JSON, MSGPACK, NDJSON
 from tern_wire.requests import RequestCode, body_parts
 from tests.support.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
@@ -120,7 +120,7 @@ async def test_query_forms_and_the_body_say_the_same_to_the_broker() -> None:
         await mesh.receive(max_messages=3, max_bytes=1000, invisible="90s")
         await mesh.post(RECEIVE, msgspec.msgpack.encode({"max_messages": 7}), content_type=MSGPACK)
         heads = [head for code, head in mesh.broker.heads if code == RequestCode.RECEIVE]
-        fixed = {"topic": "orders", "group": "billing", "attempt_id": b""}
+        fixed = {"topic": "orders", "group": "billing", "reader": "", "attempt_id": b""}
         assert heads[0] == heads[1] == {**fixed, "max_messages": 3, "max_bytes": 1000, "invisible_ms": 90_000}
         assert heads[2] == {**fixed, "max_messages": 7, "max_bytes": 1 << 20, "invisible_ms": 0}
 
@@ -260,6 +260,28 @@ async def test_messages_leased_for_a_client_that_went_away_are_released() -> Non
         assert (gone.sent, len(mesh.broker.released)) == ([], 2)
         messages = (await mesh.receive()).json()["messages"]
         assert [message["attempt"] for message in messages] == [1, 1]
+
+
+@pytest.mark.parametrize("query", ["", "?wait=30s", "?format=raw", "?tags=*", "?attempt_id=a"])
+@pytest.mark.parametrize("accept", [JSON, MSGPACK, NDJSON])
+async def test_a_receive_whose_client_is_gone_counts_no_attempt_in_any_form(query: str, accept: str) -> None:
+    """Unless it said that it would ask again: then it gets the same messages, as the same attempt, for as long as their leases last."""
+    async with proxy_mesh() as mesh:
+        await mesh.send(count=3)
+        gone = mesh.raw("POST", f"{RECEIVE}{query}", {"accept": accept})
+
+        def hang_up_first(link: Any, frame: Any) -> None:
+            gone.hang_up()
+            asyncio.get_running_loop().call_soon(mesh.broker._answer, link, frame, RequestCode.RECEIVE)
+
+        mesh.broker.script(RequestCode.RECEIVE, hang_up_first)
+        gone.push(b"")
+        await asyncio.wait_for(gone.task, 10)
+        leased = 0 if "attempt_id" in query else 1 if "raw" in query else 3
+        assert (gone.sent, len(mesh.broker.released)) == ([], leased)
+        if leased:
+            messages = (await mesh.receive()).json()["messages"]
+            assert [message["attempt"] for message in messages] == [1, 1, 1]
 
 
 async def test_a_poll_goes_on_at_the_new_leader() -> None:

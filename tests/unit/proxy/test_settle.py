@@ -120,6 +120,28 @@ async def test_settle_nacks_and_rejects_in_one_call_and_keeps_the_order_of_resul
         assert [message["attempt"] for message in again] == [2, 2]
 
 
+async def test_a_release_gives_back_at_once_and_does_not_count_the_attempt() -> None:
+    """Attempts of before stay: it takes back its own and no other, once. It goes along with a receive, too."""
+    async with proxy_mesh() as mesh:
+        (handle,) = await handles_of(mesh, 1)
+        for attempt in (1, 2):
+            entry = {"receipt_handle": handle, "action": "release"}
+            answer = await mesh.http.post(SETTLE, json={"entries": [entry]})
+            assert answer.json() == {"results": [{"receipt_handle": handle, "status": "ok"}], "failed": 0}
+            repeated = await mesh.http.post(SETTLE, json={"entries": [entry]})
+            assert repeated.json()["code"] == "receipt-expired"
+            again = (await mesh.receive()).json()["messages"]
+            assert [message["attempt"] for message in again] == [attempt]
+            nack = {"receipt_handle": again[0]["receipt_handle"], "action": "nack"}
+            again = (await mesh.receive(settle=[nack])).json()["messages"]
+            assert [message["attempt"] for message in again] == [attempt + 1]
+            handle = again[0]["receipt_handle"]
+        entry = {"receipt_handle": handle, "action": "release"}
+        answer = (await mesh.receive(settle=[entry])).json()
+        assert ([message["attempt"] for message in answer["messages"]], len(answer["settled"])) == ([3], 1)
+        assert mesh.proxy.counters.messages["released"] == len(mesh.broker.released) == 3
+
+
 async def test_dead_letters_whose_broker_is_in_trouble_fail_each_for_itself() -> None:
     """Acks of the same request go on; the problem is at each dead letter."""
     async with proxy_mesh() as mesh:
@@ -144,6 +166,8 @@ async def test_dead_letters_whose_broker_is_in_trouble_fail_each_for_itself() ->
         (f"{ACK}?receipt_handle=x", b"{}", 400, "invalid-field"),
         (f"{ACK}?handle=x", b"", 400, "unknown-parameter"),
         (ACK, b'{"receipt_handles":[' + b",".join([b'"x"'] * (SETTLE_ENTRIES_MAX + 1)) + b"]}", 413, "batch-too-large"),
+        (ACK, b'{"receipt_handles":[' + b",".join([b'"x"'] * 10_001) + b"]}", 413, "batch-too-large"),
+        (SETTLE, b'{"entries":[' + b",".join([b'{"receipt_handle":"x"}'] * 10_001) + b"]}", 413, "batch-too-large"),
         (ACK, bytes(2 << 20), 413, "batch-too-large"),
         ("/v1/topics/orders/groups/a.b/ack", b'{"receipt_handles":["x"]}', 400, "illegal-group"),
         (SETTLE, b'{"entries":[{"receipt_handle":"x","action":"reject"}]}', 400, "invalid-field"),
@@ -158,6 +182,7 @@ async def test_dead_letters_whose_broker_is_in_trouble_fail_each_for_itself() ->
         (SETTLE, b'{"entries":[{"receipt_handle":"x","action":"nack","delay":"13h"}]}', 400, "invalid-field"),
         (SETTLE, b'{"entries":[{"receipt_handle":"x","action":"nack","reason":"why"}]}', 400, "invalid-field"),
         (SETTLE, b'{"entries":[{"receipt_handle":"x","action":"extend","delay":"1s"}]}', 400, "invalid-field"),
+        (SETTLE, b'{"entries":[{"receipt_handle":"x","action":"release","delay":"5s"}]}', 400, "invalid-field"),
         (SETTLE, b'{"entries":[{"receipt_handle":"x","backoff":"5s"}]}', 400, "unknown-field"),
     ],
     ids=lambda value: None if isinstance(value, str | int) else f"{len(value)}-{crc32(value) % 997}",

@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tern_proxy.auto_create import AutoCreate
-from tern_proxy.core.topic_documents import group_change, start_of, topic_change
+from tern_proxy.core.topic_documents import group_change, start_of, topic_change, topic_document
 from tern_remoting import Frame, Link
 from tern_wire.codec import read_json
-from tern_wire.errors import Overloaded, TernError, TopicNotFound
+from tern_wire.errors import InvalidField, Overloaded, TernError, TopicNotFound
 from tern_wire.group_settings import read_group_change
+from tern_wire.kept_topics import AUDIT_TOPIC_END
 from tern_wire.messages import GroupSettings, TopicSettings
+from tern_wire.replies import reply_topic_of
 from tern_wire.requests import RequestCode, body_parts, read_body
 from tern_wire.topic_settings import read_topic_change
 from tests.support.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
@@ -241,3 +243,42 @@ def _topic(asked: TopicSettings) -> dict[str, Any]:
 
 def _group(asked: GroupSettings) -> dict[str, Any]:
     return read_group_change(group_change("g", "declare", asked, start_of(asked))).packed()
+
+
+@pytest.mark.parametrize("choice", ["refuse", "drop-oldest"])
+def test_what_a_topic_does_when_the_disk_is_full_is_a_setting_of_its_own(choice: str) -> None:
+    """Kept as an attribute, which every release passes on, and shown beside them; other attributes stay what they are."""
+    change = topic_change("t", "declare", TopicSettings(when_full=choice, attributes={"owner": "x"}))
+    assert change["attributes"] == {"owner": "x", "when_full": choice}
+    assert "attributes" not in topic_change("t", "declare", TopicSettings(queues=2))
+    head = {"queues": 1, "type": "MIXED", "perm": 6, "created_ms": 1, "attributes": change["attributes"]}
+    document = topic_document("t", [("broker-a", head)])
+    assert (document["when_full"], document["attributes"]) == (choice, {"owner": "x"})
+
+
+def test_a_topic_that_says_nothing_refuses_and_the_mesh_s_own_give_way() -> None:
+    """Replies that nobody waits for any more, and the audit, which is in the logs as well, must not stop everybody's sends."""
+    head: dict[str, Any] = {"queues": 1, "type": "MIXED", "perm": 6, "created_ms": 1, "attributes": {}}
+    for topic, expected in {
+        "orders": "refuse",
+        "dev" + AUDIT_TOPIC_END: "drop-oldest",
+        reply_topic_of("dev"): "drop-oldest",
+        reply_topic_of("dev", "shop"): "drop-oldest",
+    }.items():
+        assert topic_document(topic, [("broker-a", head)])["when_full"] == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "pointer"),
+    [
+        (TopicSettings(when_full="drop"), "/when_full"),
+        (TopicSettings(when_full=""), "/when_full"),
+        (TopicSettings(attributes={"when_full": "refuse"}), "/attributes/when_full"),
+        (TopicSettings(attributes={"when_full": None}), "/attributes/when_full"),
+    ],
+)
+def test_a_choice_that_is_none_is_refused(settings: TopicSettings, pointer: str) -> None:
+    """With where it stands."""
+    with pytest.raises(InvalidField) as refused:
+        topic_change("t", "declare", settings)
+    assert refused.value.fields["pointer"] == pointer

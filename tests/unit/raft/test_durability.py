@@ -1,7 +1,14 @@
 """Nothing is acknowledged, counted or voted for before it is on disk: one group, disks that the test moves by hand."""
 
+import errno
 from pathlib import Path
+from typing import Any
 
+import pysyncobj.syncobj as stock
+import pytest
+
+from tern_raft.frames import encode_message
+from tern_store import VoteFile
 from tests.support.raft_group import STEP_S, RaftGroup, SimNode
 
 
@@ -87,6 +94,58 @@ def test_a_vote_is_on_disk_when_it_is_given(tmp_path: Path) -> None:
     desk.group.kill(name)
     again = SimNode(desk.group, name, bootstrap=False)
     assert before == (again.votes.term, again.votes.voted_for)
+
+
+class Refusing:
+    """A vote file whose disk takes nothing."""
+
+    def __init__(self, votes: VoteFile) -> None:
+        self._votes = votes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._votes, name)
+
+    def save(self, term: int, voted_for: str | None) -> None:
+        """There is no room for it."""
+        raise OSError(errno.ENOSPC, "no room")
+
+
+def test_a_leader_whose_disk_takes_no_term_does_not_lead_in_it(tmp_path: Path) -> None:
+    """The newer term is another's: it goes on in its own until it can write, and then it follows."""
+    desk = Desk(tmp_path)
+    old, other = desk.leader, desk.followers[0]
+    term, file = old.consensus.raftCurrentTerm, old.votes
+    old.journal._votes = Refusing(file)  # type: ignore[assignment]
+    message = {
+        "type": "append_entries",
+        "term": term + 1,
+        "commit_index": 1,
+        "entries": [],
+        "seq": 1,
+        "prevLogIdx": old.log.end_index,
+        "prevLogTerm": old.log.end_term,
+    }
+    old.transport.receive(other.name, b"".join(encode_message(message)))
+    assert (old.consensus.raftCurrentTerm, old.consensus.is_leader) == (term, True)
+    assert (file.term, old.consensus.leader_name) == (term, old.name)
+    old.journal._votes = file
+    old.transport.receive(other.name, b"".join(encode_message(message)))
+    assert (old.consensus.raftCurrentTerm, old.consensus.is_leader, file.term) == (term + 1, False, term + 1)
+    assert old.consensus.leader_name == other.name
+
+
+def test_a_vote_that_the_disk_refuses_was_not_given_and_a_campaign_does_not_begin(tmp_path: Path) -> None:
+    """In memory neither: late answers to an earlier campaign must not be counted for one that was never begun."""
+    desk = Desk(tmp_path)
+    node = desk.followers[0]
+    consensus, term = node.consensus, node.consensus.raftCurrentTerm
+    node.journal._votes = Refusing(node.votes)  # type: ignore[assignment]
+    for state in (stock._RAFT_STATE.FOLLOWER, stock._RAFT_STATE.CANDIDATE):
+        consensus._SyncObj__raftState = state
+        with pytest.raises(OSError, match="no room"):
+            consensus._SyncObj__setCurrentTerm(term + 1, node.name)
+        assert (consensus.raftCurrentTerm, consensus._SyncObj__votedForNodeId) == (term, node.votes.voted_for)
+        assert consensus._SyncObj__raftState == stock._RAFT_STATE.FOLLOWER
 
 
 def test_one_node_alone_commits_what_its_disk_has(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Answers leave head and body together, and nothing that waits is forgotten: HEAD, streams, `100 Continue`, answers that break off."""
 
 import asyncio
+import contextlib
 
 import pytest
 from starlette.types import Receive, Scope, Send
@@ -85,6 +86,26 @@ def test_a_body_that_looks_like_a_head_stays_in_its_place() -> None:
     assert b"".join(wire.written) == HEAD * 3 + b"end"
 
 
+class LostWire(Wire):
+    """As uvloop's of a connection that was aborted: whoever writes hears of it."""
+
+    def write(self, data: bytes) -> None:
+        """It cannot be."""
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+
+def test_who_has_gone_without_reading_is_no_error_of_ours() -> None:
+    """Nobody is there to write to; on a connection that is not closing the same error is a bug, and told."""
+    for is_closed in (True, False):
+        for end in ("write", "flush", "close"):
+            wire = LostWire()
+            wire.is_closed = is_closed
+            answers = HeadWithBody(wire)
+            answers.write(HEAD)
+            with contextlib.nullcontext() if is_closed else pytest.raises(RuntimeError):
+                answers.write(b"hello") if end == "write" else getattr(answers, end)()
+
+
 async def _app(scope: Scope, receive: Receive, send: Send) -> None:
     body = b""
     while scope["method"] == "POST":
@@ -120,3 +141,47 @@ async def test_a_client_gets_whole_answers_whatever_it_asks_with() -> None:
         writer.write(b"you")
         assert (await asyncio.wait_for(reader.read(), 10)).endswith(b"helloyou")
         writer.close()
+
+
+class Refusing:
+    """Refuses each body as it begins, and ends the connection, as a proxy does that has no room for it."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.begun += 1
+        if scope["path"] == "/some":
+            await receive()
+        ends = [(b"content-length", b"2"), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": 429, "headers": ends})
+        await send({"type": "http.response.body", "body": b"no"})
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", [b"/at-once", b"/some"])
+async def test_who_is_refused_while_it_still_sends_reads_why(path: bytes) -> None:
+    """A client that writes its 5 MB before it reads gets the answer and not a reset; what stands behind that body is not begun."""
+    app = Refusing()
+    async with serving_app(app, Bounds()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST %s HTTP/1.1\r\nhost: a\r\ncontent-length: 5000000\r\n\r\n" % path)
+        for _ in range(50):
+            writer.write(bytes(100_000))
+            await writer.drain()
+        writer.write(ASKED % b"GET")
+        answer = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+    assert answer.startswith(b"HTTP/1.1 429 ")
+    assert answer.endswith(b"\r\n\r\nno")
+    assert app.begun == 1
+
+
+@pytest.mark.anyio
+async def test_who_is_refused_and_sends_nothing_more_is_closed_soon() -> None:
+    """Long before any deadline of bodies."""
+    async with serving_app(Refusing(), Bounds(body_deadline_ms=60_000, body_rate_step_ms=60_000)) as port:
+        answer = await talk(port, b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\npart")
+    assert answer.startswith(b"HTTP/1.1 429 ")

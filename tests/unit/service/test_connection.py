@@ -15,6 +15,7 @@ from tern_service import open_socket
 from tern_service.bounds import Bounds
 from tern_service.connection import GuardedProtocol
 from tern_service.crowd import Crowd
+from tern_wire.paths import HEADER_CHECK_NONCE
 from tests.unit.service.test_server import CLOSE, serving, talk
 
 POST = b"POST /echo HTTP/1.1\r\nhost: a\r\n"
@@ -105,6 +106,18 @@ async def test_what_two_readers_would_read_differently_is_refused(sent: bytes, r
     assert reason in detail
 
 
+async def test_a_callback_of_a_checker_is_nobodys_request() -> None:
+    """A check URL may name a port of a mesh: no route hears of it, whatever it is called and whatever rights are asked for."""
+    nonce = f"{HEADER_CHECK_NONCE}: 1\r\n".encode()
+    async with serving() as port:
+        for sent in (POST + b"content-length: 1\r\n\r\nx", CLOSE):
+            at = sent.index(b"\r\n") + 2
+            assert problem_of(await talk(port, sent[:at] + nonce + sent[at:]))[:2] == (403, "callback-refused")
+    # A producer's own service, such as the one of `ternmq demo transfer --checks callback`, is asked.
+    async with serving(takes_callbacks=True) as port:
+        assert (await talk(port, CLOSE[:at] + nonce + CLOSE[at:])).startswith(b"HTTP/1.1 200 ")
+
+
 @pytest.mark.parametrize(
     "sent",
     [
@@ -127,14 +140,30 @@ async def test_a_body_slower_than_its_rate_is_let_go_long_before_its_deadline() 
     """At the first step; the deadline is a minute away."""
     async with serving(body_rate_step_ms=50, body_deadline_ms=60_000) as port:
         answer = await talk(port, POST + b"content-length: 100\r\n\r\n", b"abc")
-    assert problem_of(answer)[:2] == (408, "request-timeout")
+    status, code, detail = problem_of(answer)
+    assert (status, code) == (408, "body-too-slow")
+    assert "1024 bytes a second" in detail
 
 
 async def test_a_body_as_fast_as_it_must_be_ends_at_its_deadline_all_the_same() -> None:
-    """64 KiB at once are enough for a minute at 1 KiB/s, and the step comes several times before the deadline."""
+    """It never rests, and the step comes several times before the deadline."""
     async with serving(body_rate_step_ms=20, body_deadline_ms=150) as port:
-        answer = await talk(port, POST + b"content-length: 100000\r\n\r\n" + b"x" * 65_536)
-    assert problem_of(answer)[:2] == (408, "request-timeout")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(POST + b"content-length: 10000000\r\n\r\n" + b"x" * 65_536)
+        answer = asyncio.create_task(reader.read())
+        async with asyncio.timeout(10):
+            while not answer.done():
+                writer.write(b"x" * 1_024)
+                await asyncio.wait([answer], timeout=0.001)
+        writer.close()
+    assert problem_of(answer.result())[:2] == (408, "request-timeout")
+
+
+async def test_bytes_that_came_quickly_are_no_credit_for_a_rest() -> None:
+    """All but the end of a body at once, and then nothing: gone after two steps, not at the deadline."""
+    async with serving(body_rate_step_ms=30, body_deadline_ms=60_000) as port:
+        answer = await talk(port, POST + b"content-length: 65537\r\n\r\n" + b"x" * 65_536)
+    assert problem_of(answer)[:2] == (408, "body-too-slow")
 
 
 @pytest.mark.parametrize(
@@ -143,6 +172,8 @@ async def test_a_body_as_fast_as_it_must_be_ends_at_its_deadline_all_the_same() 
         (b"1\r\nx\r\n" * 9 + b"0\r\n\r\n", {"chunks_max": 8}, "more than 8 chunks"),
         (b"0" * 20_000, {"body_wire_size_max_bytes": 9_000}, "more than 9000 bytes"),
         (b"1;a=" + b"b" * 20_000, {"body_wire_size_max_bytes": 9_000}, "more than 9000 bytes"),
+        (b"1;a=" + b"b" * 300_000, {"head_size_max_bytes": 16_384}, "bytes of chunk extensions"),
+        ((b"1;" + b"b" * 1_000 + b"\r\nx\r\n") * 300, {"head_size_max_bytes": 16_384}, "bytes of chunk extensions"),
     ],
 )
 async def test_a_body_that_is_mostly_framing_is_refused(body: bytes, bounds: dict[str, int], reason: str) -> None:

@@ -43,3 +43,85 @@ def test_loopback_has_none() -> None:
     crowd = Crowd()
     assert [crowd.enter("127.0.0.1", 1) for _ in range(3)] == ["", "", ""]
     assert len(crowd) == 0
+
+
+class Timer:
+    """A connection's timer while it waits for a request."""
+
+    def __init__(self, since_s: float) -> None:
+        self._since_s = since_s
+
+    def when(self) -> float:
+        """When it would be closed."""
+        return self._since_s + 75
+
+
+class Connection:
+    """As close_idlest sees one: of *host*, idle since *since_s* (None: at work), or with a request that is not whole since then."""
+
+    timeout_keep_alive = 75
+
+    def __init__(self, crowd: Crowd, host: str, since_s: float | None, arriving_since_s: float | None = None) -> None:
+        self.client, self._crowd, self.arriving_since_s = (host, 1), crowd, arriving_since_s
+        self.timeout_keep_alive_task = None if since_s is None else Timer(since_s)
+        self.is_closed, self.transport = False, self
+        crowd.known += 1
+
+    def give_way(self) -> None:
+        """It is closed and counts no longer; the loop tells that later."""
+        self._crowd.known -= 1
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        """Whether it was closed."""
+        return self.is_closed
+
+
+def closed(crowd: Crowd, connections: list[Connection], newcomer: str, now_s: float = 100.0) -> list[tuple[str, int]]:
+    """Which are closed for one more from *newcomer*: host and number."""
+    crowd.close_idlest(connections, newcomer, len(connections), now_s)
+    return [(one.client[0], number) for number, one in enumerate(connections) if one.is_closed]
+
+
+def test_for_a_newcomer_the_idlest_connection_goes_and_none_that_is_at_work() -> None:
+    """Behind a reverse proxy all have one address, and that is fine."""
+    crowd = Crowd()
+    connections = [Connection(crowd, "127.0.0.1", since_s) for since_s in (None, 50.0, 40.0, 99.5, None)]
+    assert closed(crowd, connections, "127.0.0.1") == [("127.0.0.1", 2)]
+    assert crowd.known == 4
+
+
+def test_who_has_most_connections_makes_room_and_not_who_idles_longest() -> None:
+    """One that keeps thousands open costs those nothing that keep two; loopback is an address here as any other."""
+    crowd = Crowd()
+    connections = [Connection(crowd, "192.0.2.1", 10.0) for _ in range(2)]
+    connections += [Connection(crowd, "127.0.0.1", 50.0 + number) for number in range(6)]
+    assert closed(crowd, connections, "192.0.2.2") == [("127.0.0.1", 2)]
+
+
+def test_who_has_most_and_is_at_work_with_all_of_them_takes_no_others() -> None:
+    """The others' idle ones stay, and its newcomers are refused; a newcomer of who has few finds one that has more than it."""
+    crowd = Crowd()
+    connections = [Connection(crowd, "192.0.2.1", None) for _ in range(6)]
+    connections += [Connection(crowd, "192.0.2.2", 10.0) for _ in range(2)]
+    assert closed(crowd, connections, "192.0.2.1") == []
+    assert closed(crowd, connections, "192.0.2.3", 101.0) == [("192.0.2.2", 6)]
+
+
+def test_whole_requests_stay_and_those_that_do_not_come_give_way_to_who_has_fewer() -> None:
+    """Nothing is idle: the oldest of the heads whose bodies do not come, of an address that has more; none of the newcomer's own address."""
+    crowd = Crowd()
+    connections = [Connection(crowd, "192.0.2.1", None, since_s) for since_s in (None, 50.0, 40.0, 99.9)]
+    assert closed(crowd, connections, "192.0.2.1") == []
+    assert closed(crowd, connections, "192.0.2.2", 101.0) == [("192.0.2.1", 2)]
+
+
+def test_newcomers_of_one_moment_close_a_64th_and_not_each_of_them_a_64th() -> None:
+    """What is being closed counts as gone at once, although the loop tells its end later."""
+    crowd = Crowd()
+    connections = [Connection(crowd, "127.0.0.1", float(number % 90)) for number in range(640)]
+    assert all(crowd.close_idlest(connections, "127.0.0.1", 640, 100.0) for _ in range(10))
+    assert sum(one.is_closed for one in connections) == 640 // 64
+    crowd.known += 10
+    assert not crowd.close_idlest(connections, "127.0.0.1", 640, 100.05)
+    assert crowd.close_idlest(connections, "127.0.0.1", 640, 100.2)

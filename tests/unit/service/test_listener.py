@@ -150,7 +150,7 @@ class Silent(asyncio.Protocol):
 
 
 @contextlib.asynccontextmanager
-async def listening(pki: Pki, **bounds: int) -> AsyncIterator[tuple[Listener, ClusterTls, int, list[Silent]]]:
+async def listening(pki: Pki, **bounds: Any) -> AsyncIterator[tuple[Listener, ClusterTls, int, list[Silent]]]:
     """A bare listener with *bounds*, and the protocols that it has made."""
     sock = open_socket("127.0.0.1", 0, "--port")
     tls, made = pki.tls("broker", "broker-a-0"), []
@@ -251,7 +251,7 @@ async def test_a_hundred_reloads_under_load_fail_no_request(pki: Pki) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving_plain(descriptors: Descriptors = OURS, **bounds: int) -> AsyncIterator[int]:
+async def serving_plain(descriptors: Descriptors = OURS, **bounds: Any) -> AsyncIterator[int]:
     """The sample application in the clear with *bounds*; yields its port."""
     sock = open_socket("127.0.0.1", 0, "--port")
     stop = asyncio.Event()

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tern_service import add_health, add_metrics, install_problems, problem_reply, read_body
 from tern_service.process_security import UNPROTECTED
-from tern_wire.errors import Overloaded, TopicNotFound
+from tern_wire.errors import ERRORS, Overloaded, TernError, TopicNotFound
 from tern_wire.route import Registration
 
 
@@ -179,3 +179,13 @@ async def test_health_and_metrics_answer() -> None:
         counted = (await client.get("/metrics")).text
     assert "ternmq_x_process_resident_memory_bytes" in counted
     assert "ternmq_x_process_cpu_seconds_total" in counted
+
+
+@pytest.mark.parametrize("kind", [ERRORS[code] for code in sorted(ERRORS)], ids=sorted(ERRORS))
+def test_a_pause_is_told_where_a_repeat_can_help_and_nowhere_else(kind: type[TernError]) -> None:
+    """The error's class decides once: `retryable` and `retry_after_ms` never contradict each other."""
+    status, headers, body = problem_reply(kind(), request_id="an-id")
+    problem = json.loads(body)
+    assert (status, problem["retryable"]) == (kind.status, kind.retryable)
+    has_pause = kind.retryable and kind.status in {408, 429, 503, 504}
+    assert ("retry_after_ms" in problem, any(name == b"retry-after" for name, _ in headers)) == (has_pause, has_pause)

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import Any
 
 import httpx
 import pytest
@@ -51,7 +52,7 @@ def sample_app() -> FastAPI:
 
 
 @contextlib.asynccontextmanager
-async def serving(**bounds: int) -> AsyncIterator[int]:
+async def serving(**bounds: Any) -> AsyncIterator[int]:
     """The sample application behind a GuardedProtocol with *bounds*; yields its port."""
     sock = open_socket("127.0.0.1", 0, "--port")
     port: int = sock.getsockname()[1]
@@ -302,3 +303,19 @@ async def test_a_server_that_cannot_begin_closes_its_socket() -> None:
     with contextlib.suppress(SystemExit):
         await serve(app, sock)
     assert sock.fileno() == -1
+
+
+async def test_a_listener_counts_in_the_crowd_that_it_is_given() -> None:
+    """Also in one that nobody has entered yet, which is empty."""
+    crowd, stop = Crowd(), asyncio.Event()
+    sock = open_socket("127.0.0.1", 0, "--port")
+    port: int = sock.getsockname()[1]
+    task = asyncio.create_task(serve(sample_app(), sock, stop=stop, crowd=crowd))
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with asyncio.timeout(10):
+        while crowd.known == 0:
+            await asyncio.sleep(0.001)
+    writer.close()
+    stop.set()
+    await task

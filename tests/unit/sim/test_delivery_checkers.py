@@ -182,6 +182,18 @@ def redriven(story: Story) -> None:
     story.receives(0, 3, 1_200)
 
 
+def redriven_behind_which_all_is_settled(story: Story) -> None:
+    """The first one died; the next one was settled long before it comes again, and the one after that follows it."""
+    story.sends(message("p0.4", message_group="a"), 3)
+    story.declares(1, 0)
+    story.receives(1, 2, 1_100, name="p0.2")
+    story.settles(1, 2)
+    story.ok(story.begin(Redrive(GROUP, "t", False)), Task("done", 1, 0))
+    story.receives(0, 3, 1_200)
+    story.settles(0, 3)
+    story.receives(3, 4, 1_300, name="p0.4")
+
+
 def dropped(story: Story) -> None:
     """Retention has dropped the first one."""
     story.receives(1, 3, 120, name="p0.2")
@@ -189,7 +201,16 @@ def dropped(story: Story) -> None:
 
 
 @pytest.mark.parametrize(
-    "tell", [one_after_the_other, same_again_first, first_is_dead, sought_forward, redriven, dropped]
+    "tell",
+    [
+        one_after_the_other,
+        same_again_first,
+        first_is_dead,
+        sought_forward,
+        redriven,
+        redriven_behind_which_all_is_settled,
+        dropped,
+    ],
 )
 def test_messages_in_the_order_of_their_message_groups_are_left_alone(tell: Tale) -> None:
     """The next one when the one before it is settled, or gone."""
@@ -230,6 +251,15 @@ def redriven_beside_another(story: Story) -> None:
     story.receives(0, 3, 1_200)
 
 
+def redriven_over_one_in_hand(story: Story) -> None:
+    """As above, but nobody has settled the one between: the last one may not come."""
+    story.sends(message("p0.4", message_group="a"), 3)
+    story.declares(1, 0)
+    story.receives(1, 2, 1_100, name="p0.2")
+    story.ok(story.begin(Redrive(GROUP, "t", False)), Task("done", 1, 0))
+    story.receives(3, 3, 1_300, name="p0.4")
+
+
 def begins_in_the_middle(story: Story) -> None:
     """Nobody ever got what lies before it."""
     story.sends(message("p0.4", message_group="c"), 3)
@@ -241,7 +271,7 @@ def begins_in_the_middle(story: Story) -> None:
     "tell",
     [
         *(two_in_hand, next_after_a_nack, next_before_it_is_buried, back_again),
-        *(redriven_beside_another, begins_in_the_middle),
+        *(redriven_beside_another, redriven_over_one_in_hand, begins_in_the_middle),
     ],
 )
 def test_message_groups_out_of_order(tell: Tale) -> None:

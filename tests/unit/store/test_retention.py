@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from tern_store.retention import DiskUse, Pressure, RetentionRules, SegmentAge, plan_trim, pressure
+from tern_wire.codec import encode_msgpack
+from tern_wire.commands import CommandKind
 from tern_wire.errors import OffsetExpired
 from tern_wire.timer_rows import TIMER_ROWS
 from tests.support.faulty_files import FaultyFiles
@@ -274,6 +276,8 @@ def test_a_damaged_state_at_a_segment_s_start_only_moves_the_place() -> None:
     files = FaultyFiles()
     broker = SingleBroker(files)
     broker.create("t", 1, "g")
+    drop_oldest = {"topic": "t", "mode": "alter", "attributes": {"when_full": "drop-oldest"}}
+    broker.ask(CommandKind.ALTER_TOPIC, encode_msgpack(drop_oldest))
     broker.fill_segments("t", 3)
     broker.save()
     (first, *_) = broker.store.boundaries()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tern_wire.codec import read_json, read_msgpack
-from tern_wire.errors import DocumentTooComplex, InvalidField, TernError
+from tern_wire.errors import DocumentTooComplex, InvalidField, MalformedBody, TernError
 from tern_wire.json_limits import check_depth, check_nodes, facts_of
 from tern_wire.limits import JSON_DEPTH_MAX, JSON_NODES_MAX, PACKED_ELEMENTS_MAX
 from tern_wire.messages import (
@@ -210,3 +210,38 @@ def test_any_document_is_judged_as_a_second_reader_judges_it(value: Any, is_asci
     except InvalidField:
         taken = False
     assert taken == is_allowed(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "half"),
+    [
+        (rb"\ud800", rb"\ud800"),
+        (rb"a\uD9ffx", rb"\uD9ff"),
+        (rb"\udc00", rb"\udc00"),
+        (rb"\ud800\u0041", rb"\ud800"),
+        (rb"\\\ud800", rb"\ud800"),
+        (rb"\ud83d\ude00\ude00", rb"\ude00"),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_called_that(text: bytes, half: bytes) -> None:
+    """Not a document that breaks off, and with the escape to look for."""
+    with pytest.raises(MalformedBody) as refused:
+        read_json(b'{"receipt_handles": ["' + text + b'"]}', AckRequest)
+    assert f"the escape {half.decode()}, half of a surrogate pair" in refused.value.detail
+
+
+@pytest.mark.parametrize("text", [rb"\ud83d\ude00", rb"\\ud800", "😀".encode()])
+def test_whole_pairs_and_what_only_looks_like_an_escape_are_taken(text: bytes) -> None:
+    """And a document that does break off is told so, whatever stands in it."""
+    document = b'{"receipt_handles": ["' + text + b'"]}'
+    assert len(read_json(document, AckRequest).receipt_handles) == 1
+    with pytest.raises(MalformedBody, match="truncated"):
+        read_json(document[:-2], AckRequest)
+
+
+def test_what_is_nested_too_deeply_is_told_the_limit() -> None:
+    """Not what Python says when its stack is full."""
+    for read in (lambda: read_json(b'{"a":' * 3_000, dict), lambda: read_msgpack(b"\x91" * 3_000, list)):
+        with pytest.raises(DocumentTooComplex) as refused:
+            read()
+        assert refused.value.fields["limit"] == JSON_DEPTH_MAX

@@ -8,6 +8,7 @@ from pathlib import Path
 from tern_cli.demo.transfer.bank_a import BankA
 from tern_cli.demo.transfer.settings import AskedBy
 from tern_client import Admin, Check, TransactionProducer, check_app
+from tern_wire.extras import need_extra
 
 # Crashed transactions are to be resolved while one watches.
 CHECK_TIMES = ("2s", "2s")
@@ -45,7 +46,10 @@ async def _by_pull(admin: Admin, endpoints: Sequence[str], producer_group: str, 
 
 @asynccontextmanager
 async def _by_callback(admin: Admin, _: Sequence[str], producer_group: str, bank: BankA) -> AsyncIterator[None]:
-    from tern_service.server import open_socket, serve  # noqa: PLC0415 - of an extra, and --checks pull needs none
+    need_extra("txn-checker", "Checks by callback")
+    # Of an extra, and --checks pull needs none.
+    from tern_service.bounds import Bounds  # noqa: PLC0415
+    from tern_service.server import open_socket, serve  # noqa: PLC0415
 
     async def checker(check: Check) -> bool:
         return await asyncio.to_thread(bank.is_debited, check.transaction_id)
@@ -58,7 +62,7 @@ async def _by_callback(admin: Admin, _: Sequence[str], producer_group: str, bank
         )
         stop = asyncio.Event()
         app = check_app(checker, document["check_secret"])
-        serving = asyncio.create_task(serve(app, listener, stop=stop))
+        serving = asyncio.create_task(serve(app, listener, stop=stop, bounds=Bounds(takes_callbacks=True)))
         try:
             yield
         finally:

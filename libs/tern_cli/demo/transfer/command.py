@@ -1,6 +1,5 @@
 """`ternmq demo transfer`: its options, and what is missing before it can run."""
 
-import importlib.util
 import secrets
 from typing import Annotated
 
@@ -8,8 +7,8 @@ import typer
 
 from tern_cli.demo.transfer.settings import AskedBy, TransferSettings
 from tern_cli.endpoint import DATA_DIR, DATA_DIR_VARIABLE, Endpoint, endpoints
-from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output
+from tern_wire.extras import need_extra
 
 
 def transfer(
@@ -49,13 +48,8 @@ def transfer(
     ternmq demo transfer --transfers 20000 --crash-producer --kill-leader --kill-checker
     ternmq demo transfer --checks pull -o json
     """
-    missing = [name for name in ("uvicorn", "standardwebhooks") if importlib.util.find_spec(name) is None]
-    if missing and checks is AskedBy.CALLBACK:
-        raise CommandFailed(
-            "The demo's packages are not installed",
-            f"Missing: {', '.join(missing)}. Install them: pip install 'ternmq[mesh]', or say --checks pull.",
-            exit_code=2,
-        )
+    if checks is AskedBy.CALLBACK:
+        need_extra("txn-checker", "A demo with checks by callback", otherwise=", or say --checks pull")
     from tern_cli.demo.transfer.run import run_transfers  # noqa: PLC0415 - the SDK and more, for this command only
 
     run_transfers(

@@ -44,6 +44,14 @@ class Clients:
         """As Part."""
         return {"members": self.members.pack(), "locks": self.locks.pack()}
 
+    def windows(self) -> int:
+        """As Windowed."""
+        return max(self.members.windows(), self.locks.windows())
+
+    def window(self, number: int) -> Any:
+        """As Windowed."""
+        return [self.members.window(number), self.locks.window(number)]
+
     def unpack(self, packed: Any) -> None:
         """As Part."""
         self.members.unpack(packed["members"])

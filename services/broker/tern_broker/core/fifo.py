@@ -181,6 +181,11 @@ class FifoDelivery(Delivery):
         """Whether the group will not see *offset* again."""
         return offset < self.cursor and offset not in self.in_hand and offset not in self.parked
 
+    def unread_from(self) -> int:
+        """As Delivery: what is parked waits."""
+        lowest = self.parked.lowest()
+        return self.cursor if lowest is None else lowest
+
     def committed(self) -> int:
         """Everything below this offset is settled."""
         lowest = self.parked.lowest()

@@ -78,7 +78,7 @@ class Table:
         """The receipts of those keys that are here, by their number."""
         mask, known = np.uint64(self._mask), dict[int, Receipt]()
         # Most new keys end here, all at once: their home slot is free.
-        rows = np.flatnonzero(self._first[first & mask] != _EMPTY)
+        rows = (self._first[first & mask] != _EMPTY).nonzero()[0]
         slots = first[rows] & mask
         while len(rows) > _FEW:
             found = self._first[slots]

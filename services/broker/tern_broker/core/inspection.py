@@ -2,8 +2,8 @@
 
 Verdicts alone would show a state that went wrong (a flipped bit, a part that one build keeps differently) only when a command meets it, perhaps
 in a month. A digest of everything that apply changes would cost each of its steps; a digest of everything there is would cost as much as a save, every
-1,000 entries. So each DIGEST takes its turn: a window of the deliveries, and one part or the youngest table of keys. Law: which pieces
-these are follows from the number of DIGESTs in the log and from the state alone.
+1,000 entries. So each DIGEST takes its turn: a window of the deliveries and of each part that may be large, and one small part or the youngest table of
+keys. Law: which pieces these are follows from the number of DIGESTs in the log and from the state alone.
 """
 
 import zlib
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from tern_broker.core.applied import Part
 from tern_broker.core.idempotency import KeyTable
 from tern_broker.core.leasing import Leasing
+from tern_broker.core.windows import Windowed
 from tern_wire.codec import encode_msgpack
 from tern_wire.limits import INSPECTED_DELIVERIES_MAX
 
@@ -21,21 +22,26 @@ class Inspection:
 
     def __init__(self, parts: Mapping[str, Part], leasing: Leasing, keys: KeyTable) -> None:
         self._leasing, self._keys = leasing, keys
-        # All but the deliveries, which may be many.
-        self._parts = [part for part in parts.values() if part is not leasing]
+        # All but the deliveries, which have windows of their own.
+        others = [part for part in parts.values() if part is not leasing]
+        self._large: list[Windowed] = [part for part in others if isinstance(part, Windowed)]
+        self._small = [part for part in others if not isinstance(part, Windowed)]
 
     @property
     def turns(self) -> int:
         """So many DIGESTs look at everything once, if it does not change."""
-        return max(len(self._parts) + 1, self._windows(len(self._held())))
+        large = [part.windows() for part in self._large]
+        return max(len(self._small) + 1, self._windows(len(self._held())), *large)
 
     def witness(self, turn: int, digest: int) -> int:
         """*digest* with the pieces of DIGEST number *turn*."""
         digest = self._window(turn, digest)
-        piece = turn % (len(self._parts) + 1)
-        if piece == len(self._parts):
+        for part in self._large:
+            digest = zlib.crc32(encode_msgpack(part.window(turn % part.windows())), digest)
+        piece = turn % (len(self._small) + 1)
+        if piece == len(self._small):
             return zlib.crc32(self._keys.witness().to_bytes(8, "little"), digest)
-        return zlib.crc32(encode_msgpack(self._parts[piece].pack()), digest)
+        return zlib.crc32(encode_msgpack(self._small[piece].pack()), digest)
 
     def _window(self, number: int, digest: int) -> int:
         keys = self._held()

@@ -199,6 +199,10 @@ class Delivery:
             for run in runs
         )
 
+    def unread_from(self) -> int:
+        """Nothing below this offset waits to be received for the first time."""
+        return self.cursor
+
     def committed(self) -> int:
         """Everything below this offset is settled."""
         lowest = min((item.start + first_clear_bit(item.settled) for item in self._holders()), default=self.cursor)

@@ -8,6 +8,8 @@ offsets (offsets.py), members and queue locks (clients.py), transactions (transa
 (comparison.py). This file is what holds them together.
 """
 
+from collections.abc import Sequence
+
 from tern_broker.core.applied import Applied, Counters, Handler, Part, read_map
 from tern_broker.core.clients import Clients
 from tern_broker.core.comparison import Comparison
@@ -21,6 +23,7 @@ from tern_broker.core.inspection import Inspection
 from tern_broker.core.leasing import Leasing
 from tern_broker.core.metadata import Metadata
 from tern_broker.core.offsets import Offsets
+from tern_broker.core.passed_over import PassedOver
 from tern_broker.core.placing import Placing
 from tern_broker.core.principals import Principals
 from tern_broker.core.producers import Producers
@@ -63,6 +66,7 @@ class StateMachine:
         self.principals = Principals()
         self.comparison = Comparison(self._inspect)
         self.feature_level = FeatureLevel()
+        self.passed_over = PassedOver()
         self._sending = SendApplier(self.names, self.keys, self.slots, Preparing(self.transactions), placing)
         # By the name that a saved state gives them, in the order in which they are loaded and their time comes.
         self.parts: dict[str, Part] = {
@@ -80,6 +84,7 @@ class StateMachine:
             "principals": self.principals,
             "comparison": self.comparison,
             "feature_level": self.feature_level,
+            "passed_over": self.passed_over,
         }
         self.inspection = Inspection(self.parts, self.leasing, self.keys)
         self._handlers: dict[int, Handler] = {
@@ -106,9 +111,18 @@ class StateMachine:
             applied.verdicts.append(self._verdict(command.kind, command.payload, position + command.at, applied))
         self.fifo.finish(applied)
         applied.sealed_table = self.keys.seal_if_due(self.now_ms)
-        facts = (self.now_ms, self.leasing.next_lease, self.metadata.data_version)
-        self.digest = advance(self.digest, applied.verdicts, facts)
+        self._advance(applied.verdicts)
         return applied
+
+    def pass_over(self, index: int, crc: int) -> Applied:
+        """Entry *index*, with checksum *crc*, is applied by nobody: nothing changes but that this is known."""
+        self.passed_over.add(index, crc)
+        self._advance([crc.to_bytes(4, "big")])
+        return Applied(index=index, now_ms=self.now_ms)
+
+    def _advance(self, verdicts: Sequence[Verdict]) -> None:
+        facts = (self.now_ms, self.leasing.next_lease, self.metadata.data_version)
+        self.digest = advance(self.digest, verdicts, facts)
 
     def _inspect(self, turn: int) -> int:
         # What was seen stays in the digest: the next DIGEST looks at other pieces, and must not find the nodes equal again.

@@ -11,6 +11,8 @@ from typing import Any
 
 from tern_broker.core.assignment import Assignment, assign, queue_order
 from tern_broker.core.deadline_heap import DeadlineHeap
+from tern_broker.core.namespace_counts import NamespaceCounts
+from tern_broker.core.windows import rows_of, windows_of
 from tern_wire.errors import LimitReached
 from tern_wire.limits import (
     GROUP_MEMBERS_SIZE_MAX_BYTES,
@@ -24,6 +26,9 @@ from tern_wire.membership import Heartbeat, Role, Strategy, read_heartbeat
 # Of a conflict people need an example, and an answer must fit into a frame: 16 topics, each with a filter for each of 1,000 members.
 CONFLICTS_SHOWN_MAX = 16
 NAMES_SHOWN_MAX = 16
+
+# A comparison looks at so many groups' members, of which one may have a thousand.
+_INSPECTED_CREWS = 8
 
 
 @dataclass(slots=True)
@@ -75,6 +80,8 @@ class Members:
     def __init__(self) -> None:
         self._crews: dict[tuple[Role, str], _Crew] = {}
         self._count = 0
+        # Of all groups of a namespace.
+        self.counts = NamespaceCounts()
         self._size_bytes = 0
         # Counts changes in all groups: a generation is never used twice, even when its group was empty in between.
         self._changes = 0
@@ -98,6 +105,7 @@ class Members:
             crew.members[says.member] = Member(says, now_ms, now_ms, expiry_ms)
             crew.seats.append(says.member)
             self._count += 1
+            self.counts.add(says.group)
             self._say(crew, None, says)
             self._due.put((*key, says.member), now_ms + expiry_ms)
         else:
@@ -123,6 +131,7 @@ class Members:
         self._due.remove((role, group, name))
         self._say(crew, crew.members.pop(name).says, None)
         self._count -= 1
+        self.counts.add(group, -1)
         last = crew.seats.pop()
         if last != name:
             crew.seats[crew.seats.index(name)] = last
@@ -267,21 +276,15 @@ class Members:
     # Saved state ------------------------------------------------------------------------------------------------
     def pack(self) -> Any:
         """A frozen copy, of MessagePack's types."""
-        return {
-            "changes": self._changes,
-            "crews": [
-                {
-                    "generation": crew.generation,
-                    "queues": dict(crew.queues),
-                    # In the order of seats; what was said never changes, so it is not copied.
-                    "members": [
-                        [member.says.document(), member.joined_ms, member.heard_ms, *_own_expiry(member)]
-                        for member in (crew.members[name] for name in crew.seats)
-                    ],
-                }
-                for crew in self._crews.values()
-            ],
-        }
+        return {"changes": self._changes, "crews": [_pack_crew(crew) for crew in self._crews.values()]}
+
+    def windows(self) -> int:
+        """As Windowed."""
+        return windows_of(self._crews, size=_INSPECTED_CREWS)
+
+    def window(self, number: int) -> Any:
+        """As Windowed."""
+        return [self._changes, [_pack_crew(crew) for crew in rows_of(self._crews.values(), number, _INSPECTED_CREWS)]]
 
     def unpack(self, packed: Any) -> None:
         """Become what was packed; called on a new one."""
@@ -294,6 +297,7 @@ class Members:
                 crew.seats.append(says.member)
                 self._crews[says.role, says.group] = crew
                 self._count += 1
+                self.counts.add(says.group)
                 crew.count(says, 1)
                 self._size_bytes += says.size_bytes
                 self._due.put((says.role, says.group, says.member), member.due_ms)
@@ -302,3 +306,13 @@ class Members:
 def _own_expiry(member: Member) -> list[int]:
     """Saved only where it is another than the usual one: a state of old has none."""
     return [] if member.expiry_ms == MEMBER_EXPIRY_MS else [member.expiry_ms]
+
+
+def _pack_crew(crew: _Crew) -> dict[str, Any]:
+    # In the order of seats; what was said never changes, so it is not copied.
+    members = [crew.members[name] for name in crew.seats]
+    return {
+        "generation": crew.generation,
+        "queues": dict(crew.queues),
+        "members": [[one.says.document(), one.joined_ms, one.heard_ms, *_own_expiry(one)] for one in members],
+    }

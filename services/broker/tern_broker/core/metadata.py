@@ -13,6 +13,7 @@ from tern_broker.core.fifo import change_order
 from tern_broker.core.leasing import Leasing
 from tern_broker.core.placing import Placing
 from tern_broker.core.topics import Group, Names, Topic
+from tern_broker.core.windows import rows_of, windows_of
 from tern_wire.attributes import merged
 from tern_wire.commands import CommandKind
 from tern_wire.errors import AlreadyExists, GroupNotFound, LimitReached, TopicConflict, TopicNotFound
@@ -159,17 +160,20 @@ class Metadata:
         return {
             "next_id": self._names.next_id,
             "data_version": self.data_version,
-            "topics": [
-                [
-                    *(topic.topic_id, topic.name, list(topic.ends), list(topic.mins)),
-                    *(topic.kind, topic.perm, topic.attributes, topic.created_ms),
-                    *(topic.placement_text, topic.own, topic.placed_ms, topic.is_shared),
-                    *(topic.keyed_ms, topic.has_let_go),
-                ]
-                for topic in self._names.topics.values()
-            ],
+            "topics": [_pack_topic(topic) for topic in self._names.topics.values()],
             "groups": [_pack_group(group) for group in self._names.groups.values()],
         }
+
+    def windows(self) -> int:
+        """As Windowed."""
+        return windows_of(self._names.topics, self._names.groups)
+
+    def window(self, number: int) -> Any:
+        """As Windowed."""
+        topics = rows_of(self._names.topics.values(), number)
+        groups = rows_of(self._names.groups.values(), number)
+        counts = [self._names.next_id, self.data_version]
+        return [counts, [_pack_topic(topic) for topic in topics], [_pack_group(group) for group in groups]]
 
     def unpack(self, packed: Any) -> None:
         """As Part."""
@@ -183,6 +187,15 @@ class Metadata:
             group.retry, group.attributes = read_retry_policy(retry), attributes
             group.retry_delays_ms = group.retry.table(group.max_attempts)
             self._names.put(group)
+
+
+def _pack_topic(topic: Topic) -> list[Any]:
+    return [
+        *(topic.topic_id, topic.name, list(topic.ends), list(topic.mins)),
+        *(topic.kind, topic.perm, topic.attributes, topic.created_ms),
+        *(topic.placement_text, topic.own, topic.placed_ms, topic.is_shared),
+        *(topic.keyed_ms, topic.has_let_go),
+    ]
 
 
 def _pack_group(group: Group) -> list[Any]:

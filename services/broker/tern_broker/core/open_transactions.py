@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tern_broker.core.windows import rows_of, windows_of
 from tern_wire.rows import MOVE_ROWS, MOVED_HALF
 
 # A half message as the state keeps it, 32 bytes.
@@ -157,6 +158,16 @@ class OpenTransactions:
             "messages": list(map(self.messages.__getitem__, chosen)),
             "notes": [[number, notes] for number in asked if (notes := self.notes[chosen[number]])],
         }
+
+    def windows(self) -> int:
+        """As Windowed."""
+        return windows_of(self.slots)
+
+    def window(self, number: int) -> Any:
+        """As Windowed: in the order in which they began, wherever their slots are."""
+        chosen = rows_of(self.slots.values(), number)
+        columns = [self.columns[name][chosen].tobytes() for name in COLUMNS]
+        return [columns, [self.messages[slot] for slot in chosen], [self.notes[slot] for slot in chosen]]
 
     def unpack(self, packed: Any) -> None:
         """Become what was packed. Called on a new table."""

@@ -75,6 +75,16 @@ class Outcomes:
         """A frozen copy of MessagePack's types: full blocks as they are, since nobody changes them."""
         return [*(rows.view(np.uint8).data for rows in self._sorted), self._youngest[: len(self._places)].tobytes()]
 
+    def windows(self) -> int:
+        """As Windowed: a block each."""
+        return len(self._sorted) + 1
+
+    def window(self, number: int) -> Any:
+        """As Windowed."""
+        if number < len(self._sorted):
+            return self._sorted[number].view(np.uint8).data
+        return self._youngest[: len(self._places)].tobytes() if number == len(self._sorted) else b""
+
     def unpack(self, packed: Any) -> None:
         """Become what was packed. Called on a new table."""
         *blocks, youngest = packed

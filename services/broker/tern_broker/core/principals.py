@@ -11,6 +11,7 @@ from zlib import crc32
 
 from tern_broker.core.applied import Applied, Handler, read_map
 from tern_broker.core.digest import Verdict
+from tern_broker.core.windows import rows_of, windows_of
 from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.commands import CommandKind
 from tern_wire.errors import InvalidField, LimitReached, PrincipalChanged, TernError
@@ -129,6 +130,15 @@ class Principals:
         """As Part."""
         documents = [[revision, packed] for revision, _, packed in self._all.values()]
         return {"revision": self.revision, "principals": documents}
+
+    def windows(self) -> int:
+        """As Windowed."""
+        return windows_of(self._all)
+
+    def window(self, number: int) -> Any:
+        """As Windowed."""
+        rows = rows_of(self._all.values(), number)
+        return [self.revision, [[revision, packed] for revision, _, packed in rows]]
 
     def unpack(self, packed: Any) -> None:
         """As Part."""

@@ -12,6 +12,8 @@ from typing import Any
 
 from tern_broker.core.applied import Applied, Handler, read_map
 from tern_broker.core.digest import Verdict
+from tern_broker.core.namespace_counts import NamespaceCounts
+from tern_broker.core.windows import rows_of, windows_of
 from tern_wire.commands import CommandKind
 from tern_wire.errors import LimitReached, ProducerGroupBusy, ProducerGroupNotFound
 from tern_wire.limits import PRODUCER_GROUPS_MAX
@@ -56,6 +58,7 @@ class Producers:
     def __init__(self) -> None:
         self.by_name: dict[str, ProducerGroup] = {}
         self.by_id: dict[int, ProducerGroup] = {}
+        self.counts = NamespaceCounts()
         # Told of a group whose settings may be others, and the time.
         self.on_altered: list[Callable[[ProducerGroup, int], None]] = []
         self._next_id = 1
@@ -118,6 +121,7 @@ class Producers:
             return {"deleted": False}
         if group.open or group.expired:
             raise ProducerGroupBusy(producer_group=name, open=group.open, expired=group.expired)
+        self.counts.add(name, -1)
         del self.by_name[name], self.by_id[group.producer_group_id]
         return {"deleted": True}
 
@@ -126,14 +130,16 @@ class Producers:
         """As Part. How many are open and expired follows from the transactions."""
         return {
             "next_id": self._next_id,
-            "groups": [
-                [
-                    *(group.producer_group_id, group.name, group.settings.packed()),
-                    *(group.committed, group.rolled_back, group.checks, group.asked_ms, group.revision),
-                ]
-                for group in self.by_name.values()
-            ],
+            "groups": [_pack_group(group) for group in self.by_name.values()],
         }
+
+    def windows(self) -> int:
+        """As Windowed."""
+        return windows_of(self.by_name)
+
+    def window(self, number: int) -> Any:
+        """As Windowed."""
+        return [self._next_id, [_pack_group(group) for group in rows_of(self.by_name.values(), number)]]
 
     def unpack(self, packed: Any) -> None:
         """As Part."""
@@ -145,4 +151,12 @@ class Producers:
 
     def _put(self, group: ProducerGroup) -> ProducerGroup:
         self.by_name[group.name] = self.by_id[group.producer_group_id] = group
+        self.counts.add(group.name)
         return group
+
+
+def _pack_group(group: ProducerGroup) -> list[Any]:
+    return [
+        *(group.producer_group_id, group.name, group.settings.packed()),
+        *(group.committed, group.rolled_back, group.checks, group.asked_ms, group.revision),
+    ]

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tern_broker.core.namespace_counts import NamespaceCounts
+from tern_broker.core.windows import rows_of, windows_of
 from tern_wire.errors import LimitReached, QueueLockLost
 from tern_wire.limits import QUEUE_LOCK_MS, QUEUE_LOCKS_MAX
 
@@ -35,6 +37,8 @@ class QueueLocks:
         # (group, member) -> what it holds, or held and nobody took since. Dicts, because sets have no order to rely on.
         self._held: dict[tuple[str, str], dict[LockedQueue, None]] = {}
         self._next_epoch = 1
+        # How many there are, by namespace of the group.
+        self.counts = NamespaceCounts()
 
     def __len__(self) -> int:
         return len(self._locks)
@@ -93,6 +97,15 @@ class QueueLocks:
         locks = [[*key, lock.member, lock.epoch, lock.until_ms] for key, lock in self._locks.items()]
         return {"next_epoch": self._next_epoch, "locks": locks}
 
+    def windows(self) -> int:
+        """As Windowed."""
+        return windows_of(self._locks)
+
+    def window(self, number: int) -> Any:
+        """As Windowed."""
+        rows = rows_of(self._locks.items(), number)
+        return [self._next_epoch, [[*key, lock.member, lock.epoch, lock.until_ms] for key, lock in rows]]
+
     def unpack(self, packed: Any) -> None:
         """Become what was packed; called on a new one."""
         self._next_epoch = packed["next_epoch"]
@@ -101,15 +114,22 @@ class QueueLocks:
 
     def _with(self, group: str, topic: str, queues: list[int]) -> int:
         """How many locks there are with those of *queues*."""
-        return len(self._locks) + sum((group, topic, queue) not in self._locks for queue in queues)
+        return len(self._locks) + self.new_among(group, topic, queues)
+
+    def new_among(self, group: str, topic: str, queues: Iterable[int]) -> int:
+        """How many of *queues*, each once, have no lock yet."""
+        return sum((group, topic, queue) not in self._locks for queue in queues)
 
     def _put(self, key: LockedQueue, lock: QueueLock) -> None:
+        if key not in self._locks:
+            self.counts.add(key[0])
         self._locks[key] = lock
         self._held.setdefault((key[0], lock.member), {})[key] = None
 
     def _forget(self, key: LockedQueue) -> None:
         lock = self._locks.pop(key, None)
         if lock is not None:
+            self.counts.add(key[0], -1)
             holder = (key[0], lock.member)
             del self._held[holder][key]
             if not self._held[holder]:

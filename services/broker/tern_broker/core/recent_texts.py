@@ -5,6 +5,7 @@ Law: bounded, and the same on every node. A text that as many others have come a
 
 from typing import Any
 
+from tern_broker.core.windows import rows_of, windows_of
 from tern_wire.limits import CHECK_TEXTS_MAX
 
 
@@ -38,6 +39,14 @@ class RecentTexts:
     def pack(self) -> Any:
         """A frozen copy of MessagePack's types."""
         return [self._next, list(self._numbers)]
+
+    def windows(self) -> int:
+        """As Windowed."""
+        return windows_of(self._numbers)
+
+    def window(self, number: int) -> Any:
+        """As Windowed."""
+        return [self._next, rows_of(self._numbers, number)]
 
     def unpack(self, packed: Any) -> None:
         """Become what was packed: numbers are given one by one, so they follow from how many there are."""

@@ -20,10 +20,11 @@ from tern_wire.errors import MalformedBody
 from tern_wire.limits import RETRY_DELAYS_MS
 from tern_wire.retry_policy import EXPONENTIAL, RetryPolicy
 
-FORMAT = 12
+FORMAT = 13
 # Format 8 had no principals, formats 8 and 9 no placement of topics: parts that are not there, and topics that nobody has placed yet. Before
-# format 11 nobody counted comparisons, and keys had no witness; before format 12 no group had gone beyond its first feature level.
-FORMATS_READ = frozenset({8, 9, 10, 11, FORMAT})
+# format 11 nobody counted comparisons, and keys had no witness; before format 12 no group had gone beyond its first feature level; before format 13
+# none had passed over an entry.
+FORMATS_READ = frozenset({8, 9, 10, 11, 12, FORMAT})
 _SIZE = struct.Struct("<I")
 _COUNT = struct.Struct("<q")
 _WITNESS = struct.Struct("<Q")

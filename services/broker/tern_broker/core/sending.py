@@ -89,7 +89,7 @@ class SendApplier:
             raise LinkBodyMalformed(reason=f"a SEND of {count} rows in {len(payload)} bytes")
         rows = np.frombuffer(payload, SEND_ROWS, count, SEND_HEAD.size)
         sizes = rows["size"].astype(np.int64)
-        ends = np.cumsum(sizes)
+        ends = sizes.cumsum()
         verdicts = np.zeros(count, SEND_VERDICTS)
         verdicts["queue"] = rows["queue"]
         carried = _read_receipts(payload, receipts, records_end) if receipts else {}
@@ -112,7 +112,7 @@ class SendApplier:
             self._preparing.spread(half, verdicts)
         if len(away):
             self._refuse_moved(rows, away, verdicts, carried)
-        keyed = np.flatnonzero(rows["flags"] & FLAG_KEYED)
+        keyed = (rows["flags"] & FLAG_KEYED).nonzero()[0]
         repeats = self._find_repeats(rows, keyed, verdicts, carried) if len(keyed) else {}
         prepared = 0
         if half is not None:
@@ -135,7 +135,7 @@ class SendApplier:
         topics = [self._names.topics_by_id.get(topic_id) for topic_id in ids]
         queues = np.array([0 if topic is None else topic.queues for topic in topics])
         verdicts["status"][rows["queue"] >= queues[of_row]] = NO_QUEUE
-        grouped = np.flatnonzero(rows["message_group"])
+        grouped = rows["message_group"].nonzero()[0]
         for number in _distinct(of_row[grouped]) if len(grouped) else ():
             topic, own = topics[number], grouped[of_row[grouped] == number]
             if topic is not None:
@@ -199,7 +199,7 @@ class SendApplier:
         return repeats
 
     def _schedule(self, rows: Rows, positions: Rows, verdicts: Rows, is_waiting: Rows) -> Rows | None:
-        chosen = np.flatnonzero(is_waiting & (verdicts["status"] == SENT))
+        chosen = (is_waiting & (verdicts["status"] == SENT)).nonzero()[0]
         if not len(chosen):
             return None
         verdicts["status"][chosen] = SCHEDULED
@@ -211,7 +211,7 @@ class SendApplier:
         return timers
 
     def _append(self, rows: Rows, positions: Rows, verdicts: Rows) -> QueueAppends | None:
-        chosen = np.flatnonzero(verdicts["status"] == SENT)
+        chosen = (verdicts["status"] == SENT).nonzero()[0]
         if not len(chosen):
             return None
         entries = np.empty(len(chosen), QUEUE_ENTRIES)
@@ -247,7 +247,7 @@ class SendApplier:
         stored = keyed[(statuses[keyed] == SENT) | (statuses[keyed] == SCHEDULED) | (statuses[keyed] == PREPARED)]
         queues, offsets = verdicts["queue"][stored].astype(np.uint64), verdicts["offset"][stored].astype(np.uint64)
         queues |= np.where(statuses[stored] == SCHEDULED, np.uint64(SCHEDULED_QUEUE), np.uint64(0))
-        half = np.flatnonzero(statuses[stored] == PREPARED)
+        half = (statuses[stored] == PREPARED).nonzero()[0]
         if len(half):
             queues[half], offsets[half] = prepared_receipts(verdicts["offset"][stored[half]])
         self._keys.add(keys_of(rows[stored]), queues, offsets, rows["crc"][stored], now_ms)

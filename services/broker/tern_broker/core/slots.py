@@ -24,11 +24,14 @@ from tern_broker.core.fifo import FifoDelivery, is_ordered
 from tern_broker.core.leases import Delivery
 from tern_broker.core.leasing import Leasing
 from tern_broker.core.topics import Names, Topic
+from tern_broker.core.windows import rows_of, windows_of
 
 SLOTS = 1_024
 # A slot that has left so many queues in which something of it may still be read stays where it is.
 HOMES_MAX = 4
 _NOTHING_SENT = -1
+# A comparison looks at so many tables, 10 KiB each.
+_INSPECTED_TABLES = 32
 Hashes = npt.NDArray[np.uint64]
 Queues = npt.NDArray[np.int64]
 
@@ -57,6 +60,13 @@ class SlotTable:
         return [(queue, last) for queue, last in self.homes.get(slot, ()) if last >= mins[queue]]
 
 
+def _pack_table(topic_id: int, table: SlotTable) -> list[Any]:
+    return [
+        *(topic_id, table.owners.astype("<u2").tobytes(), table.lasts.astype("<i8").tobytes()),
+        [[slot, *homes] for slot, homes in table.homes.items()],
+    ]
+
+
 class Slots:
     """The slots of every topic that has messages with message groups. Owner: the state machine."""
 
@@ -79,14 +89,19 @@ class Slots:
 
     def pack(self) -> Any:
         """As Part."""
-        tables = [
-            [
-                *(topic_id, table.owners.astype("<u2").tobytes(), table.lasts.astype("<i8").tobytes()),
-                [[slot, *homes] for slot, homes in table.homes.items()],
-            ]
-            for topic_id, table in self._tables.items()
-        ]
+        tables = [_pack_table(topic_id, table) for topic_id, table in self._tables.items()]
         return {"tables": tables, "left": [[topic_id, left.tobytes()] for topic_id, left in self._left.items()]}
+
+    def windows(self) -> int:
+        """As Windowed."""
+        return windows_of(self._tables, self._left, size=_INSPECTED_TABLES)
+
+    def window(self, number: int) -> Any:
+        """As Windowed."""
+        tables = rows_of(self._tables.items(), number, _INSPECTED_TABLES)
+        left = rows_of(self._left.items(), number, _INSPECTED_TABLES)
+        packed = [_pack_table(topic_id, table) for topic_id, table in tables]
+        return [packed, [[topic_id, slots.tobytes()] for topic_id, slots in left]]
 
     def unpack(self, packed: Any) -> None:
         """As Part."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from tern_broker.core.namespace_counts import NamespaceCounts
 from tern_wire.errors import ConsumptionDisabled, TopicNotReadable
 from tern_wire.group_settings import EARLIEST, LATEST
 from tern_wire.limits import ATTEMPTS_DEFAULT, INVISIBLE_DEFAULT_MS, RETRY_DELAYS_MS
@@ -111,18 +112,25 @@ class Names:
     next_id: int = 1
     # Of all topics together.
     queues: int = 0
+    # Of each namespace.
+    topics_of: NamespaceCounts = field(default_factory=NamespaceCounts)
+    queues_of: NamespaceCounts = field(default_factory=NamespaceCounts)
+    groups_of: NamespaceCounts = field(default_factory=NamespaceCounts)
 
     def add_topic(self, name: str, queues: int) -> Topic:
         """A new topic; ids are never used again, since they name directories."""
         topic = Topic(self.next_id, name)
         self.next_id += 1
         self.topics[name] = self.topics_by_id[topic.topic_id] = topic
+        self.topics_of.add(name)
         self.grow(topic, queues)
         return topic
 
     def grow(self, topic: Topic, queues: int) -> None:
         """As Topic.grow; queues of all topics are counted here."""
-        self.queues += max(0, queues - topic.queues)
+        more = max(0, queues - topic.queues)
+        self.queues += more
+        self.queues_of.add(topic.name, more)
         topic.grow(queues)
 
     def add_group(self, name: str, invisible_ms: int = INVISIBLE_DEFAULT_MS) -> Group:
@@ -130,15 +138,19 @@ class Names:
         group = Group(self.next_id, name, invisible_ms)
         self.next_id += 1
         self.groups[name] = self.groups_by_id[group.group_id] = group
+        self.groups_of.add(name)
         return group
 
     def drop_topic(self, topic: Topic) -> None:
         """The name is free again; the id is not."""
         self.queues -= topic.queues
+        self.topics_of.add(topic.name, -1)
+        self.queues_of.add(topic.name, -topic.queues)
         del self.topics[topic.name], self.topics_by_id[topic.topic_id]
 
     def drop_group(self, group: Group) -> None:
         """As drop_topic."""
+        self.groups_of.add(group.name, -1)
         del self.groups[group.name], self.groups_by_id[group.group_id]
 
     def put(self, item: Topic | Group) -> None:
@@ -146,5 +158,8 @@ class Names:
         if isinstance(item, Topic):
             self.topics[item.name] = self.topics_by_id[item.topic_id] = item
             self.queues += item.queues
+            self.topics_of.add(item.name)
+            self.queues_of.add(item.name, item.queues)
         else:
             self.groups[item.name] = self.groups_by_id[item.group_id] = item
+            self.groups_of.add(item.name)

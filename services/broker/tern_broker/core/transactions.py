@@ -89,6 +89,15 @@ class Transactions:
             "next_claim": self.schedule.next_claim,
         }
 
+    def windows(self) -> int:
+        """As Windowed."""
+        return max(self.table.windows(), self.outcomes.windows(), self.texts.windows(), self.reasons.windows())
+
+    def window(self, number: int) -> Any:
+        """As Windowed."""
+        tables = (self.table, self.outcomes, self.texts, self.reasons)
+        return [self.schedule.next_claim, *(table.window(number) for table in tables)]
+
     def unpack(self, packed: Any) -> None:
         """As Part. The producer groups are there already."""
         self.table.unpack(packed["open"])

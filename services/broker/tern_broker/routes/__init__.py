@@ -1,6 +1,6 @@
 """The broker's HTTP door: health, metrics, status, and copies for nodes that are rebuilt. Messages never pass here; proxies use the link."""
 
 from tern_broker.routes.rebuild import RebuildDoor
-from tern_broker.routes.status import AskChoose, AskTransfer, status_routes
+from tern_broker.routes.status import AskChoose, AskPassOver, AskTransfer, status_routes
 
-__all__ = ["AskChoose", "AskTransfer", "RebuildDoor", "status_routes"]
+__all__ = ["AskChoose", "AskPassOver", "AskTransfer", "RebuildDoor", "status_routes"]

@@ -16,6 +16,7 @@ from tern_wire.paths import JSON
 Ask = Callable[[], "asyncio.Future[dict[str, Any]]"]
 AskTransfer = Callable[[str], "asyncio.Future[dict[str, Any]]"]
 AskChoose = Callable[[str], "asyncio.Future[dict[str, Any]]"]
+AskPassOver = Callable[[int, bool], "asyncio.Future[dict[str, Any]]"]
 TRANSFER_SIZE_MAX_BYTES = 1_024
 
 
@@ -33,10 +34,22 @@ class Choice:
     node: str
 
 
+@dataclass(frozen=True, slots=True)
+class PassOverRequest:
+    """The entry that no member can apply; with *withdraw* it is to be tried again."""
+
+    index: int
+    withdraw: bool = False
+
+
 def status_routes(
-    ask: Ask, ask_trim: Ask, ask_transfer: AskTransfer | None = None, ask_choose: AskChoose | None = None
+    ask: Ask,
+    ask_trim: Ask,
+    ask_transfer: AskTransfer | None = None,
+    ask_choose: AskChoose | None = None,
+    ask_pass_over: AskPassOver | None = None,
 ) -> APIRouter:
-    """The router; every question is answered within one turn of the core loop. *ask_transfer*, *ask_choose* None: this node has no group."""
+    """The router; every question is answered within one turn of the core loop. *ask_transfer* and those behind it None: this node has no group."""
     router = APIRouter(tags=["broker"])
     # With TLS anybody of the cluster may look, and it takes the operator's certificate to tell this node anything.
     operator = [Depends(require_operator)]
@@ -68,6 +81,15 @@ def status_routes(
             """Let the state of `node` hold, where the nodes differ and no majority agrees. 202: it is logged; 409 with the reason if it cannot be."""
             choice = await read_body(request, Choice, size_max_bytes=TRANSFER_SIZE_MAX_BYTES)
             answer = await ask_choose(choice.node)
+            return Response(encode_json(answer), 202 if answer["asked"] else 409, media_type=JSON)
+
+    if ask_pass_over is not None:
+
+        @router.post("/v1/broker/pass-over", status_code=202, response_class=Response, dependencies=operator)
+        async def pass_over(request: Request) -> Response:
+            """Pass over entry `index`, which no member can apply. 202: it is done when every member has agreed; 409 with the reason if it cannot be."""
+            asked = await read_body(request, PassOverRequest, size_max_bytes=TRANSFER_SIZE_MAX_BYTES)
+            answer = await ask_pass_over(asked.index, asked.withdraw)
             return Response(encode_json(answer), 202 if answer["asked"] else 409, media_type=JSON)
 
     return router

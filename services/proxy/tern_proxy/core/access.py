@@ -1,7 +1,10 @@
 """What one principal may do: its grants, and what the mesh's own topics ask instead. Answers are remembered. Pure.
 
-    SUB and DESCRIBE of the audit topic     ask AUDIT of the cluster, and nobody may send to it, change it or delete it
-    SUB and DESCRIBE of a dead-letter topic ask the same of its group, and nobody may send to it
+    the audit topic      SUB, DESCRIBE and LIST ask AUDIT of the cluster
+    topics of replies    DESCRIBE and LIST ask ADMIN of the cluster; a reply is had by whoever has asked for it, and by nobody else
+    both                 ALTER asks ADMIN of the cluster, since they are moved as all topics are (their settings nobody changes)
+    dead-letter topics   SUB, DESCRIBE and LIST ask the same of the group
+    all of them          whatever else it is, nobody may, whatever its grants of topics say (tern_wire/kept_topics.py)
 
 What a principal may not DESCRIBE is refused as if it were not there, with the same error; what it may see, with `forbidden`. A right to make
 something says nothing about whether it is there, so that one is always `forbidden`. Lists show what may be listed or described.
@@ -9,12 +12,17 @@ something says nothing about whether it is there, so that one is always `forbidd
 Reference: tern_wire.principals (`is_permitted`), whose DESCRIBE is implied as Kafka's is.
 """
 
+from collections.abc import Mapping
 from hashlib import blake2b
 
 from tern_proxy.core.requirements import Rule
+from tern_wire import kept_topics
 from tern_wire.dead_letters import PREFIX
 from tern_wire.errors import Forbidden, GroupNotFound, ProducerGroupNotFound, TernError, TopicNotFound
+from tern_wire.kept_topics import DEAD_LETTERS, KeptTopics
 from tern_wire.principals import (
+    ADMIN,
+    ALTER,
     AUDIT,
     CLUSTER,
     CREATE,
@@ -30,9 +38,13 @@ from tern_wire.principals import (
 
 # Answers and paths that are remembered for one principal, 200 bytes each; full means forgotten, and looked up again.
 ANSWERS_KEPT_MAX = 8_192
-AUDIT_TOPIC_END = "_AUDIT_TOPIC"
 _SHOWN_LENGTH_MAX = 160
 _READING = frozenset({SUB, DESCRIBE, LIST})
+# What the mesh's own topics ask of the cluster, by action; nothing else can be done with them.
+_OF_CLUSTER: Mapping[str, Mapping[str, str]] = {
+    kept_topics.AUDIT: {**dict.fromkeys(_READING, AUDIT), ALTER: ADMIN},
+    kept_topics.REPLIES: dict.fromkeys((DESCRIBE, LIST, ALTER), ADMIN),
+}
 # Asked of the answers only: stands in lists.
 _SEEN = "(seen)"
 
@@ -40,11 +52,11 @@ _SEEN = "(seen)"
 class Access:
     """One principal as of one version of its grants. Owner: the event loop. *seal*: a key for what is derived from the principal's name."""
 
-    __slots__ = ("_answers", "_audit_topic", "_seal", "passed", "principal")
+    __slots__ = ("_answers", "_kept", "_seal", "passed", "principal")
 
-    def __init__(self, principal: Principal, *, audit_topic: str, seal: bytes) -> None:
+    def __init__(self, principal: Principal, *, kept: KeptTopics, seal: bytes) -> None:
         self.principal = principal
-        self._audit_topic, self._seal = audit_topic, seal
+        self._kept, self._seal = kept, seal
         self._answers: dict[tuple[str, str, str], bool] = {}
         # Rules of requests that were let through on their path alone, by method and path.
         self.passed: dict[tuple[str, str], Rule] = {}
@@ -73,6 +85,10 @@ class Access:
             return None
         if kind != CLUSTER and action != CREATE and not self.may(DESCRIBE, kind, name):
             return missing(kind, name)
+        return self.forbidden(action, kind, name)
+
+    def forbidden(self, action: str, kind: str, name: str) -> TernError:
+        """The refusal that says what is missing, for whoever knows already that the *kind* is there."""
         shown = f"{kind} '{name[:_SHOWN_LENGTH_MAX]}'" if kind != CLUSTER else "the cluster"
         return Forbidden(required_permission=f"{action} of {shown}")
 
@@ -95,10 +111,12 @@ class Access:
 
     def _decide(self, action: str, kind: str, name: str) -> bool:
         if kind == TOPIC:
-            if name == self._audit_topic:
-                return action in _READING and is_permitted(self.principal, AUDIT, CLUSTER)
-            if name.startswith(PREFIX):
+            what = self._kept.what(name)
+            if what == DEAD_LETTERS:
                 return action in _READING and is_permitted(self.principal, action, GROUP, name.removeprefix(PREFIX))
+            if what:
+                asked = _OF_CLUSTER[what].get(action)
+                return asked is not None and is_permitted(self.principal, asked, CLUSTER)
         return is_permitted(self.principal, action, kind, name)
 
 

@@ -39,7 +39,7 @@ from tern_wire.paths import (
     OCTETS,
     RECORDS,
 )
-from tern_wire.times import parse_duration_ms, parse_time_ms
+from tern_wire.times import given_duration, parse_duration_ms, parse_time_ms
 
 Headers = Iterable[tuple[bytes, bytes]]
 Query = list[tuple[str, str]]
@@ -234,9 +234,9 @@ def _duration(value: str | int, least_ms: int, most_ms: int, error: type[TernErr
     try:
         duration_ms = parse_duration_ms(value)
     except ValueError as reason:
-        raise error(actual=str(value)[:40]) from reason
+        raise error(actual=given_duration(value)) from reason
     if not least_ms <= duration_ms <= most_ms:
-        raise error(actual=str(value)[:40])
+        raise error(actual=given_duration(value))
     return duration_ms
 
 

@@ -16,7 +16,7 @@ from msgspec import UnsetType
 from tern_wire.errors import InvalidField
 from tern_wire.messages import ProducerGroupSettings
 from tern_wire.producer_settings import SECRET_PREFIX, SETTINGS, ProducerChange, read_producer_change
-from tern_wire.times import parse_duration_ms
+from tern_wire.times import given_duration, parse_duration_ms
 
 Head = dict[str, Any]
 # Name of a broker group and what it says of one producer group.
@@ -48,11 +48,10 @@ def producer_change(producer_group: str, settings: ProducerGroupSettings) -> Pro
     try:
         change = read_producer_change({"producer_group": producer_group, "create": True, **given})
     except InvalidField as error:
-        # The wire names a time with its unit; the body does not.
-        field = str(error.fields.get("pointer", "")).removesuffix("_ms")
-        reason = str(error.fields.get("reason", "")).replace(
-            f"'{field[1:]}_ms' is a whole number", f"'{field[1:]}' in ms is"
-        )
+        # The wire names a time with its unit, and has it in ms; the body does not, and has it as somebody wrote it.
+        field, reason = str(error.fields.get("pointer", "")).removesuffix("_ms"), str(error.fields.get("reason", ""))
+        if field[1:] in _TIMES:
+            reason = f"{reason}, not {given_duration(getattr(settings, field[1:]))}"
         raise InvalidField(**{**error.fields, "pointer": field, "reason": reason}) from error
     if secret := given.get("check_secret"):
         _check_secret(secret)

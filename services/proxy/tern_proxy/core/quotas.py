@@ -1,7 +1,9 @@
 """Quotas of principals: requests a second and bytes a second (of bodies in both directions) at this proxy. Token buckets. Pure.
 
 A request is let through while its principal has a request and any byte left. What it then carries is taken all the same, so that one large
-message passes, and what is owed is paid by waiting. A bucket holds one second's worth. Reference: Kafka, whose quotas are per broker, too.
+message passes, and what is owed is paid by waiting. A bucket holds one second's worth, less what is held: bytes of requests under way are spent
+when they arrive, and do not come back before they are given back, so that dribbling bodies pile up no more than a second's worth of room.
+Reference: Kafka, whose quotas are per broker, too.
 """
 
 from tern_wire.errors import QuotaExceeded
@@ -33,12 +35,12 @@ class Bucket:
         self._bytes = min(self._bytes, bytes_per_s) if self._bytes_per_s else float(bytes_per_s)
         self._requests_per_s, self._bytes_per_s = requests_per_s, bytes_per_s
 
-    def take(self, now_ms: int) -> None:
-        """One request at *now_ms* (monotonic); QuotaExceeded with `retry_after_ms`."""
+    def take(self, now_ms: int, held_bytes: int = 0) -> None:
+        """One request at *now_ms* (monotonic), while the principal holds *held_bytes* of others; QuotaExceeded with `retry_after_ms`."""
         past_s = max(0, now_ms - self._seen_ms) / 1_000
         self._seen_ms = now_ms
         self._requests = min(float(self._requests_per_s), self._requests + past_s * self._requests_per_s)
-        self._bytes = min(float(self._bytes_per_s), self._bytes + past_s * self._bytes_per_s)
+        self._bytes = min(float(self._bytes_per_s - held_bytes), self._bytes + past_s * self._bytes_per_s)
         if self._requests_per_s and self._requests < 1:
             raise _exceeded(self._requests_per_s, REQUESTS, 1 - self._requests)
         if self._bytes_per_s and self._bytes <= 0:

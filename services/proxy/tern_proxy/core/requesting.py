@@ -34,7 +34,7 @@ from tern_wire.paths import (
 from tern_wire.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, REPLY_WAIT_MS
 from tern_wire.replies import REPLY, ReplyAddress, check_client, check_correlation_id, read_reply_address
 from tern_wire.rows import key_hash
-from tern_wire.times import parse_duration_ms
+from tern_wire.times import given_duration, parse_duration_ms
 
 # Parameter to header, of what a send does not have.
 _OF_REQUEST = {"timeout": HEADER_TIMEOUT, "correlation_id": HEADER_CORRELATION_ID, "client": HEADER_CLIENT}
@@ -166,9 +166,9 @@ def _timeout_of(text: str) -> int:
     try:
         timeout_ms = parse_duration_ms(text)
     except ValueError as error:
-        raise IllegalTimeout(actual=text[:40]) from error
+        raise IllegalTimeout(actual=given_duration(text)) from error
     if not 1 <= timeout_ms <= REPLY_TIMEOUT_MAX_MS:
-        raise IllegalTimeout(actual=text[:40])
+        raise IllegalTimeout(actual=given_duration(text))
     return timeout_ms
 
 

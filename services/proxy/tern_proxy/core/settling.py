@@ -1,4 +1,10 @@
-"""Settles: receipt handles become rows for the broker groups that hold the leases, statuses become results in input order."""
+"""Settles: receipt handles become rows for the broker groups that hold the leases, statuses become results in input order.
+
+Law of `release`: it takes back the one attempt of the lease that it ends, and nothing that was counted before. So nobody makes a message's
+attempts fewer, and a message that ends whoever receives it dies as ever: its leases end by time, which counts. A client that releases what its
+handler has seen keeps the message alive, in its own group, as it could with `extend`, which never counted either; the same right and quota apply.
+Nothing more is bounded: a bound on releases in a row would make dead letters of messages that no handler saw, whenever a worker cannot start.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,8 +19,8 @@ from tern_wire.limits import (
     SETTLE_ENTRIES_MAX,
 )
 from tern_wire.messages import SettleEntry
-from tern_wire.rows import ACK, EXTEND, NACK, SETTLE_ROW, SETTLED
-from tern_wire.times import parse_duration_ms
+from tern_wire.rows import ACK, EXTEND, NACK, RELEASE, SETTLE_ROW, SETTLED
+from tern_wire.times import given_duration, parse_duration_ms
 
 
 class SettleParcel:
@@ -49,7 +55,7 @@ class Rejects:
 class Settles:
     """One request's settles: parcels and rejects by broker group, and errors of entries that never leave the proxy."""
 
-    __slots__ = ("are_acks", "errors", "handles", "parcels", "rejects")
+    __slots__ = ("are_acks", "errors", "handles", "parcels", "rejects", "releases")
 
     def __init__(self, handles: list[str], *, are_acks: bool = True) -> None:
         """*are_acks*: nothing else is among them, not an extension nor a nack."""
@@ -57,6 +63,8 @@ class Settles:
         self.parcels: dict[str, SettleParcel] = {}
         self.rejects: dict[str, Rejects] = {}
         self.errors: dict[int, TernError] = {}
+        # Where in the request releases are.
+        self.releases: list[int] = []
 
     def add(self, index: int, broker_group: str, row: bytes) -> None:
         """Put *row* into its broker group's parcel."""
@@ -96,6 +104,11 @@ class Settles:
         ]
 
     @property
+    def released(self) -> int:
+        """How many messages are back without an attempt."""
+        return sum(index not in self.errors for index in self.releases)
+
+    @property
     def common_error(self) -> TernError | None:
         """The error that every entry met, when it is one and the same cause."""
         if not self.errors or len(self.errors) < len(self.handles):
@@ -121,12 +134,14 @@ def read_acks(handles: list[str], maker: HandleMaker, pointer: str = "/receipt_h
 
 
 def read_settles(entries: Sequence[SettleEntry], maker: HandleMaker, pointer: str = "/entries") -> Settles:
-    """Acks, extensions, nacks and dead letters; InvalidField on another action or a field that does not belong to it."""
+    """Acks, extensions, nacks, releases and dead letters; InvalidField on another action or a field that does not belong to it."""
     _check_count(len(entries), pointer)
     settles = Settles([entry.receipt_handle for entry in entries])
     for index, entry in enumerate(entries):
         action, time_ms = _action_of(entry, pointer, index)
         settles.are_acks &= action == ACK
+        if action == RELEASE:
+            settles.releases.append(index)
         try:
             receipt = maker.read(entry.receipt_handle)
         except TernError as error:
@@ -158,6 +173,8 @@ def _action_of(entry: SettleEntry, pointer: str, index: int) -> tuple[int, int]:
             raise InvalidField(reason=f"'{field}' belongs to the action '{action}'", pointer=f"{at}/{field}")
     if entry.action == "ack":
         return ACK, 0
+    if entry.action == "release":
+        return RELEASE, 0
     if entry.action == "extend":
         return EXTEND, INVISIBLE_DEFAULT_MS if entry.invisible is None else invisible_of(entry.invisible)
     if entry.action == "nack":
@@ -167,7 +184,7 @@ def _action_of(entry: SettleEntry, pointer: str, index: int) -> tuple[int, int]:
             reason = f"A reason has at most {DEAD_LETTER_REASON_SIZE_MAX_BYTES} bytes"
             raise InvalidField(reason=reason, pointer=f"{at}/reason")
         return _REJECT, 0
-    reason = f"'{entry.action[:40]}' is no action; use ack, extend, nack or dead_letter"
+    reason = f"'{entry.action[:40]}' is no action; use ack, extend, nack, release or dead_letter"
     raise InvalidField(reason=reason, pointer=f"{at}/action")
 
 
@@ -177,7 +194,7 @@ def _delay_of(value: str | int, pointer: str) -> int:
     except ValueError as error:
         raise InvalidField(reason=str(error), pointer=pointer) from error
     if not 0 <= delay_ms <= INVISIBLE_MAX_MS:
-        raise InvalidField(reason=f"'delay' is {str(value)[:40]}; use 0 s to 12 h", pointer=pointer)
+        raise InvalidField(reason=f"'delay' is {given_duration(value)}; use 0 s to 12 h", pointer=pointer)
     return delay_ms
 
 

@@ -18,6 +18,7 @@ from tern_wire.retry_policy import CUSTOM, EXPONENTIAL, POLICIES, TABLE
 from tern_wire.route import TopicRoute
 from tern_wire.times import parse_duration_ms, parse_time_ms
 from tern_wire.topic_settings import perm_of, permission_of
+from tern_wire.when_full import WHEN_FULL, check_when_full, when_full_of
 
 Head = dict[str, Any]
 # Name of a broker group and what it has answered.
@@ -27,11 +28,23 @@ Answers = Sequence[tuple[str, Head]]
 # Asked ------------------------------------------------------------------------------------------------------------
 def topic_change(topic: str, mode: str, settings: TopicSettings) -> Head:
     """The change that *settings* ask for; brokers and this proxy check the same (`read_topic_change`)."""
-    named = {"queues": settings.queues, "type": settings.type, "attributes": settings.attributes}
+    named = {"queues": settings.queues, "type": settings.type, "attributes": _attributes(settings)}
     change = {name: value for name, value in named.items() if not isinstance(value, UnsetType)}
     if not isinstance(settings.permission, UnsetType):
         change["perm"] = perm_of(settings.permission)
     return {"topic": topic, "mode": mode, **change}
+
+
+def _attributes(settings: TopicSettings) -> dict[str, str | None] | UnsetType:
+    """What *settings* change of the attributes, `when_full` among them, which is kept as one."""
+    attributes, when_full = settings.attributes, settings.when_full
+    if not isinstance(attributes, UnsetType) and WHEN_FULL in attributes:
+        reason = f"'{WHEN_FULL}' is a setting of its own, beside the attributes"
+        raise InvalidField(reason=reason, pointer=f"/attributes/{WHEN_FULL}")
+    if isinstance(when_full, UnsetType):
+        return attributes
+    others = {} if isinstance(attributes, UnsetType) else attributes
+    return {**others, WHEN_FULL: check_when_full(when_full)}
 
 
 def group_change(group: str, mode: str, settings: GroupSettings, start: tuple[str, int] | None) -> Head:
@@ -114,7 +127,8 @@ def topic_document(topic: str, answers: Answers) -> Head:
         "permission": permission_of(first["perm"]),
         "queues": sum(counts.values()),
         "broker_groups": counts,
-        "attributes": first["attributes"],
+        "when_full": when_full_of(topic, first["attributes"]),
+        "attributes": {name: text for name, text in first["attributes"].items() if name != WHEN_FULL},
         "created_at": min(head["created_ms"] for _, head in answers),
     }
 

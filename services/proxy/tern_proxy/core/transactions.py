@@ -33,7 +33,7 @@ from tern_wire.names import check_group
 from tern_wire.placement import slot_of_key
 from tern_wire.record import CHECK_AFTER_S, PRODUCER_GROUP, TRANSACTIONAL
 from tern_wire.rows import FLAG_HALF, FLAG_KEYED, FLAG_PINNED, FLAG_SAME_TRANSACTION, NO_KEY, SEND_ROW
-from tern_wire.times import parse_duration_ms
+from tern_wire.times import duration_text, given_duration, parse_duration_ms
 
 # Where a row has its topic and flags, its key, and its time; see SEND_ROWS.
 _TOPIC, _FLAGS = struct.Struct("<I"), struct.Struct("<I")
@@ -100,7 +100,8 @@ def check_after_of(value: str | int | None, pointer: str) -> int:
     except ValueError as error:
         raise InvalidField(reason=str(error)[:120], pointer=pointer) from error
     if not CHECK_AFTER_MIN_MS <= check_after_ms <= CHECK_AFTER_MAX_MS:
-        reason = f"The first check is {CHECK_AFTER_MIN_MS:,} to {CHECK_AFTER_MAX_MS:,} ms after the begin"
+        least, most = duration_text(CHECK_AFTER_MIN_MS), duration_text(CHECK_AFTER_MAX_MS)
+        reason = f"The first check is {least} to {most} after the begin, not {given_duration(value)}"
         raise InvalidField(reason=reason, pointer=pointer)
     return check_after_ms
 

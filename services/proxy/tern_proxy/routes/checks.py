@@ -4,13 +4,12 @@ It answers by committing or rolling back; no answer is "unknown". A poll whose c
 """
 
 import asyncio
-from typing import Any
 
-from tern_proxy.authorization import admission_of
 from tern_proxy.core.checks import Check, check_document
 from tern_proxy.core.namespaces import namespace_in
 from tern_proxy.core.parameters import BASIC, answer_kind, is_packed, number_of, read_query_once, wait_of
-from tern_proxy.exchange import ClientGone, HotRequest, Reply, reply
+from tern_proxy.exchange import HotRequest, Reply, reply
+from tern_proxy.interrupts import Interrupt
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import broker_group_names
 from tern_proxy.routes.first_use import create_producer_group
@@ -43,19 +42,16 @@ async def post_receive_checks(proxy: Proxy, request: HotRequest, producer_group:
     wanted = number_of(query.get("max_messages", asked.max_messages), "max_messages", 1, CHECKS_CLAIMED_MAX, at)
     wait_ms = wait_of(query.get("wait", asked.wait))
     put_body = put_body_of(query, kind)
+    request.release_body()
     granted_ms = wait_ms if wait_ms and request.may_wait(proxy.parking) else 0
     until = asyncio.get_running_loop().time() + granted_ms / 1_000
-    gone: asyncio.Future[Any] = asyncio.ensure_future(request.receive())
-    try:
+    with request.interrupt() as gone:
         try:
             checks = await _receive(proxy, producer_group, wanted, until, gone)
         except ProducerGroupNotFound as unknown:
-            await create_producer_group(proxy, producer_group, unknown, admission_of(request))
+            await create_producer_group(proxy, producer_group, unknown, request)
             checks = await _receive(proxy, producer_group, wanted, until, gone)
-        if gone.done():
-            raise ClientGone
-    finally:
-        gone.cancel()
+        gone.check()
     proxy.counters.messages["checks"] += len(checks)
     ids = proxy.transaction_ids(namespace_in(request))
     documents = [check_document(check, ids, put_body) for check in checks]
@@ -65,8 +61,6 @@ async def post_receive_checks(proxy: Proxy, request: HotRequest, producer_group:
     return status, headers, answer
 
 
-async def _receive(
-    proxy: Proxy, producer_group: str, wanted: int, until: float, gone: "asyncio.Future[Any]"
-) -> list[Check]:
+async def _receive(proxy: Proxy, producer_group: str, wanted: int, until: float, gone: Interrupt) -> list[Check]:
     links = [group.link for group in proxy.in_turn(await broker_group_names(proxy))]
     return await proxy.checks.receive(links, producer_group, wanted, until, gone)

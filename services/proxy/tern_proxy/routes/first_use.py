@@ -9,26 +9,32 @@ completed by the next use of it.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
-from tern_proxy.authorization import Admission
+from tern_proxy.authorization import Scoped, admission_of
 from tern_proxy.core.topic import Topic
+from tern_proxy.exchange import owner_of
 from tern_proxy.joining import make_group
 from tern_proxy.late_groups import begin_group
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.topic_homes import complete_topic, create_topic_at_first_use, wants_completion
+from tern_proxy.routes.topic_homes import change_topic, complete_topic, create_topic_at_first_use, wants_completion
 from tern_wire.errors import GroupNotFound, NoLeader, ProducerGroupNotFound, TernError, TopicNotFound
 from tern_wire.names import check_group
 from tern_wire.principals import CREATE, GROUP, PRODUCER_GROUP, TOPIC
 from tern_wire.producer_settings import ProducerChange
 from tern_wire.requests import RequestCode, body_parts
-from tern_wire.topic_settings import DECLARE
+from tern_wire.route import PERM_READ, PERM_WRITE
+from tern_wire.topic_settings import ALTER, DECLARE, MIXED
 
+# What the mesh keeps for itself is written and read, whatever somebody has said.
+_READ_WRITE = PERM_READ | PERM_WRITE
 logger = logging.getLogger(__name__)
 
 
-async def topic_to_send(proxy: Proxy, name: str, admission: Admission) -> Topic:
-    """The topic, created now if it is unknown, that is wanted, and *admission* may. As Proxy.topic."""
+async def topic_to_send(proxy: Proxy, name: str, request: Scoped) -> Topic:
+    """The topic, created now if it is unknown, that is wanted, and who makes *request* may. As Proxy.topic; TopicReserved for a name that is kept."""
+    proxy.kept.require_clients(name)
     found = proxy.cache.topics.get(name)
     if found is not None:
         if found.late:
@@ -39,18 +45,25 @@ async def topic_to_send(proxy: Proxy, name: str, admission: Admission) -> Topic:
     except TopicNotFound:
         if not proxy.auto_create.topics:
             raise
-    admission.require(CREATE, TOPIC, name)
-    await proxy.auto_create.once(("topic", name), lambda: _create_topic(proxy, name))
+    admission_of(request).require(CREATE, TOPIC, name)
+    owner = owner_of(request.scope)
+    await proxy.auto_create.once(("topic", name), lambda: _create_topic(proxy, name, proxy.kept.require_new, owner))
     return await proxy.topic(name)
 
 
 async def own_topic(proxy: Proxy, name: str) -> Topic:
-    """The topic, created now if it is unknown: one that the proxy itself needs, whatever the settings say. As Proxy.topic."""
+    """The topic, created now if it is unknown: one that the proxy itself needs, whatever the settings say. As Proxy.topic.
+
+    One that a client has made before such names were kept takes everything from now on.
+    """
     try:
         found = await proxy.topic(name)
     except TopicNotFound:
         await proxy.auto_create.once(("topic", name), lambda: _create_topic(proxy, name))
         return await proxy.topic(name)
+    if found.kind != MIXED or found.perm != _READ_WRITE:
+        await proxy.auto_create.once(("own topic", name), lambda: _open_topic(proxy, name))
+        found = await proxy.topic(name)
     if found.late:
         _complete_soon(proxy, found, may_create=True)
     return found
@@ -62,37 +75,51 @@ def _complete_soon(proxy: Proxy, topic: Topic, *, may_create: bool) -> None:
         proxy.auto_create.soon(("topic", topic.name), lambda: complete_topic(proxy, topic, may_create=may_create))
 
 
-async def create_group(proxy: Proxy, name: str, unknown: GroupNotFound, admission: Admission) -> None:
-    """Create the consumer group that a leader does not know; raises *unknown* unless that is wanted, Forbidden unless *admission* may."""
+async def create_group(proxy: Proxy, name: str, unknown: GroupNotFound, request: Scoped) -> None:
+    """Create the consumer group that a leader does not know; raises *unknown* unless that is wanted, Forbidden unless who makes *request* may."""
     if not proxy.auto_create.groups:
         raise unknown
     check_group(name)
-    admission.require(CREATE, GROUP, name)
-    await proxy.auto_create.once(("group", name), lambda: _create_group(proxy, name))
+    admission_of(request).require(CREATE, GROUP, name)
+    owner = owner_of(request.scope)
+    await proxy.auto_create.once(("group", name), lambda: _create_group(proxy, name, owner))
 
 
-async def create_producer_group(proxy: Proxy, name: str, unknown: ProducerGroupNotFound, admission: Admission) -> None:
+async def create_producer_group(proxy: Proxy, name: str, unknown: ProducerGroupNotFound, request: Scoped) -> None:
     """As create_group, for a producer group; the same setting gives leave."""
     if not proxy.auto_create.groups:
         raise unknown
     check_group(name)
-    admission.require(CREATE, PRODUCER_GROUP, name)
-    await proxy.auto_create.once(("producer group", name), lambda: _create_producer_group(proxy, name))
+    admission_of(request).require(CREATE, PRODUCER_GROUP, name)
+    owner = owner_of(request.scope)
+    await proxy.auto_create.once(("producer group", name), lambda: _create_producer_group(proxy, name, owner))
 
 
-async def _create_topic(proxy: Proxy, name: str) -> None:
+async def _open_topic(proxy: Proxy, name: str) -> None:
+    logger.warning(
+        "a topic of the mesh itself was made for something else and takes all messages now", extra={"topic": name}
+    )
+    await change_topic(proxy, {"topic": name, "mode": ALTER, "type": MIXED, "perm": _READ_WRITE}, [])
+
+
+async def _create_topic(
+    proxy: Proxy, name: str, check_new: Callable[[str], None] = lambda _: None, owner: str | None = None
+) -> None:
+    """*owner*: who pays for it; None: the mesh itself."""
     logger.info("a topic is created at its first use", extra={"topic": name})
     writable = [each for each in sorted(proxy.groups) if each not in proxy.cache.wiped] or sorted(proxy.groups)
     if not writable:
         raise NoLeader(broker_group="(none is registered)")
-    await create_topic_at_first_use(proxy, name, writable)
+    with proxy.creations.one(owner or "", is_free=owner is None):
+        await create_topic_at_first_use(proxy, name, writable, check_new)
 
 
-async def _create_group(proxy: Proxy, name: str) -> None:
+async def _create_group(proxy: Proxy, name: str, owner: str) -> None:
     logger.info("a consumer group is created at its first use", extra={"group": name})
     heads = await _tell(proxy, name)
     if not heads:
-        await _declare(proxy, RequestCode.CREATE_GROUP, {"group": name, "mode": DECLARE})
+        with proxy.creations.one(owner):
+            await _declare(proxy, RequestCode.CREATE_GROUP, {"group": name, "mode": DECLARE})
         return
     # Broker groups that came later get it as the others have it.
     known = {broker_group for broker_group, _ in heads}
@@ -116,10 +143,11 @@ async def _tell(proxy: Proxy, name: str) -> list[tuple[str, dict[str, Any]]]:
     return [(each, answer[0]) for each, answer in zip(links, answers, strict=True) if isinstance(answer, tuple)]
 
 
-async def _create_producer_group(proxy: Proxy, name: str) -> None:
+async def _create_producer_group(proxy: Proxy, name: str, owner: str) -> None:
     logger.info("a producer group is created at its first use", extra={"producer_group": name})
     change = ProducerChange(producer_group=name, create=True, settings={})
-    await _declare(proxy, RequestCode.ALTER_PRODUCER_GROUP, change.packed())
+    with proxy.creations.one(owner):
+        await _declare(proxy, RequestCode.ALTER_PRODUCER_GROUP, change.packed())
 
 
 async def _declare(proxy: Proxy, code: RequestCode, head: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

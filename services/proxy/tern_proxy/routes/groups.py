@@ -9,11 +9,12 @@ from tern_proxy.authorization import admission_of
 from tern_proxy.core.listing import PARAMETERS, Page, read_page
 from tern_proxy.core.namespaces import namespace_in, whole_topic
 from tern_proxy.core.topic_documents import group_change, group_description, group_document, start_of
+from tern_proxy.exchange import owner_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import ask_all, read_document, read_parameters, respond
 from tern_proxy.routes.filtered_lists import take_visible
 from tern_proxy.routes.topics import confirm, mode_of_put, names_settings
-from tern_wire.errors import GroupNotFound
+from tern_wire.errors import GroupNotFound, QuotaExceeded
 from tern_wire.group_settings import read_group_change
 from tern_wire.messages import GroupSettings
 from tern_wire.names import check_group
@@ -23,6 +24,7 @@ from tern_wire.principals import DESCRIBE, GROUP, TOPIC
 from tern_wire.requests import RequestCode, body_parts
 from tern_wire.topic_settings import ALTER, CREATE, DECLARE
 
+Answers = list[tuple[str, dict[str, Any]]]
 _LOSS = "its offsets, leases and dead letters"
 
 
@@ -65,12 +67,31 @@ class _Groups:
         if mode == DECLARE and names_settings(settings):
             admission_of(request).require(ALTER_IT, GROUP, group)
         change = read_group_change(group_change(group, mode, settings, start_of(settings))).packed()
-        absent = GroupNotFound if mode == ALTER else None
-        answers = await ask_all(
-            self._proxy, RequestCode.CREATE_GROUP, change, is_repeatable=mode != CREATE, absent=absent
-        )
+        if mode == ALTER:
+            answers = await self._alter(change)
+        else:
+            answers = await self._declare(owner_of(request.scope), change)
         created = any(head["created"] for _, head in answers)
         return respond(request, {**group_document(answers[0][1]), "created": created}, 201 if created else 200)
+
+    async def _alter(self, change: dict[str, Any]) -> Answers:
+        return await ask_all(self._proxy, RequestCode.CREATE_GROUP, {**change, "mode": ALTER}, absent=GroupNotFound)
+
+    async def _declare(self, owner: str, change: dict[str, Any]) -> Answers:
+        mode = change["mode"]
+        try:
+            with self._proxy.creations.one(owner) as creation:
+                answers = await ask_all(self._proxy, RequestCode.CREATE_GROUP, change, is_repeatable=mode != CREATE)
+                creation.is_new = any(head["created"] for _, head in answers)
+        except QuotaExceeded as exceeded:
+            if mode == CREATE:
+                raise
+            # Nothing new may be made, and what is there may be declared.
+            try:
+                return await self._alter(change)
+            except GroupNotFound:
+                raise exceeded from None
+        return answers
 
     async def get_group(self, request: Request, group: str) -> Response:
         """Settings, and for each topic that it has begun: committed offsets, lag, leased and available messages.

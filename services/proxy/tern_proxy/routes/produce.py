@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tern_proxy.authorization import admission_of
 from tern_proxy.core.batches import read_batch
 from tern_proxy.core.parameters import BASIC, answer_kind, read_query, read_send
 from tern_proxy.core.results import SendResults
@@ -35,7 +34,7 @@ def batch_too_large(size_bytes: int) -> TernError:
 async def post_message(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
     """201 with a receipt; 200 with the first one when the idempotency key was seen; 204 for `Prefer: return=minimal`."""
     kind = answer_kind(request.header(b"accept"), BASIC)
-    topic = await topic_to_send(proxy, topic_name, admission_of(request))
+    topic = await topic_to_send(proxy, topic_name, request)
     body = await request.read_body(MESSAGE_BODY_SIZE_MAX_BYTES, message_too_large)
     message = read_send(request.scope["headers"], request.query_string, body)
     receipt, is_replay = await store_message(proxy, request, topic, message)
@@ -62,7 +61,7 @@ async def post_message(proxy: Proxy, request: HotRequest, topic_name: str) -> Re
 async def post_batch(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
     """200 when all are stored, 207 when some failed; when all failed for one cause, that problem."""
     kind = answer_kind(request.header(b"accept"), BASIC)
-    topic = await topic_to_send(proxy, topic_name, admission_of(request))
+    topic = await topic_to_send(proxy, topic_name, request)
     body = await request.read_body(BATCH_SIZE_MAX_BYTES, batch_too_large)
     read_query(request.query_string, ())
     messages = read_batch(body, request.header(b"content-type"))

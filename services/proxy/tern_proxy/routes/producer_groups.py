@@ -21,6 +21,7 @@ from tern_proxy.core.producer_groups import (
     to_decide,
     write_secret,
 )
+from tern_proxy.exchange import owner_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import (
     answer_form,
@@ -79,8 +80,10 @@ class _ProducerGroups:
             self._proxy.check_hosts.require_allowed(url)
         fresh = write_secret(secrets.token_bytes(SECRET_SIZE_BYTES))
         known = await self._describe(producer_group)
-        answers = await self._alter(to_decide(change, known, fresh), newest(known))
-        created, secret = any(head["created"] for _, head in answers), answers[0][1]["check_secret"]
+        with self._proxy.creations.one(owner_of(request.scope), is_free=bool(known)) as creation:
+            answers = await self._alter(to_decide(change, known, fresh), newest(known))
+            created = creation.is_new = any(head["created"] for _, head in answers)
+        secret = answers[0][1]["check_secret"]
         document = {**producer_group_document(producer_group, answers), "created": created}
         if secret and secret in {fresh, settings.check_secret}:
             document["check_secret"] = secret

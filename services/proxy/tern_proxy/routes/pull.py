@@ -7,11 +7,12 @@ import asyncio
 from typing import Any
 from urllib.parse import urlencode
 
+from tern_proxy.authorization import admission_of
 from tern_proxy.core.delivery import read_records
 from tern_proxy.core.parameters import PULLED, answer_kind, number_of, read_query_once, time_of, wait_of
 from tern_proxy.core.ranges import CACHE_CONTROL, is_known, range_tag
 from tern_proxy.core.topic import Queue, Topic
-from tern_proxy.exchange import CONTENT_TYPES, ClientGone, HotRequest, RawHeaders, Reply, encode
+from tern_proxy.exchange import CONTENT_TYPES, HotRequest, RawHeaders, Reply, encode
 from tern_proxy.old_data import pull_old
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.receive import put_body_of
@@ -64,6 +65,7 @@ async def get_messages(proxy: Proxy, request: HotRequest, topic_name: str, queue
     asked: dict[str, Any] = {
         "topic": topic.name,
         "queue": queue.number,
+        "reader": admission_of(request).principal,
         "offset": 0,
         "end_offset": number_of(query["end_offset"], "end_offset", 0, _OFFSET_MAX) if "end_offset" in query else -1,
         "max_messages": number_of(query.get("max_messages", MESSAGES_DEFAULT), "max_messages", 1, PULL_MESSAGES_MAX),
@@ -77,7 +79,12 @@ async def get_messages(proxy: Proxy, request: HotRequest, topic_name: str, queue
     tag = ""
     if asked["end_offset"] >= 0 and query.get("offset", "").isdecimal():
         topic_id = topic.route[queue.broker_group].topic_id
-        tag = range_tag(topic_id, queue.name, [*asked.items(), query.get("encoding")], kind)
+        tag = range_tag(
+            topic_id,
+            queue.name,
+            [*((name, asked[name]) for name in asked if name != "reader"), query.get("encoding")],
+            kind,
+        )
         if is_known(request.header(b"if-none-match"), tag):
             return 304, _cached(tag), b""
     head, raw, waited = await _Waiting(proxy, request, queue, asked, wait_ms).pull()
@@ -125,19 +132,18 @@ class _Waiting:
         wait_ms = self._wait_ms if self._request.may_wait(parking) else 0
         waited: RawHeaders = [(_WAIT_APPLIED, b"%dms" % wait_ms)]
         until = asyncio.get_running_loop().time() + wait_ms / 1_000
-        poll = parking.enter(until)
-        gone: asyncio.Future[Any] = asyncio.ensure_future(self._request.until_gone())
-        asking: asyncio.Future[Found] = asyncio.ensure_future(self._ask_until(until))
-        try:
-            await asyncio.wait({asking, gone, poll.future}, return_when=asyncio.FIRST_COMPLETED)
-            if asking.done():
-                return *asking.result(), waited
-            if gone.done():
-                raise ClientGone
-        finally:
-            parking.leave(poll)
-            for task in (asking, gone):
-                task.cancel()
+        with self._request.interrupt() as gone:
+            poll = parking.enter(until, gone)
+            asking: asyncio.Future[Found] = asyncio.ensure_future(self._ask_until(until))
+            try:
+                ends: set[asyncio.Future[Any]] = {asking, poll.future}
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                gone.check()
+                if asking.done():
+                    return *asking.result(), waited
+            finally:
+                parking.leave(poll)
+                asking.cancel()
         # The proxy stops: what there is now, without a wait.
         return *(await self._ask(0)), waited
 

@@ -1,6 +1,6 @@
 """POST receive: settle what came along, lease what is there, and wait parked for what is not there yet.
 
-A poll whose client is gone receives nothing; what was leased for a client that went in the meantime is released at once, so
+A poll whose client is gone, or may not receive any more, receives nothing; what was leased for it in the meantime is released at once, so
 that the next consumer sees it without waiting for the lease to end, and the attempt does not count.
 """
 
@@ -23,7 +23,8 @@ from tern_proxy.core.parameters import (
 )
 from tern_proxy.core.settling import SettleParcel, Settles, read_settles
 from tern_proxy.core.topic import Topic
-from tern_proxy.exchange import CONTENT_TYPES, ClientGone, HotRequest, RawHeaders, Reply, encode
+from tern_proxy.exchange import CONTENT_TYPES, HotRequest, RawHeaders, Reply, encode
+from tern_proxy.interrupts import Interrupt
 from tern_proxy.proxy import BrokerGroup, Proxy
 from tern_proxy.reading_turns import Reader
 from tern_proxy.routes.first_use import create_group
@@ -31,7 +32,7 @@ from tern_proxy.routes.settle import SETTLE_BODY_SIZE_MAX_BYTES, apply_settles, 
 from tern_wire.codec import encode_json, read_json, read_msgpack
 from tern_wire.errors import GroupNotFound, InvalidField, NoLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.handles import HandleMaker
-from tern_wire.limits import ATTEMPT_ID_LENGTH_MAX, RECEIVE_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES
+from tern_wire.limits import ATTEMPT_ID_LENGTH_MAX, JSON_BATCH_NODES_MAX, RECEIVE_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES
 from tern_wire.messages import ReceiveRequest
 from tern_wire.paths import HEADER_WAIT_APPLIED, MSGPACK, NDJSON, OCTETS
 from tern_wire.principals import ACK, GROUP
@@ -65,21 +66,18 @@ class _Poll:
 async def post_receive(proxy: Proxy, request: HotRequest, topic_name: str, group_name: str) -> Reply:
     """200 with messages (perhaps none) and the results of `settle`; in raw form 200 with one body, or 204."""
     poll = await _read(proxy, request, topic_name, group_name)
-    # Does two things at once: it hears of a client that goes away, and it ends a parked poll when that happens.
-    gone: asyncio.Future[Any] = asyncio.ensure_future(request.receive())
-    try:
+    with request.interrupt() as gone:
         try:
             early = [] if poll.settles is None else await _settle_first(proxy, poll, poll.settles)
             messages = early or await _wait_for_messages(proxy, poll, gone)
         except GroupNotFound as unknown:
-            await create_group(proxy, poll.group, unknown, admission_of(request))
+            await create_group(proxy, poll.group, unknown, request)
             messages = await _wait_for_messages(proxy, poll, gone)
         if gone.done():
-            if not poll.head["attempt_id"]:  # with one, the client is expected to ask again for just these
+            # With an attempt id, the client is expected to ask again for just these, if it may.
+            if gone.refusal is not None or not poll.head["attempt_id"]:
                 await _release(proxy, poll.maker, messages)
-            raise ClientGone
-    finally:
-        gone.cancel()
+            gone.check()
     proxy.counters.messages["delivered"] += len(messages)
     return _answer(poll, messages)
 
@@ -112,6 +110,8 @@ async def _read(proxy: Proxy, request: HotRequest, topic_name: str, group_name: 
     number_of(asked.max_bytes, "max_bytes", 1, RECEIVE_SIZE_MAX_BYTES, "/")
     wait_ms = wait_of(asked.wait)
     headers: RawHeaders = []
+    if not asked.settle:
+        request.release_body()
     if wait_ms:
         # Without room, the longest wait that costs nothing; the header says so.
         wait_ms = wait_ms if request.may_wait(proxy.parking) else 0
@@ -126,6 +126,7 @@ async def _read(proxy: Proxy, request: HotRequest, topic_name: str, group_name: 
         head={
             "topic": topic_name,
             "group": group_name,
+            "reader": admission_of(request).principal,
             "max_messages": asked.max_messages,
             "max_bytes": asked.max_bytes,
             "invisible_ms": 0 if asked.invisible is None else invisible_of(asked.invisible),
@@ -142,7 +143,7 @@ def _read_body(request: HotRequest, body: bytes) -> ReceiveRequest:
         return ReceiveRequest()
     if is_packed(request.header(b"content-type")):
         return read_msgpack(body, ReceiveRequest)
-    return read_json(body, ReceiveRequest)
+    return read_json(body, ReceiveRequest, nodes_max=JSON_BATCH_NODES_MAX)
 
 
 def _kind_of(query: dict[str, str], request: HotRequest) -> str:
@@ -198,7 +199,7 @@ async def _look_early(groups: list[BrokerGroup], poll: _Poll) -> list[Message]:
         return []  # the look that follows the acks meets it, too
 
 
-async def _wait_for_messages(proxy: Proxy, poll: _Poll, gone: asyncio.Future[Any]) -> list[Message]:
+async def _wait_for_messages(proxy: Proxy, poll: _Poll, gone: Interrupt) -> list[Message]:
     groups = proxy.rotated(poll.topic)
     if poll.head["attempt_id"] and len(groups) > 1:
         # What it got before may be in any broker group; only if it is in none, the first that has something is asked for more.
@@ -261,7 +262,7 @@ def _messages_of(reply: dict[str, Any], raw: memoryview, poll: _Poll, group: Bro
 
 
 async def _release(proxy: Proxy, maker: HandleMaker, messages: list[Message]) -> None:
-    """Give back what was leased for a client that is gone."""
+    """Give back what was leased for nobody."""
     parcels: dict[str, SettleParcel] = {}
     for index, message in enumerate(messages):
         receipt = maker.read(message["receipt_handle"])

@@ -4,7 +4,8 @@
     POST /replies  -> the reply is stored in the reply topic of that broker group, whether anybody still waits or not -> 201
     GET  /requests/{correlation id} -> AWAIT_REPLY at every broker group of the reply topic -> 200 | 404
 
-Law: whatever happens while it waits, a request that is stored is answered as one that is stored. An election, a leader that dies or a
+Law: whatever happens while it waits, a request that is stored is answered as one that is stored, unless its principal has lost the right to
+the reply. An election, a leader that dies or a
 proxy that stops costs the wait, never the reply: it is looked for again, here or wherever the client asks next.
 """
 
@@ -28,7 +29,7 @@ from tern_proxy.core.requesting import (
     reply_properties,
     request_properties,
 )
-from tern_proxy.exchange import ClientGone, HotRequest, Reply, reply
+from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.first_use import own_topic, topic_to_send
 from tern_proxy.routes.produce import message_too_large, store_message
@@ -62,7 +63,7 @@ Found = tuple[str, memoryview]
 async def post_request(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
     """200 with the reply; 504 reply-timeout when none came in time, the request being stored."""
     kind = answer_kind(request.header(b"accept"), ANSWERED)
-    topic = await topic_to_send(proxy, topic_name, admission_of(request))
+    topic = await topic_to_send(proxy, topic_name, request)
     body = await request.read_body(MESSAGE_BODY_SIZE_MAX_BYTES, message_too_large)
     asked = read_request(request.scope["headers"], request.query_string, body)
     if not request.may_wait(proxy.parking):
@@ -76,6 +77,10 @@ async def post_request(proxy: Proxy, request: HotRequest, topic_name: str) -> Re
     until = asyncio.get_running_loop().time() + asked.timeout_ms / 1_000
     system = request_properties(correlation_id, address, asked.timeout_ms)
     receipt, is_replay = await store_message(proxy, request, topic, asked.message, system)
+    # It is stored: whoever waits for the reply holds none of the room for requests, and no copy.
+    del body, asked
+    request.release_body()
+    request.release_messages()
     from_ms = max(0, receipt["born_at"] - REPLY_CLOCKS_SLACK_MS)
     sought = Sought(correlation_id=correlation_id, client=kept, from_ms=from_ms)
     # Another proxy may have chosen another broker group when it stored the request.
@@ -165,27 +170,26 @@ class _Waiting:
         loop = asyncio.get_running_loop()
         # Who does not wait at all gives a broker the time to answer one question.
         end = self._until + GRACE_S if self._until > loop.time() else loop.time() + APPEND_DEADLINE_MS / 1_000
-        poll = self._proxy.parking.enter(end)
-        gone = asyncio.ensure_future(self._request.until_gone())
-        asking = {asyncio.ensure_future(self._ask_until(name)) for name in broker_groups}
-        pending: set[asyncio.Future[Any]] = {gone, poll.future, *asking}
-        try:
-            while asking & pending:
-                done, pending = await asyncio.wait(
-                    pending, timeout=max(0.0, end - loop.time()), return_when=asyncio.FIRST_COMPLETED
-                )
-                for task in asking & done:
-                    if (found := task.result()) is not None:
-                        return found, None
-                if gone in done:
-                    raise ClientGone
-                if not done or poll.future in done:
-                    # The deadline, or the proxy stops: the reply can be asked for at another one.
-                    break
-        finally:
-            self._proxy.parking.leave(poll)
-            for task in (gone, *asking):
-                task.cancel()
+        with self._request.interrupt() as gone:
+            poll = self._proxy.parking.enter(end, gone)
+            asking = {asyncio.ensure_future(self._ask_until(name)) for name in broker_groups}
+            pending: set[asyncio.Future[Any]] = {poll.future, *asking}
+            try:
+                while asking & pending:
+                    done, pending = await asyncio.wait(
+                        pending, timeout=max(0.0, end - loop.time()), return_when=asyncio.FIRST_COMPLETED
+                    )
+                    gone.check()
+                    for task in asking & done:
+                        if (found := task.result()) is not None:
+                            return found, None
+                    if not done or poll.future in done:
+                        # The deadline, or the proxy stops: the reply can be asked for at another one.
+                        break
+            finally:
+                self._proxy.parking.leave(poll)
+                for task in asking:
+                    task.cancel()
         return None, self._trouble
 
     async def _ask_until(self, broker_group: str) -> Found | None:

@@ -6,10 +6,11 @@ from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
 from tern_wire.codec import read_json, read_msgpack
 from tern_wire.errors import BatchTooLarge, InvalidField, LinkBodyMalformed, TernError
-from tern_wire.limits import MIB
+from tern_wire.limits import JSON_BATCH_NODES_MAX, MIB
 from tern_wire.messages import AckRequest, SettleRequest
 from tern_wire.requests import RequestCode, body_parts
 
+# More entries than there may be are told so by their own limit: as many values are read as a body of this size can hold.
 # 1,024 entries of a handle, an action and an invisible time are a quarter of this.
 SETTLE_BODY_SIZE_MAX_BYTES = 1 * MIB
 
@@ -35,17 +36,20 @@ async def post_ack(proxy: Proxy, request: HotRequest, topic: str, group: str) ->
 def _read_handles(request: HotRequest, body: bytes) -> list[str]:
     if is_packed(request.header(b"content-type")):
         return read_msgpack(body, AckRequest).receipt_handles
-    return read_json(body, AckRequest).receipt_handles
+    return read_json(body, AckRequest, nodes_max=JSON_BATCH_NODES_MAX).receipt_handles
 
 
 async def post_settle(proxy: Proxy, request: HotRequest, topic: str, group: str) -> Reply:
-    """As post_ack, for acks and extensions together."""
+    """As post_ack, for all actions together."""
     kind = answer_kind(request.header(b"accept"), BASIC)
     maker = proxy.maker(topic, group)
     body = await request.read_body(SETTLE_BODY_SIZE_MAX_BYTES, body_too_large)
     read_query(request.query_string, ())
     packed = is_packed(request.header(b"content-type"))
-    entries = (read_msgpack(body, SettleRequest) if packed else read_json(body, SettleRequest)).entries
+    asked = (
+        read_msgpack(body, SettleRequest) if packed else read_json(body, SettleRequest, nodes_max=JSON_BATCH_NODES_MAX)
+    )
+    entries = asked.entries
     return await _settle(proxy, read_settles(entries, maker), kind)
 
 
@@ -71,6 +75,8 @@ async def apply_settles(proxy: Proxy, settles: Settles) -> None:
     for parcel, future in waiting:
         settles.take_statuses(parcel, await future)
     proxy.counters.messages["settled"] += len(settles.handles) - len(settles.errors)
+    if settles.releases:
+        proxy.counters.messages["released"] += settles.released
 
 
 async def _reject(proxy: Proxy, rejects: Rejects) -> bytes | TernError:

@@ -10,7 +10,7 @@ Its end:                 every owner of before lets go -> the first of the prese
 
 import asyncio
 import contextlib
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Any
 
 from tern_proxy.core.topic import Topic
@@ -40,11 +40,13 @@ async def change_topic(proxy: Proxy, change: Head, names: list[str]) -> Answers:
         answers = await ask_all(proxy, RequestCode.CREATE_TOPIC, change, absent=TopicNotFound)
     else:
         known = proxy.cache.topics.get(topic)
-        if known is None:
-            answers = await _create(proxy, change, names)
-        else:
-            answers = await _tell_all(proxy, list(known.route), change, is_repeatable=mode != CREATE)
+        hosts = list(known.route) if known is not None else [name for name, _ in await _look(proxy, topic)]
+        if hosts:
+            answers = await _tell_all(proxy, hosts, change, is_repeatable=mode != CREATE)
             answers += await _complete(proxy, topic, answers)
+        else:
+            proxy.kept.require_new(topic)
+            answers = await _create(proxy, change, names)
     _learn(proxy, topic, answers)
     return sorted(answers)
 
@@ -81,12 +83,22 @@ async def _complete(proxy: Proxy, topic: str, answers: Answers, hosts: Container
     return list(zip(lacking, found, strict=True))
 
 
-async def create_topic_at_first_use(proxy: Proxy, topic: str, names: list[str]) -> None:
+async def create_topic_at_first_use(
+    proxy: Proxy, topic: str, names: list[str], check_new: Callable[[str], None]
+) -> None:
     """Create *topic* with the defaults, as `_create` does: in the first of *names* first, whose trouble is raised, then in those of the others
     that have a leader now. Trouble of these is theirs: the topic is there, and its next use goes on (`complete_topic`).
 
     The first one is the same for all proxies, whether it has a leader now or not: two that create the topic at once would else place it differently.
+    A proxy that has not heard of that one may have created the topic in another one, which is found by asking. *check_new* raises if none may be made.
     """
+    if found := await _look(proxy, topic):
+        _learn(proxy, topic, found)
+        if placement_of(_texts(found)).epoch:
+            with contextlib.suppress(TernError):
+                await _complete(proxy, topic, found)
+            return
+    check_new(topic)
     first, change = names[0], {"topic": topic, "mode": DECLARE}
     up = [first, *(name for name in names[1:] if proxy.groups[name].link.has_leader)]
     head = await _place(proxy, first, change, Placement(epoch=1, groups=tuple(up[:PLACEMENT_GROUPS_MAX])))
@@ -117,6 +129,22 @@ async def complete_topic(proxy: Proxy, topic: Topic, *, may_create: bool) -> Non
     await _tell_late(proxy, topic.name, current, answers)
     if may_create:
         await _complete(proxy, topic.name, answers, topic.route)
+
+
+async def _look(proxy: Proxy, topic: str) -> Answers:
+    """What the broker groups that are led say of a topic that no route names; trouble of one of them says nothing."""
+    names = [name for name in sorted(proxy.groups) if _has_leader(proxy, name)]
+    asked = body_parts({"topic": topic})
+    links = [proxy.groups[name].link for name in names]
+    found = await asyncio.gather(
+        *(link.request(RequestCode.DESCRIBE_TOPIC, asked, is_repeatable=True) for link in links), return_exceptions=True
+    )
+    for answer in found:
+        if isinstance(answer, BaseException) and not isinstance(answer, TernError):
+            raise answer
+    return [
+        (name, answer[0]) for name, answer in zip(names, found, strict=True) if not isinstance(answer, BaseException)
+    ]
 
 
 def wants_completion(proxy: Proxy, topic: Topic) -> bool:

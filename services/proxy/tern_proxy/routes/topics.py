@@ -16,6 +16,7 @@ from tern_proxy.core.namespaces import namespace_in
 from tern_proxy.core.parameters import BASIC, answer_kind
 from tern_proxy.core.topic import Topic
 from tern_proxy.core.topic_documents import topic_change, topic_description, topic_document, topic_row
+from tern_proxy.exchange import owner_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import (
     ask_all,
@@ -77,7 +78,7 @@ class _Topics:
         return await self._change(request, topic, ALTER)
 
     async def _change(self, request: Request, topic: str, mode: str) -> Response:
-        check_topic(topic)
+        self._proxy.kept.require_clients(check_topic(topic))
         settings = await read_document(request, TopicSettings)
         if mode == DECLARE and names_settings(settings):
             admission_of(request).require(ALTER_IT, TOPIC, topic)
@@ -85,8 +86,10 @@ class _Topics:
         names = await broker_group_names(self._proxy)
         # What an operator drains gets no new topics.
         writable = [name for name in names if name not in self._proxy.cache.wiped]
-        answers = await change_topic(self._proxy, change, writable or names)
-        created = any(head["created"] for _, head in answers)
+        is_free = mode == ALTER or topic in self._proxy.cache.topics
+        with self._proxy.creations.one(owner_of(request.scope), is_free=is_free) as creation:
+            answers = await change_topic(self._proxy, change, writable or names)
+            created = creation.is_new = any(head["created"] for _, head in answers)
         return respond(request, {**topic_document(topic, answers), "created": created}, 201 if created else 200)
 
     async def get_topic(self, request: Request, topic: str) -> Response:
@@ -121,7 +124,8 @@ class _Topics:
 
     async def delete_topic(self, request: Request, topic: str) -> Response:
         """Delete a topic with its messages; every group's place in it is forgotten. The name is free again."""
-        confirm(request, "topic", check_topic(topic), _LOSS)
+        self._proxy.kept.require_clients(check_topic(topic))
+        confirm(request, "topic", topic, _LOSS)
         answers = await ask_all(self._proxy, RequestCode.DESCRIBE_TOPIC, {"topic": topic}, absent=TopicNotFound)
         for name, head in answers:
             # By its id: a repeat must not delete a topic that was created under the name since.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tern_proxy.authorization import Admission, admission_of
+from tern_proxy.authorization import admission_of
 from tern_proxy.core.begin_requests import read_begin, read_begin_document, read_key
 from tern_proxy.core.namespaces import namespace_in, whole_group, whole_topic
 from tern_proxy.core.parameters import BASIC, answer_kind, is_packed, read_query
@@ -56,7 +56,7 @@ from tern_wire.transactions import BY_CLIENT, COMMIT, ENDED, ROLLBACK, Transacti
 async def post_begin(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
     """201 with the transaction; 200 with the first one when the idempotency key was seen."""
     kind = answer_kind(request.header(b"accept"), BASIC)
-    topic = await topic_to_send(proxy, topic_name, admission_of(request))
+    topic = await topic_to_send(proxy, topic_name, request)
     body = await request.read_body(MESSAGE_BODY_SIZE_MAX_BYTES, message_too_large)
     message, producer_group, check_after_ms = read_begin(request.scope["headers"], request.query_string, body)
     halves = (HalfMessage(topic=topic, message=message, at=""),)
@@ -76,7 +76,7 @@ async def post_begin_several(proxy: Proxy, request: HotRequest) -> Reply:
     read_query(request.query_string, ())
     messages, producer_group, check_after_ms = read_begin_document(body, request.header(b"content-type"))
     key = read_key(request.fields, messages)
-    halves = await _halves(proxy, request, messages, admission_of(request))
+    halves = await _halves(proxy, request, messages)
     begin = Begin(
         producer_group=whole_group(request, producer_group), check_after_ms=check_after_ms, key=key, halves=halves
     )
@@ -87,12 +87,11 @@ async def _halves(
     proxy: Proxy,
     request: HotRequest,
     messages: Sequence[PackedTopicMessage | JsonTopicMessage],
-    admission: Admission,
 ) -> tuple[HalfMessage, ...]:
     names = {each.topic: whole_topic(request, each.topic) for each in messages}
     for name in names.values():
-        admission.require(PUB, TOPIC, name)
-    topics = {own: await topic_to_send(proxy, name, admission) for own, name in names.items()}
+        admission_of(request).require(PUB, TOPIC, name)
+    topics = {own: await topic_to_send(proxy, name, request) for own, name in names.items()}
     return tuple(
         HalfMessage(topic=topics[message.topic], message=message, at=f"/messages/{number}")
         for number, message in enumerate(messages)
@@ -108,7 +107,7 @@ async def _begin(proxy: Proxy, request: HotRequest, begin: Begin, kind: str) -> 
         document, is_replay = await _prepare(proxy, request, begin)
     except ProducerGroupNotFound as unknown:
         # Nothing was stored, so what is sent again is sent once.
-        await create_producer_group(proxy, begin.producer_group, unknown, admission_of(request))
+        await create_producer_group(proxy, begin.producer_group, unknown, request)
         document, is_replay = await _prepare(proxy, request, begin)
     status, headers, body = reply(200 if is_replay else 201, document, kind)
     headers.append(REPLAYED if is_replay else (b"location", transaction_path(document["transaction_id"]).encode()))

@@ -1,0 +1,52 @@
+"""What one link has written in this turn of the loop: it leaves together, at the turn's end. Owner: that link."""
+
+import asyncio
+from collections.abc import Callable
+
+from tern_remoting.frames import Buffer
+from tern_remoting.link_limits import JOIN_SIZE_MAX_BYTES
+
+
+class Outbox:
+    """Buffers on their way to the transport, which `open` names. *flushed*: called when the transport has got them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, flushed: Callable[[], None]) -> None:
+        self._loop, self._flushed = loop, flushed
+        self._transport: asyncio.Transport | None = None
+        self._is_tls = False
+        self._out: list[Buffer] = []
+        self._size_bytes = 0
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that the kernel has not taken yet."""
+        return self._size_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
+
+    def open(self, transport: asyncio.Transport, *, is_tls: bool) -> None:
+        """Where it all goes."""
+        self._transport, self._is_tls = transport, is_tls
+
+    def write(self, buffers: list[Buffer], size_bytes: int) -> None:
+        """They leave at the end of this turn, and must not change until then."""
+        if not self._out:
+            self._loop.call_soon(self.flush)
+        self._out += buffers
+        self._size_bytes += size_bytes
+
+    def flush(self) -> None:
+        """They leave now."""
+        out, size_bytes = self._out, self._size_bytes
+        if not out or self._transport is None:
+            return
+        self.clear()
+        # Each buffer of a vector would become a TLS record of its own, however small.
+        if size_bytes <= JOIN_SIZE_MAX_BYTES or self._is_tls:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+        self._flushed()
+
+    def clear(self) -> None:
+        """Nothing of it leaves."""
+        self._out = []
+        self._size_bytes = 0

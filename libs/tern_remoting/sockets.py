@@ -1,0 +1,39 @@
+"""What is asked of a link's socket, and what it says of the peer."""
+
+import logging
+import socket
+
+log = logging.getLogger(__name__)
+
+# A host that lost power, or a cut cable, says nothing: after this long without an acknowledgement of the other kernel the connection
+# is given up. A process that is stopped does not count: its kernel goes on acknowledging.
+SILENCE_MAX_S = 10
+
+
+def address_of(peername: object) -> str:
+    """`host:port` of a TCP peer, "" of any other."""
+    return f"{peername[0]}:{peername[1]}" if isinstance(peername, tuple) else ""
+
+
+def tune(sock: socket.socket | None, silence_max_s: int) -> None:
+    """Small frames leave at once, and a vanished host is noticed. A socket already reset may refuse options.
+
+    Keepalive probes serve a link on which nothing is sent; what waits for an acknowledgement has the user timeout (RFC 5482).
+    """
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    probe_s = max(1, silence_max_s // 3)
+    options = {
+        "TCP_KEEPIDLE": probe_s,
+        "TCP_KEEPINTVL": probe_s,
+        "TCP_KEEPCNT": 2,
+        "TCP_USER_TIMEOUT": silence_max_s * 1000,
+    }
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in options.items():
+            if hasattr(socket, option):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    except OSError as error:
+        log.debug("socket options refused", extra={"reason": str(error)})

@@ -1,0 +1,180 @@
+"""The answers of one HTTP connection: head and body leave together, and who does not take them holds little, and not for long.
+
+uvicorn waits without end for a client to take its answer, and begins its next request meanwhile. Here a connection's next request is neither
+read nor begun while the client has not taken the last answer: a slow reader slows itself, holds one answer, and no place among the requests
+that are worked on. Used by connection.py. Owner of all its state is the event loop that the connection was accepted on.
+
+      answer -> written ----------------------------------------------> next request | kept alive
+                   \\-> client does not take it: nothing is read -> taken -^
+                          \\-> less than 1 KiB/s: broken off
+"""
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from tern_service.answer_writing import HeadWithBody
+from tern_service.bounds import Bounds
+from tern_service.crowd import Crowd
+from tern_wire import limits
+
+# After an answer that a connection ends with, the rest of a body is read for so long as some of it comes in each step, and no longer than this.
+LINGER_STEP_S, LINGER_MAX_S = 0.5, 5.0
+
+
+class AnsweringProtocol(HttpToolsProtocol):
+    """As above, with *bounds*; reading is for who extends it. *crowd* is shared by all connections of a listener."""
+
+    def __init__(
+        self, *arguments: Any, bounds: Bounds | None = None, crowd: Crowd | None = None, **keywords: Any
+    ) -> None:
+        super().__init__(*arguments, **keywords)
+        self._bounds, self._crowd = bounds or Bounds(), Crowd() if crowd is None else crowd
+        self._answer_watch: asyncio.TimerHandle | None = None
+        # Runs while it is closed but for the rest of a body.
+        self._lingering: asyncio.TimerHandle | None = None
+        # Bytes of the bodies of all its requests so far.
+        self._body_bytes = 0
+        # Since when its request, which is not whole yet, is among those of the crowd (loop time).
+        self.arriving_since_s: float | None = None
+        # The last answer is complete, and not taken: what follows waits.
+        self._is_answer_held = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._answers = HeadWithBody(transport, self._close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unwatch()
+        self._crowd.unsent.forget(self)
+        self._unlinger()
+        self._leave_arriving()
+        super().connection_lost(exc)
+        # uvicorn leaves its keep-alive timer running when the connection ends by an error.
+        self._unset_keepalive_if_required()
+        # What they call is this: without them nothing is left for a garbage collection, whose pauses grow with all that there is to look at. A
+        # request that is still worked on sees that its client is gone, and calls nobody.
+        self._answers = self.cycle = None  # type: ignore[assignment]
+        self.pipeline.clear()
+
+    # What comes while an answer is due -------------------------------------------------------------------------
+    def on_body(self, body: bytes) -> None:
+        """uvicorn's own, counted, and without its WebSockets."""
+        self._body_bytes += len(body)
+        cycle = self.cycle
+        if cycle.response_complete:
+            return
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
+
+    # Answers ---------------------------------------------------------------------------------------------------
+    def on_response_complete(self) -> None:
+        """httptools' cycle calls it when an answer is written, also one whose client has gone while another request was behind it."""
+        if self._answers is None:
+            return
+        self._answers.flush()
+        if self.arriving_since_s is not None:
+            self._leave_arriving()
+        if self.flow.write_paused and not self.transport.is_closing():
+            self._is_answer_held = True
+            self.flow.pause_reading()
+            return
+        super().on_response_complete()
+        if self.timeout_keep_alive_task is None:  # it was the last one, or the next one was begun
+            self._watch()
+            self._enter_arriving()
+
+    # A request that is not whole is nobody's work yet -----------------------------------------------------------
+    def _enter_arriving(self) -> None:
+        """The application has begun the last request, and if that is not whole it waits for the rest."""
+        cycle = self.cycle
+        if self.arriving_since_s is None and not self.pipeline and cycle.more_body and not cycle.response_complete:
+            self.arriving_since_s = self.loop.time()
+            self._crowd.arriving += 1
+
+    def _leave_arriving(self) -> None:
+        """It is whole, answered, or gone. Safe to repeat."""
+        if self.arriving_since_s is not None:
+            self.arriving_since_s = None
+            self._crowd.arriving -= 1
+
+    # Who is answered before its body has come -------------------------------------------------------------------
+    def _close(self) -> None:
+        """The last answer is written. While its request's body still comes, that is read and dropped first: the kernel answers what arrives at a
+        closed socket with a reset, which takes the answer from the client before it has read it."""
+        cycle = self.cycle
+        is_in_body = cycle.more_body and cycle.response_complete and not self.pipeline
+        self._end(is_in_body=is_in_body and not self.transport.is_closing())
+
+    def _end(self, *, is_in_body: bool) -> None:
+        """As _close; *is_in_body*: the rest of a body still comes, also of a request that was refused before its application could answer."""
+        if is_in_body:
+            self._leave_arriving()
+            self._linger(self.loop.time() + LINGER_MAX_S, self._body_bytes)
+        else:
+            self.transport.close()
+
+    def _linger(self, until_s: float, before_bytes: int) -> None:
+        self._lingering = self.loop.call_later(LINGER_STEP_S, self._on_linger_step, until_s, before_bytes)
+
+    def _on_linger_step(self, until_s: float, before_bytes: int) -> None:
+        if self._body_bytes == before_bytes or self.loop.time() >= until_s:
+            self.transport.close()
+        else:
+            self._linger(until_s, self._body_bytes)
+
+    def _unlinger(self) -> None:
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
+
+    # Who does not take an answer --------------------------------------------------------------------------------
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+        self._note_unsent()
+
+    def resume_writing(self) -> None:
+        self._unwatch()
+        self._crowd.unsent.forget(self)
+        super().resume_writing()
+        if self._is_answer_held:
+            self._is_answer_held = False
+            self.on_response_complete()
+
+    def _watch(self) -> None:
+        """What is in the buffer now must shrink step by step."""
+        size = self.transport.get_write_buffer_size()
+        if self._answer_watch is None and size:
+            self._answer_watch = self.loop.call_later(self._bounds.answer_step_ms / 1_000, self._on_answer_step, size)
+
+    def _unwatch(self) -> None:
+        if self._answer_watch is not None:
+            self._answer_watch.cancel()
+            self._answer_watch = None
+
+    def _on_answer_step(self, before_bytes: int) -> None:
+        self._answer_watch = None
+        taken_bytes = before_bytes - self.transport.get_write_buffer_size()
+        if taken_bytes < min(before_bytes, self._bounds.answer_step_ms * limits.BODY_RATE_MIN_BYTES_PER_S // 1_000):
+            self.transport.abort()
+        else:
+            self._watch()
+            self._note_unsent()
+
+    def _note_unsent(self) -> None:
+        if self.flow.write_paused:
+            host = self.client[0] if self.client else ""
+            self._crowd.unsent.note(self, host, self.transport.get_write_buffer_size(), self.loop.time())
+
+    def break_off(self) -> None:
+        """What it has not taken is needed for others."""
+        self.transport.abort()

@@ -1,0 +1,49 @@
+"""The errors of requests that take more room or time than is theirs. Imported from errors.py, where the table of all errors is.
+
+Law: they name what the caller may change, and nothing of what others hold.
+"""
+
+from tern_wire.tern_error import TernError
+
+
+class ShareExceeded(TernError):
+    code, status, retryable, title = "share-exceeded", 429, True, "The caller's share of this proxy is used up"
+    fix = (
+        "This principal, or without credentials this address, holds as much of the room for {what} as one may while others need some. Nothing "
+        "was done: repeat after Retry-After, with fewer or smaller requests at a time. Requests of ordinary size have room of their own."
+    )
+
+
+class BodyTooSlow(TernError):
+    code, status, retryable, title = "body-too-slow", 408, True, "The request's body came too slowly"
+    fix = (
+        "For {pause_s} s the body came at less than {rate_bytes_per_s} bytes a second. Send it without pauses, the whole request within {limit_s} s; "
+        "over a slow network send smaller requests."
+    )
+
+
+class TargetTooLong(TernError):
+    code, status, title = "target-too-long", 414, "The request's path and query are too long"
+    fix = "Path and query have more than {limit} bytes. Send what is long, such as a filter, in the body."
+
+
+class HeadTooLarge(TernError):
+    code, status, title = "head-too-large", 431, "The request's head is too large"
+    fix = "The head has more than {limit} {unit}. Send fewer and shorter headers; properties may go into the body of a batch."
+
+
+class DocumentTooComplex(TernError):
+    code, status, title = "document-too-complex", 400, "The document is nested too deeply, or has too many values"
+    fix = "The document has more than {limit} {unit} (at {pointer}). Send several smaller ones, or send it as text in 'body'."
+
+
+class UnsupportedEncoding(TernError):
+    code, status, title = "unsupported-encoding", 415, "The content encoding is not supported"
+    fix = "Content-Encoding '{encoding}' is not supported. Send the body as it is."
+
+
+class CallbackRefused(TernError):
+    """As a loop of content delivery networks is cut (RFC 8586): every callback has a header that no process of a mesh takes."""
+
+    code, status, title = "callback-refused", 403, "A checker's callback has come to a mesh"
+    fix = "The check URL of a producer group names a port of a mesh. Give the URL of the producer's own service."
