@@ -260,7 +260,9 @@ class Ghosts:
             if raft.commit_index > max(before, verified):
                 text = f"{node.name} commits entry {raft.commit_index} on a message that verifies {verified}"
                 self._report("unverified", text)
-            if wrong is not None and previous <= log.end_index and log.term_at(previous) == wrong:
+            # Of a message whose term its disk has refused, nothing counts; the leader sends it again.
+            is_taken = raft.term >= message["term"]
+            if wrong is not None and is_taken and previous <= log.end_index and log.term_at(previous) == wrong:
                 self._report(
                     "kept_conflict", f"{node.name} keeps entry {previous} of term {wrong}, which is not its leader's"
                 )

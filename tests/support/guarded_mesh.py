@@ -12,7 +12,7 @@ from tern_proxy.guard import Guard
 from tern_proxy.proxy import Proxy
 from tern_wire.client_keys import ClientKey, bearer_text, digest_of, root_key_text
 from tern_wire.principals import Grant, Principal, PrincipalTable, read_grant
-from tests.support.proxy_mesh import KEY, FixedClock, ProxyMesh, ScriptedNameServer
+from tests.support.proxy_mesh import KEY, PATIENT_MS, FixedClock, ProxyMesh, ScriptedNameServer, leaders_found
 from tests.support.scripted_broker import ScriptedBroker
 
 ROOT_KEY = root_key_text(KEY)
@@ -135,6 +135,7 @@ async def guarded_mesh(
     for number, group in enumerate(groups, 1):
         broker.groups[group] = number
     name_server, clock, known = ScriptedNameServer([broker]), FixedClock(), KnownPrincipals()
+    settings.setdefault("leader_wait_ms", PATIENT_MS)
     proxy = Proxy(
         cluster_key=KEY, cluster="test", name_servers=name_server, clock=clock, authenticates=True, **settings
     )
@@ -142,6 +143,7 @@ async def guarded_mesh(
     app = build_app(proxy)
     assert isinstance(app.app, Guard), "rights are given to whole names: the door of namespaces stands in front"
     await proxy.start()
+    await leaders_found(proxy, [broker])
     mesh = GuardedMesh(proxy, [broker], name_server, app)
     mesh.guard, mesh.known, mesh.clock = app.app, known, clock
     try:

@@ -15,6 +15,8 @@ from tests.support.scripted_broker import ScriptedBroker
 
 KEY = bytes(range(32))
 NOW_MS = 1_700_000_000_000
+# For what certainly comes, on however slow a machine.
+PATIENT_MS = 10_000
 
 
 async def eventually(check: Callable[[], Any], what: str, within_s: float = 10.0) -> Any:
@@ -27,6 +29,12 @@ async def eventually(check: Callable[[], Any], what: str, within_s: float = 10.0
             return answer
         assert loop.time() < deadline, f"not within {within_s} s: {what}"
         await asyncio.sleep(0.002)
+
+
+async def leaders_found(proxy: Proxy, leaders: list[ScriptedBroker]) -> None:
+    """Wait until *proxy* can ask all of *leaders*: a first dial takes as long as the machine likes."""
+    wanted = {broker.broker_group for broker in leaders}
+    await eventually(lambda: all(proxy.groups[name].link.has_leader for name in wanted), f"links to {wanted}")
 
 
 class RawExchange:
@@ -145,7 +153,7 @@ class ProxyMesh:
     async def send(self, topic: str = "orders", count: int = 1) -> list[dict[str, Any]]:
         """Store *count* small messages one by one; their receipts."""
         answers = [await self.post(f"/v1/topics/{topic}/messages", b"m%d" % number) for number in range(count)]
-        assert {answer.status_code for answer in answers} == {201}
+        assert {answer.status_code for answer in answers} == {201}, [answer.text for answer in answers]
         return [answer.json() for answer in answers]
 
     async def receive(self, query: str = "", topic: str = "orders", **fields: Any) -> httpx.Response:
@@ -162,7 +170,10 @@ class ProxyMesh:
 async def proxy_mesh(
     *brokers: ScriptedBroker, topics: dict[str, int] | None = None, **settings: Any
 ) -> AsyncIterator[ProxyMesh]:
-    """A running proxy. *brokers*: by default one, which leads broker-a; *topics*: name to number of queues in each."""
+    """A running proxy that has found all leaders. *brokers*: by default one, which leads broker-a; *topics*: name to number of queues in each.
+
+    It looks for a leader as long as a slow machine may need; a test of what happens without one says *leader_wait_ms*.
+    """
     nodes = list(brokers) or [ScriptedBroker(KEY)]
     for broker in nodes:
         await broker.server.start()
@@ -170,9 +181,11 @@ async def proxy_mesh(
             broker.create_topic(name, queues)
         broker.groups["billing"] = 1
     name_server = ScriptedNameServer(nodes)
+    settings.setdefault("leader_wait_ms", PATIENT_MS)
     proxy = Proxy(cluster_key=KEY, name_servers=name_server, clock=FixedClock(), **settings)
     app = build_app(proxy)
     await proxy.start()
+    await leaders_found(proxy, [broker for broker in nodes if broker.leads])
     mesh = ProxyMesh(proxy, nodes, name_server, app)
     try:
         yield mesh

@@ -76,7 +76,8 @@ async def test_messages_sent_soon_travel_together_and_each_gets_its_receipt() ->
         waiting = [await producer.send_soon("t", OutgoingMessage(body=b"%d" % at)) for at in range(14)]
         await producer.flush()
         assert [(await receipt).message_id for receipt in waiting] == [f"m{at}" for at in (*range(10), *range(4))]
-        assert [len(asked.document["messages"]) for asked in proxy.asked] == [10, 4]
+        # On two connections, so either may arrive first.
+        assert sorted(len(asked.document["messages"]) for asked in proxy.asked) == [4, 10]
         keys = [one["idempotency_key"] for asked in proxy.asked for one in asked.document["messages"]]
         assert len(set(keys)) == 14
 

