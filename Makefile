@@ -30,7 +30,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test shake test-spark test-failover crash-states sim chaos reloads flood doors fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
+.PHONY: help install run down test campaigns shake test-spark test-failover crash-states sim chaos reloads flood doors fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -47,6 +47,9 @@ down: .venv/.test ## Stop the mesh that `make run` left; its data stays in .tern
 test: .venv/.test ## Run all tests but those of Spark and the demo's data (ARGS='-k name' chooses)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(SHARED_TESTS) $(DEMO_TESTS:%=--ignore=%) $(ARGS) $(PYTEST_DONE)
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ALONE_TESTS) $(ARGS) $(PYTEST_DONE)
+
+campaigns: .venv/.test ## Run what `make test` has a part of with all its cases: power cuts, corruptions, a million timers
+	TERNMQ_CAMPAIGNS=whole $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m campaign $(SHARED_TESTS) $(DEMO_TESTS:%=--ignore=%) $(ARGS)
 
 shake: .venv/.test ## Run the unit tests on a loop of a busy machine, to find those that would fail on one some day (SEED=1)
 	TERNMQ_SHAKE_SEED=$(SEED) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -p tests.support.shaken_loop tests/unit $(DEMO_TESTS:%=--ignore=%) $(ARGS)

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.campaigns import campaign, cases
 from tests.support.raft_group import RaftGroup
 
 CHAOS_STEPS, CALM_STEPS = 1500, 4000
 
 
-@pytest.mark.parametrize("seed", range(20))
+@campaign
+@pytest.mark.parametrize("seed", range(cases(20, 8)))
 def test_what_a_leader_has_applied_is_on_every_node_in_the_end(seed: int, tmp_path: Path) -> None:
     """Chaos, then calm: the logs are equal, every acknowledged value is in them, and calm converges within 20 virtual seconds."""
     print(f"seed {seed}: pytest tests/sim -k 'lost and {seed}'")

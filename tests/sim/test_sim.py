@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = int(os.environ.get("TERN_SIM_SEEDS", "40"))
+SEEDS = int(os.environ.get("TERN_SIM_SEEDS", "20"))
 FIRST = int(os.environ.get("TERN_SIM_FIRST", "1000"))
 # A seed takes about a second of a core.
 TIMEOUT_S = 60 + 2 * SEEDS

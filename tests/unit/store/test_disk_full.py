@@ -13,6 +13,7 @@ import pytest
 
 from tern_store import CommitLog, EntryKind, Genesis, StoreError, SyncLost, small_files
 from tern_store.store import Store
+from tests.support.campaigns import campaign, cases
 from tests.support.crash_states import VARIANTS, crashed
 from tests.support.faulty_files import FaultyFiles
 from tests.support.store_node import DIRECTORY, GROUP, Node
@@ -84,11 +85,12 @@ def go_on(run: StoreRun, node: Node, write: str) -> None:
     examine(Node(run.files, run.limits, group=run.group), run, run.promise)
 
 
+@campaign
 @pytest.mark.parametrize("write", WRITES)
 def test_a_full_disk_at_every_kind_of_write(write: str) -> None:
     """With little room: it works or says ENOSPC, all is still served; with room again it works, and a restart has everything."""
     words: Counter[str] = Counter()
-    for seed in range(4):
+    for seed in range(cases(4, 2)):
         for room in ROOM_BYTES:
             print(f"seed {seed}, {room} bytes left")
             run, node = again(seed)
@@ -108,11 +110,12 @@ def test_a_full_disk_at_every_kind_of_write(write: str) -> None:
     print(words)
 
 
+@campaign
 @pytest.mark.parametrize("write", WRITES)
 def test_a_full_disk_and_then_no_power(write: str) -> None:
     """The same, but the power goes while the disk is full: a start on the full disk says so or works, and nothing is lost."""
     words: Counter[str] = Counter()
-    for seed in range(3):
+    for seed in range(cases(3, 1)):
         for room in ROOM_BYTES:
             print(f"seed {seed}, {room} bytes left")
             run, node = again(seed)
@@ -210,6 +213,7 @@ def test_after_a_failed_sync_everything_is_refused_and_said_why() -> None:
             examine(Node(crashed(run.files, variant), run.limits, group=run.group), run, run.promise)
 
 
+@campaign
 def test_a_failed_sync_of_what_follows_from_the_log_makes_no_state() -> None:
     """EIO from each fdatasync of a save: the save fails, and the next start has the state before."""
     for after in range(60):
@@ -224,7 +228,7 @@ def test_a_failed_sync_of_what_follows_from_the_log_makes_no_state() -> None:
             assert error.errno == errno.EIO
         else:
             break
-        for variant in VARIANTS:
+        for variant in random.Random(after).sample(VARIANTS, cases(len(VARIANTS), 2)):
             examine(Node(crashed(run.files, variant), run.limits, group=run.group), run, promise)
     assert 3 <= after < 59
 

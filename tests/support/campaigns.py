@@ -1,0 +1,20 @@
+"""How much of a campaign runs: a part in `make test`, all of it in `make campaigns`.
+
+A campaign is a test whose cases are drawn or counted by the thousand: corruptions, power cuts, timers, stories of a seed. A part of them
+finds what a change has broken, all of them find what nobody has thought of. Such a test is marked `campaign`.
+"""
+
+import os
+
+import pytest
+
+IS_WHOLE = os.environ.get("TERNMQ_CAMPAIGNS", "") == "whole"
+
+
+def cases(whole: int, part: int) -> int:
+    """*whole* of them in `make campaigns`, *part* of them in `make test`."""
+    return whole if IS_WHOLE else part
+
+
+# Of a test that has more cases in `make campaigns`.
+campaign = pytest.mark.campaign
