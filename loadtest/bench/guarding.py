@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from loadtest.bench.figures import Figure
 from tern_client.exchange import Request
 from tern_client.signing import hmac_signer, signer
-from tern_proxy.core.signature_form import read_form
+from tern_proxy.core.access.signature_form import read_form
 from tern_proxy.guard import Guard
 from tern_proxy.proxy import Proxy
 from tern_service import SystemClock

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tern_proxy.core.requirements import RULES
+from tern_proxy.core.access.requirements import RULES
 from tern_wire.client_keys import bearer_text
 from tern_wire.principals import ROOT, Principal
 from tests.support.guarded_mesh import EVERYTHING

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from tern_proxy.openapi import install_openapi
+from tern_proxy.openapi.document import install_openapi
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.admin import admin_router
 from tern_proxy.routes.broker_groups import broker_groups_router

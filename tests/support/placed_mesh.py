@@ -12,12 +12,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from tern_proxy.auto_create import AutoCreate
-from tern_proxy.core.transactions import Begin, HalfMessage
-from tern_proxy.lanes import EndLane, SendLane, SettleLane
+from tern_proxy.brokers.lanes import EndLane, SendLane, SettleLane
+from tern_proxy.core.transactions.begins import Begin, HalfMessage
 from tern_proxy.proxy import BrokerGroup, Proxy
-from tern_proxy.reading_turns import ReadingTurns
 from tern_proxy.routes import first_use, transactions
 from tern_proxy.sending import store_messages
+from tern_proxy.waiting.reading_turns import ReadingTurns
 from tern_wire.errors import NoLeader, TernError
 from tern_wire.messages import PackedMessage
 from tern_wire.record import host_bytes

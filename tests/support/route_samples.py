@@ -6,7 +6,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from tern_proxy.core.requirements import Rule
+from tern_proxy.core.access.requirements import Rule
 
 NAMES = {
     "topic": "orders",

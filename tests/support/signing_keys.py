@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tern_client import signing
 from tern_client.exchange import Headers, Request
-from tern_proxy.signed_requests import VerifyingKey
+from tern_proxy.access.signed_requests import VerifyingKey
 from tern_wire.client_keys import ClientKey
 from tern_wire.principals import Principal, PrincipalTable
 from tern_wire.signing_secrets import SigningSecrets

@@ -16,10 +16,10 @@ import httpx
 
 from tern_proxy.app import build_app
 from tern_proxy.auto_create import AutoCreate
+from tern_proxy.brokers.routes_cache import HttpNameServers
 from tern_proxy.config import ProxySettings
 from tern_proxy.hot import is_read
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes_cache import HttpNameServers
 from tern_security.peer_identity import BROKER, NAME_SERVER, PROXY
 from tern_service import (
     SystemClock,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from tern_proxy.access.namespaces import NamespaceDoor
 from tern_proxy.exchange import owner_of
 from tern_proxy.hot import HotRoutes
-from tern_proxy.namespaces import NamespaceDoor
-from tern_proxy.openapi import install_openapi
+from tern_proxy.openapi.document import install_openapi
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.admin import admin_router
 from tern_proxy.routes.broker_groups import broker_groups_router

@@ -9,9 +9,9 @@ from typing import Any
 
 from starlette.types import Receive, Scope
 
-from tern_proxy.authorization import ADMISSION, OPEN, Admission, admission_of
-from tern_proxy.interrupts import ClientGone, Interrupt
-from tern_proxy.parking import ParkingLot
+from tern_proxy.access.authorization import ADMISSION, OPEN, Admission, admission_of
+from tern_proxy.waiting.interrupts import ClientGone, Interrupt
+from tern_proxy.waiting.parking import ParkingLot
 from tern_service.crowd import address_in
 from tern_service.rooms import Holding, Room
 from tern_wire.codec import encode_json, encode_msgpack

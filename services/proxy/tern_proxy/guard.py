@@ -16,15 +16,15 @@ import contextlib
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tern_proxy.access.authentication import DIGESTS, Authenticator, Refused, Session, address_of
+from tern_proxy.access.authorization import ADMISSION, CALLER, Admission
+from tern_proxy.access.signed_requests import has_body, receive_checked
 from tern_proxy.audit import ALLOWED, DENIED, AuditTrail
-from tern_proxy.authentication import DIGESTS, Authenticator, Refused, Session, address_of
-from tern_proxy.authorization import ADMISSION, CALLER, Admission
-from tern_proxy.core.access import Access
-from tern_proxy.core.quotas import Bucket
-from tern_proxy.core.requirements import RouteTable, Rule
-from tern_proxy.open_requests import OpenRequest, OpenRequests
+from tern_proxy.core.access.quotas import Bucket
+from tern_proxy.core.access.requirements import RouteTable, Rule
+from tern_proxy.core.access.rights import Access
 from tern_proxy.proxy import Proxy
-from tern_proxy.signed_requests import has_body, receive_checked
+from tern_proxy.waiting.open_requests import OpenRequest, OpenRequests
 from tern_service.problems import problem_reply, request_id_of
 from tern_tasks import keep_running
 from tern_wire.errors import MethodNotAllowed, QuotaExceeded, RouteNotFound, TernError

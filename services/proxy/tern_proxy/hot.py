@@ -11,7 +11,6 @@ from typing import TypeAlias
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tern_proxy.exchange import HotRequest, Reply
-from tern_proxy.interrupts import ClientGone
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.checks import post_receive_checks
 from tern_proxy.routes.produce import post_batch, post_message
@@ -20,6 +19,7 @@ from tern_proxy.routes.receive import post_receive
 from tern_proxy.routes.request_reply import get_reply, post_reply, post_request
 from tern_proxy.routes.settle import post_ack, post_settle
 from tern_proxy.routes.transactions import post_begin, post_begin_several, post_commit, post_rollback
+from tern_proxy.waiting.interrupts import ClientGone
 from tern_service.plain import Answer
 from tern_service.problems import RawHeaders, problem_reply, request_id_of
 from tern_wire.errors import MethodNotAllowed, TernError

@@ -8,22 +8,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tern_proxy.access.principals_cache import PrincipalsCache
 from tern_proxy.auto_create import AutoCreate
-from tern_proxy.caller_link import CallerLink
-from tern_proxy.check_bays import CheckDesk
-from tern_proxy.core.creations import Creations
-from tern_proxy.core.message_ids import PREFIX_LENGTH, MessageIds
-from tern_proxy.core.topic import Topic
+from tern_proxy.brokers.caller_link import CallerLink
+from tern_proxy.brokers.lanes import EndLane, Lane, SendLane, SettleLane
+from tern_proxy.brokers.old_data import OldData
+from tern_proxy.brokers.routes_cache import NameServers, RoutesCache
+from tern_proxy.brokers.topic_names import TopicNames
+from tern_proxy.core.access.creations import Creations
+from tern_proxy.core.sending.message_ids import PREFIX_LENGTH, MessageIds
+from tern_proxy.core.sending.topic import Topic
 from tern_proxy.counters import Counters
 from tern_proxy.exchange import FlightBudget
-from tern_proxy.lanes import EndLane, Lane, SendLane, SettleLane
-from tern_proxy.old_data import OldData
-from tern_proxy.parking import ParkingLot
-from tern_proxy.principals_cache import PrincipalsCache
-from tern_proxy.read_room import ReadRoom
-from tern_proxy.reading_turns import ReadingTurns
-from tern_proxy.routes_cache import NameServers, RoutesCache
-from tern_proxy.topic_names import TopicNames
+from tern_proxy.waiting.check_bays import CheckDesk
+from tern_proxy.waiting.parking import ParkingLot
+from tern_proxy.waiting.read_room import ReadRoom
+from tern_proxy.waiting.reading_turns import ReadingTurns
 from tern_remoting import Link, Redialer
 from tern_routing import Dial, GroupLink, OnDown, OnNotice, OnUp
 from tern_service.clock import Clock

@@ -12,9 +12,17 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from tern_proxy.core.encoding import Encoded, encode_messages
-from tern_proxy.core.results import Outcome, SendResults, failed, find_missing_topic, merged, moved_from, send_results
-from tern_proxy.core.topic import Topic
+from tern_proxy.core.sending.encoding import Encoded, encode_messages
+from tern_proxy.core.sending.results import (
+    Outcome,
+    SendResults,
+    failed,
+    find_missing_topic,
+    merged,
+    moved_from,
+    send_results,
+)
+from tern_proxy.core.sending.topic import Topic
 from tern_proxy.proxy import Proxy
 from tern_wire.errors import OwnerUnknown, PlacementChanged, TernError
 from tern_wire.limits import PLACEMENT_NEWS_MS

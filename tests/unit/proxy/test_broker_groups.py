@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tern_proxy import joining
-from tern_proxy.core.topic import Topic
-from tern_proxy.late_groups import begin_topic
+from tern_proxy.core.sending.topic import Topic
+from tern_proxy.routes import joining
+from tern_proxy.routes.late_groups import begin_topic
 from tern_wire.errors import AlreadyExists, BrokerGroupNotFound, LimitReached
 from tern_wire.placement import Placement
 from tern_wire.producer_settings import ProducerSettings

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from tern_proxy.authorization import OPEN
-from tern_proxy.check_bays import CheckBay, CheckPoll
-from tern_proxy.interrupts import Interrupt
-from tern_proxy.lanes import Lane
-from tern_proxy.parking import ParkedPoll, ParkingLot
-from tern_proxy.principals_cache import PrincipalsCache
+from tern_proxy.access.authorization import OPEN
+from tern_proxy.access.principals_cache import PrincipalsCache
+from tern_proxy.brokers.lanes import Lane
+from tern_proxy.waiting.check_bays import CheckBay, CheckPoll
+from tern_proxy.waiting.interrupts import Interrupt
+from tern_proxy.waiting.parking import ParkedPoll, ParkingLot
 from tern_tasks import KeptTasks
 from tern_wire.errors import TernError
 from tests.support.proxy_mesh import FixedClock, eventually, proxy_mesh

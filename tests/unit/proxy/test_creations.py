@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tern_proxy.auto_create import AutoCreate
-from tern_proxy.core.creations import Creations
+from tern_proxy.core.access.creations import Creations
 from tern_wire.errors import QuotaExceeded
 from tern_wire.limits_namespaces import CREATORS_KEPT_MAX
 from tests.support.guarded_mesh import guarded_mesh

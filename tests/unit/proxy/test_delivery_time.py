@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tern_proxy.core.encoding import Encoded, encode_messages
-from tern_proxy.core.message_ids import MessageIds
-from tern_proxy.core.topic import Topic
+from tern_proxy.core.sending.encoding import Encoded, encode_messages
+from tern_proxy.core.sending.message_ids import MessageIds
+from tern_proxy.core.sending.topic import Topic
 from tern_wire.limits import DELAY_LEVELS_MS, TIMER_DELAY_MAX_MS
 from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.record import decode_record, host_bytes

@@ -7,11 +7,11 @@ import numpy as np
 import orjson
 import pytest
 
-from tern_proxy.core.batches import read_batch
-from tern_proxy.core.encoding import Encoded, encode_messages
-from tern_proxy.core.message_ids import MessageIds
-from tern_proxy.core.topic import TAGS_KEPT_MAX, Topic
-from tern_proxy.lanes import send_parts
+from tern_proxy.brokers.lanes import send_parts
+from tern_proxy.core.sending.batches import read_batch
+from tern_proxy.core.sending.encoding import Encoded, encode_messages
+from tern_proxy.core.sending.message_ids import MessageIds
+from tern_proxy.core.sending.topic import TAGS_KEPT_MAX, Topic
 from tern_wire.errors import TernError
 from tern_wire.limits import (
     BATCH_MESSAGES_MAX,

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from tern_proxy.lanes import LANES_IN_FLIGHT
+from tern_proxy.brokers.lanes import LANES_IN_FLIGHT
 from tern_wire.record import decode_record
 from tern_wire.requests import Leadership, NoticeCode, RequestCode
 from tests.support.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh

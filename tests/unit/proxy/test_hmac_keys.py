@@ -7,7 +7,7 @@ import pytest
 
 from tern_client.exchange import Request
 from tern_client.signing import hmac_signer
-from tern_proxy.signed_requests import NotSigned, VerifyingKey, read_signature
+from tern_proxy.access.signed_requests import NotSigned, VerifyingKey, read_signature
 from tern_wire.client_keys import encoded_public_key, read_key_text
 from tern_wire.codec import encode_msgpack
 from tern_wire.principal_documents import PrincipalDocument
@@ -137,7 +137,7 @@ async def test_a_secret_is_that_of_one_principal_and_one_cluster() -> None:
 
 async def test_computed_secrets_are_kept_within_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is computed once for a table; however many sign, no more are kept, and all are served."""
-    monkeypatch.setattr("tern_proxy.authentication.SIGNATURE_KEYS_KEPT_MAX", 2)
+    monkeypatch.setattr("tern_proxy.access.authentication.SIGNATURE_KEYS_KEPT_MAX", 2)
     computed: list[str] = []
     real = SigningSecrets.of
 

@@ -1,7 +1,7 @@
 """Checks that nobody waited for: kept for their producer group, in order, as long as they could be answered, and no more than fit."""
 
-from tern_proxy.core.checks import Check
-from tern_proxy.core.kept_checks import ANSWER_MIN_MS, KEPT_SIZE_MAX_BYTES, KeptChecks
+from tern_proxy.core.transactions.checks import Check
+from tern_proxy.core.transactions.kept_checks import ANSWER_MIN_MS, KEPT_SIZE_MAX_BYTES, KeptChecks
 
 NOW_MS = 1_000_000
 

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tern_proxy.auto_create import AutoCreate
-from tern_proxy.core.requirements import RULES, Rule
+from tern_proxy.core.access.requirements import RULES, Rule
 from tern_wire.kept_topics import AUDIT, DEAD_LETTERS, REPLIES, KeptTopics
 from tern_wire.principals import ADMIN, ALTER, DESCRIBE, LIST, SUB
 from tern_wire.principals import AUDIT as AUDITING

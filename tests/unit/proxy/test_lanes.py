@@ -7,7 +7,7 @@ from functools import partial
 import orjson
 import pytest
 
-from tern_proxy.lanes import LANES_IN_FLIGHT
+from tern_proxy.brokers.lanes import LANES_IN_FLIGHT
 from tern_wire.errors import Overloaded
 from tern_wire.limits import LANE_SIZE_MAX_BYTES
 from tern_wire.paths import JSON

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tern_proxy.core.namespaces import is_document, own_body, own_headers, read_namespace, whole_path
+from tern_proxy.access.namespaces import NamespaceDoor
+from tern_proxy.core.access.namespaces import is_document, own_body, own_headers, read_namespace, whole_path
 from tern_proxy.counters import Counters
-from tern_proxy.namespaces import NamespaceDoor
 from tern_wire.errors import IllegalGroup, IllegalTopic, InvalidField
 from tern_wire.paths import JSON, MSGPACK, NDJSON, OCTETS, PROBLEM, RECORDS
 from tests.support.proxy_mesh import RawExchange, proxy_mesh

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tern_proxy import routes
-from tern_proxy.core.requirements import RULES, Rule
+from tern_proxy.core.access.requirements import RULES, Rule
 from tern_wire.principals import Principal
 from tern_wire.requests import RequestCode
 from tests.support.api_document import OPERATIONS, codes

@@ -14,24 +14,22 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from tern_proxy import (
-    hot,
-    openapi_broker_groups,
-    openapi_cluster,
-    openapi_dead_letters,
-    openapi_members,
-    openapi_principals,
-    openapi_producers,
-    openapi_queries,
-    openapi_scheduled,
-    openapi_schemas,
-    openapi_topics,
-    openapi_transactions,
-)
-from tern_proxy.core.batches import read_batch
-from tern_proxy.core.begin_requests import read_begin_document
-from tern_proxy.openapi_examples import EXAMPLE_NAMES
-from tern_proxy.openapi_messages import EXAMPLE_HANDLE
+from tern_proxy import hot
+from tern_proxy.core.sending.batches import read_batch
+from tern_proxy.core.transactions.begin_requests import read_begin_document
+from tern_proxy.openapi import broker_groups as openapi_broker_groups
+from tern_proxy.openapi import cluster as openapi_cluster
+from tern_proxy.openapi import dead_letters as openapi_dead_letters
+from tern_proxy.openapi import members as openapi_members
+from tern_proxy.openapi import principals as openapi_principals
+from tern_proxy.openapi import producers as openapi_producers
+from tern_proxy.openapi import queries as openapi_queries
+from tern_proxy.openapi import scheduled as openapi_scheduled
+from tern_proxy.openapi import schemas as openapi_schemas
+from tern_proxy.openapi import topics as openapi_topics
+from tern_proxy.openapi import transactions as openapi_transactions
+from tern_proxy.openapi.examples import EXAMPLE_NAMES
+from tern_proxy.openapi.messages import EXAMPLE_HANDLE
 from tern_wire import limits, messages
 from tern_wire.codec import encode_msgpack, read_json, read_msgpack
 from tern_wire.errors import TernError
@@ -135,8 +133,8 @@ def test_the_document_is_made_when_it_is_asked_for_and_always_the_same() -> None
     """In a new process with another hash seed: not one table is imported before, and the bytes are these."""
     code = (
         "import sys, hashlib, orjson; sys.path.insert(0, sys.argv[1])\n"
-        "import tern_proxy.app, tern_proxy.openapi\n"
-        "assert not {'tern_proxy.openapi_schemas', 'tern_proxy.openapi_operations'} & sys.modules.keys()\n"
+        "import tern_proxy.app, tern_proxy.openapi.document\n"
+        "assert not {'tern_proxy.openapi.schemas', 'tern_proxy.openapi.operations'} & sys.modules.keys()\n"
         "from tests.support.api_document import DOCUMENT\n"
         "print(hashlib.sha256(orjson.dumps(DOCUMENT)).hexdigest())"
     )

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tern_proxy.core.owners import owner_of_several, owner_or_refuse
-from tern_proxy.core.topic import Topic
-from tern_proxy.core.transactions import Begin, HalfMessage, broker_group_of_key
+from tern_proxy.core.sending.owners import owner_of_several, owner_or_refuse
+from tern_proxy.core.sending.topic import Topic
+from tern_proxy.core.transactions.begins import Begin, HalfMessage, broker_group_of_key
 from tern_wire.errors import OwnerUnknown, PlacementChanged, TopicsApart
 from tern_wire.messages import PackedMessage
 from tern_wire.placement import Placement, owners, slot_of_key, slot_of_message_group

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tern_proxy.core.parameters import (
+from tern_proxy.core.sending.parameters import (
     BASIC,
     PULLED,
     RECEIVED,

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tern_broker.core.placing import Placing
-from tern_proxy.core import owners as owners_module
-from tern_proxy.core import topic as topic_module
-from tern_proxy.core import transactions as transactions_module
-from tern_proxy.core.owners import owner_or_refuse
+from tern_proxy.core.sending import owners as owners_module
+from tern_proxy.core.sending import topic as topic_module
+from tern_proxy.core.sending.owners import owner_or_refuse
 from tern_proxy.core.topic_documents import topic_route
+from tern_proxy.core.transactions import begins as transactions_module
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes import first_use, topic_homes
 from tern_wire.errors import OwnerUnknown, PlacementChanged

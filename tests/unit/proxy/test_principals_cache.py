@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tern_proxy.principals_cache import NOT_READY_INTERVAL_MS, PrincipalsCache
+from tern_proxy.access.principals_cache import NOT_READY_INTERVAL_MS, PrincipalsCache
 from tern_wire.client_keys import ClientKey
 from tern_wire.errors import NoLeader
 from tern_wire.limits import (
@@ -32,7 +32,7 @@ KID = "k" * 16
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker group that answers is waited for, on however slow a machine."""
-    monkeypatch.setattr("tern_proxy.principals_cache.PRINCIPALS_ANSWER_MS", 60_000)
+    monkeypatch.setattr("tern_proxy.access.principals_cache.PRINCIPALS_ANSWER_MS", 60_000)
 
 
 def principal(name: str = "shop") -> PrincipalDocument:
@@ -173,7 +173,7 @@ async def test_a_leader_that_does_not_answer_keeps_no_other_groups_news_waiting(
         one.wake()
         await refreshing
         one.is_paused = True
-        monkeypatch.setattr("tern_proxy.principals_cache.PRINCIPALS_ANSWER_MS", 50)
+        monkeypatch.setattr("tern_proxy.access.principals_cache.PRINCIPALS_ANSWER_MS", 50)
         await asyncio.wait_for(cache.refresh(), 10)
         assert cache.is_ready
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from tern_proxy.core.searching import FoundPage, put_together, read_cursor, write_cursor
-from tern_proxy.core.seeking import plan_seek
-from tern_proxy.core.topic import Queue, Topic
-from tern_proxy.old_data import SUGGESTION_KEPT_S, SUGGESTIONS_MAX, OldData
+from tern_proxy.brokers.old_data import SUGGESTION_KEPT_S, SUGGESTIONS_MAX, OldData
+from tern_proxy.core.reading.searching import FoundPage, put_together, read_cursor, write_cursor
+from tern_proxy.core.reading.seeking import plan_seek
+from tern_proxy.core.sending.topic import Queue, Topic
 from tern_wire.codec import encode_msgpack
 from tern_wire.errors import InvalidField, QueueNotFound
 from tern_wire.messages import SeekPlace, SeekRequest

@@ -6,9 +6,9 @@ import math
 import pytest
 from httpx import Response
 
-from tern_proxy import reading_turns
-from tern_proxy.lanes import LANES_IN_FLIGHT
-from tern_proxy.reading_turns import LITTLE_MAX_MESSAGES, READERS_KEPT_MAX, ReadingTurns, _Waiting
+from tern_proxy.brokers.lanes import LANES_IN_FLIGHT
+from tern_proxy.waiting import reading_turns
+from tern_proxy.waiting.reading_turns import LITTLE_MAX_MESSAGES, READERS_KEPT_MAX, ReadingTurns, _Waiting
 from tern_remoting import Frame, Link
 from tern_wire.errors import Overloaded
 from tern_wire.limits import READING_BESIDE_SENDS_MAX_MESSAGES, READING_TURN_WAIT_MAX_MS

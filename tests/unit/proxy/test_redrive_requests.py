@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tern_proxy.core.dead_letters import redrive_selections
-from tern_proxy.core.parameters import time_of
+from tern_proxy.core.sending.parameters import time_of
 from tern_wire.dead_letters import Selection
 from tern_wire.errors import InvalidField
 from tern_wire.messages import RedriveRequest

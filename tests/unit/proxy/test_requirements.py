@@ -8,7 +8,7 @@ import pytest
 
 import tern_proxy.hot
 from tern_proxy.app import build_app
-from tern_proxy.core.requirements import RULES, Requirement, RouteTable, Rule
+from tern_proxy.core.access.requirements import RULES, Requirement, RouteTable, Rule
 from tern_proxy.hot import HotRoutes, match
 from tern_proxy.proxy import Proxy
 from tests.support.proxy_mesh import KEY, FixedClock, ScriptedNameServer

@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from tern_proxy.app import build_app
+from tern_proxy.brokers.routes_cache import HttpNameServers, RoutesCache
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes_cache import HttpNameServers, RoutesCache
 from tern_service.cluster_key import read_cluster_key
 from tern_wire.errors import NoNameServer, TernError, TopicNotFound
 from tern_wire.limits import GONE_GROUP_KEPT_MS
@@ -181,7 +181,7 @@ async def test_a_broker_group_that_no_routes_name_is_forgotten_after_a_day(monke
     """Also when the routes do not change any more."""
     said = Said(routes("orders"))
     at_ms = 0
-    monkeypatch.setattr("tern_proxy.routes_cache._now_ms", lambda: at_ms)
+    monkeypatch.setattr("tern_proxy.brokers.routes_cache._now_ms", lambda: at_ms)
     async with cache_of(said) as cache:
         said.answers.append(routes("other", broker_group="b"))
         for at_ms, is_known in ((1, True), (1 + GONE_GROUP_KEPT_MS, True), (2 + GONE_GROUP_KEPT_MS, False)):  # noqa: B007 - read above

@@ -8,8 +8,8 @@ import httpx
 import orjson
 import pytest
 
-from tern_proxy import routes_cache
-from tern_proxy.routes_cache import HttpNameServers, RoutesCache
+from tern_proxy.brokers import routes_cache
+from tern_proxy.brokers.routes_cache import HttpNameServers, RoutesCache
 from tern_wire.errors import NoNameServer
 from tern_wire.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
 from tests.support.proxy_mesh import eventually

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from tern_client import signing
 from tern_client.exchange import Headers, Request
-from tern_proxy.core.credential_limits import Nonces
-from tern_proxy.core.namespaces import SCOPE_HEADERS
-from tern_proxy.signed_requests import (
+from tern_proxy.access.signed_requests import (
     NotSigned,
     Signed,
     VerifyingKey,
@@ -23,6 +21,8 @@ from tern_proxy.signed_requests import (
     read_signature,
     receive_checked,
 )
+from tern_proxy.core.access.credential_limits import Nonces
+from tern_proxy.core.access.namespaces import SCOPE_HEADERS
 from tern_wire.errors import Overloaded, Unauthenticated
 from tern_wire.limits import SIGNATURE_WINDOW_MS
 from tern_wire.principals import PrincipalTable

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tern_proxy.core.topic_kinds import kind_of, perm_of, refuse_kind, refuse_message, refuse_unwritable
+from tern_proxy.core.sending.topic_kinds import kind_of, perm_of, refuse_kind, refuse_message, refuse_unwritable
 from tern_wire.errors import PropertyConflictsWithType, TopicNotWritable
 from tern_wire.messages import PackedMessage
 from tern_wire.route import TopicRoute

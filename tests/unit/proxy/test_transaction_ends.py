@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from tern_proxy.lanes import LANES_IN_FLIGHT
+from tern_proxy.brokers.lanes import LANES_IN_FLIGHT
 from tern_wire.errors import Overloaded, TransactionUnknown
 from tern_wire.paths import JSON
 from tern_wire.requests import RequestCode

@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tern_proxy.authorization import ADMISSION
+from tern_proxy.access.authorization import ADMISSION
 from tern_proxy.exchange import FlightBudget, HotRequest
-from tern_proxy.parking import ParkingLot
+from tern_proxy.waiting.parking import ParkingLot
 from tern_wire.errors import Overloaded
 from tern_wire.limits import PARKED_POLLS_PER_PRINCIPAL_MAX
 from tests.support.proxy_mesh import proxy_mesh

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tern_proxy.core.producer_groups import producer_change
+from tern_proxy.core.transactions.producer_groups import producer_change
 from tern_wire.check_urls import CheckHosts
 from tern_wire.codec import encode_json, read_json
 from tern_wire.errors import CheckUrlForbidden, TernError, TransactionIdInvalid

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import UNSET
 
-from tern_proxy.core.delivery import Message, PutBody, read_records
-from tern_proxy.core.parameters import number_of
+from tern_proxy.core.reading.delivery import Message, PutBody, read_records
+from tern_proxy.core.sending.parameters import number_of
 from tern_wire.dead_letters import CANCELLED, DONE, ORIGIN_GONE, RUNNING, Selection
 from tern_wire.errors import DeadLetterGone, InvalidField, LinkBodyMalformed, MessageExpired, TernError
 from tern_wire.limits import REDRIVE_OFFSETS_MAX, REDRIVE_RATE_MAX_PER_S

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tern_proxy.core.topic import Topic
+from tern_proxy.core.sending.topic import Topic
 from tern_wire.limits import LEFT_SHOWN_MAX
 from tern_wire.names import namespace_of, own_name
 from tern_wire.placement import Placement

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tern_proxy.core.producer_groups import newest, to_copy
+from tern_proxy.core.transactions.producer_groups import newest, to_copy
 from tern_wire.producer_settings import ProducerChange
 from tern_wire.topic_settings import CREATE
 

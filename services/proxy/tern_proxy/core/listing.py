@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tern_proxy.core.parameters import number_of
+from tern_proxy.core.sending.parameters import number_of
 from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import InvalidField, TernError
 from tern_wire.limits import LISTED_MAX

@@ -7,7 +7,7 @@ would decide about its queue, tag or time: those are the requester's. Query para
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from tern_proxy.core.parameters import (
+from tern_proxy.core.sending.parameters import (
     SEND_PARAMETERS,
     Headers,
     read_query_once,

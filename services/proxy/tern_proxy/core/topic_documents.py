@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from tern_proxy.core.parameters import invisible_of
+from tern_proxy.core.sending.parameters import invisible_of
 from tern_wire.errors import InvalidField
 from tern_wire.group_settings import EARLIEST, LATEST, TIME
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS

@@ -5,7 +5,7 @@ import asyncio
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tern_proxy.core.namespaces import namespace_in
+from tern_proxy.core.access.namespaces import namespace_in
 from tern_proxy.core.raft_facts import raft_facts
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import refuse_query, respond

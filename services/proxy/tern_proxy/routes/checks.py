@@ -5,16 +5,16 @@ It answers by committing or rolling back; no answer is "unknown". A poll whose c
 
 import asyncio
 
-from tern_proxy.core.checks import Check, check_document
-from tern_proxy.core.namespaces import namespace_in
-from tern_proxy.core.parameters import BASIC, answer_kind, is_packed, number_of, read_query_once, wait_of
+from tern_proxy.core.access.namespaces import namespace_in
+from tern_proxy.core.sending.parameters import BASIC, answer_kind, is_packed, number_of, read_query_once, wait_of
+from tern_proxy.core.transactions.checks import Check, check_document
 from tern_proxy.exchange import HotRequest, Reply, reply
-from tern_proxy.interrupts import Interrupt
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import broker_group_names
 from tern_proxy.routes.first_use import create_producer_group
 from tern_proxy.routes.receive import put_body_of
 from tern_proxy.routes.settle import body_too_large
+from tern_proxy.waiting.interrupts import Interrupt
 from tern_wire.codec import read_json, read_msgpack
 from tern_wire.errors import ProducerGroupNotFound
 from tern_wire.limits import CHECKS_CLAIMED_MAX, KIB

@@ -13,11 +13,11 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tern_proxy.authorization import OPEN, admission_of
+from tern_proxy.access.authorization import OPEN, admission_of
+from tern_proxy.core.access.namespaces import namespace_in, whole_topic
 from tern_proxy.core.dead_letters import read_letters, read_place, redrive_selections, selection_of, task_document
-from tern_proxy.core.delivery import put_size
-from tern_proxy.core.namespaces import namespace_in, whole_topic
-from tern_proxy.core.parameters import number_of, time_of
+from tern_proxy.core.reading.delivery import put_size
+from tern_proxy.core.sending.parameters import number_of, time_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import (
     answer_form,

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 from fastapi import Request
 from starlette.responses import Response
 
-from tern_proxy.core.parameters import BASIC, answer_kind, is_packed, read_query_once
-from tern_proxy.core.topic import Topic
+from tern_proxy.core.sending.parameters import BASIC, answer_kind, is_packed, read_query_once
+from tern_proxy.core.sending.topic import Topic
 from tern_proxy.exchange import encode
 from tern_proxy.proxy import Proxy
 from tern_wire.codec import read_json, read_msgpack

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from tern_proxy.authorization import Admission
+from tern_proxy.access.authorization import Admission
 from tern_proxy.core.listing import Page, take_page, write_cursor
 
 Row = Any

@@ -12,12 +12,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from tern_proxy.authorization import Scoped, admission_of
-from tern_proxy.core.topic import Topic
+from tern_proxy.access.authorization import Scoped, admission_of
+from tern_proxy.core.sending.topic import Topic
 from tern_proxy.exchange import owner_of
-from tern_proxy.joining import make_group
-from tern_proxy.late_groups import begin_group
 from tern_proxy.proxy import Proxy
+from tern_proxy.routes.joining import make_group
+from tern_proxy.routes.late_groups import begin_group
 from tern_proxy.routes.topic_homes import change_topic, complete_topic, create_topic_at_first_use, wants_completion
 from tern_wire.errors import GroupNotFound, NoLeader, ProducerGroupNotFound, TernError, TopicNotFound
 from tern_wire.names import check_group

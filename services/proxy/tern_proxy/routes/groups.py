@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tern_proxy.authorization import admission_of
+from tern_proxy.access.authorization import admission_of
+from tern_proxy.core.access.namespaces import namespace_in, whole_topic
 from tern_proxy.core.listing import PARAMETERS, Page, read_page
-from tern_proxy.core.namespaces import namespace_in, whole_topic
 from tern_proxy.core.topic_documents import group_change, group_description, group_document, start_of
 from tern_proxy.exchange import owner_of
 from tern_proxy.proxy import Proxy

@@ -12,10 +12,10 @@ from zlib import crc32
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tern_proxy.authorization import Admission, admission_of
-from tern_proxy.core.namespaces import whole_topic
-from tern_proxy.core.parameters import BASIC, answer_kind
-from tern_proxy.core.topic import Topic
+from tern_proxy.access.authorization import Admission, admission_of
+from tern_proxy.core.access.namespaces import whole_topic
+from tern_proxy.core.sending.parameters import BASIC, answer_kind
+from tern_proxy.core.sending.topic import Topic
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import ask_each, read_document, read_parameters, respond
 from tern_wire.errors import GroupNotFound, IllegalFilter, InvalidField, NoLeader, NoNameServer, TernError, WarmingUp

@@ -5,10 +5,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tern_proxy.authorization import admission_of
-from tern_proxy.core.namespaces import whole_topic
-from tern_proxy.core.parameters import number_of, time_of
-from tern_proxy.core.seeking import plan_seek
+from tern_proxy.access.authorization import admission_of
+from tern_proxy.core.access.namespaces import whole_topic
+from tern_proxy.core.reading.seeking import plan_seek
+from tern_proxy.core.sending.parameters import number_of, time_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import ask_each, read_document, read_parameters, respond
 from tern_wire.errors import InvalidField, OffsetMoved, QueueLockLost

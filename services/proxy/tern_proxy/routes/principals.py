@@ -14,12 +14,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tern_proxy.authorization import admission_of
+from tern_proxy.access.authorization import admission_of
+from tern_proxy.core.access.principals import KIND_OF, acl_rows, new_key, principal_document, put_change
 from tern_proxy.core.listing import read_page, take_page
-from tern_proxy.core.principals import KIND_OF, acl_rows, new_key, principal_document, put_change
-from tern_proxy.principal_writes import ANY_VERSION, known, write, write_everywhere
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import answer_form, read_document, read_parameters, refuse_query, respond
+from tern_proxy.routes.principal_writes import ANY_VERSION, known, write, write_everywhere
 from tern_wire.client_keys import (
     KID_ALPHABET,
     KID_LENGTH,

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tern_proxy.core.batches import read_batch
-from tern_proxy.core.parameters import BASIC, answer_kind, read_query, read_send
-from tern_proxy.core.results import SendResults
-from tern_proxy.core.topic import Topic
-from tern_proxy.core.topic_kinds import refuse_unwritable
+from tern_proxy.core.sending.batches import read_batch
+from tern_proxy.core.sending.parameters import BASIC, answer_kind, read_query, read_send
+from tern_proxy.core.sending.results import SendResults
+from tern_proxy.core.sending.topic import Topic
+from tern_proxy.core.sending.topic_kinds import refuse_unwritable
 from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.first_use import topic_to_send

@@ -8,10 +8,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tern_proxy.authorization import admission_of
+from tern_proxy.access.authorization import admission_of
+from tern_proxy.core.access.namespaces import namespace_in
 from tern_proxy.core.listing import Page, read_page
-from tern_proxy.core.namespaces import namespace_in
-from tern_proxy.core.producer_groups import (
+from tern_proxy.core.transactions.producer_groups import (
     SECRET_SIZE_BYTES,
     Answers,
     newest,

@@ -7,13 +7,13 @@ import asyncio
 from typing import Any
 from urllib.parse import urlencode
 
-from tern_proxy.authorization import admission_of
-from tern_proxy.core.delivery import read_records
-from tern_proxy.core.parameters import PULLED, answer_kind, number_of, read_query_once, time_of, wait_of
-from tern_proxy.core.ranges import CACHE_CONTROL, is_known, range_tag
-from tern_proxy.core.topic import Queue, Topic
+from tern_proxy.access.authorization import admission_of
+from tern_proxy.brokers.old_data import pull_old
+from tern_proxy.core.reading.delivery import read_records
+from tern_proxy.core.reading.ranges import CACHE_CONTROL, is_known, range_tag
+from tern_proxy.core.sending.parameters import PULLED, answer_kind, number_of, read_query_once, time_of, wait_of
+from tern_proxy.core.sending.topic import Queue, Topic
 from tern_proxy.exchange import CONTENT_TYPES, HotRequest, RawHeaders, Reply, encode
-from tern_proxy.old_data import pull_old
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.receive import put_body_of
 from tern_wire.codec import encode_json

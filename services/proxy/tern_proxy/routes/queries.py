@@ -10,12 +10,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tern_proxy.authorization import admission_of
-from tern_proxy.core.delivery import Message, put_size, read_records
-from tern_proxy.core.namespaces import whole_topic
-from tern_proxy.core.parameters import TIME_MAX_MS, number_of, time_of
-from tern_proxy.core.searching import FoundPage, Place, put_together, read_cursor, write_cursor
-from tern_proxy.core.topic import Topic
+from tern_proxy.access.authorization import admission_of
+from tern_proxy.core.access.namespaces import whole_topic
+from tern_proxy.core.reading.delivery import Message, put_size, read_records
+from tern_proxy.core.reading.searching import FoundPage, Place, put_together, read_cursor, write_cursor
+from tern_proxy.core.sending.parameters import TIME_MAX_MS, number_of, time_of
+from tern_proxy.core.sending.topic import Topic
 from tern_proxy.exchange import encode
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import answer_form, ask_each, read_parameters, respond

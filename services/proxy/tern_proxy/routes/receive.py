@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from tern_proxy.authorization import admission_of
-from tern_proxy.core.delivery import ENCODINGS, PUT_BODY, Message, PutBody, put_bytes, raw_headers, read_leased
-from tern_proxy.core.filtering import read_filter
-from tern_proxy.core.parameters import (
+from tern_proxy.access.authorization import admission_of
+from tern_proxy.core.reading.delivery import ENCODINGS, PUT_BODY, Message, PutBody, put_bytes, raw_headers, read_leased
+from tern_proxy.core.reading.filtering import read_filter
+from tern_proxy.core.reading.settling import SettleParcel, Settles, read_settles
+from tern_proxy.core.sending.parameters import (
     RECEIVED,
     answer_kind,
     invisible_of,
@@ -21,14 +22,13 @@ from tern_proxy.core.parameters import (
     read_query_once,
     wait_of,
 )
-from tern_proxy.core.settling import SettleParcel, Settles, read_settles
-from tern_proxy.core.topic import Topic
+from tern_proxy.core.sending.topic import Topic
 from tern_proxy.exchange import CONTENT_TYPES, HotRequest, RawHeaders, Reply, encode
-from tern_proxy.interrupts import Interrupt
 from tern_proxy.proxy import BrokerGroup, Proxy
-from tern_proxy.reading_turns import Reader
 from tern_proxy.routes.first_use import create_group
 from tern_proxy.routes.settle import SETTLE_BODY_SIZE_MAX_BYTES, apply_settles, body_too_large
+from tern_proxy.waiting.interrupts import Interrupt
+from tern_proxy.waiting.reading_turns import Reader
 from tern_wire.codec import encode_json, read_json, read_msgpack
 from tern_wire.errors import GroupNotFound, InvalidField, NoLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.handles import HandleMaker

@@ -14,10 +14,9 @@ from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
-from tern_proxy.authorization import admission_of
-from tern_proxy.core.delivery import Message, put_bytes, put_fitting, raw_headers, read_records
-from tern_proxy.core.namespaces import namespace_in
-from tern_proxy.core.parameters import BASIC, answer_kind
+from tern_proxy.access.authorization import admission_of
+from tern_proxy.core.access.namespaces import namespace_in
+from tern_proxy.core.reading.delivery import Message, put_bytes, put_fitting, raw_headers, read_records
 from tern_proxy.core.requesting import (
     Sought,
     asking_path,
@@ -29,6 +28,7 @@ from tern_proxy.core.requesting import (
     reply_properties,
     request_properties,
 )
+from tern_proxy.core.sending.parameters import BASIC, answer_kind
 from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.first_use import own_topic, topic_to_send

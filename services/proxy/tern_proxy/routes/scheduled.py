@@ -6,8 +6,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tern_proxy.core.parameters import TIME_MAX_MS, number_of, time_of
 from tern_proxy.core.scheduled import GroupPage, Place, after_in, put_together, read_cursor, write_cursor
+from tern_proxy.core.sending.parameters import TIME_MAX_MS, number_of, time_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import read_parameters, refuse_query, respond
 from tern_wire.errors import InvalidField

@@ -1,7 +1,7 @@
 """POST ack and POST settle: receipt handles are checked here, by any proxy, and travel as rows in the settle lanes."""
 
-from tern_proxy.core.parameters import BASIC, answer_kind, is_packed, read_query
-from tern_proxy.core.settling import Rejects, Settles, read_acks, read_settles
+from tern_proxy.core.reading.settling import Rejects, Settles, read_acks, read_settles
+from tern_proxy.core.sending.parameters import BASIC, answer_kind, is_packed, read_query
 from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
 from tern_wire.codec import read_json, read_msgpack

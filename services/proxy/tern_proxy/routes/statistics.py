@@ -10,8 +10,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tern_proxy.authorization import admission_of
-from tern_proxy.core.namespaces import whole_topic
+from tern_proxy.access.authorization import admission_of
+from tern_proxy.core.access.namespaces import whole_topic
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import answer_form, ask_all, ask_each, read_parameters, refuse_query, respond
 from tern_wire.errors import GroupNotFound

@@ -13,11 +13,11 @@ import contextlib
 from collections.abc import Callable, Container
 from typing import Any
 
-from tern_proxy.core.topic import Topic
+from tern_proxy.core.sending.topic import Topic
 from tern_proxy.core.topic_documents import topic_route
-from tern_proxy.late_groups import begin_topic
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import ask_all
+from tern_proxy.routes.late_groups import begin_topic
 from tern_wire.errors import InvalidField, NoLeader, PlacementMoving, TernError, TopicNotFound
 from tern_wire.limits import PLACEMENT_GROUPS_MAX
 from tern_wire.placement import Placement, placement_of, read_placement

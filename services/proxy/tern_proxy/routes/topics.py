@@ -10,11 +10,11 @@ from fastapi import APIRouter, Request
 from msgspec import UNSET
 from starlette.responses import Response
 
-from tern_proxy.authorization import admission_of
+from tern_proxy.access.authorization import admission_of
+from tern_proxy.core.access.namespaces import namespace_in
 from tern_proxy.core.listing import PARAMETERS, read_page, take_page
-from tern_proxy.core.namespaces import namespace_in
-from tern_proxy.core.parameters import BASIC, answer_kind
-from tern_proxy.core.topic import Topic
+from tern_proxy.core.sending.parameters import BASIC, answer_kind
+from tern_proxy.core.sending.topic import Topic
 from tern_proxy.core.topic_documents import topic_change, topic_description, topic_document, topic_row
 from tern_proxy.exchange import owner_of
 from tern_proxy.proxy import Proxy

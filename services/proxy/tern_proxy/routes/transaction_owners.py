@@ -3,7 +3,7 @@
 A number is never given to another producer group of its broker group, so what was found out stays true. Owner of the table: the event loop.
 """
 
-from tern_proxy.authorization import OPEN, Admission
+from tern_proxy.access.authorization import OPEN, Admission
 from tern_proxy.proxy import Proxy
 from tern_wire.errors import Forbidden, TernError, TransactionUnknown
 from tern_wire.limits import PRODUCER_GROUPS_MAX

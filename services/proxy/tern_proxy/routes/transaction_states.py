@@ -8,16 +8,16 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tern_proxy.authorization import admission_of
-from tern_proxy.core.namespaces import namespace_in, whole_group
-from tern_proxy.core.transaction_documents import (
+from tern_proxy.access.authorization import admission_of
+from tern_proxy.core.access.namespaces import namespace_in, whole_group
+from tern_proxy.core.transactions.documents import (
     LIST_PARAMETERS,
     Place,
     read_list,
     transaction_document,
     write_cursor,
 )
-from tern_proxy.core.transaction_ends import read_resolution
+from tern_proxy.core.transactions.ends import read_resolution
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import (
     answer_form,

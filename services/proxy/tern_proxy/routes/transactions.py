@@ -11,24 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tern_proxy.authorization import admission_of
-from tern_proxy.core.begin_requests import read_begin, read_begin_document, read_key
-from tern_proxy.core.namespaces import namespace_in, whole_group, whole_topic
-from tern_proxy.core.parameters import BASIC, answer_kind, is_packed, read_query
-from tern_proxy.core.results import Outcome, find_missing_topic
-from tern_proxy.core.results import moved_from as moved_of
-from tern_proxy.core.topic_kinds import refuse_unwritable
-from tern_proxy.core.transaction_documents import begun_document
-from tern_proxy.core.transaction_ends import (
-    END_BODY_SIZE_MAX_BYTES,
-    Ended,
-    EndParcel,
-    ended_document,
-    ended_of,
-    read_reason,
-    refusal_of_end,
-)
-from tern_proxy.core.transactions import (
+from tern_proxy.access.authorization import admission_of
+from tern_proxy.core.access.namespaces import namespace_in, whole_group, whole_topic
+from tern_proxy.core.sending.parameters import BASIC, answer_kind, is_packed, read_query
+from tern_proxy.core.sending.results import Outcome, find_missing_topic
+from tern_proxy.core.sending.results import moved_from as moved_of
+from tern_proxy.core.sending.topic_kinds import refuse_unwritable
+from tern_proxy.core.transactions.begin_requests import read_begin, read_begin_document, read_key
+from tern_proxy.core.transactions.begins import (
     Begin,
     Encoded,
     HalfMessage,
@@ -36,6 +26,16 @@ from tern_proxy.core.transactions import (
     broker_group_of_turn,
     common_broker_groups,
     encode_begin,
+)
+from tern_proxy.core.transactions.documents import begun_document
+from tern_proxy.core.transactions.ends import (
+    END_BODY_SIZE_MAX_BYTES,
+    Ended,
+    EndParcel,
+    ended_document,
+    ended_of,
+    read_reason,
+    refusal_of_end,
 )
 from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy

@@ -1,0 +1,1 @@
+"""Who asks, and what they may: credentials, rights, namespaces, and the principals that this proxy knows."""

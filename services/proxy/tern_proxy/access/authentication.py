@@ -1,0 +1,246 @@
+"""Who sends a request: by a bearer key, or by a signature. What was found once for a header's bytes is remembered until anything changes.
+
+    Authorization: Bearer mqk_<kid>_<secret>     compared with the SHA-256 that the table of principals has
+    Signature, Signature-Input                   see signed_requests.py
+
+Law: a request is its principal's only by the newest table that this proxy has; when there is a new one, everything that was remembered is gone.
+Whatever is wrong with credentials, the answer is the same and has cost the same; what it was is for the audit. A request with both kinds, or with
+two of one, is refused. Owner: the event loop. Reference: RFC 6750, RFC 9110 11.
+"""
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Protocol
+
+from starlette.types import Scope
+
+from tern_proxy.access.signed_requests import NotSigned, VerifyingKey, read_signature
+from tern_proxy.core.access.credential_limits import Failures, Nonces
+from tern_proxy.core.access.quotas import Bucket
+from tern_proxy.core.access.rights import Access
+from tern_service.clock import Clock
+from tern_wire.client_keys import ROOT_KID, ClientKey, digest_of, is_bearer_of, kid_of, root_key_text
+from tern_wire.errors import TernError, TooManyFailures, Unauthenticated, WarmingUp
+from tern_wire.kept_topics import KeptTopics
+from tern_wire.limits import AUTH_FAILURES_PER_MIN, SESSIONS_KEPT_MAX, SIGNATURE_KEYS_KEPT_MAX, SIGNATURE_WINDOW_MS
+from tern_wire.principals import ROOT, Principal, PrincipalTable
+from tern_wire.signing_secrets import SigningSecrets
+
+# Where it is in the scope of a signed request what its body must hash to, by algorithm.
+DIGESTS = "tern.digests"
+_BEARER = b"bearer "
+_FOR_EVER_MS = 1 << 62
+
+
+class Principals(Protocol):
+    """Where principals come from."""
+
+    @property
+    def table(self) -> PrincipalTable:
+        """All that are known; another object when anything has changed."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether they have been asked for once."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every broker group has told its own."""
+
+    def follow(self, told: Callable[[], None]) -> None:
+        """Call *told* whenever there is another table, before anything else can happen."""
+
+
+class Session:
+    """Credentials that are good from *from_ms* until *until_ms* (wall time). *verifying*: what the key's signatures are verified with, if it signs."""
+
+    __slots__ = ("access", "bucket", "from_ms", "key", "kid", "until_ms", "verifying")
+
+    def __init__(
+        self, access: Access, key: ClientKey, bucket: Bucket | None, verifying: VerifyingKey | None = None
+    ) -> None:
+        self.access, self.key, self.kid, self.bucket, self.verifying = access, key, key.kid, bucket, verifying
+        self.from_ms, self.until_ms = key.not_before_ms, key.expires_ms or _FOR_EVER_MS
+
+
+class Refused(Exception):
+    """Credentials that are not good: how that is answered, and for the audit which kid was claimed and why."""
+
+    def __init__(self, error: TernError, kid: str, reason: str) -> None:
+        super().__init__(reason)
+        self.error, self.kid, self.reason = error, kid, reason
+
+
+class Authenticator:
+    """Finds the session of a request."""
+
+    def __init__(self, principals: Principals, *, cluster_key: bytes, clock: Clock, kept: KeptTopics) -> None:
+        self._principals, self._clock, self._kept = principals, clock, kept
+        self._seal = blake2b(b"principals", key=cluster_key, digest_size=32).digest()
+        self._root_key = ClientKey(kid=ROOT_KID, digest=digest_of(root_key_text(cluster_key)))
+        self._table: PrincipalTable | None = None
+        self._sessions: dict[bytes, Session] = {}
+        self._secrets = SigningSecrets(cluster_key)
+        # Whose key signs, by kid, with the secret that was computed for it from its salt in this very table.
+        self._signers: dict[str, Session] = {}
+        self._accesses: dict[str, Access] = {}
+        self._buckets: dict[str, Bucket] = {}
+        self._failures, self._nonces = Failures(), Nonces()
+
+    def find(self, scope: Scope) -> Session:
+        """Whose request it is; Refused. What a signed request's body must hash to is in its scope then, at DIGESTS."""
+        raw: bytes | None = None
+        signed = False
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                if raw is not None:
+                    raise self._refuse(scope, "", "two Authorization headers")
+                raw = value
+            elif name == b"signature-input":
+                signed = True
+        if signed and raw is not None:
+            raise self._refuse(scope, "", "a key and a signature")
+        if self._principals.table is not self._table:
+            self._renew()
+        session = self._sessions.get(raw) if raw is not None else None
+        if session is not None:
+            now_ms = self._clock.now_ms()
+            if session.from_ms <= now_ms < session.until_ms and (
+                not session.key.networks or session.key.is_good_from(address_of(scope))
+            ):
+                return session
+        return self._look_signed(scope) if signed else self._look(scope, raw)
+
+    def again(self, session: Session, address: str) -> Session | None:
+        """What the credentials of *session*, used from *address*, are by the newest table and the time that it is; None: not good any more."""
+        if self._principals.table is not self._table:
+            self._renew()
+        found, was = self._find(session.kid), session.key
+        if found is None or found[0].name != session.access.principal.name:
+            return None
+        key = found[1]
+        is_same = (key.digest, key.public_key, key.salt) == (was.digest, was.public_key, was.salt)
+        if not is_same or not key.is_good_at(self._clock.now_ms()) or not key.is_good_from(address):
+            return None
+        return self._session(found[0], key)
+
+    def _renew(self) -> None:
+        self._table = self._principals.table
+        self._sessions.clear()
+        self._signers.clear()
+        known = self._table.principals
+        # What did not change is the same object, and so is what was worked out about it.
+        self._accesses = {
+            name: access for name, access in self._accesses.items() if known.get(name, ROOT) is access.principal
+        }
+        self._buckets = {name: bucket for name, bucket in self._buckets.items() if name in known}
+
+    def _look(self, scope: Scope, raw: bytes | None) -> Session:
+        if raw is None:
+            raise Refused(Unauthenticated(), "", "no credentials")
+        is_bearer = raw[: len(_BEARER)].lower() == _BEARER
+        text = raw[len(_BEARER) :].decode("latin-1").strip(" ") if is_bearer else ""
+        kid = kid_of(text)
+        found = self._find(kid)
+        key = found[1] if found is not None else None
+        is_right = is_bearer_of(key, text)
+        if found is None or key is None or not is_right:
+            if found is None:
+                self._refuse_early(kid)
+            raise self._refuse(scope, kid, "no such key" if found is None else "a wrong key")
+        self._check(scope, key, self._clock.now_ms())
+        session = self._session(found[0], key)
+        if len(self._sessions) >= SESSIONS_KEPT_MAX:
+            self._sessions.clear()
+        self._sessions[raw] = session
+        return session
+
+    def _look_signed(self, scope: Scope) -> Session:
+        now_ms, address = self._clock.now_ms(), address_of(scope)
+        found: Session | None = None
+
+        def find_key(kid: str) -> VerifyingKey | None:
+            nonlocal found
+            found = self._signers.get(kid) or self._signer(kid)
+            return found.verifying if found is not None and not self._failures.is_over(address, kid, now_ms) else None
+
+        try:
+            signed = read_signature(scope, find_key, now_ms)
+        except NotSigned as error:
+            if self._find(error.kid) is None:
+                self._refuse_early(error.kid)
+            raise self._refuse(scope, error.kid[:64], error.reason) from None
+        assert found is not None
+        self._check(scope, found.key, now_ms)
+        end_s = signed.created_s + SIGNATURE_WINDOW_MS // 1_000
+        if not self._nonces.take(signed.kid, signed.nonce, now_ms // 1_000, end_s):
+            raise self._refuse(scope, signed.kid, "a signature that was used before")
+        if signed.digests:
+            scope[DIGESTS] = signed.digests
+        return found
+
+    def _signer(self, kid: str) -> Session | None:
+        """The session of whoever signs with that key, which is not yet known to be good; None when there is no such key."""
+        found = self._find(kid)
+        if found is None:
+            return None
+        if len(self._signers) >= SIGNATURE_KEYS_KEPT_MAX:
+            self._signers.clear()
+        session = self._signers[kid] = self._session(*found, self._verifying(*found))
+        return session
+
+    def _verifying(self, principal: Principal, key: ClientKey) -> VerifyingKey:
+        if key.salt and self._secrets.is_there:
+            return VerifyingKey(secret=self._secrets.of(principal.name, key.kid, key.salt))
+        return VerifyingKey(public_key=key.public_key)
+
+    def _find(self, kid: str) -> tuple[Principal, ClientKey] | None:
+        if kid == ROOT_KID:
+            return ROOT, self._root_key
+        return self._principals.table.find(kid)
+
+    def _refuse_early(self, kid: str) -> None:
+        """WarmingUp while it may be that the key is good and this proxy does not know."""
+        if kid and kid != ROOT_KID and not (self._principals.is_ready and self._principals.is_whole):
+            raise Refused(WarmingUp(), kid, "principals are not known yet")
+
+    def _check(self, scope: Scope, key: ClientKey, now_ms: int) -> None:
+        if key.kid != ROOT_KID and not self._principals.is_ready:
+            raise Refused(WarmingUp(), key.kid, "principals are not known yet")
+        if not key.is_good_at(now_ms):
+            raise self._refuse(scope, key.kid, "a key out of its time")
+        if key.networks and not key.is_good_from(address_of(scope)):
+            raise self._refuse(scope, key.kid, "a key out of its networks")
+
+    def _session(self, principal: Principal, key: ClientKey, verifying: VerifyingKey | None = None) -> Session:
+        access = self._accesses.get(principal.name)
+        if access is None or access.principal is not principal:
+            access = Access(principal, kept=self._kept, seal=self._seal)
+            self._accesses[principal.name] = access
+        return Session(access, key, self._bucket(principal), verifying)
+
+    def _bucket(self, principal: Principal) -> Bucket | None:
+        limits = (principal.requests_per_s, principal.bytes_per_s)
+        if not any(limits):
+            self._buckets.pop(principal.name, None)
+            return None
+        bucket = self._buckets.get(principal.name)
+        if bucket is None:
+            bucket = self._buckets[principal.name] = Bucket(*limits, self._clock.mono_ms())
+        bucket.limit(*limits)
+        return bucket
+
+    def _refuse(self, scope: Scope, kid: str, reason: str) -> Refused:
+        now_ms, address = self._clock.now_ms(), address_of(scope)
+        pause_ms = self._failures.is_over(address, kid, now_ms)
+        if pause_ms:
+            error = TooManyFailures(limit=AUTH_FAILURES_PER_MIN, retry_after_ms=pause_ms)
+            return Refused(error, kid, reason)
+        self._failures.add(address, kid, now_ms)
+        return Refused(Unauthenticated(), kid, reason)
+
+
+def address_of(scope: Scope) -> str:
+    """The client's IP address; "" when there is none."""
+    client = scope.get("client")
+    return client[0] if client else ""

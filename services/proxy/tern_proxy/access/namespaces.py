@@ -1,0 +1,89 @@
+"""The proxy's door: a request with MQ-Namespace goes on with whole names, and its answer comes back without them.
+
+In front of all routes, so that none can forget it. A request without a namespace passes untouched, unless it has a `%` where a name is.
+"""
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tern_proxy.core.access.namespaces import (
+    HEADER,
+    SCOPE_HEADERS,
+    SCOPE_KEY,
+    is_document,
+    own_body,
+    own_headers,
+    read_namespace,
+    whole_path,
+)
+from tern_proxy.counters import Counters
+from tern_service.problems import problem_reply, request_id_of
+from tern_wire.errors import TernError
+from tern_wire.names import SEPARATOR
+
+
+class NamespaceDoor:
+    """An ASGI application in front of *app*. Stateless."""
+
+    def __init__(self, app: ASGIApp, counters: Counters) -> None:
+        self.app, self._counters = app, counters
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        for name, _ in scope["headers"]:
+            if name == HEADER:
+                break
+        else:
+            if SEPARATOR not in scope["path"]:
+                await self.app(scope, receive, send)
+                return
+        try:
+            namespace = read_namespace(scope["headers"]) or ""
+            path = whole_path(scope["path"], namespace)
+        except TernError as error:
+            await self._refuse(error, scope, send)
+            return
+        if not namespace:
+            await self.app(scope, receive, send)
+            return
+        # The header has said what it had to say; whoever reads headers as a message's does not know it.
+        headers = [field for field in scope["headers"] if field[0] != HEADER]
+        inside = {**scope, "path": path, "headers": headers, SCOPE_KEY: namespace, SCOPE_HEADERS: scope["headers"]}
+        await self.app(inside, receive, _Departing(send, namespace).send)
+
+    async def _refuse(self, error: TernError, scope: Scope, send: Send) -> None:
+        status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
+        if scope["method"] in {"POST", "PUT", "PATCH"}:
+            # The body, which nobody has read, would be read as the next request's head.
+            headers.append((b"connection", b"close"))
+        self._counters.count_request("admin", status, 0.0)
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+class _Departing:
+    """One answer on its way out. A document is held until it is whole; everything else passes piece by piece."""
+
+    def __init__(self, send: Send, namespace: str) -> None:
+        self._send, self._namespace = send, namespace
+        self._start: Message | None = None
+        self._pieces: list[bytes] = []
+
+    async def send(self, message: Message) -> None:
+        """Pass *message* on, or keep it."""
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": own_headers(message["headers"])}
+            if is_document(message["headers"]):
+                self._start = message
+                return
+        elif message["type"] == "http.response.body" and self._start is not None:
+            self._pieces.append(message.get("body", b""))
+            if message.get("more_body", False):
+                return
+            start, self._start = self._start, None
+            body = own_body(start["headers"], b"".join(self._pieces), self._namespace)
+            headers = [field for field in start["headers"] if field[0] != b"content-length"]
+            await self._send({**start, "headers": [*headers, (b"content-length", b"%d" % len(body))]})
+            message = {"type": "http.response.body", "body": body}
+        await self._send(message)

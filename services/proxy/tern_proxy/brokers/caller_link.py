@@ -1,0 +1,36 @@
+"""The way to a broker group on which admin requests tell for whom they are: whoever asks for them need not think of it.
+
+The guard says whose request a task handles (`CALLER`); tern_wire.caller says what travels.
+"""
+
+from typing import Any
+
+from tern_proxy.access.authorization import CALLER
+from tern_routing import GroupLink
+from tern_wire.caller import TELLING, CallerSeal
+from tern_wire.limits import APPEND_DEADLINE_MS
+from tern_wire.requests import Parts, RequestCode, body_parts, read_body
+
+
+class CallerLink(GroupLink):
+    """As GroupLink."""
+
+    # Set once, before the first request.
+    seal: CallerSeal
+
+    async def request(
+        self,
+        code: RequestCode,
+        parts: Parts,
+        *,
+        is_repeatable: bool,
+        deadline_ms: int = APPEND_DEADLINE_MS,
+        is_prompt: bool = True,
+    ) -> tuple[dict[str, Any], memoryview]:
+        """As GroupLink, with the principal in the head where it belongs there."""
+        if code in TELLING and (principal := CALLER.get()):
+            head, _ = read_body(bytes(parts[0]))
+            parts = [*body_parts(self.seal.put(head, code, principal)), *parts[1:]]
+        return await super().request(
+            code, parts, is_repeatable=is_repeatable, deadline_ms=deadline_ms, is_prompt=is_prompt
+        )

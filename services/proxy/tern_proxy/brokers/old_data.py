@@ -1,0 +1,66 @@
+"""Reads of old data from followers: what a leader would have to fetch from its disk, another node can fetch from its own.
+
+The leader suggests a follower with its answer to a pull that is far behind the end of the log; the next pulls of that queue ask there, as long as
+it has something to say. What a follower answers is what it has applied, which is committed: so it may end early, but it is never wrong.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from tern_proxy.core.sending.topic import Queue
+from tern_remoting import LinkError
+from tern_routing import GroupLink
+from tern_wire.errors import TernError
+from tern_wire.requests import RequestCode, body_parts
+
+# A reader that pauses for longer is suggested somebody again; the follower may have gone meanwhile.
+SUGGESTION_KEPT_S = 10.0
+# Readers of old data are few: jobs, and groups that were away.
+SUGGESTIONS_MAX = 1_024
+# A follower answers at once or not at all: the leader can always be asked.
+ASK_TIMEOUT_MS = 2_000
+
+
+class OldData:
+    """Which node to ask for old messages of which queue. Owner: the proxy, in its event loop. *now*: seconds, monotonic."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        # Pulls that followers have answered.
+        self.served = 0
+        self._nodes: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
+
+    def suggested(self, topic: str, queue: Queue, node: str) -> None:
+        """The leader's last answer suggested *node* for its next one; empty: nobody."""
+        key = (topic, queue.name)
+        self._nodes.pop(key, None)
+        if node:
+            self._nodes[key] = (node, self._now() + SUGGESTION_KEPT_S)
+            if len(self._nodes) > SUGGESTIONS_MAX:
+                self._nodes.popitem(last=False)
+
+    def node_for(self, topic: str, queue: Queue) -> str:
+        """Whom to ask; empty for the leader."""
+        node, until_s = self._nodes.get((topic, queue.name), ("", 0.0))
+        return node if until_s > self._now() else ""
+
+
+async def pull_old(
+    old: OldData, link: GroupLink, queue: Queue, asked: dict[str, Any]
+) -> tuple[dict[str, Any], memoryview] | None:
+    """Head and records of a follower's answer to a pull that does not wait; None when the leader must be asked."""
+    node = old.node_for(asked["topic"], queue)
+    if not node:
+        return None
+    try:
+        head, raw = await link.request_at(node, RequestCode.PULL_ANYWHERE, body_parts(asked), ASK_TIMEOUT_MS)
+    except (LinkError, TernError):
+        old.suggested(asked["topic"], queue, "")
+        return None
+    if int(head["next_offset"]) <= asked["offset"]:
+        # It is as far as this node has come, or the reader is near the end.
+        old.suggested(asked["topic"], queue, "")
+        return None
+    old.served += 1
+    return head, raw

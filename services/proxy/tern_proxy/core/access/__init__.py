@@ -1,0 +1,1 @@
+"""What a caller may do, decided purely: rights, requirements of routes, quotas, namespaces."""

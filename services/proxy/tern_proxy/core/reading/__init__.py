@@ -1,0 +1,1 @@
+"""Messages on their way out, decided purely: filters, ranges, documents, receipts, seeks."""

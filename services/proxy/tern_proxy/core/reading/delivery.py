@@ -1,0 +1,205 @@
+"""Records of the broker become messages for a reader: one pass over the bytes, one dictionary a message."""
+
+import base64
+import json as std_json
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import orjson
+
+from tern_proxy.core.sending.batches import media_type
+from tern_wire.errors import LinkBodyMalformed
+from tern_wire.handles import HandleMaker, Receipt
+from tern_wire.paths import JSON, OCTETS
+from tern_wire.record import (
+    CONTENT_TYPE,
+    CORRELATION_ID,
+    DELIVER_MS,
+    HEAD,
+    KEYS,
+    MESSAGE_GROUP,
+    MESSAGE_ID,
+    REPLY_TO,
+    REPLY_WAIT_MS,
+    RESERVED_PROPERTIES,
+    TAGS,
+)
+
+# size, queue, offset, born ms, stored ms and body size of tern_wire.record's head; the rest is skipped.
+_FIELDS = struct.Struct(">I4x4xI4xq8x4xq8xq8x4x8xI")
+_HEAD_SIZE = _FIELDS.size
+assert HEAD.size == _HEAD_SIZE
+
+Message = dict[str, Any]
+# Puts a body into a message under the name that fits: body, json or body_base64.
+PutBody = Callable[[Message, bytes, str], None]
+
+ENCODINGS = ("text", "json", "base64")
+_check_json = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def read_records(raw: bytes, topic: str, broker_group: str, put_body: PutBody) -> Iterator[Message]:
+    """The messages of concatenated records, in order; LinkBodyMalformed when they are none."""
+    at, end = 0, len(raw)
+    names: dict[int, str] = {}
+    unpack = _FIELDS.unpack_from
+    try:
+        while at < end:
+            size, queue, offset, born_ms, stored_ms, body_size = unpack(raw, at)
+            topic_at = at + _HEAD_SIZE + body_size
+            properties_at = topic_at + 3 + raw[topic_at]
+            if size <= 0 or at + size > end or properties_at > at + size:
+                raise LinkBodyMalformed(reason=f"a record at {at} claims {size} bytes")
+            name = names.get(queue)
+            if name is None:
+                name = names[queue] = f"{broker_group}:{queue}"
+            message: Message = {"message_id": "", "topic": topic, "queue": name, "offset": offset}
+            content_type = ""
+            properties: dict[str, str] | None = None
+            tail: Message = {}
+            for item in raw[properties_at : at + size].decode("utf-8", "replace").split("\x02"):
+                key, _, value = item.partition("\x01")
+                if key == MESSAGE_ID:
+                    message["message_id"] = value
+                elif key == TAGS:
+                    tail["tag"] = value
+                elif key == KEYS:
+                    tail["keys"] = value.split(" ")
+                elif key == CONTENT_TYPE:
+                    content_type = value
+                elif key and key not in RESERVED_PROPERTIES:
+                    if properties is None:
+                        properties = tail["properties"] = {}
+                    properties[key] = value
+                elif key == MESSAGE_GROUP:
+                    tail["message_group"] = value
+                elif key == DELIVER_MS and value.isdecimal() and len(value) < 16:
+                    tail["deliver_at"] = int(value)
+                elif key == CORRELATION_ID:
+                    tail["correlation_id"] = value
+                elif key == REPLY_TO:
+                    tail["reply_to"] = value
+                elif key == REPLY_WAIT_MS and value.isdecimal() and len(value) < 16:
+                    tail["expires_at"] = born_ms + int(value)
+            put_body(message, raw[at + _HEAD_SIZE : topic_at], content_type)
+            if content_type:
+                message["content_type"] = content_type
+            message |= tail
+            message["born_at"] = born_ms
+            message["stored_at"] = stored_ms
+            yield message
+            at += size
+    except (struct.error, IndexError) as error:
+        raise LinkBodyMalformed(reason=f"a record at {at} runs past {end} bytes") from error
+
+
+def read_leased(
+    head: dict[str, Any], raw: bytes, topic: str, broker_group: str, put_body: PutBody, maker: HandleMaker
+) -> list[Message]:
+    """The messages of a RECEIVE reply with attempt, receipt handle and deadline."""
+    topic_id, group_id = int(head.get("topic_id", 0)), int(head.get("group_id", 0))
+    messages: list[Message] = []
+    records = read_records(raw, topic, broker_group, put_body)
+    make = maker.make
+    for queue, lease, attempt, deadline_ms, count in head.get("runs", ()):
+        for _ in range(count):
+            message = next(records, None)
+            if message is None:
+                raise LinkBodyMalformed(reason="fewer records than leases")
+            message["attempt"] = attempt
+            message["receipt_handle"] = make(
+                Receipt(broker_group, topic_id, group_id, queue, message["offset"], lease, attempt)
+            )
+            message["invisible_until"] = deadline_ms
+            messages.append(message)
+    return messages
+
+
+# Bodies -----------------------------------------------------------------------------------------------------------
+def put_bytes(message: Message, body: bytes, _: str) -> None:
+    """`body` as it is: MessagePack and raw answers."""
+    message["body"] = body
+
+
+def put_size(message: Message, body: bytes, _: str) -> None:
+    """The body's size only: for those who may see that it is there."""
+    message["body_size"] = len(body)
+
+
+def put_base64(message: Message, body: bytes, _: str) -> None:
+    """`body_base64`."""
+    message["body_base64"] = base64.b64encode(body).decode()
+
+
+def put_text(message: Message, body: bytes, content_type: str) -> None:
+    """`body` when it is UTF-8, else `body_base64`: nothing is ever replaced by question marks."""
+    try:
+        message["body"] = body.decode()
+    except UnicodeDecodeError:
+        put_base64(message, body, content_type)
+
+
+def put_json(message: Message, body: bytes, content_type: str) -> None:
+    """`json` when it is JSON, else as put_text."""
+    try:
+        body.decode()
+        _check_json(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        put_text(message, body, content_type)
+        return
+    # A line of NDJSON is one line; the reader's numbers keep every digit, since nothing is parsed.
+    message["json"] = orjson.Fragment(body if b"\n" not in body else msgspec.json.format(body, indent=-1))
+
+
+def put_fitting(message: Message, body: bytes, content_type: str) -> None:
+    """`json` for JSON content types, else `body` when it is UTF-8, else `body_base64`."""
+    if content_type and (content_type == JSON or _is_json(content_type)):
+        put_json(message, body, content_type)
+    else:
+        put_text(message, body, content_type)
+
+
+def _is_json(content_type: str) -> bool:
+    kind = media_type(content_type)
+    return kind == JSON or kind.endswith("+json")
+
+
+PUT_BODY: dict[str, PutBody] = {"": put_fitting, "text": put_text, "json": put_json, "base64": put_base64}
+
+
+# Raw --------------------------------------------------------------------------------------------------------------
+_RAW_HEADERS = (
+    ("message_id", b"mq-message-id"),
+    ("topic", b"mq-topic"),
+    ("queue", b"mq-queue"),
+    ("offset", b"mq-offset"),
+    ("tag", b"mq-tag"),
+    ("message_group", b"mq-message-group"),
+    ("deliver_at", b"mq-deliver-at"),
+    ("correlation_id", b"mq-correlation-id"),
+    ("reply_to", b"mq-reply-to"),
+    ("expires_at", b"mq-expires-at"),
+    ("born_at", b"mq-born-at"),
+    ("stored_at", b"mq-stored-at"),
+    ("attempt", b"mq-attempt"),
+    ("receipt_handle", b"mq-receipt-handle"),
+    ("invisible_until", b"mq-invisible-until"),
+)
+
+
+def raw_headers(message: Message) -> list[tuple[bytes, bytes]]:
+    """Content-Type and MQ-* headers of a message whose body is the answer's body."""
+    headers = [(b"content-type", _header(message.get("content_type") or OCTETS))]
+    headers += [(header, _header(message[field])) for field, header in _RAW_HEADERS if field in message]
+    headers += [(b"mq-key", _header(key)) for key in message.get("keys", ())]
+    if "properties" in message:
+        # Escaped to ASCII: a header is no place for anything else.
+        headers.append((b"mq-properties", std_json.dumps(message["properties"]).encode()))
+    return headers
+
+
+def _header(value: object) -> bytes:
+    """A header's value; no control character gets through, whatever a record holds."""
+    return "".join(sign for sign in str(value) if sign >= " " and sign != "\x7f").encode()

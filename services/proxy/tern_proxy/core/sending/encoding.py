@@ -1,0 +1,274 @@
+r"""Messages become records and send rows: the loop that every message passes, so it makes no object it does not need.
+
+A record is three parts, joined once when its frame is written: head (88 bytes, of which all but size, checksum and body
+size are the same for a whole request), body, tail (topic, properties). A message that is not allowed becomes an error at its
+index; the others go on.
+"""
+
+import struct
+from collections.abc import Sequence
+from zlib import crc32
+
+from msgspec import UNSET
+
+from tern_proxy.core.sending.delivery_time import deliver_ms_of, message_group_hash_of, timing_properties
+from tern_proxy.core.sending.message_ids import MessageIds
+from tern_proxy.core.sending.topic import Queue, Topic, is_printable
+from tern_proxy.core.sending.topic_kinds import refuse_message
+from tern_wire.errors import (
+    BrokerGroupNotWritable,
+    IllegalIdempotencyKey,
+    IllegalKey,
+    IllegalProperty,
+    InvalidField,
+    MessageTooLarge,
+    PropertiesTooLarge,
+    TernError,
+)
+from tern_wire.json_limits import check_depth
+from tern_wire.limits import (
+    IDEMPOTENCY_KEY_SIZE_MAX_BYTES,
+    KEYS_MAX,
+    LANE_SIZE_MAX_BYTES,
+    MESSAGE_BODY_SIZE_MAX_BYTES,
+    PROPERTIES_MAX,
+    PROPERTIES_SIZE_MAX_BYTES,
+    PROPERTY_NAME_SIZE_MAX_BYTES,
+    PROPERTY_VALUE_SIZE_MAX_BYTES,
+)
+from tern_wire.messages import JsonMessage, PackedMessage
+from tern_wire.paths import JSON
+from tern_wire.placement import slot_of_key, slot_of_message_group
+from tern_wire.record import HEAD, MAGIC, NO_HOST, OVERHEAD_SIZE_BYTES, RESERVED_PROPERTIES
+from tern_wire.rows import FLAG_KEYED, FLAG_PINNED, NO_KEY, SEND_ROW, key_hash
+from tern_wire.topic_settings import MIXED
+
+# The head of tern_wire.record with its middle (queue to prepared offset) as one piece.
+_HEAD = struct.Struct(">III72sI")
+assert _HEAD.size == HEAD.size
+CONTENT_TYPE_SIZE_MAX_BYTES = 255
+
+
+class Parcel:
+    """Messages of one request for one broker group, at most LANE_SIZE_MAX_BYTES unless one alone is larger, or all are one transaction.
+
+    `indexes[i]` is the place in the request of row i. `is_keyed`: every row has an idempotency key, or the transaction has one. A row's topic
+    is the place of its name in `topics`. `producer_group`: of half messages, "" for others.
+    """
+
+    __slots__ = (*("broker_group", "indexes", "is_keyed", "parts", "producer_group", "rows", "size_bytes", "topics"),)
+
+    def __init__(self, topics: Sequence[str], broker_group: str, producer_group: str = "") -> None:
+        self.topics = topics
+        self.broker_group = broker_group
+        self.producer_group = producer_group
+        self.rows: list[bytes] = []
+        self.parts: list[bytes] = []
+        self.indexes: list[int] = []
+        self.size_bytes = 0
+        self.is_keyed = True
+
+
+class Encoded:
+    """A request's messages, encoded: parcels in order of sending, ids by index, errors by index, and by index the delivery time
+    (ms) of those that are to wait for one.
+    """
+
+    __slots__ = ("deliver_ms", "errors", "message_ids", "parcels")
+
+    def __init__(self) -> None:
+        self.parcels: list[Parcel] = []
+        self.message_ids: list[str] = []
+        self.errors: dict[int, TernError] = {}
+        self.deliver_ms: dict[int, int] = {}
+
+
+def encode_messages(
+    topic: Topic,
+    messages: Sequence[PackedMessage | JsonMessage],
+    *,
+    ids: MessageIds,
+    born_ms: int,
+    born_host: bytes,
+    usable: tuple[str, ...],
+    wiped: frozenset[str] = frozenset(),
+    at: str = "/messages",
+    system: str = "",
+    is_transactional: bool = False,
+    moved_from: str = "",
+) -> Encoded:
+    """Records and rows of *messages*. *usable*: broker groups that a message without key or pinned queue may go to.
+    *wiped*: groups whose write permission is withdrawn; whatever would go there is refused (BrokerGroupNotWritable).
+
+    Pointers of errors begin with *at* and the message's index ("" for a single message: no index). *system*: properties that every message
+    gets and no producer may set, as they stand in a record. *is_transactional*: they are half messages, as far as the topic's type goes.
+    *moved_from*: the broker group that has said that these keys and message groups belong to another one.
+    """
+    encoded = Encoded()
+    turn = topic.take_turn()
+    sticky = topic.queue_at(turn, usable)
+    open_parcels: dict[str, Parcel] = {}
+    middles: dict[str, bytes] = {}
+    take_id, pack_head, pack_row, record_tail = ids.take, _HEAD.pack, SEND_ROW.pack, topic.record_tail
+    fixed_size = OVERHEAD_SIZE_BYTES + len(topic.name_bytes)
+    for index, message in enumerate(messages):
+        message_id = take_id()
+        encoded.message_ids.append(message_id)
+        deliver_ms = message_group = 0
+        timing = system
+        try:
+            if isinstance(message, PackedMessage):
+                body, content_type = message.body, message.content_type
+            else:
+                body, content_type = body_of(message)
+            if len(body) > MESSAGE_BODY_SIZE_MAX_BYTES:
+                raise MessageTooLarge(actual=len(body), limit=MESSAGE_BODY_SIZE_MAX_BYTES)
+            if (
+                message.message_group
+                or message.delay is not None
+                or message.deliver_at is not None
+                or message.delay_level is not None
+            ):
+                message_group, deliver_ms = message_group_hash_of(message), deliver_ms_of(message, born_ms)
+                timing += timing_properties(message, deliver_ms)
+            if topic.kind != MIXED:
+                refuse_message(topic.name, topic.kind, message, is_transactional=is_transactional)
+            properties = encode_properties(message, message_id, content_type, timing)
+            tag = topic.tag_hash(message.tag) if message.tag else 0
+            if message.idempotency_key:
+                key, flags = idempotency_key_of(topic, message.idempotency_key), FLAG_KEYED
+            else:
+                key, flags = NO_KEY, 0
+            queue: Queue = sticky
+            is_placed = False
+            if message.queue:
+                queue = topic.pinned(message.queue)
+                if flags:
+                    flags |= FLAG_PINNED
+            elif message_group:
+                queue, is_placed = topic.queue_of_message_group(message_group, moved_from), True
+                if moved_from:
+                    flags |= topic.sent_on(slot_of_message_group(message_group), queue.broker_group)
+            elif flags:
+                queue, is_placed = topic.queue_of_key(key, turn, moved_from), True
+                if moved_from:
+                    flags |= topic.sent_on(slot_of_key(key), queue.broker_group)
+            if wiped and queue.broker_group in wiped and not (is_placed and topic.asks_first(queue.broker_group)):
+                raise BrokerGroupNotWritable(broker_group=queue.broker_group)
+        except TernError as error:
+            encoded.errors[index] = placed(error, f"{at}/{index}") if at else error
+            continue
+        size = fixed_size + len(body) + len(properties)
+        parcel = open_parcels.get(queue.broker_group)
+        if parcel is None or parcel.size_bytes + size > LANE_SIZE_MAX_BYTES:
+            parcel = open_parcels[queue.broker_group] = Parcel((topic.name,), queue.broker_group)
+            encoded.parcels.append(parcel)
+        middle = middles.get(queue.name)
+        if middle is None:
+            middle = middles[queue.name] = _middle(queue.number, born_ms, born_host)
+        crc = crc32(body) & 0x7FFFFFFF
+        parcel.rows.append(pack_row(size, 0, queue.number, flags, tag, crc, 0, key, deliver_ms, message_group))
+        parcel.parts += (
+            pack_head(size, MAGIC, crc, middle, len(body)),
+            body,
+            record_tail + len(properties).to_bytes(2, "big") + properties,
+        )
+        parcel.size_bytes += size
+        parcel.indexes.append(index)
+        if not flags & FLAG_KEYED:
+            parcel.is_keyed = False
+        if deliver_ms:
+            encoded.deliver_ms[index] = deliver_ms
+    return encoded
+
+
+def placed(error: TernError, at: str) -> TernError:
+    """*error* with its pointer below *at*: made only now, since no good message should pay for it."""
+    if "pointer" not in error.fields:
+        return error
+    return type(error)(**{**error.fields, "pointer": f"{at}{error.fields['pointer']}"})
+
+
+def _middle(queue: int, born_ms: int, born_host: bytes) -> bytes:
+    """Bytes 12 to 84 of a record's head, the same for all messages of a request in one queue."""
+    return HEAD.pack(0, 0, 0, queue, 0, 0, 0, 0, born_ms, born_host, 0, NO_HOST, 0, 0, 0)[12:84]
+
+
+def body_of(message: JsonMessage) -> tuple[bytes, str]:
+    """Body and content type of a JSON message; InvalidField unless exactly one of body, json, body_base64 is there."""
+    has_json = message.json is not UNSET
+    given = (message.body is not None) + has_json + (message.body_base64 is not None)
+    if given != 1:
+        raise InvalidField(reason=f"Exactly one of body, json, body_base64 carries a message, {given} do", pointer="")
+    if message.body is not None:
+        return message.body.encode(), message.content_type
+    if message.body_base64 is not None:
+        return message.body_base64, message.content_type
+    body = bytes(message.json)  # type: ignore[arg-type]
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidField(reason="The value is not UTF-8", pointer="/json") from error
+    check_depth(body, "/json")
+    return body, message.content_type or JSON
+
+
+def encode_properties(
+    message: PackedMessage | JsonMessage, message_id: str, content_type: str, timing: str = ""
+) -> bytes:
+    r"""`k\x01v\x02...` of a message: its id, *timing*, keys, tag, content type and what the producer set, all checked."""
+    text = f"UNIQ_KEY\x01{message_id}\x02{timing}"
+    user = ""
+    if message.keys:
+        user = f"KEYS\x01{_joined(message.keys)}\x02"
+    if message.tag:
+        user += f"TAGS\x01{message.tag}\x02"
+    if message.properties:
+        user += _user_properties(message.properties)
+    if content_type:
+        if not is_printable(content_type) or len(content_type.encode()) > CONTENT_TYPE_SIZE_MAX_BYTES:
+            reason = f"A content type is at most {CONTENT_TYPE_SIZE_MAX_BYTES} bytes without control characters"
+            raise InvalidField(reason=reason, pointer="/content_type")
+        text += f"MQ_CONTENT_TYPE\x01{content_type}\x02"
+    if not user:
+        return text.encode()
+    user_bytes = user.encode()
+    if len(user_bytes) > PROPERTIES_SIZE_MAX_BYTES:
+        raise PropertiesTooLarge(actual=len(user_bytes), limit=PROPERTIES_SIZE_MAX_BYTES)
+    return text.encode() + user_bytes
+
+
+def _joined(keys: list[str]) -> str:
+    text = " ".join(keys)
+    # Splitting gives the same list back only if no key is empty or has a space of any kind inside.
+    if len(keys) > KEYS_MAX or text.split() != keys or not is_printable(text):
+        raise IllegalKey(pointer="/keys")
+    return text
+
+
+def _user_properties(properties: dict[str, str]) -> str:
+    if len(properties) > PROPERTIES_MAX:
+        raise IllegalProperty(reason=f"A message has at most {PROPERTIES_MAX} properties", pointer="/properties")
+    text = ""
+    for name, value in properties.items():
+        reason = ""
+        if not name or len(name.encode()) > PROPERTY_NAME_SIZE_MAX_BYTES:
+            reason = f"A property's name has 1 to {PROPERTY_NAME_SIZE_MAX_BYTES} bytes"
+        elif name in RESERVED_PROPERTIES:
+            reason = f"{name} is a name that the broker gives a meaning"
+        elif len(value.encode()) > PROPERTY_VALUE_SIZE_MAX_BYTES:
+            reason = f"A property's value has at most {PROPERTY_VALUE_SIZE_MAX_BYTES} bytes"
+        elif not is_printable(name) or not is_printable(value):
+            reason = "Names and values of properties have no control characters"
+        if reason:
+            raise IllegalProperty(reason=reason, pointer=f"/properties/{name[:PROPERTY_NAME_SIZE_MAX_BYTES]}")
+        text += f"{name}\x01{value}\x02"
+    return text
+
+
+def idempotency_key_of(topic: Topic, key: str) -> bytes:
+    """What a row carries of *key*; IllegalIdempotencyKey."""
+    data = key.encode()
+    if len(data) > IDEMPOTENCY_KEY_SIZE_MAX_BYTES or not is_printable(key):
+        raise IllegalIdempotencyKey(pointer="/idempotency_key")
+    return key_hash(topic.name_bytes, data)

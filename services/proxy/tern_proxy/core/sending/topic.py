@@ -1,0 +1,160 @@
+"""One topic as the send path needs it: its queues in every broker group, what of its records never changes, and its turns."""
+
+from tern_proxy.core.sending.owners import is_sent_on, owner_or_refuse
+from tern_proxy.core.sending.topic_kinds import kind_of, perm_of
+from tern_wire.errors import IllegalTag, OwnerUnknown, QueueNotFound
+from tern_wire.limits import TAG_SIZE_MAX_BYTES
+from tern_wire.names import parse_queue
+from tern_wire.placement import Placement, placement_of, read_placement, slot_of_key, slot_of_message_group
+from tern_wire.record import tag_hash
+from tern_wire.route import TopicRoute
+from tern_wire.rows import FLAG_SENT_ON
+
+# Tags are few per topic (RocketMQ's advice); a producer that makes them up costs a hash each, not memory.
+TAGS_KEPT_MAX = 1_024
+
+
+class Queue:
+    """One queue of a topic, its name `broker-a:3` at hand. Immutable."""
+
+    __slots__ = ("broker_group", "name", "number")
+
+    def __init__(self, broker_group: str, number: int) -> None:
+        self.broker_group = broker_group
+        self.number = number
+        self.name = f"{broker_group}:{number}"
+
+
+class Topic:
+    """A topic's queues, grouped by broker group (in order of their names). Owner: the route cache, which replaces it.
+
+    Only the turn and the tags change: the turn moves with every request that may choose its queue. *is_whole*: the routes that it is of name
+    every broker group that may have it.
+    """
+
+    __slots__ = (
+        "_broker_groups",
+        "_late",
+        "_placement",
+        "_tags",
+        "_turn",
+        "is_whole",
+        "kind",
+        "name",
+        "name_bytes",
+        "perm",
+        "record_tail",
+        "route",
+    )
+
+    def __init__(self, name: str, route: dict[str, TopicRoute], turn: int = 0, *, is_whole: bool = True) -> None:
+        self.name, self.is_whole = name, is_whole
+        self.name_bytes = name.encode()
+        # What stands between a record's body and the size of its properties.
+        self.record_tail = bytes((len(self.name_bytes),)) + self.name_bytes
+        self.route = route
+        self.kind, self.perm = kind_of(route), perm_of(route)
+        self._broker_groups: dict[str, tuple[Queue, ...]] | None = None
+        self._placement: Placement | None = None
+        self._late: tuple[str, ...] | None = None
+        self._tags: dict[str, int] = {"": 0}
+        self._turn = turn
+
+    @property
+    def broker_groups(self) -> dict[str, tuple[Queue, ...]]:
+        """Its queues, made when somebody first asks: of tens of thousands of topics a proxy serves few."""
+        if self._broker_groups is None:
+            self._broker_groups = {
+                broker_group: tuple(Queue(broker_group, number) for number in range(self.route[broker_group].queues))
+                for broker_group in sorted(self.route)
+            }
+        return self._broker_groups
+
+    @property
+    def turn(self) -> int:
+        """How many turns were taken."""
+        return self._turn
+
+    def take_turn(self) -> int:
+        """A number that grows with every request: request n starts at queue n modulo the number of queues."""
+        self._turn += 1
+        return self._turn
+
+    def queue_at(self, turn: int, usable: tuple[str, ...]) -> Queue:
+        """The queue of *turn*, round robin over the broker groups in *usable* (not empty) and then over their queues."""
+        queues = self.broker_groups[usable[turn % len(usable)]]
+        return queues[turn // len(usable) % len(queues)]
+
+    @property
+    def placement(self) -> Placement:
+        """Which broker groups take its keyed and ordered messages."""
+        if self._placement is None:
+            self._placement = placement_of({name: part.placement for name, part in self.route.items()})
+        return self._placement
+
+    @property
+    def late(self) -> tuple[str, ...]:
+        """Broker groups that it is placed on and that are not seen to have it, and those that have it and have not heard where it is placed."""
+        if self._late is None:
+            placed, route = self.placement, self.route
+            lacking = [name for name in placed.groups if name not in route]
+            behind = [name for name, part in route.items() if read_placement(part.placement).epoch < placed.epoch]
+            self._late = (*lacking, *behind)
+        return self._late
+
+    @property
+    def known_placement(self) -> Placement:
+        """As placement. OwnerUnknown: nobody has said it, and *route* may lack some of those that have the topic."""
+        placement = self.placement
+        if not placement.epoch and not self.is_whole:
+            raise OwnerUnknown(topic=self.name, missing="its placement is not known while name servers warm up")
+        return placement
+
+    def queue_of_key(self, key: bytes, turn: int, moved_from: str = "") -> Queue:
+        """A queue in the broker group that *key* (a key hash) belongs to: its key table knows whether it was sent before.
+
+        *moved_from*: the broker group that has said it belongs to another one. As owner_or_refuse: OwnerUnknown, PlacementChanged.
+        """
+        queues = self._queues_at(slot_of_key(key), moved_from)
+        return queues[turn // len(self.route) % len(queues)]
+
+    def queue_of_message_group(self, message_group: int, moved_from: str = "") -> Queue:
+        """As queue_of_key, of a message group's hash: queue 0, since which queue it is, the broker group's slots decide."""
+        return self._queues_at(slot_of_message_group(message_group), moved_from)[0]
+
+    def asks_first(self, broker_group: str) -> bool:
+        """Whether *broker_group* is asked about what moves away, though it may take nothing that is new."""
+        return broker_group in self.placement.before
+
+    def sent_on(self, slot: int, broker_group: str) -> int:
+        """The flag of a row that *broker_group* is asked to store, which the owner of before has sent on; 0: it was not."""
+        return FLAG_SENT_ON if is_sent_on(self.placement, slot, broker_group) else 0
+
+    def _queues_at(self, slot: int, moved_from: str) -> tuple[Queue, ...]:
+        return self.broker_groups[owner_or_refuse(self.name, self.known_placement, self.route, slot, moved_from)]
+
+    def pinned(self, text: str) -> Queue:
+        """The queue that a producer or a reader named `broker-a:3`; QueueNotFound when the topic has none such."""
+        name = parse_queue(text, self.name)
+        queues = self.broker_groups.get(name.broker_group, ())
+        if name.queue >= len(queues):
+            raise QueueNotFound(queue=text, topic=self.name)
+        return queues[name.queue]
+
+    def tag_hash(self, tag: str) -> int:
+        """The hash that a queue entry carries for *tag*; IllegalTag when it is not allowed."""
+        known = self._tags.get(tag)
+        if known is not None:
+            return known
+        if "|" in tag or not is_printable(tag) or len(tag.encode()) > TAG_SIZE_MAX_BYTES:
+            raise IllegalTag(pointer="/tag")
+        if len(self._tags) >= TAGS_KEPT_MAX:
+            self._tags = {"": 0}
+        value = self._tags[tag] = tag_hash(tag)
+        return value
+
+
+def is_printable(text: str) -> bool:
+    """Whether *text* has no control characters (C0, DEL): they separate properties inside a record."""
+    # str.isprintable is one C loop, but it also refuses spaces and signs of other scripts that are fine here.
+    return text.isprintable() or not any(sign < " " or sign == "\x7f" for sign in text)

@@ -1,0 +1,87 @@
+"""Checks that a broker group has handed out to this proxy: cut out of a CLAIM_CHECKS reply, and shown to the producer that asked for them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tern_proxy.core.reading.delivery import PutBody, read_records
+from tern_wire.errors import LinkBodyMalformed
+from tern_wire.limits import RECEIVE_SIZE_DEFAULT_BYTES
+from tern_wire.transactions import TransactionId, TransactionIds
+
+# How long a check is the producer's that has received it. Then it is asked once more, and after that the attempt counts as lost.
+CLAIM_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One question about a transaction. *messages*: topic and size of each of its records, which lie one behind the other in *records*."""
+
+    broker_group: str
+    number: int
+    attempt: int
+    producer_group: str
+    producer_group_id: int
+    begun_ms: int
+    claimed_until_ms: int
+    messages: Sequence[tuple[str, int]]
+    records: bytes
+
+
+def claim_head(producer_group: str, checker: str, count: int, wait_ms: int) -> dict[str, Any]:
+    """What CLAIM_CHECKS asks for *count* checks of one producer group."""
+    return {
+        "checker": checker,
+        "producer_group": producer_group,
+        "max": count,
+        "claim_ms": CLAIM_MS,
+        "wait_ms": wait_ms,
+        "max_bytes": RECEIVE_SIZE_DEFAULT_BYTES,
+    }
+
+
+def read_checks(head: dict[str, Any], raw: memoryview, broker_group: str) -> list[Check]:
+    """The checks of a CLAIM_CHECKS reply, in order; LinkBodyMalformed when its records are not those that it names."""
+    checks: list[Check] = []
+    at = 0
+    for number, _claim, attempt, producer_group, producer_group_id, begun_ms, until_ms, messages in head["checks"]:
+        end = at + sum(size for _, _, size in messages)
+        if end > len(raw):
+            raise LinkBodyMalformed(reason=f"checks whose records run past {len(raw)} bytes")
+        checks.append(
+            Check(
+                broker_group=broker_group,
+                number=number,
+                attempt=attempt,
+                producer_group=producer_group,
+                producer_group_id=producer_group_id,
+                begun_ms=begun_ms,
+                claimed_until_ms=until_ms,
+                messages=[(topic, size) for topic, _, size in messages],
+                records=bytes(raw[at:end]),
+            )
+        )
+        at = end
+    if at != len(raw):
+        raise LinkBodyMalformed(reason=f"{len(raw) - at} bytes behind the records of the last check")
+    return checks
+
+
+def check_document(check: Check, ids: TransactionIds, put_body: PutBody) -> dict[str, Any]:
+    """*check* as its producer gets it. Its messages have no offsets: they are not visible."""
+    transaction = TransactionId(check.broker_group, check.number, check.producer_group_id)
+    messages: list[dict[str, Any]] = []
+    at = 0
+    for topic, size in check.messages:
+        (message,) = read_records(check.records[at : at + size], topic, check.broker_group, put_body)
+        del message["offset"]
+        messages.append(message)
+        at += size
+    return {
+        "transaction_id": ids.make(transaction),
+        "attempt": check.attempt,
+        "producer_group": check.producer_group,
+        "begun_at": check.begun_ms,
+        "answer_by": check.claimed_until_ms,
+        "messages": messages,
+    }

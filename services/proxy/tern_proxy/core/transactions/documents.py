@@ -1,0 +1,140 @@
+"""Transactions as the HTTP API shows them: receipts of begins, what one is, and pages of those that have not ended.
+
+A list goes through the broker groups in the order of their names, and in each by number, so the oldest come first there. A cursor names the
+last transaction that was shown: what ends or begins between two pages makes none come twice, and none be passed over.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tern_proxy.core.sending.parameters import TIME_MAX_MS, number_of
+from tern_proxy.core.sending.results import Outcome, refusal_of
+from tern_proxy.core.transactions.begins import Begin, Encoded, seconds_of
+from tern_wire.errors import InvalidField, ProducerGroupNotFound, TooManyOpenTransactions
+from tern_wire.limits import LISTED_MAX
+from tern_wire.names import check_group
+from tern_wire.paths import transaction_path
+from tern_wire.rows import NO_PRODUCER_GROUP, PREPARED, PREPARED_BEFORE, TOO_MANY_OPEN
+from tern_wire.times import parse_duration_ms
+from tern_wire.transactions import EXPIRED, NUMBER_MAX, OPEN, TransactionId, TransactionIds
+
+LISTED_DEFAULT = 100
+LIST_PARAMETERS = ("producer_group", "state", "older_than", "limit", "cursor")
+_PLACE = re.compile(r"([a-z0-9][a-z0-9-]{0,30}):(0|[1-9][0-9]{0,18})", re.ASCII)
+# Broker group and number.
+Place = tuple[str, int]
+
+
+# Begins -----------------------------------------------------------------------------------------------------------
+def begun_document(
+    begin: Begin, encoded: Encoded, outcome: Outcome, born_ms: int, ids: TransactionIds, principal: int = 0
+) -> tuple[dict[str, Any], bool]:
+    """The receipt of a begin, and whether an earlier one with its key had stored it; raises what it was refused with.
+
+    *outcome*: what became of *encoded*'s parcel; *principal*: whose it is, in numbers. A repeat gets the first receipt, as of its begin.
+    """
+    if outcome.error is not None:
+        raise outcome.error
+    parcel = encoded.parcel
+    status, queue, number = outcome.verdicts[0]
+    if status == TOO_MANY_OPEN:
+        raise TooManyOpenTransactions(producer_group=begin.producer_group)
+    if status == NO_PRODUCER_GROUP:
+        raise ProducerGroupNotFound(producer_group=begin.producer_group)
+    if status not in {PREPARED, PREPARED_BEFORE}:
+        # Of several messages nobody says which one it was: all have the status of the first that was refused.
+        raise refusal_of(status, ", ".join(parcel.topics), f"{parcel.broker_group}:{queue}")
+    producer_group_id, check_after_ms, check_interval_ms, max_checks = outcome.producer_group
+    message_ids, own_check_after_ms = encoded.message_ids, begin.check_after_ms
+    is_replay = status == PREPARED_BEFORE
+    if is_replay:
+        firsts = [outcome.replays.get(row, ("", born_ms, 0)) for row in range(len(parcel.rows))]
+        message_ids = [message_id for message_id, _, _ in firsts]
+        _, born_ms, first_check_after_ms = firsts[0]
+        # The record has whole seconds: a repeat that asks for the same knows it better.
+        if seconds_of(own_check_after_ms) * 1_000 != first_check_after_ms:
+            own_check_after_ms = first_check_after_ms
+    check_at = born_ms + (own_check_after_ms or check_after_ms)
+    transaction_id = ids.make(TransactionId(parcel.broker_group, number, producer_group_id, principal))
+    document: dict[str, Any] = {"transaction_id": transaction_id}
+    if begin.halves[0].at:
+        document |= {"message_ids": [message_id for message_id in message_ids if message_id]}
+        document |= {"broker_group": parcel.broker_group}
+    else:
+        document |= {"message_id": message_ids[0], "topic": parcel.topics[0]}
+    document |= {
+        "producer_group": begin.producer_group,
+        "state": OPEN,
+        "born_at": born_ms,
+        "check_at": check_at,
+        "expires_at": check_at + max_checks * check_interval_ms,
+        "links": {verb: transaction_path(transaction_id, verb) for verb in ("commit", "rollback")},
+    }
+    return document, is_replay
+
+
+# What one is ------------------------------------------------------------------------------------------------------
+def transaction_document(broker_group: str, found: Mapping[str, Any], ids: TransactionIds) -> dict[str, Any]:
+    """A transaction as its broker group describes it."""
+    transaction = TransactionId(broker_group, found["number"], found["producer_group_id"])
+    document: dict[str, Any] = {
+        "transaction_id": ids.make(transaction),
+        "producer_group": found["producer_group"],
+        "state": found["state"],
+        "begun_at": found["begun_ms"],
+        "attempts": found["attempts"],
+        "message_count": found["message_count"],
+        "messages": [_message(broker_group, *message) for message in found["messages"]],
+        "checks": [
+            {"attempt": attempt, "at": at_ms, "checker": checker, "answer": answer, "latency_ms": latency_ms}
+            for attempt, at_ms, checker, answer, latency_ms in found["checks"]
+        ],
+    }
+    if found["check_at_ms"]:
+        document["check_at"] = found["check_at_ms"]
+    if found["ended_ms"]:
+        document["ended_at"] = found["ended_ms"]
+    for name in ("by", "reason"):
+        if found[name]:
+            document[name] = found[name]
+    return document
+
+
+def _message(broker_group: str, topic: str, queue: int, size_bytes: int, offset: int) -> dict[str, Any]:
+    message: dict[str, Any] = {"topic": topic, "queue": f"{broker_group}:{queue}", "size": size_bytes}
+    return message if offset < 0 else {**message, "offset": offset}
+
+
+# Lists ------------------------------------------------------------------------------------------------------------
+def read_list(query: Mapping[str, str]) -> tuple[dict[str, Any], int, Place | None]:
+    """What LIST_TRANSACTIONS is asked, how many at most, and behind which place; InvalidField, IllegalGroup."""
+    state = query.get("state", "")
+    if state not in {"", OPEN, EXPIRED}:
+        raise InvalidField(
+            reason=f"'state' is {OPEN} or {EXPIRED}; what has ended is not listed", pointer="query/state"
+        )
+    try:
+        older_than_ms = parse_duration_ms(query.get("older_than", 0))
+    except ValueError as error:
+        raise InvalidField(reason=str(error)[:120], pointer="query/older_than") from error
+    producer_group = query.get("producer_group", "")
+    asked = {
+        "producer_group": check_group(producer_group) if producer_group else "",
+        "state": state,
+        "older_than_ms": min(older_than_ms, TIME_MAX_MS),
+    }
+    limit = number_of(query.get("limit", LISTED_DEFAULT), "limit", 1, LISTED_MAX)
+    return asked, limit, _read_cursor(query["cursor"]) if query.get("cursor") else None
+
+
+def write_cursor(place: Place) -> str:
+    """*place* as `next_cursor`."""
+    return f"{place[0]}:{place[1]}"
+
+
+def _read_cursor(text: str) -> Place:
+    match = _PLACE.fullmatch(text)
+    if match is None or int(match[2]) > NUMBER_MAX:
+        raise InvalidField(reason="Use 'next_cursor' of the page before", pointer="query/cursor")
+    return match[1], int(match[2])

@@ -1,0 +1,357 @@
+"""The schemas of the API document: what answers look like, and the limits that the request documents of tern_wire are held to.
+
+Nothing here decodes at run time; the structs exist so that msgspec describes them, as it describes tern_wire.messages.
+Imported with the first request of /openapi.json and not before: start-up time and idle memory are for messages.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from tern_proxy.core.sending.encoding import CONTENT_TYPE_SIZE_MAX_BYTES
+from tern_wire import limits, messages
+from tern_wire.errors import ERRORS
+from tern_wire.handles import HANDLE_SIZE_MAX_CHARS
+from tern_wire.recall_handles import RECALL_HANDLE_SIZE_MAX_CHARS
+
+Schema = dict[str, Any]
+REF = "#/components/schemas/{name}"
+OFFSET_MAX = (1 << 63) - 1
+
+# As tern_wire.names and tern_wire.times read them; ECMA 262 patterns, so `[0-9]` and anchors.
+TOPIC_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,126}$"
+GROUP_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,119}$"
+QUEUE_PATTERN = "^[a-z0-9][a-z0-9-]{0,30}:(0|[1-9][0-9]{0,3})$"
+DURATION_PATTERN = r"^[0-9]{1,12}(\.[0-9]{1,3})?(ms|s|m|h|d)?$"
+
+Queue = Annotated[str, Meta(pattern=QUEUE_PATTERN, description="Broker group and queue number.")]
+Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="Index in the queue.")]
+SentOffset = Annotated[int, Meta(ge=-1, le=OFFSET_MAX, description="Index in the queue; -1 while it waits.")]
+RecallHandle = Annotated[
+    str, Meta(max_length=RECALL_HANDLE_SIZE_MAX_CHARS, description="Opaque; DELETE it to recall the message.")
+]
+Time = Annotated[int, Meta(description="Milliseconds since 1970 (UTC).")]
+Count = Annotated[int, Meta(ge=0)]
+MessageId = Annotated[str, Meta(min_length=32, max_length=32, description="Made by the proxy; unique.")]
+ReceiptHandle = Annotated[
+    str, Meta(max_length=HANDLE_SIZE_MAX_CHARS, description="Opaque; names one lease of a message.")
+]
+
+
+class Problem(Struct, kw_only=True):
+    """What every error answers (RFC 9457). Fields of the error's context, such as `pointer` or `limit`, come with it."""
+
+    type: str
+    title: str
+    status: int
+    detail: Annotated[str, Meta(description="What is wrong here and what to do about it.")]
+    code: Annotated[str, Meta(description="Stable; decide by this.")]
+    retryable: Annotated[bool, Meta(description="Whether the same request can succeed later.")]
+    instance: Annotated[str, Meta(description="The path that was asked for.")] | UnsetType = UNSET
+    request_id: str | UnsetType = UNSET
+    retry_after_ms: Count | UnsetType = UNSET
+
+
+class SendReceipt(Struct, kw_only=True):
+    """Where a message is stored. It is on the disks of a majority. `deliver_at` and `recall_handle`: it waits for that time."""
+
+    message_id: MessageId
+    queue: Queue
+    offset: SentOffset
+    born_at: Time
+    deliver_at: Time | UnsetType = UNSET
+    recall_handle: RecallHandle | UnsetType = UNSET
+
+
+class SendResult(Struct, kw_only=True):
+    """What became of one message of a batch: a receipt, or `error`."""
+
+    index: Annotated[int, Meta(ge=0, description="The message's place in the request.")]
+    message_id: MessageId | UnsetType = UNSET
+    queue: Queue | UnsetType = UNSET
+    offset: SentOffset | UnsetType = UNSET
+    born_at: Time | UnsetType = UNSET
+    deliver_at: Time | UnsetType = UNSET
+    recall_handle: RecallHandle | UnsetType = UNSET
+    replayed: Annotated[bool, Meta(description="Its idempotency key was seen before.")] | UnsetType = UNSET
+    error: Problem | UnsetType = UNSET
+
+
+class BatchResults(Struct, kw_only=True):
+    """One result a message, in input order."""
+
+    results: Annotated[list[SendResult], Meta(max_length=limits.BATCH_MESSAGES_MAX)]
+    failed: Count
+
+
+class Message(Struct, kw_only=True):
+    """A stored message. Exactly one of `body`, `json`, `body_base64` carries it; in MessagePack always `body`, binary."""
+
+    message_id: str
+    topic: str
+    queue: Queue
+    offset: Offset
+    body: str | UnsetType = UNSET
+    json: Any | UnsetType = UNSET
+    body_base64: Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})] | UnsetType = UNSET
+    content_type: str | UnsetType = UNSET
+    tag: str | UnsetType = UNSET
+    keys: list[str] | UnsetType = UNSET
+    properties: dict[str, str] | UnsetType = UNSET
+    message_group: str | UnsetType = UNSET
+    deliver_at: Time | UnsetType = UNSET
+    correlation_id: Annotated[str, Meta(description="Of a request or a reply.")] | UnsetType = UNSET
+    reply_to: Annotated[str, Meta(description="Of a request: where the reply goes.")] | UnsetType = UNSET
+    expires_at: Annotated[int, Meta(description="Of a request: how long somebody waits.")] | UnsetType = UNSET
+    born_at: Time
+    stored_at: Time
+
+
+class LeasedMessage(Message, kw_only=True):
+    """A message under lease: nobody else of the group receives it until `invisible_until`."""
+
+    attempt: Annotated[int, Meta(ge=1, description="1 at the first delivery.")]
+    receipt_handle: ReceiptHandle
+    invisible_until: Time
+
+
+class SettleResult(Struct, kw_only=True):
+    """What became of one receipt handle."""
+
+    receipt_handle: str
+    status: Literal["ok"] | UnsetType = UNSET
+    error: Problem | UnsetType = UNSET
+
+
+class SettleResults(Struct, kw_only=True):
+    """One result a receipt handle, in input order."""
+
+    results: Annotated[list[SettleResult], Meta(max_length=limits.SETTLE_ENTRIES_MAX)]
+    failed: Count
+
+
+class Received(Struct, kw_only=True):
+    """Messages, perhaps none, and the results of `settle`."""
+
+    messages: Annotated[list[LeasedMessage], Meta(max_length=limits.RECEIVE_MESSAGES_MAX)]
+    settled: Annotated[list[SettleResult], Meta(max_length=limits.SETTLE_ENTRIES_MAX)]
+
+
+class Pulled(Struct, kw_only=True):
+    """Messages of one queue, perhaps none; go on at `next_offset`."""
+
+    messages: Annotated[list[Message], Meta(max_length=limits.PULL_MESSAGES_MAX)]
+    next_offset: Offset
+    min_offset: Offset
+    max_offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="The offset that the next message will get.")]
+
+
+class QueueOffsets(Struct, kw_only=True):
+    """Oldest and next offset of a queue."""
+
+    queue: Queue
+    min_offset: Offset
+    max_offset: Offset
+    offset_at: Annotated[int, Meta(ge=0, description="With `time`: the first one visible then.")] | UnsetType = UNSET
+
+
+class TopicOffsets(Struct, kw_only=True):
+    """Every queue of a topic."""
+
+    topic: str
+    queues: list[QueueOffsets]
+
+
+class GroupOffsets(Struct, kw_only=True):
+    """Committed offsets by queue."""
+
+    group: str
+    topic: str
+    offsets: dict[str, Offset]
+
+
+class RaftFacts(Struct, kw_only=True):
+    """What a broker says of its replicated log, asked for this answer."""
+
+    role: Annotated[str, Meta(description="leader or follower")]
+    serving: Annotated[bool, Meta(description="Whether it leads and takes requests.")]
+    term: Count
+    commit_index: Count
+    applied_index: Count
+    last_index: Count
+    synced_index: Annotated[int, Meta(ge=0, description="The last entry that is on its disk.")]
+    lag: Annotated[
+        int | None,
+        Meta(description="Entries of the leader's log that it lacks, as the leader says; null without a leader."),
+    ]
+    fsync_ms: Annotated[float, Meta(ge=0, description="How long its last fdatasync took.")]
+
+
+class BrokerNode(Struct, kw_only=True):
+    """One broker as this proxy sees it."""
+
+    link: Annotated[str, Meta(description="host:port")]
+    connected: bool
+    raft: Annotated[RaftFacts | None, Meta(description="null when it does not answer.")]
+
+
+class BrokerGroupState(Struct, kw_only=True):
+    """One broker group as this proxy sees it."""
+
+    leader: Annotated[str, Meta(description="Empty while none is known.")]
+    term: Count
+    group_size: Count
+    writable: Annotated[bool, Meta(description="Whether an operator lets new messages go there.")]
+    nodes: dict[str, BrokerNode]
+
+
+class ClusterState(Struct, kw_only=True):
+    """The cluster as this proxy sees it."""
+
+    cluster: str
+    warm: Annotated[bool, Meta(description="Whether the name server has heard of all brokers.")]
+    name_server_reachable: bool
+    proxy: str
+    topics: Count
+    broker_groups: dict[str, BrokerGroupState]
+
+
+class Health(Struct, kw_only=True):
+    """Alive. All but `status` only with `?verbose`."""
+
+    status: Literal["alive"]
+    service: str | UnsetType = UNSET
+    proxy: str | UnsetType = UNSET
+    notice: str | UnsetType = UNSET
+
+
+class Readiness(Struct, kw_only=True):
+    """Whether work is accepted, and why not."""
+
+    ready: bool
+    routes: bool
+    name_server: bool
+    leaders: Annotated[dict[str, str], Meta(description="Leader by broker group; empty while there is none.")]
+    stopping: bool
+    room: Annotated[
+        dict[str, Literal["free", "short", "full"]],
+        Meta(
+            description="Of each room that requests share: `short` refuses large ones, `full` also small ones, and makes this 503."
+        ),
+    ]
+
+
+ANSWERS: tuple[type[Struct], ...] = (
+    *(Problem, SendReceipt, BatchResults, Message, Received, SettleResults, Pulled),
+    *(TopicOffsets, GroupOffsets, ClusterState, Health, Readiness),
+)
+REQUESTS: tuple[type[Struct], ...] = (
+    *(messages.JsonBatch, messages.PackedBatch, messages.AckRequest, messages.SettleRequest, messages.ReceiveRequest),
+    messages.OffsetsCommit,
+)
+
+
+def ref(kind: type[Struct] | str) -> Schema:
+    """A reference to the schema of *kind*."""
+    return {"$ref": REF.format(name=kind if isinstance(kind, str) else kind.__name__)}
+
+
+def build_schemas(
+    more: tuple[type[Struct], ...] = (), keywords_of_more: Mapping[str, Mapping[str, Schema]] | None = None
+) -> dict[str, Schema]:
+    """All schemas by name, in order of their names; *more* are those of subjects that have a file of their own."""
+    _, found = msgspec.json.schema_components((*ANSWERS, *REQUESTS, *more), ref_template=REF)
+    found["Problem"]["properties"]["code"]["enum"] = sorted(ERRORS)
+    for name, fields in (*keywords().items(), *(keywords_of_more or {}).items()):
+        for field, said in fields.items():
+            known = found[name]["properties"][field]
+            # msgspec offers null wherever the default is None; leaving the field out says the same.
+            plain = next((each for each in known.get("anyOf", ()) if each != {"type": "null"}), known)
+            default = {"default": known["default"]} if known.get("default") is not None else {}
+            is_whole = not said.keys().isdisjoint({"$ref", "contentMediaType", "anyOf"})
+            found[name]["properties"][field] = (default if is_whole else plain) | said
+    for name in found.keys() & {"JsonMessage", "JsonTopicMessage"}:
+        found[name]["oneOf"] = [{"required": [field]} for field in ("body", "json", "body_base64")]
+    found["Wait"] = _duration("How long to wait for a first message.", 0, limits.WAIT_MAX_MS)
+    found["InvisibleTime"] = _duration(
+        "How long a received message stays hidden from the others.", limits.INVISIBLE_MIN_MS, limits.INVISIBLE_MAX_MS
+    )
+    return {name: found[name] for name in sorted(found)}
+
+
+def _duration(purpose: str, least_ms: int, most_ms: int) -> Schema:
+    return {
+        "description": f"{purpose} {least_ms:,} to {most_ms:,} ms, as `500ms`, `10s`, `5m`, `2h`, or plain milliseconds.",
+        "anyOf": [
+            {"type": "string", "pattern": DURATION_PATTERN},
+            {"type": "integer", "minimum": least_ms, "maximum": most_ms},
+        ],
+    }
+
+
+def keywords() -> Mapping[str, Mapping[str, Schema]]:
+    """What tern_wire.messages leaves to the code behind it, by struct and field. Lengths are bytes of UTF-8 there, so that
+    a `maxLength` of as many characters is necessary, not sufficient."""
+    metadata: dict[str, Schema] = {
+        "content_type": {"maxLength": CONTENT_TYPE_SIZE_MAX_BYTES},
+        "tag": {"maxLength": limits.TAG_SIZE_MAX_BYTES, "pattern": "^[^|]*$"},
+        "keys": {"maxItems": limits.KEYS_MAX, "items": {"type": "string", "pattern": r"^\S+$"}},
+        "properties": {
+            "maxProperties": limits.PROPERTIES_MAX,
+            "propertyNames": {"minLength": 1, "maxLength": limits.PROPERTY_NAME_SIZE_MAX_BYTES},
+            "additionalProperties": {"type": "string", "maxLength": limits.PROPERTY_VALUE_SIZE_MAX_BYTES},
+            "description": f"With tag and keys at most {limits.PROPERTIES_SIZE_MAX_BYTES:,} bytes.",
+        },
+        "queue": {"pattern": f"^$|{QUEUE_PATTERN}", "description": "Pins the queue; by default the proxy chooses."},
+        "idempotency_key": {
+            "maxLength": limits.IDEMPOTENCY_KEY_SIZE_MAX_BYTES,
+            "description": f"A repeat within {limits.IDEMPOTENCY_WINDOW_MS // 60_000} minutes is stored once.",
+        },
+    }
+    body = {"maxLength": limits.MESSAGE_BODY_SIZE_MAX_BYTES}
+    batch = {"minItems": 1, "maxItems": limits.BATCH_MESSAGES_MAX}
+    settles = {"minItems": 1, "maxItems": limits.SETTLE_ENTRIES_MAX}
+    handle = {"type": "string", "maxLength": HANDLE_SIZE_MAX_CHARS}
+    offsets = {
+        "propertyNames": {"pattern": QUEUE_PATTERN},
+        "additionalProperties": {"type": "integer", "minimum": 0, "maximum": OFFSET_MAX},
+    }
+    binary = {"type": "string", "contentMediaType": "application/octet-stream", **body}
+    return {
+        "JsonMessage": {
+            "body": body,
+            "json": {"description": "Any JSON value; its bytes are the body, as they were sent."},
+            "body_base64": {"maxLength": -(-limits.MESSAGE_BODY_SIZE_MAX_BYTES // 3) * 4},
+            **metadata,
+        },
+        "PackedMessage": {"body": binary, **metadata},
+        "JsonBatch": {"messages": batch},
+        "PackedBatch": {"messages": batch},
+        "AckRequest": {"receipt_handles": {**settles, "items": handle}},
+        "SettleRequest": {"entries": settles},
+        "SettleEntry": {
+            "receipt_handle": handle,
+            "action": {"enum": ["ack", "extend", "nack", "release", "dead_letter"]},
+            "reason": {"maxLength": limits.DEAD_LETTER_REASON_SIZE_MAX_BYTES},
+            "invisible": ref("InvisibleTime"),
+        },
+        "ReceiveRequest": {
+            "max_messages": {"minimum": 1, "maximum": limits.RECEIVE_MESSAGES_MAX},
+            "max_bytes": {"minimum": 1, "maximum": limits.RECEIVE_SIZE_MAX_BYTES},
+            "wait": ref("Wait"),
+            "invisible": ref("InvisibleTime"),
+            "settle": {"maxItems": limits.SETTLE_ENTRIES_MAX},
+            "attempt_id": {"maxLength": limits.ATTEMPT_ID_LENGTH_MAX},
+        },
+        "OffsetsCommit": {
+            "topic": {"pattern": TOPIC_PATTERN},
+            "offsets": {"minProperties": 1, **offsets},
+            "expected": offsets,
+            "epochs": {
+                **offsets,
+                "description": "Of the queues' locks: refused once another member has had one of them.",
+            },
+        },
+    }

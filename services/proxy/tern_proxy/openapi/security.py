@@ -1,0 +1,60 @@
+"""What the API document says of credentials and permissions: the two schemes, and for each operation what the table of requirements asks.
+
+    "security": either scheme, or none where the mesh does not ask for credentials (every listener on loopback)
+    "x-required-permissions": ["PUB topic {topic}", ...], as core/requirements.py writes them
+
+Imported with the first request of /openapi.json.
+"""
+
+from typing import Any
+
+from tern_proxy.core.access.requirements import RULES, Rule
+
+Document = dict[str, Any]
+REFUSALS = ("unauthenticated", "forbidden", "too-many-failures", "quota-exceeded")
+_SCHEMES = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "mqk_<kid>_<secret>",
+        "description": "A key of `ternmq key create`. Over TLS, or to a proxy on this machine.",
+    },
+    "signature": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Signature-Input",
+        "description": (
+            "A request signed with an Ed25519 or HMAC key (RFC 9421): @method, @path, @query, @authority, and content-digest where there is a "
+            "body; with `created` (within 300 s), `keyid` (the kid), `alg` (`ed25519`, or `hmac-sha256`, which must be named) and `nonce` (8 to "
+            "64 characters, used once)."
+        ),
+    },
+}
+_RULES: dict[tuple[str, str], Rule] = {(rule.method, rule.path): rule for rule in RULES}
+
+
+def rule_of(method: str, path: str) -> Rule | None:
+    """The rule of an operation; None when it has none, which means that a mesh with credentials does not serve it."""
+    return _RULES.get((method, path))
+
+
+def refusals_of(method: str, path: str) -> tuple[str, ...]:
+    """Codes of refusals that the operation may meet before its handler does."""
+    rule = rule_of(method, path)
+    return () if rule is None or rule.is_anonymous else REFUSALS
+
+
+def security_of(method: str, path: str) -> Document:
+    """What to add to the operation."""
+    rule = rule_of(method, path)
+    if rule is None or rule.is_anonymous:
+        return {"security": []}
+    return {
+        "security": [{name: []} for name in _SCHEMES] + [{}],
+        "x-required-permissions": [str(requirement) for requirement in rule.requirements],
+    }
+
+
+def schemes() -> Document:
+    """For `components/securitySchemes`."""
+    return {name: dict(scheme) for name, scheme in _SCHEMES.items()}

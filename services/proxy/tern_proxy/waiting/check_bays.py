@@ -1,0 +1,253 @@
+"""Polls for checks that wait: one question at each broker group for all polls of a producer group, as in parking.py.
+
+    poll: CLAIM_CHECKS -> nothing -> park ........................... checks -> answer
+    one CLAIM_CHECKS for all that are parked, which waits at the broker -> the oldest polls get what came
+
+Law: what a broker has handed out is shown to somebody. Checks that come when nobody waits any more (their poll was served by another broker
+group, or its client is gone) are kept for the next poll of their producer group as long as it has time to answer; then the broker group
+asks again. Owner of all state: one event loop.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+
+from tern_proxy.core.transactions.checks import Check, claim_head, read_checks
+from tern_proxy.core.transactions.kept_checks import KeptChecks
+from tern_proxy.waiting.interrupts import Interrupt
+from tern_proxy.waiting.parking import ParkedPoll, ParkingLot
+from tern_remoting import problem_of
+from tern_routing import GroupLink
+from tern_wire.errors import ProducerGroupNotFound, TernError
+from tern_wire.limits import APPEND_DEADLINE_MS, CHECKS_CLAIMED_MAX
+from tern_wire.requests import RequestCode, body_parts
+
+# Longer polls are asked for again: so long, at most, a broker holds a question that nobody waits for any more.
+WAIT_AT_BROKER_MAX_MS = 10_000
+# Between two questions of which the first said nothing at once: a broker in trouble must not be asked in a loop.
+PAUSE_S = 0.05
+
+
+class CheckPoll:
+    """One poll. It may wait in several bays; the first that has something for it serves it."""
+
+    __slots__ = ("bays", "checks", "error", "parked", "wanted")
+
+    def __init__(self, parked: ParkedPoll, wanted: int) -> None:
+        self.parked, self.wanted = parked, wanted
+        self.checks: list[Check] = []
+        self.error: TernError | None = None
+        self.bays: set[CheckBay] = set()
+
+    def serve(self, checks: list[Check]) -> None:
+        """It has what it waited for."""
+        self.checks = checks
+        self.parked.end()
+
+    def refuse(self, bay: "CheckBay", error: TernError) -> None:
+        """*bay* will never serve it. The error of the last one is the poll's."""
+        self.bays.discard(bay)
+        if not self.bays:
+            self.error = error
+            self.parked.end()
+
+
+class CheckBay:
+    """Polls of one producer group that wait for one broker group."""
+
+    __slots__ = ("_claim", "_keep", "_on_idle", "_polls", "_task")
+
+    def __init__(
+        self, claim: "Claim", keep: Callable[[list[Check]], None], on_idle: Callable[["CheckBay"], None]
+    ) -> None:
+        self._claim, self._keep, self._on_idle = claim, keep, on_idle
+        # Oldest first.
+        self._polls: OrderedDict[CheckPoll, None] = OrderedDict()
+        self._task: asyncio.Task[None] | None = None
+
+    def park(self, poll: CheckPoll) -> None:
+        """Add a poll."""
+        self._polls[poll] = None
+        poll.bays.add(self)
+        self._ask()
+
+    def leave(self, poll: CheckPoll) -> None:
+        """*poll* waits no longer."""
+        self._polls.pop(poll, None)
+        self._rest()
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _ask(self) -> None:
+        if self._polls and self._task is None:
+            self._task = asyncio.create_task(self._ask_once())
+            self._task.add_done_callback(self._asked)
+
+    def _asked(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled():
+            if isinstance(error := task.exception(), Exception):
+                # A bug: nobody is left to serve those who wait, so they hear of it now.
+                self._refuse_all(problem_of(error))
+            self._ask()
+        self._rest()
+
+    def _refuse_all(self, error: TernError) -> None:
+        polls, self._polls = list(self._polls), OrderedDict()
+        for poll in polls:
+            poll.refuse(self, error)
+
+    def _rest(self) -> None:
+        if not self._polls and self._task is None:
+            self._on_idle(self)
+
+    async def _ask_once(self) -> None:
+        if not self._polls:
+            return
+        began = asyncio.get_running_loop().time()
+        left_ms = int((max(poll.parked.until for poll in self._polls) - began) * 1_000)
+        wanted = sum(poll.wanted for poll in self._polls)
+        try:
+            checks = await self._claim(min(wanted, CHECKS_CLAIMED_MAX), min(WAIT_AT_BROKER_MAX_MS, max(1, left_ms)))
+        except TernError as error:
+            if error.retryable:
+                # An election or a busy broker: polls wait on, each until its own deadline.
+                await asyncio.sleep(PAUSE_S)
+                return
+            self._refuse_all(error)
+            return
+        if not checks and asyncio.get_running_loop().time() < began + PAUSE_S:
+            await asyncio.sleep(PAUSE_S)
+        while checks and self._polls:
+            poll, _ = self._polls.popitem(last=False)
+            if not poll.parked.future.done():
+                poll.serve(checks[: poll.wanted])
+                del checks[: poll.wanted]
+        if checks:
+            self._keep(checks)
+
+
+class Claim:
+    """Claims checks of one producer group at one broker group."""
+
+    __slots__ = ("_checker", "_producer_group", "link")
+
+    def __init__(self, link: GroupLink, producer_group: str, checker: str) -> None:
+        self.link = link
+        self._producer_group, self._checker = producer_group, checker
+
+    async def __call__(self, count: int, wait_ms: int) -> list[Check]:
+        """At most *count* checks; none when there are none within *wait_ms*. A claim whose answer is lost is over soon, so it is repeated."""
+        head, raw = await self.link.request(
+            RequestCode.CLAIM_CHECKS,
+            body_parts(claim_head(self._producer_group, self._checker, count, wait_ms)),
+            is_repeatable=True,
+            deadline_ms=APPEND_DEADLINE_MS + wait_ms,
+            is_prompt=not wait_ms,
+        )
+        return read_checks(head, raw, self.link.broker_group)
+
+
+class CheckDesk:
+    """All polls for checks of this proxy, and the checks that wait for a poll. *now_ms*: wall time, as brokers have it."""
+
+    def __init__(self, parking: ParkingLot, checker: str, now_ms: Callable[[], int]) -> None:
+        self._parking, self._checker, self._now_ms = parking, checker, now_ms
+        self._bays: dict[tuple[str, str], CheckBay] = {}
+        self.kept = KeptChecks()
+
+    async def receive(
+        self, links: list[GroupLink], producer_group: str, wanted: int, until: float, gone: Interrupt
+    ) -> list[Check]:
+        """At most *wanted* checks; none at *until* (loop time), at *gone*, and when the proxy stops.
+
+        ProducerGroupNotFound when no broker group knows it; the trouble of a broker group when all are in trouble and nobody waits.
+        """
+        found = self.kept.take(producer_group, wanted, self._now_ms())
+        claims = [Claim(link, producer_group, self._checker) for link in links]
+        if not found:
+            found, claims = await self._claim_now(
+                claims, wanted, is_last_word=until <= asyncio.get_running_loop().time()
+            )
+        if not found and not gone.done() and asyncio.get_running_loop().time() < until:
+            found = await self._wait(claims, producer_group, wanted, until, gone)
+        if gone.done():
+            self._keep(found)
+            return []
+        return found
+
+    async def _claim_now(
+        self, claims: list[Claim], wanted: int, *, is_last_word: bool
+    ) -> tuple[list[Check], list[Claim]]:
+        """From the first broker group that has some, and the ones that know the producer group, or may."""
+        trouble: TernError | None = None
+        is_served = False
+        knowing: list[Claim] = []
+        for claim in claims:
+            try:
+                found = await claim(wanted, 0)
+            except ProducerGroupNotFound as error:
+                trouble = trouble or error
+                continue
+            except TernError as error:
+                if not error.retryable:
+                    raise
+                trouble = error if trouble is None or isinstance(trouble, ProducerGroupNotFound) else trouble
+                knowing.append(claim)
+                continue
+            is_served = True
+            knowing.append(claim)
+            if found:
+                return found, knowing
+        if trouble is not None and not is_served and (is_last_word or not knowing):
+            raise trouble
+        return [], knowing
+
+    async def _wait(
+        self, claims: list[Claim], producer_group: str, wanted: int, until: float, gone: Interrupt
+    ) -> list[Check]:
+        poll = CheckPoll(self._parking.enter(until, gone), wanted)
+        timer = asyncio.get_running_loop().call_at(until, poll.parked.end)
+        bays = [self._bay(claim, producer_group) for claim in claims]
+        for bay in bays:
+            bay.park(poll)
+        try:
+            await poll.parked.future
+        except asyncio.CancelledError:
+            self._keep(poll.checks)
+            raise
+        finally:
+            timer.cancel()
+            self._parking.leave(poll.parked)
+            for bay in bays:
+                bay.leave(poll)
+        if poll.error is not None:
+            raise poll.error
+        return poll.checks
+
+    def _bay(self, claim: Claim, producer_group: str) -> CheckBay:
+        key = (claim.link.broker_group, producer_group)
+        bay = self._bays.get(key)
+        if bay is None:
+
+            def forget(idle: CheckBay) -> None:
+                if self._bays.get(key) is idle:
+                    del self._bays[key]
+
+            bay = self._bays[key] = CheckBay(claim, self._keep, forget)
+        return bay
+
+    def _keep(self, checks: list[Check]) -> None:
+        """For the next poll of their producer group."""
+        self.kept.keep(checks)
+        if checks:
+            left_ms = max(check.claimed_until_ms for check in checks) - self._now_ms()
+            asyncio.get_running_loop().call_later(max(0, left_ms) / 1_000, lambda: self.kept.drop_late(self._now_ms()))
+
+    def close(self) -> None:
+        """Ask no more."""
+        for bay in list(self._bays.values()):
+            bay.close()

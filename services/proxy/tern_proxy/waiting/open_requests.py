@@ -1,0 +1,195 @@
+"""Requests that were let through and are not over: whatever they wait for, they lose their rights in the moment in which the proxy learns of it.
+
+    new table of principals, or a key's time is over -> every open request: are the credentials still good, and may the principal
+    still do all that was asked for? -> if not: its wait ends (interrupts.py), its body is read no further, and what it waited for is not sent
+
+A wait, a slow body and an answer pass through here on every route, so that none can forget it. What a request has asked for is what its rule
+asks in front, and what its handler has required since. It is answered 401, or 403: that the thing is there it has known before.
+
+Law: from the moment in which a table without a principal's key or right is in force, no body of that principal becomes whole, and no message,
+reply, check or document is handed to it. What it has done before is done, and answered as such. Owner: the event loop.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from starlette.types import Message, Receive, Scope, Send
+
+from tern_proxy.access.authentication import Authenticator, Principals, Session, address_of
+from tern_proxy.access.authorization import Admission
+from tern_service.clock import Clock
+from tern_service.crowd import AT_A_TIME
+from tern_wire.errors import ShareExceeded, TernError, Unauthenticated
+from tern_wire.limits import BODY_DEADLINE_MS, REQUESTS_MAX, WAIT_MAX_MS
+from tern_wire.limits_requests import CALM_SHARE, SHARE_OF_FREE
+from tern_wire.principals import CLUSTER
+
+# No request is open for longer, with a minute for what comes after body and wait.
+OPEN_MAX_MS = BODY_DEADLINE_MS + WAIT_MAX_MS + 60_000
+# Sends a request's refusal; whether its body was read to the end, so that the connection can go on.
+Refuse = Callable[[Scope, Send, TernError, bool], Awaitable[None]]
+
+
+class OpenRequest:
+    """One request on its way through the application: `receive` and `send` are what that is called with."""
+
+    __slots__ = (
+        *("_is_breaking_off", "_is_broken_off", "_is_refused", "_is_whole", "_reading", "_receive", "_refuse", "_send"),
+        *("admission", "lost", "scope", "session", "timer"),
+    )
+
+    def __init__(
+        self, session: Session, admission: Admission, scope: Scope, receive: Receive, send: Send, refuse: Refuse
+    ) -> None:
+        self.session, self.admission, self.scope = session, admission, scope
+        self.timer: asyncio.TimerHandle | None = None
+        # The right that it has lost, if it was that: action, kind, name.
+        self.lost: tuple[str, str, str] | None = None
+        self._receive, self._send, self._refuse = receive, send, refuse
+        # The task that waits for more of the body, or for the client to go.
+        self._reading: asyncio.Task[object] | None = None
+        self._is_breaking_off = self._is_broken_off = self._is_whole = self._is_refused = False
+
+    async def receive(self) -> Message:
+        """As ASGI's; raises the refusal once the request has lost its rights."""
+        self._reading = asyncio.current_task()
+        try:
+            message = await self._receive()
+        except asyncio.CancelledError:
+            # As asyncio.timeout does: the cancellation was ours, unless somebody else's came with it.
+            if self._is_breaking_off and self._reading is not None and self._reading.uncancel() == 0:
+                raise self._broken_off() from None
+            raise
+        finally:
+            self._reading, self._is_breaking_off = None, False
+        if self.admission.ended is not None:
+            raise self._broken_off()
+        if not message.get("more_body", False):
+            self._is_whole = True
+        return message
+
+    async def send(self, message: Message) -> None:
+        """As ASGI's; the answer of a request that has lost its rights is the refusal, if it would hand something over."""
+        if self._is_refused:
+            return
+        error = self.admission.ended
+        if error is not None and message["type"] == "http.response.start" and self._hands_over():
+            self._is_refused = self.admission.is_cut = True
+            self.admission.refused = self.lost
+            await self._refuse(self.scope, self._send, error, self._is_whole)
+            return
+        await self._send(message)
+
+    def end(self, error: TernError) -> None:
+        """It has lost its rights."""
+        if self._reading is not None and not self._is_whole:
+            self._is_breaking_off = True
+            self._reading.cancel()
+        self.admission.end(error)
+
+    def _broken_off(self) -> TernError:
+        self._is_broken_off = True
+        assert self.admission.ended is not None
+        return self.admission.ended
+
+    def _hands_over(self) -> bool:
+        return self._is_broken_off or self.admission.hands_over or self.scope["method"] in {"GET", "HEAD"}
+
+
+class OpenRequests:
+    """All of one proxy."""
+
+    def __init__(
+        self,
+        principals: Principals,
+        authenticator: Authenticator,
+        clock: Clock,
+        *,
+        waiting: Callable[[], int],
+        claimed: Callable[[str], int],
+        places: int = REQUESTS_MAX,
+    ) -> None:
+        """*places*: how many are worked on at a time, without those that wait or are not whole yet, of which there are *waiting*; *claimed*: of one principal, those
+        that wait or may."""
+        self._authenticator, self._clock, self._places = authenticator, clock, places
+        self._waiting, self._claimed = waiting, claimed
+        self._open: set[OpenRequest] = set()
+        # Of each principal, as many as there are requests, at most.
+        self._by_principal: Counter[str] = Counter()
+        principals.follow(self._renew)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def enter(self, request: OpenRequest) -> None:
+        """It is open from now on, until `leave`."""
+        self._open.add(request)
+        self._by_principal[request.session.access.principal.name] += 1
+        if request.session.until_ms - self._clock.now_ms() < OPEN_MAX_MS:
+            self._watch_time(request)
+
+    def leave(self, request: OpenRequest) -> None:
+        """It is over."""
+        self._open.discard(request)
+        name = request.session.access.principal.name
+        self._by_principal[name] -= 1
+        if not self._by_principal[name]:
+            del self._by_principal[name]
+        if request.timer is not None:
+            request.timer.cancel()
+            request.timer = None
+
+    def require_place(self, principal: str) -> None:
+        """ShareExceeded when *principal* has as many of the places as one may while others need some (as in tern_service/rooms.py).
+
+        A request that may wait for messages counts as waiting: who has many of those is bounded by ParkingLot.
+        """
+        if len(self._open) < self._places // CALM_SHARE:
+            return
+        working = len(self._open) - self._waiting()
+        if working < self._places // CALM_SHARE:
+            return
+        mine = self._by_principal[principal] - self._claimed(principal)
+        if mine >= SHARE_OF_FREE * max(0, self._places - working):
+            raise ShareExceeded(what=AT_A_TIME)
+
+    def _renew(self) -> None:
+        for request in list(self._open):
+            self._look(request)
+
+    def _watch_time(self, request: OpenRequest) -> None:
+        left_ms = request.session.until_ms - self._clock.now_ms()
+        # Not before its millisecond is over, and not in a loop if the clock was set back.
+        delay_s = max(1, left_ms) / 1_000
+        request.timer = asyncio.get_running_loop().call_later(delay_s, self._on_time, request)
+
+    def _on_time(self, request: OpenRequest) -> None:
+        request.timer = None
+        self._look(request)
+        if request.admission.ended is None:
+            self._watch_time(request)
+
+    def _look(self, request: OpenRequest) -> None:
+        """Ask again what *request* has asked for, by what is known now."""
+        admission = request.admission
+        if admission.ended is not None:
+            return
+        session = self._authenticator.again(request.session, address_of(request.scope))
+        if session is None:
+            request.end(Unauthenticated())
+            return
+        request.session = session
+        access, admission.access = admission.access, session.access
+        if access is session.access:
+            return
+        segments = request.scope["path"].split("/")
+        in_front = [
+            (each.action, each.kind, segments[place] if each.kind != CLUSTER else "")
+            for each, place in admission.rule.in_front
+        ]
+        for action, kind, name in [*in_front, *admission.asked]:
+            if not session.access.may(action, kind, name):
+                request.lost = (action, kind, name)
+                request.end(session.access.forbidden(action, kind, name))
+                return

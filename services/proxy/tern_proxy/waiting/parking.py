@@ -1,0 +1,255 @@
+"""Long polls that wait: parked here, not at the broker, which is asked once for all polls of a topic, group and broker group.
+
+    poll: RECEIVE -> nothing -> park ........................................ woken -> RECEIVE -> answer
+    one NOTIFY for all that are parked: -> "n available" -> the n oldest wake, and only when they have received is NOTIFY asked
+    again (before that it would count the same messages once more)
+
+Owner of all state: one event loop.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+
+from tern_proxy.waiting.interrupts import Interrupt
+from tern_remoting import problem_of
+from tern_routing import GroupLink
+from tern_wire.errors import Overloaded, TernError
+from tern_wire.limits import PARKED_POLLS_MAX, PARKED_POLLS_PER_PRINCIPAL_MAX
+from tern_wire.requests import RequestCode, body_parts
+
+# How much later than asked a broker may answer a NOTIFY before it counts as gone.
+NOTIFY_SLACK_MS = 2_000
+# Longer polls are asked for again: a leader that hangs is noticed within this time and the slack.
+NOTIFY_WAIT_MAX_MS = 10_000
+# Between two NOTIFYs of which the first said nothing: a broker in trouble must not be asked in a loop.
+PAUSE_S = 0.05
+
+
+class ParkedPoll:
+    """One waiting poll. It may lie in several bays (one a broker group); the first to wake it wins."""
+
+    __slots__ = ("future", "gone", "until")
+
+    def __init__(self, until: float, gone: Interrupt) -> None:
+        # The bay that woke it; None at its deadline, at a disconnect and when the proxy stops.
+        self.future: asyncio.Future[Bay | None] = asyncio.get_running_loop().create_future()
+        self.until, self.gone = until, gone
+
+    def end(self, bay: "Bay | None" = None) -> None:
+        """Wake it, once."""
+        if not self.future.done():
+            self.future.set_result(bay)
+
+    def interrupt(self, _: object) -> None:
+        """Its client is gone, or may not have what it waits for any more."""
+        self.end()
+
+    def fail(self, error: TernError) -> None:
+        """End its wait with *error*, unless something else has ended it."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class Bay:
+    """Polls of one topic and group that wait for one broker group."""
+
+    __slots__ = ("_on_idle", "_receiving", "_request", "_task", "link", "polls")
+
+    def __init__(self, link: GroupLink, topic: str, group: str, on_idle: Callable[[], None]) -> None:
+        self.link = link
+        self._request = {"topic": topic, "group": group}
+        self._on_idle = on_idle
+        # Oldest first; a dictionary, since at a deadline thousands leave from anywhere.
+        self.polls: OrderedDict[ParkedPoll, None] = OrderedDict()
+        # Polls that were woken and have not received yet.
+        self._receiving = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def park(self, poll: ParkedPoll, *, first: bool) -> None:
+        """Add a poll; *first*: it was woken in vain, so it keeps its place in front."""
+        self.polls[poll] = None
+        if first:
+            self.polls.move_to_end(poll, last=False)
+        self._ask()
+
+    def leave(self, poll: ParkedPoll) -> None:
+        """*poll* waits no longer (a poll that was woken is not in the bay any more)."""
+        self.polls.pop(poll, None)
+        self._rest()
+
+    def received(self) -> None:
+        """A poll that this bay woke has received, or never will."""
+        self._receiving -= 1
+        self._ask()
+        self._rest()
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _ask(self) -> None:
+        if self.polls and not self._receiving and self._task is None:
+            self._task = asyncio.create_task(self._notify())
+            self._task.add_done_callback(self._asked)
+
+    def _asked(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled():
+            if isinstance(error := task.exception(), Exception):
+                # A bug: nobody is left to wake those who wait, so they hear of it now.
+                problem = problem_of(error)
+                while self.polls:
+                    self.polls.popitem(last=False)[0].fail(problem)
+            self._ask()
+        self._rest()
+
+    def _rest(self) -> None:
+        if not self.polls and not self._receiving and self._task is None:
+            self._on_idle()
+
+    async def _notify(self) -> None:
+        now = asyncio.get_running_loop().time()
+        wait_ms = min(NOTIFY_WAIT_MAX_MS, max(1, int((max(poll.until for poll in self.polls) - now) * 1_000)))
+        parts = body_parts({**self._request, "wait_ms": wait_ms})
+        try:
+            head, _ = await self.link.request(
+                RequestCode.NOTIFY, parts, is_repeatable=True, deadline_ms=wait_ms + NOTIFY_SLACK_MS
+            )
+        except TernError as error:
+            if error.retryable:
+                # An election or a busy broker: polls wait on, each until its own deadline.
+                await asyncio.sleep(PAUSE_S)
+            else:
+                # Each poll hears the cause from its own receive.
+                self._wake(len(self.polls))
+            return
+        available = int(head.get("available", 0))
+        if available <= 0 and asyncio.get_running_loop().time() < now + PAUSE_S:
+            await asyncio.sleep(PAUSE_S)
+        self._wake(available)
+
+    def _wake(self, count: int) -> None:
+        while count > 0 and self.polls:
+            poll, _ = self.polls.popitem(last=False)
+            if not poll.future.done():
+                self._receiving += 1
+                poll.end(self)
+                count -= 1
+
+
+class ParkingLot:
+    """All parked polls of this proxy."""
+
+    def __init__(
+        self, polls_max: int = PARKED_POLLS_MAX, polls_per_principal_max: int = PARKED_POLLS_PER_PRINCIPAL_MAX
+    ) -> None:
+        self._polls_max, self._polls_per_principal_max = polls_max, polls_per_principal_max
+        # Requests that wait, or may yet, by whose they are; as many as there are connections, at most.
+        self._by_owner: dict[str, int] = {}
+        self._bays: dict[tuple[str, str, str], Bay] = {}
+        self._parked: set[ParkedPoll] = set()
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more poll may wait."""
+        return len(self._parked) < self._polls_max and not self._is_closed
+
+    def claim(self, owner: str) -> None:
+        """A request of *owner* may wait, until `give_back`; Overloaded when too many of its requests may already."""
+        count = self._by_owner.get(owner, 0)
+        if count >= self._polls_per_principal_max:
+            raise Overloaded(what="long polls of one principal at this proxy", limit=self._polls_per_principal_max)
+        self._by_owner[owner] = count + 1
+
+    def give_back(self, owner: str) -> None:
+        """A request that has claimed its place is over."""
+        count = self._by_owner.get(owner, 0) - 1
+        if count > 0:
+            self._by_owner[owner] = count
+        else:
+            self._by_owner.pop(owner, None)
+
+    def claimed(self, owner: str) -> int:
+        """How many requests of *owner* wait or may wait."""
+        return self._by_owner.get(owner, 0)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the proxy is stopping: nothing waits any more."""
+        return self._is_closed
+
+    async def wait(
+        self,
+        links: list[GroupLink],
+        topic: str,
+        group: str,
+        until: float,
+        *,
+        gone: Interrupt,
+        again: bool,
+    ) -> Bay | None:
+        """The bay that woke this poll, or None: deadline *until* (loop time), *gone*, or the proxy stops.
+
+        The caller receives and then calls the bay's `received`, come what may.
+        """
+        loop = asyncio.get_running_loop()
+        if self._is_closed:
+            return None
+        poll = self.enter(until, gone)
+        bays = [self._bay(link, topic, group) for link in links]
+        timer = loop.call_at(until, poll.end)
+        for bay in bays:
+            bay.park(poll, first=again)
+        try:
+            return await poll.future
+        except asyncio.CancelledError:
+            is_woken = poll.future.done() and not poll.future.cancelled() and poll.future.exception() is None
+            woken_by = poll.future.result() if is_woken else None
+            if woken_by is not None:
+                woken_by.received()
+            raise
+        finally:
+            timer.cancel()
+            self.leave(poll)
+            for bay in bays:
+                bay.leave(poll)
+
+    def enter(self, until: float, gone: Interrupt) -> ParkedPoll:
+        """A poll that waits elsewhere, such as a pull at its queue's broker: it counts here, and ends at *gone* and when the proxy stops."""
+        poll = ParkedPoll(until, gone)
+        gone.call(poll.interrupt)
+        self._parked.add(poll)
+        if self._is_closed:
+            poll.end()
+        return poll
+
+    def leave(self, poll: ParkedPoll) -> None:
+        """What has entered waits no longer."""
+        poll.gone.call_no_more(poll.interrupt)
+        self._parked.discard(poll)
+
+    def _bay(self, link: GroupLink, topic: str, group: str) -> Bay:
+        key = (link.broker_group, topic, group)
+        bay = self._bays.get(key)
+        if bay is None:
+
+            def forget() -> None:
+                if self._bays.get(key) is bay:
+                    del self._bays[key]
+
+            bay = self._bays[key] = Bay(link, topic, group, forget)
+        return bay
+
+    def close(self) -> None:
+        """Answer every parked poll empty, now and from now on."""
+        self._is_closed = True
+        for poll in list(self._parked):
+            poll.end()
+        for bay in list(self._bays.values()):
+            bay.close()
