@@ -32,7 +32,7 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 |           |                                                  |                              | (the most, where after is "")      |
 | GROUP_OFFSETS | group, topic                                 |                              | offsets {queue: offset}            |
 | COMMIT_OFFSETS | group, topic, offsets, expected, epochs     |                              | offsets {queue: offset}            |
-| SEEK      | group, topic, to (`core/seeking.py` of the       |                              | queues [[queue, before (-1: not    |
+| SEEK      | group, topic, to (`seeking.py` of the            |                              | queues [[queue, before (-1: not    |
 |           | broker), queues (none: all), dry_run             |                              | begun), after]...]                 |
 | QUERY     | topic, key, begin_ms, end_ms, count,             |                              | places [place...], next (place or  |
 |           | after (place or none: the newest)                |                              | none), truncated; records          |
@@ -45,8 +45,8 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 | RECALL    | topic, deliver_ms, timer_id                      |                              | recalled                           |
 | TOPIC_STATS | topic                                          |                              | numbers of the topic, queues       |
 | GROUP_STATS | group, topic (none: all)                       |                              | topics [{...}...]                  |
-| MEMBERS   | op: heartbeat with what a member says, leave,    |                              | the verdict of `core/clients.py`   |
-|           | lock or unlock (`core/clients.py` of the broker) |                              |                                    |
+| MEMBERS   | op: heartbeat with what a member says, leave,    |                              | the verdict of `clients.py`        |
+|           | lock or unlock (`clients.py` of the broker)      |                              |                                    |
 | GROUP_MEMBERS | group, role                                  |                              | generation, members,               |
 |           |                                                  |                              | subscription_conflict              |
 | ASSIGNMENTS | group, topic, queues [broker-a:3 ...], member  |                              | strategy, strategies, generation,  |
@@ -60,7 +60,7 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 |           |                                                  |                              | reason, died_ms, size]...], next   |
 |           |                                                  |                              | (-1: no more), count; originals    |
 | PURGE     | group                                            |                              | purged                             |
-| REDRIVE   | op: start or cancel, and what they need; or get  |                              | the task (`core/redriving.py`)     |
+| REDRIVE   | op: start or cancel, and what they need; or get  |                              | the task (`redriving.py`)          |
 | AWAIT_REPLY | topic, correlation_id, reply_to, from_ms,      |                              | found; the reply's record, the     |
 |           | wait_ms                                          |                              | oldest one stored since from_ms    |
 | END_TRANSACTIONS | rows                                      | end rows (`transactions.py`) | ; end verdicts                     |
@@ -87,7 +87,7 @@ A body is `| head size 4 (little-endian) | head: MessagePack map | raw bytes ...
 |           |                                                  |                              | MessagePack]...], revision, more   |
 | STATUS    |                                                  |                              | node, role, term, leader, ...      |
 
-A reader is the principal that reads, "" without one: readers share the room of a link equally (link_requests.py of the broker).
+A reader is the principal that reads, "" without one: readers share the room of a link equally (link/requests.py of the broker).
 
 A place names one entry of the key index, [file, number]; where the record has no offset now (it is not visible yet, or not in its queue any more)
 the records of QUERY and TRACE carry -1. A transaction is a map: number, producer_group, producer_group_id, state, begun_ms, check_at_ms (of the

@@ -19,9 +19,9 @@ from rich.console import Console
 from loadtest.bench.figures import Figure
 from loadtest.bench.store_figures import Bar, judged, scratch, show_store
 from loadtest.bench.store_node import BenchNode
-from tern_broker.core.fifo_picking import FifoPick, FifoPicker, lease_fifo_payload
-from tern_broker.core.picking import ReceiveRequest
-from tern_broker.message_groups import MessageGroups
+from tern_broker.core.delivery.fifo_picking import FifoPick, FifoPicker, lease_fifo_payload
+from tern_broker.core.delivery.picking import ReceiveRequest
+from tern_broker.reading.message_groups import MessageGroups
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import SEND_HEAD, CommandKind, entry_parts
 from tern_wire.record import MESSAGE_GROUP, MESSAGE_ID, encode_properties, encode_record

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loadtest.bench.store_figures import scratch
-from tern_broker.core.idempotency import KeyTable
+from tern_broker.core.sending.idempotency import KeyTable
 from tern_store.sent_keys import SentKeys
 from tern_wire.key_rows import split_keys
 from tern_wire.limits import IDEMPOTENCY_KEYS_MAX, IDEMPOTENCY_TABLE_KEYS_MAX

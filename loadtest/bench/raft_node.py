@@ -13,7 +13,7 @@ from typing import NoReturn
 import uvloop
 
 from loadtest.bench.raft_load import obey, say
-from tern_broker.allocator import Allocator
+from tern_broker.upkeep.allocator import Allocator
 from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, PeerLinks, ProcessRuntime, RaftConfig, RaftNode
 from tern_store import CommitLog, StoredEntry
 from tern_wire.commands import STATE_MACHINE_VERSION

@@ -8,9 +8,9 @@ import numpy as np
 from loadtest.bench.store_append import bench_group
 from loadtest.bench.store_entries import Shape
 from tern_broker.core import saving
-from tern_broker.core.digest import Verdict
+from tern_broker.core.comparing.digest import Verdict
 from tern_broker.core.machine import StateMachine
-from tern_broker.firer import apply_timers
+from tern_broker.upkeep.firer import apply_timers
 from tern_store import REAL_FILES, EntryKind, Files, StoredEntry
 from tern_store.entry import HEADER_SIZE_BYTES
 from tern_store.store import Store

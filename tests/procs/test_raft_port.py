@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tern_broker.saver import SAVE_AFTER_BYTES
+from tern_broker.upkeep.saver import SAVE_AFTER_BYTES
 from tern_remoting import LinkError, dial, encode_frame
 from tern_remoting.handshake import HELLO
 from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from tern_broker.config import BrokerConfig
 from tern_broker.engine import Engine
-from tern_broker.link_door import LinkDoor
-from tern_broker.rebuild_offer import rebuild_offer
+from tern_broker.link.door import LinkDoor
+from tern_broker.node.rebuild_offer import rebuild_offer
 from tern_raft import PeerLinks, RaftNode
 from tern_remoting import Frame
 from tern_store import StoredEntry, StoreLimits

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tern_broker.core.applied import read_map
-from tern_broker.core.fifo import FifoDelivery
+from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.topics import Topic
 from tern_store import EntryKind, StoredEntry, StoreError
 from tern_store.kept_times import visible_at

@@ -4,20 +4,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
-from tern_broker import comparer, group_time
-from tern_broker.core import appending, idempotency
+from tern_broker import group_time
+from tern_broker.core import appending
 from tern_broker.core.clock import ClockRange
-from tern_broker.core.fifo import FifoDelivery
-from tern_broker.core.holdings import Lease
-from tern_broker.core.idempotency import KeyTable
-from tern_broker.core.leases import Delivery
-from tern_broker.core.leasing import Leasing
+from tern_broker.core.delivery.delivery import Delivery
+from tern_broker.core.delivery.fifo import FifoDelivery
+from tern_broker.core.delivery.lease import Lease
+from tern_broker.core.delivery.leasing import Leasing
+from tern_broker.core.delivery.offsets import Offsets
 from tern_broker.core.machine import StateMachine
-from tern_broker.core.offsets import Offsets
-from tern_broker.core.sending import SendApplier
+from tern_broker.core.sending import idempotency
+from tern_broker.core.sending.idempotency import KeyTable
+from tern_broker.core.sending.sending import SendApplier
 from tern_broker.core.topics import Names
 from tern_broker.engine import Engine
 from tern_broker.proposer import Proposer
+from tern_broker.upkeep import comparer
 from tern_store import EntryKind
 from tern_store.sent_keys import SentKeys
 from tern_wire.codec import decode_msgpack, encode_msgpack

@@ -5,19 +5,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tern_broker import repeated_receives
-from tern_broker.core.dead_letters import DeadLetters
+from tern_broker.core.dead_letters.dead_letters import DeadLetters
 from tern_broker.core.deadline_heap import DeadlineHeap
-from tern_broker.core.fifo import FifoDelivery
-from tern_broker.core.holdings import Lease, Run
-from tern_broker.core.leases import Delivery
-from tern_broker.core.leasing import Leasing
-from tern_broker.core.replays import Replays
-from tern_broker.core.settles import Settles
+from tern_broker.core.delivery.delivery import Delivery
+from tern_broker.core.delivery.fifo import FifoDelivery
+from tern_broker.core.delivery.lease import Lease, Run
+from tern_broker.core.delivery.leasing import Leasing
+from tern_broker.core.delivery.replays import Replays
+from tern_broker.core.delivery.settles import Settles
 from tern_broker.core.timing import Timing
-from tern_broker.link_offsets import OffsetRequests
-from tern_broker.link_requests import Requests
-from tern_broker.repeated_receives import RepeatedReceives
+from tern_broker.link import repeated_receives
+from tern_broker.link.offsets import OffsetRequests
+from tern_broker.link.repeated_receives import RepeatedReceives
+from tern_broker.link.requests import Requests
 from tern_raft import barrier
 from tern_store import Store, StoreError
 from tern_store.timers import Timers

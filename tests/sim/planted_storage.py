@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import tern_broker.trimmer
-from tern_broker.core.fifo import FifoDelivery
-from tern_broker.core.idempotency import KeyTable
+import tern_broker.upkeep.trimmer
+from tern_broker.core.delivery.fifo import FifoDelivery
+from tern_broker.core.sending.idempotency import KeyTable
 from tern_broker.ending import Ending
 from tern_broker.engine import Engine
-from tern_broker.trimmer import Trimmer
+from tern_broker.upkeep.trimmer import Trimmer
 from tern_store import SyncLost, segment, small_files
 from tern_store.commit_log import CommitLog
 from tern_store.dirty_segments import DirtySegments
@@ -139,7 +139,7 @@ def _trim_without_copies() -> Any:
         found = original(*arguments, **named)
         return Needed(found.rows[:0], found.positions[:0])
 
-    return changed((tern_broker.trimmer, "find_needed", nothing))
+    return changed((tern_broker.upkeep.trimmer, "find_needed", nothing))
 
 
 def _room_takes_unread() -> Any:

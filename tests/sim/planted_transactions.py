@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from tern_broker.core import check_schedule
 from tern_broker.core.appending import append
-from tern_broker.core.check_schedule import CheckSchedule
-from tern_broker.core.half_messages import Preparing
-from tern_broker.core.open_transactions import DUE, MESSAGES, PARKED, OpenTransactions, read_messages
-from tern_broker.core.outcomes import Outcomes
-from tern_broker.core.transactions import Transactions
+from tern_broker.core.sending.preparing import Preparing
+from tern_broker.core.transactions import check_schedule
+from tern_broker.core.transactions.check_schedule import CheckSchedule
+from tern_broker.core.transactions.ends import Transactions
+from tern_broker.core.transactions.open_transactions import DUE, MESSAGES, PARKED, OpenTransactions, read_messages
+from tern_broker.core.transactions.outcomes import Outcomes
 from tern_wire.rows import QUEUE_ENTRIES
 from tern_wire.transactions import COMMIT, ENDED, ENDED_BEFORE, LOST
 from tests.sim.planting import PlantedBug, changed

@@ -14,7 +14,7 @@ from typing import Any
 from tern_broker.core import saving
 from tern_broker.core.dead_topics import NOTES
 from tern_broker.core.machine import StateMachine
-from tern_broker.dead_letter_reader import DeadLetterReader
+from tern_broker.reading.dead_letter_reader import DeadLetterReader
 from tern_store import DerivedDamage, LogRot
 from tern_wire.codec import encode_msgpack
 from tern_wire.dead_letters import RUNNING

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import ModuleType
 
-import tern_broker.comparer
 import tern_broker.core.deadline_heap
-import tern_broker.core.idempotency
-import tern_broker.core.leasing
+import tern_broker.core.delivery.leasing
+import tern_broker.core.sending.idempotency
 import tern_broker.proposer
-import tern_broker.saver
-import tern_broker.scrubber
-import tern_broker.trimmer
+import tern_broker.upkeep.comparer
+import tern_broker.upkeep.saver
+import tern_broker.upkeep.scrubber
+import tern_broker.upkeep.trimmer
 import tern_store.log_reader
 import tests.sim.asking
 import tests.sim.checkers.duplicates
@@ -190,21 +190,21 @@ def short_of_room(seed: int) -> Swarm:
 def constants(swarm: Swarm) -> Iterator[None]:
     """The product's figures for days and gibibytes, as this seed's short life has them; undone at the end."""
     changes: tuple[tuple[ModuleType, str, float], ...] = (
-        (tern_broker.saver, "SAVE_AFTER_S", swarm.save_after_s),
-        (tern_broker.scrubber, "PAUSE_MIN_S", swarm.scrub_pass_s),
-        (tern_broker.trimmer, "CHECK_PERIOD_S", swarm.trim_check_s),
+        (tern_broker.upkeep.saver, "SAVE_AFTER_S", swarm.save_after_s),
+        (tern_broker.upkeep.scrubber, "PAUSE_MIN_S", swarm.scrub_pass_s),
+        (tern_broker.upkeep.trimmer, "CHECK_PERIOD_S", swarm.trim_check_s),
         (tern_broker.proposer, "GROUP_COMMIT_SIZE_MAX_BYTES", swarm.group_commit_bytes),
-        (tern_broker.trimmer, "GROUP_COMMIT_SIZE_MAX_BYTES", swarm.group_commit_bytes),
-        (tern_broker.comparer, "COMPARE_AFTER_ENTRIES", COMPARE_AFTER_ENTRIES),
-        (tern_broker.comparer, "AGAIN_AFTER_S", 0.5),
+        (tern_broker.upkeep.trimmer, "GROUP_COMMIT_SIZE_MAX_BYTES", swarm.group_commit_bytes),
+        (tern_broker.upkeep.comparer, "COMPARE_AFTER_ENTRIES", COMPARE_AFTER_ENTRIES),
+        (tern_broker.upkeep.comparer, "AGAIN_AFTER_S", 0.5),
         (tern_broker.core.deadline_heap, "STALE_MAX", 8),
-        (tern_broker.core.leasing, "EXPIRES_MAX", 4),
+        (tern_broker.core.delivery.leasing, "EXPIRES_MAX", 4),
         (tern_store.log_reader, "WINDOW_ROWS", 16),
     )
     if swarm.is_short_window:
         changes += (
-            (tern_broker.core.idempotency, "IDEMPOTENCY_WINDOW_MS", SHORT_WINDOW_MS),
-            (tern_broker.core.idempotency, "TABLE_PERIOD_MS", SHORT_WINDOW_MS // 10),
+            (tern_broker.core.sending.idempotency, "IDEMPOTENCY_WINDOW_MS", SHORT_WINDOW_MS),
+            (tern_broker.core.sending.idempotency, "TABLE_PERIOD_MS", SHORT_WINDOW_MS // 10),
             (tests.sim.checkers.duplicates, "IDEMPOTENCY_WINDOW_MS", SHORT_WINDOW_MS),
             (tests.sim.asking, "DEADLINE_S", SHORT_DEADLINE_S),
         )

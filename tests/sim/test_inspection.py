@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tern_broker.core import saving
-from tern_broker.core.idempotency import Packed
-from tern_broker.core.leasing import Leasing
+from tern_broker.core.delivery.leasing import Leasing
 from tern_broker.core.machine import StateMachine
+from tern_broker.core.sending.idempotency import Packed
 from tern_broker.engine import Engine
-from tern_broker.saved_state import SavedStates
+from tern_broker.upkeep.saved_state import SavedStates
 from tern_wire.errors import TernError
 from tests.sim.broker_node import Build
 from tests.sim.memory_faults import MemoryFault, is_follower, is_leader

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tern_broker.status import engine_status
+from tern_broker.node.status import engine_status
 from tern_wire.commands import STATE_MACHINE_VERSION
 from tests.sim.broker_node import Build
 from tests.sim.planted import convict

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tern_broker.core.open_transactions import read_messages
-from tern_broker.core.outcomes import OUTCOMES
-from tern_broker.core.transaction_views import describe_transaction
+from tern_broker.core.transactions.open_transactions import read_messages
+from tern_broker.core.transactions.outcomes import OUTCOMES
+from tern_broker.core.transactions.views import describe_transaction
 from tern_broker.engine import Engine
 from tests.sim.bodies import read_records
 from tests.sim.transaction_exchange import read_description

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_broker.core import Applied, StateMachine
-from tern_broker.core.picking import Pick, Picker, ReceiveRequest, lease_rows
+from tern_broker.core.delivery.picking import Pick, Picker, ReceiveRequest, lease_rows
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import SEND_HEAD, CommandKind, entry_parts
 from tern_wire.record import encode_record, tag_hash

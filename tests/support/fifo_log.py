@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_broker.core import Applied, StateMachine, saving
-from tern_broker.core.fifo import FifoDelivery
-from tern_broker.core.fifo_picking import FifoPick, FifoPicker, lease_fifo_payload
-from tern_broker.core.picking import ReceiveRequest
-from tern_broker.message_groups import MessageGroups
-from tern_broker.sends import check_send
+from tern_broker.core.delivery.fifo import FifoDelivery
+from tern_broker.core.delivery.fifo_picking import FifoPick, FifoPicker, lease_fifo_payload
+from tern_broker.core.delivery.picking import ReceiveRequest
+from tern_broker.link.checked_send import check_send
+from tern_broker.reading.message_groups import MessageGroups
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import SEND_HEAD, CommandKind
 from tern_wire.record import MESSAGE_GROUP, encode_properties, encode_record

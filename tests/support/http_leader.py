@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tern_broker.config import BrokerConfig
-from tern_broker.http_loop import HttpLoop
-from tern_broker.rebuild_offer import RebuildOffer
-from tern_broker.rebuilder import rebuild
+from tern_broker.node.http_loop import HttpLoop
+from tern_broker.node.rebuild_offer import RebuildOffer
+from tern_broker.node.rebuilder import rebuild
 from tern_service import open_socket
 from tern_store import EntryKind, Genesis, RebuildSource, Store
 from tern_wire.errors import RebuildNotHere

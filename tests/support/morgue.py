@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tern_broker.burier import Burier
-from tern_broker.dead_letter_reader import DeadLetterReader
-from tern_broker.redriver import Redriver
+from tern_broker.reading.dead_letter_reader import DeadLetterReader
+from tern_broker.upkeep.burier import Burier
+from tern_broker.upkeep.redriver import Redriver
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind
 from tern_wire.dead_letters import Note, Selection

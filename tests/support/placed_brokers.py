@@ -14,8 +14,8 @@ import numpy as np
 
 from tern_broker.core import Applied
 from tern_broker.core.describing import describe_topic, topic_settings
-from tern_broker.core.idempotency import Table
-from tern_broker.sends import check_send
+from tern_broker.core.sending.idempotency import Table
+from tern_broker.link.checked_send import check_send
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind
 from tern_wire.errors import GroupNotFound, TernError, TopicNotFound

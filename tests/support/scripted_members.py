@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tern_broker.core.applied import Applied
-from tern_broker.core.clients import Clients
+from tern_broker.core.members.clients import Clients
 from tern_broker.core.topics import Group, Names
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind

@@ -11,11 +11,11 @@ import numpy as np
 from tern_broker.core import StateMachine, saving
 from tern_broker.core.applied import Applied
 from tern_broker.core.clock import range_of
-from tern_broker.core.picking import ReceiveRequest
-from tern_broker.firer import Firer, apply_timers, recall_payload
+from tern_broker.core.delivery.picking import ReceiveRequest
 from tern_broker.proposer import Proposal, Proposer
-from tern_broker.topic_files import drop_topics
-from tern_broker.trimmer import Trimmer
+from tern_broker.upkeep.firer import Firer, apply_timers, recall_payload
+from tern_broker.upkeep.topic_files import drop_topics
+from tern_broker.upkeep.trimmer import Trimmer
 from tern_store import EntryKind, Files, Genesis, LogMark, Store, StoreLimits
 from tern_store.halves import index_committed
 from tern_store.retention import RetentionRules

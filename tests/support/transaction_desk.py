@@ -9,11 +9,11 @@ import numpy as np
 
 from tern_broker.config import BrokerConfig
 from tern_broker.engine import Engine
-from tern_broker.link_producers import ProducerRequests
-from tern_broker.link_sends import SendRequests
-from tern_broker.link_transactions import TransactionRequests
-from tern_broker.namespace_shares import NamespaceShares
-from tern_broker.reader import Reader
+from tern_broker.link.producers import ProducerRequests
+from tern_broker.link.sends import SendRequests
+from tern_broker.link.transactions import TransactionRequests
+from tern_broker.reading.reader import Reader
+from tern_broker.upkeep.namespace_shares import NamespaceShares
 from tern_remoting import Link
 from tern_wire.commands import read_entry
 from tern_wire.errors import TernError

@@ -8,30 +8,30 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tern_broker.allocator import Allocator
-from tern_broker.comparer import Comparer
 from tern_broker.config import BrokerConfig
 from tern_broker.core.applied import Applied
 from tern_broker.core.machine import StateMachine
-from tern_broker.dropped_unread import DroppedUnread
-from tern_broker.dropper import Dropper
 from tern_broker.ending import Ending, GuardedDisk, guarded
-from tern_broker.firer import Firer, apply_timers
 from tern_broker.group_time import GroupTime
-from tern_broker.key_tables import KeyTables
-from tern_broker.message_groups import MessageGroups
 from tern_broker.poison import Poison, was_applied
 from tern_broker.proposer import Proposer
-from tern_broker.raiser import Raiser
-from tern_broker.reader import Reader
-from tern_broker.saved_state import SavedStates
-from tern_broker.saver import Saver
-from tern_broker.scrubber import Scrubber
+from tern_broker.reading.message_groups import MessageGroups
+from tern_broker.reading.reader import Reader
+from tern_broker.reading.statistics import Statistics
+from tern_broker.reading.turns import Turns
 from tern_broker.start_checks import require_new_enough
-from tern_broker.statistics import Statistics
-from tern_broker.topic_files import drop_topics
-from tern_broker.trimmer import Trimmer
-from tern_broker.turns import Turns
+from tern_broker.upkeep.allocator import Allocator
+from tern_broker.upkeep.comparer import Comparer
+from tern_broker.upkeep.dropped_unread import DroppedUnread
+from tern_broker.upkeep.dropper import Dropper
+from tern_broker.upkeep.firer import Firer, apply_timers
+from tern_broker.upkeep.key_tables import KeyTables
+from tern_broker.upkeep.raiser import Raiser
+from tern_broker.upkeep.saved_state import SavedStates
+from tern_broker.upkeep.saver import Saver
+from tern_broker.upkeep.scrubber import Scrubber
+from tern_broker.upkeep.topic_files import drop_topics
+from tern_broker.upkeep.trimmer import Trimmer
 from tern_raft import Links, RaftNode, Runtime
 from tern_store import (
     HEADER_SIZE_BYTES,

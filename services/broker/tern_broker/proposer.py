@@ -21,11 +21,11 @@ from typing import Any
 
 from tern_broker.core.applied import Applied
 from tern_broker.core.clock import UNKNOWN, ClockRange, LogicalClock, may_start, start_clock
-from tern_broker.core.fifo_picking import FifoPicker, ReadMessageGroups, lease_fifo_payload, no_message_groups
+from tern_broker.core.delivery.fifo_picking import FifoPicker, ReadMessageGroups, lease_fifo_payload, no_message_groups
+from tern_broker.core.delivery.picking import Pick, Picker, ReadQueue, ReceiveRequest, lease_rows
+from tern_broker.core.delivery.wanted_picking import WantedPicker
 from tern_broker.core.machine import StateMachine
-from tern_broker.core.picking import Pick, Picker, ReadQueue, ReceiveRequest, lease_rows
-from tern_broker.core.wanted_picking import WantedPicker
-from tern_broker.telling import lack_of, tell
+from tern_broker.waiting.telling import lack_of, tell
 from tern_remoting import problem_of
 from tern_store import StoreError
 from tern_store.files import is_lack

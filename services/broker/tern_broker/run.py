@@ -13,18 +13,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tern_broker.config import BrokerConfig
-from tern_broker.descriptors import need_broker_descriptors
-from tern_broker.disk_use import measure_disk
 from tern_broker.engine import Engine
-from tern_broker.heartbeat import Described
-from tern_broker.http_loop import HttpLoop
-from tern_broker.leadership_notices import LeadershipNotices
-from tern_broker.link_door import CHECKER_REQUESTS, LinkDoor
-from tern_broker.loop_gauge import GaugedListener, GaugedRuntime, LoopGauge
-from tern_broker.node_tls import NO_TLS, NodeTls
-from tern_broker.rebuild_offer import rebuild_offer
-from tern_broker.standby import stand_by
-from tern_broker.status import engine_status
+from tern_broker.link.door import CHECKER_REQUESTS, LinkDoor
+from tern_broker.node.descriptors import need_broker_descriptors
+from tern_broker.node.heartbeat import Described
+from tern_broker.node.http_loop import HttpLoop
+from tern_broker.node.loop_gauge import GaugedListener, GaugedRuntime, LoopGauge
+from tern_broker.node.node_tls import NO_TLS, NodeTls
+from tern_broker.node.rebuild_offer import rebuild_offer
+from tern_broker.node.standby import stand_by
+from tern_broker.node.status import engine_status
+from tern_broker.upkeep.disk_use import measure_disk
+from tern_broker.waiting.leadership_notices import LeadershipNotices
 from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, PeerLinks, ProcessRuntime, RaftNode, Watchdog
 from tern_remoting import Frame, Link, LinkServer, PortInUse, Refusal
 from tern_security.peer_identity import BROKER

@@ -6,12 +6,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tern_broker.check_waiters import CheckWaiter, CheckWaiters
 from tern_broker.core.applied import Applied
 from tern_broker.proposer import Proposal
-from tern_broker.queue_waiters import QueueWaiters
-from tern_broker.reply_waiters import ReplyWaiters
-from tern_broker.waiters import Waiters
+from tern_broker.waiting.check_waiters import CheckWaiter, CheckWaiters
+from tern_broker.waiting.queue_waiters import QueueWaiters
+from tern_broker.waiting.reply_waiters import ReplyWaiters
+from tern_broker.waiting.waiters import Waiters
 from tern_store import LogRot, SyncLost
 from tern_wire.commands import CommandKind
 from tern_wire.errors import NotLeader, TernError

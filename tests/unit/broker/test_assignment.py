@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tern_broker.core.assignment import assign, queue_order
+from tern_broker.core.members.assignment import assign, queue_order
 from tern_wire.membership import Strategy
 
 ROOMS = ("", "hangzhou", "shanghai")

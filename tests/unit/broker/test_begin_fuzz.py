@@ -25,7 +25,7 @@ from tests.support.half_messages import facts
 from tests.support.transaction_desk import TransactionDesk
 
 SEEDS = st.integers(0, 1 << 40)
-# What the link door makes a refusal of; see link_door.py.
+# What the link door makes a refusal of; see link/door.py.
 REFUSED = (TernError, KeyError, TypeError, ValueError, OverflowError)
 CODES = (
     *(RequestCode.END_TRANSACTIONS, RequestCode.CLAIM_CHECKS, RequestCode.REPORT_CHECKS),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tern_broker.core import saving
-from tern_broker.core.transaction_views import describe_transaction
+from tern_broker.core.transactions.views import describe_transaction
 from tern_wire.transactions import EXPIRED_BEFORE
 from tests.support.half_messages import TransactionLog
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tern_broker.core import StateMachine, saving
-from tern_broker.core.check_schedule import MOVES_MAX
 from tern_broker.core.recent_texts import RecentTexts
-from tern_broker.core.transaction_views import describe_transaction
+from tern_broker.core.transactions.check_schedule import MOVES_MAX
+from tern_broker.core.transactions.views import describe_transaction
 from tern_wire.commands import CommandKind
 from tern_wire.errors import ProducerGroupNotFound, TernError
 from tern_wire.limits import CHECK_TEXTS_MAX, CHECKS_KEPT_MAX

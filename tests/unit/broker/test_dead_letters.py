@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tern_broker.core.dead_topics import NOTES, ORIGINALS
-from tern_broker.dead_letter_reader import BURIED_MAX
+from tern_broker.reading.dead_letter_reader import BURIED_MAX
 from tern_store import small_files
 from tern_store.verification import verify_directory
 from tern_wire.codec import encode_msgpack

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tern_broker.core import leasing as leasing_module
 from tern_broker.core import saving
 from tern_broker.core.deadline_heap import STALE_MAX, DeadlineHeap
-from tern_broker.core.holdings import Lease
-from tern_broker.core.leasing import Leasing
-from tern_broker.core.members import Members
+from tern_broker.core.delivery import leasing as leasing_module
+from tern_broker.core.delivery.lease import Lease
+from tern_broker.core.delivery.leasing import Leasing
+from tern_broker.core.members.members import Members
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind
 from tern_wire.limits import EXPIRES_MAX, INVISIBLE_MAX_MS, MEMBER_EXPIRY_MAX_MS

@@ -7,8 +7,8 @@ import pytest
 from tern_broker.core import saving
 from tern_broker.core.feature_level import LEVEL_MAX
 from tern_broker.core.machine import StateMachine
-from tern_broker.raiser import Raiser
 from tern_broker.start_checks import require_new_enough
+from tern_broker.upkeep.raiser import Raiser
 from tern_store import StoreError
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import GENESIS_VERSION, STATE_MACHINE_VERSION, CommandKind, entry_parts

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tern_broker.core import sending
+from tern_broker.core.sending import sending
 from tern_wire.commands import SEND_HEAD, CommandKind
 from tern_wire.rows import FLAG_KEYED, FLAG_PINNED, NO_KEY, SEND_ROW, key_hash
 from tests.support.entries import Log

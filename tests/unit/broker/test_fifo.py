@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tern_broker.core import fifo_picking, parked
 from tern_broker.core.applied import Applied
+from tern_broker.core.delivery import fifo_picking, parked
 from tern_broker.core.trimming import apply_trim
-from tern_broker.waiters import Waiters
+from tern_broker.waiting.waiters import Waiters
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind
 from tern_wire.errors import GroupConflict, LimitReached, TernError

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from tern_broker.core import parked, saving
-from tern_broker.core.fifo import FifoDelivery
+from tern_broker.core import saving
+from tern_broker.core.delivery import parked
+from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_wire.commands import CommandKind
 from tern_wire.rows import ACK, EXTEND, LEASE_OVER, NACK, RELEASE, SETTLE_ROW, SETTLED, message_group_hash
 from tests.support.fifo_log import FifoLog, Held

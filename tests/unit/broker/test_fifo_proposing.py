@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tern_broker.core import fifo_picking
 from tern_broker.core.clock import range_of
-from tern_broker.core.fifo_picking import looked_in_vain
-from tern_broker.core.picking import Pick, ReceiveRequest
-from tern_broker.message_groups import MessageGroups
+from tern_broker.core.delivery import fifo_picking
+from tern_broker.core.delivery.fifo_picking import looked_in_vain
+from tern_broker.core.delivery.picking import Pick, ReceiveRequest
 from tern_broker.proposer import Proposal, Proposer
+from tern_broker.reading.message_groups import MessageGroups
 from tern_wire.commands import CommandKind
 from tern_wire.record import MESSAGE_GROUP, encode_properties, encode_record
 from tern_wire.rows import QUEUE_ENTRIES, message_group_hash

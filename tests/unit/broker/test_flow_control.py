@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tern_broker.core import picking
-from tern_broker.core.picking import ReceiveRequest
+from tern_broker.core.delivery import picking
+from tern_broker.core.delivery.picking import ReceiveRequest
 from tern_broker.proposer import Proposal
 from tern_wire.commands import CommandKind
 from tern_wire.errors import LimitReached, Overloaded

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tern_broker import heartbeat
 from tern_broker.config import BrokerConfig
-from tern_broker.heartbeat import Described, Heartbeat
+from tern_broker.node import heartbeat
+from tern_broker.node.heartbeat import Described, Heartbeat
 from tern_namesrv.core import Registry
 from tern_wire.codec import read_json
 from tern_wire.errors import StaleRegistration

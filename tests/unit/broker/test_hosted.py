@@ -12,8 +12,8 @@ from tern_broker.core import hosted
 from tern_broker.core.describing import list_groups
 from tern_broker.core.hosted import dead_groups, hosted_page
 from tern_broker.engine import Engine
-from tern_broker.link_hosted import HostedRequests
-from tern_broker.turns import Turns
+from tern_broker.link.hosted import HostedRequests
+from tern_broker.reading.turns import Turns
 from tern_remoting import Link
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind

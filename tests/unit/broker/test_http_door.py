@@ -12,7 +12,7 @@ import pytest
 import tern_service.server
 from tern_broker.app import create_app
 from tern_broker.config import BrokerConfig
-from tern_broker.http_loop import HttpLoop
+from tern_broker.node.http_loop import HttpLoop
 from tern_raft import EXIT_BROKEN
 
 pytestmark = pytest.mark.anyio

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tern_broker.core import Applied, StateMachine, idempotency, saving
-from tern_broker.core.idempotency import TABLE_PERIOD_MS, KeyTable
-from tern_broker.sends import CheckedSend
+from tern_broker.core import Applied, StateMachine, saving
+from tern_broker.core.sending import idempotency
+from tern_broker.core.sending.idempotency import TABLE_PERIOD_MS, KeyTable
+from tern_broker.link.checked_send import CheckedSend
 from tern_store.sent_keys import SentKeys
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import SEND_HEAD, CommandKind, entry_parts

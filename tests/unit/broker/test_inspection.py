@@ -8,8 +8,8 @@ import pytest
 
 from tern_broker.core import StateMachine, saving
 from tern_broker.core.applied import Part
-from tern_broker.core.queue_locks import QueueLock
-from tern_broker.core.slots import SlotTable
+from tern_broker.core.delivery.slots import SlotTable
+from tern_broker.core.members.queue_locks import QueueLock
 from tern_broker.core.topics import Group, Topic
 from tern_broker.core.windows import Windowed
 from tern_wire.codec import encode_msgpack

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tern_broker.core.applied import Applied
-from tern_broker.core.idempotency import Sealed, SealedFacts, Table
-from tern_broker.key_tables import KeyTables
-from tern_broker.sends import CheckedSend
+from tern_broker.core.sending.idempotency import Sealed, SealedFacts, Table
+from tern_broker.link.checked_send import CheckedSend
+from tern_broker.upkeep.key_tables import KeyTables
 from tern_store import DerivedDamage, Genesis, Store, StoreLimits
 from tern_store.sent_keys import FOLDER, file_name
 from tern_wire.errors import Overloaded

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tern_broker.leadership_notices import LeadershipNotices
+from tern_broker.waiting.leadership_notices import LeadershipNotices
 from tern_remoting import Frame, Link, LinkServer, dial
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
 from tern_wire.requests import Leadership, NoticeCode, read_leadership

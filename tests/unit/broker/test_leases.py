@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from tern_broker.core import picking, saving
+from tern_broker.core import saving
+from tern_broker.core.delivery import picking
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind
 from tern_wire.errors import LimitReached, OffsetMoved

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pytest
 
 from tern_broker.config import BrokerConfig
-from tern_broker.core.fifo_picking import FifoPick
-from tern_broker.core.picking import Pick
+from tern_broker.core.delivery.fifo_picking import FifoPick
+from tern_broker.core.delivery.picking import Pick
 from tern_broker.core.topics import Group, Topic
 from tern_broker.engine import Engine
-from tern_broker.link_receives import ReceiveRequests, released_rows
+from tern_broker.link.receives import ReceiveRequests, released_rows
 from tern_broker.proposer import Proposal
 from tern_remoting import Link
 from tern_store import LogRot

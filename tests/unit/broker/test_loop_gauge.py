@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from tern_broker.loop_gauge import BOUNDS_S, WINDOW_S, GaugedListener, GaugedRuntime, LoopGauge
+from tern_broker.node.loop_gauge import BOUNDS_S, WINDOW_S, GaugedListener, GaugedRuntime, LoopGauge
 from tern_raft import PeerListener, Runtime
 
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from tern_broker.core import members as members_module
-from tern_broker.core.members import Members
+from tern_broker.core.members import members as members_module
+from tern_broker.core.members.members import Members
 from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import LimitReached
 from tern_wire.limits import HEARTBEAT_INTERVAL_MS, MEMBER_EXPIRY_MS

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tern_broker import namespace_shares
 from tern_broker.core import saving
 from tern_broker.core.machine import StateMachine
-from tern_broker.namespace_shares import NamespaceShares
+from tern_broker.upkeep import namespace_shares
+from tern_broker.upkeep.namespace_shares import NamespaceShares
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind, entry_parts
 from tern_wire.errors import LimitReached, error_from

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tern_broker.core.applied import Applied
-from tern_broker.core.picking import Look
+from tern_broker.core.delivery.picking import Look
 from tern_broker.proposer import Proposal
 from tern_store import LogRot
 from tern_wire.commands import CommandKind, read_entry

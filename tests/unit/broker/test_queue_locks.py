@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from tern_broker.core import queue_locks as locks_module
-from tern_broker.core.queue_locks import QueueLocks
+from tern_broker.core.members import queue_locks as locks_module
+from tern_broker.core.members.queue_locks import QueueLocks
 from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import LimitReached
 from tern_wire.limits import QUEUE_LOCK_MS

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from tern_broker.rebuilder import PIECE_SIZE_BYTES, RebuildProgress
+from tern_broker.node.rebuilder import PIECE_SIZE_BYTES, RebuildProgress
 from tern_wire.paths import HEADER_CRC32, HEADER_PEER_PROOF, REBUILD_FILES_PATH, REBUILD_MANIFEST_PATH
 from tern_wire.peer_proof import PeerRequest, proof_header
 from tests.support.http_leader import GROUP, KEY, Leader, copy, require_equal, with_leader

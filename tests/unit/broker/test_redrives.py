@@ -164,7 +164,7 @@ def test_tasks_are_bounded_and_a_repeated_start_is_the_same_task() -> None:
 def test_a_redrive_waits_while_the_group_has_too_much_unsettled(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it makes visible is state until it is settled: it goes on when consumers have made room."""
     assert LEASED_PER_QUEUE_MAX > 10
-    monkeypatch.setattr("tern_broker.redriver.LEASED_PER_QUEUE_MAX", 10)
+    monkeypatch.setattr("tern_broker.upkeep.redriver.LEASED_PER_QUEUE_MAX", 10)
     morgue = Morgue()
     morgue.create()
     morgue.broker.send("t", *((0, b"%d" % number) for number in range(25)))

@@ -6,12 +6,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tern_broker.core.picking import ReceiveRequest
+from tern_broker.core.delivery.picking import ReceiveRequest
 from tern_broker.core.topics import Topic
 from tern_broker.engine import Engine
+from tern_broker.link.repeated_receives import Found, RepeatedReceives
 from tern_broker.proposer import Proposal
-from tern_broker.reader import Reader
-from tern_broker.repeated_receives import Found, RepeatedReceives
+from tern_broker.reading.reader import Reader
 from tern_wire.commands import CommandKind
 from tern_wire.errors import TernError
 from tern_wire.record import decode_record

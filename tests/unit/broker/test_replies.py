@@ -10,8 +10,8 @@ import pytest
 
 from tern_broker.config import BrokerConfig
 from tern_broker.engine import Engine
-from tern_broker.link_replies import ReplyRequests
-from tern_broker.turns import Turns
+from tern_broker.link.replies import ReplyRequests
+from tern_broker.reading.turns import Turns
 from tern_remoting import Link
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from tern_broker import reply_waiters as module
 from tern_broker.core.applied import Applied
-from tern_broker.reply_waiters import ReplyWaiters
+from tern_broker.waiting import reply_waiters as module
+from tern_broker.waiting.reply_waiters import ReplyWaiters
 from tern_wire.errors import NoLeader, Overloaded, TernError
 from tern_wire.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from tern_broker.engine import Engine
-from tern_broker.link_door import LinkDoor
-from tern_broker.link_receives import ReceiveRequests
+from tern_broker.link.door import LinkDoor
+from tern_broker.link.receives import ReceiveRequests
 from tern_broker.proposer import Proposal
 from tern_remoting import Frame
 from tern_wire.errors import NotLeader

@@ -202,7 +202,7 @@ def test_a_seek_forgets_what_rests_and_what_is_dying() -> None:
 
 def test_what_was_never_leased_waits_while_too_much_of_the_queue_is_unsettled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rests count: a group that nacks everything must not grow the state without end. What came back goes out again all the same."""
-    monkeypatch.setattr("tern_broker.core.picking.LEASED_PER_QUEUE_MAX", 3)
+    monkeypatch.setattr("tern_broker.core.delivery.picking.LEASED_PER_QUEUE_MAX", 3)
     log, topic, group = filled(9)
     ((_, lease, _),) = log.receive(10)
     log.settle(11, *((group, topic, 0, NACK, offset, lease, 100) for offset in range(3)))

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tern_broker.reader import Reader
-from tern_broker.scan import QueueScan
+from tern_broker.reading.reader import Reader
+from tern_broker.reading.scan import QueueScan
 from tern_wire.errors import OffsetExpired
 from tern_wire.filters import compile_filter
 from tern_wire.record import TAGS, decode_record, record_starts

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from tern_broker.core.idempotency import KeyTable
-from tern_broker.core.sending import SendApplier
+from tern_broker.core.sending.idempotency import KeyTable
+from tern_broker.core.sending.sending import SendApplier
 from tern_broker.core.topics import Topic
 from tern_wire.commands import CommandKind
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS

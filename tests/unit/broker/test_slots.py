@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from tern_broker.core import slots
-from tern_broker.core.slots import SLOTS
-from tern_broker.sends import check_send
+from tern_broker.core.delivery import slots
+from tern_broker.core.delivery.slots import SLOTS
+from tern_broker.link.checked_send import check_send
 from tern_wire.commands import SEND_HEAD, CommandKind
 from tern_wire.errors import LinkBodyMalformed, PropertyConflictsWithType, TernError
 from tern_wire.record import MESSAGE_GROUP, decode_record, encode_properties, encode_record

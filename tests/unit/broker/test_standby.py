@@ -9,8 +9,8 @@ from pathlib import Path
 
 import httpx
 
-from tern_broker.rebuilder import peers_http
-from tern_broker.standby import stand_by
+from tern_broker.node.rebuilder import peers_http
+from tern_broker.node.standby import stand_by
 from tern_raft import RaftConfig, RaftNode
 from tern_service import open_socket
 from tern_wire.requests import Parts

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tern_broker.core.applied import Applied
-from tern_broker.statistics import Statistics
+from tern_broker.reading.statistics import Statistics
 from tern_wire.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tern_broker.core.open_transactions import PARKED, read_messages
-from tern_broker.queries import KeyQuery
+from tern_broker.core.transactions.open_transactions import PARKED, read_messages
+from tern_broker.reading.queries import KeyQuery
 from tern_store import small_files
 from tern_store.errors import DerivedDamage
 from tern_wire.codec import encode_msgpack

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tern_broker.link_transactions import COMMIT_STEP_SIZE_BYTES
+from tern_broker.link.transactions import COMMIT_STEP_SIZE_BYTES
 from tern_wire.commands import CommandKind
 from tern_wire.errors import TernError
 from tern_wire.record import (

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tern_broker.core import StateMachine, saving
-from tern_broker.core.outcomes import BLOCK_ROWS, OUTCOMES, Outcomes
-from tern_broker.core.transaction_views import describe_transaction, list_transactions
+from tern_broker.core.transactions.outcomes import BLOCK_ROWS, OUTCOMES, Outcomes
+from tern_broker.core.transactions.views import describe_transaction, list_transactions
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import SEND_HEAD, CommandKind, entry_parts
 from tern_wire.errors import (

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tern_broker.core.applied import Applied
-from tern_broker.queue_waiters import QueueWaiters
-from tern_broker.turns import SLICE_S, Turns
+from tern_broker.reading.turns import SLICE_S, Turns
+from tern_broker.waiting.queue_waiters import QueueWaiters
 from tern_wire.errors import NotLeader, Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX
 from tern_wire.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends

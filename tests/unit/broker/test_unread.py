@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tern_broker.core.fifo import FifoDelivery
-from tern_broker.core.leases import Delivery
+from tern_broker.core.delivery.delivery import Delivery
+from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.unread import Holder, held_by
 from tern_store import unread
 from tern_store.kept_times import offset_at, visible_at

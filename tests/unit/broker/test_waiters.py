@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from tern_broker import waiters as module
 from tern_broker.core.applied import Applied
-from tern_broker.waiters import Waiters
+from tern_broker.waiting import waiters as module
+from tern_broker.waiting.waiters import Waiters
 from tern_wire.codec import encode_msgpack
 from tern_wire.commands import CommandKind
 from tern_wire.errors import NoLeader, Overloaded, TopicNotFound

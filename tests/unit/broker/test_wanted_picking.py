@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tern_broker import filter_looks
-from tern_broker.core.fifo_picking import looked_in_vain
-from tern_broker.core.picking import ReceiveRequest
-from tern_broker.filter_looks import compiled_text, look_with
+from tern_broker.core.delivery.fifo_picking import looked_in_vain
+from tern_broker.core.delivery.picking import ReceiveRequest
 from tern_broker.proposer import Proposal
+from tern_broker.waiting import filter_looks
+from tern_broker.waiting.filter_looks import compiled_text, look_with
 from tern_wire.commands import CommandKind
 from tern_wire.filters import compile_filter
 from tern_wire.rows import ACK

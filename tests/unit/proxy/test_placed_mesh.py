@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tern_broker.core.placing import Placing
+from tern_broker.core.sending.placing import Placing
 from tern_proxy.core.sending import owners as owners_module
 from tern_proxy.core.sending import topic as topic_module
 from tern_proxy.core.sending.owners import owner_or_refuse

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from tern_broker.core.fifo import FifoDelivery
-from tern_broker.core.holdings import Lease
-from tern_broker.core.leases import Delivery
-from tern_broker.core.sending import SendApplier
+from tern_broker.core.delivery.delivery import Delivery
+from tern_broker.core.delivery.fifo import FifoDelivery
+from tern_broker.core.delivery.lease import Lease
+from tern_broker.core.sending.sending import SendApplier
 from tests.sim.bodies import SIZE_MAX_BYTES, body_of, name_of
 from tests.sim.checkers.every import check_all
 from tests.sim.clients import Clients

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from random import Random
 
-from tern_broker.core import idempotency
-from tern_broker.core.idempotency import KeyTable
+from tern_broker.core.sending import idempotency
+from tern_broker.core.sending.idempotency import KeyTable
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
 from tests.sim.checkers import duplicates
 from tests.sim.history import Send

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy.typing as npt
 
-from tern_broker.core.digest import Verdict
-from tern_broker.core.idempotency import Sealed
+from tern_broker.core.comparing.digest import Verdict
+from tern_broker.core.sending.idempotency import Sealed
 from tern_broker.core.trimming import Moves, Trim
 from tern_wire.codec import decode_msgpack
 from tern_wire.commands import GENESIS_VERSION
@@ -19,7 +19,7 @@ from tern_wire.errors import LinkBodyMalformed, MalformedBody
 from tern_wire.rows import QueueAppends
 
 if TYPE_CHECKING:
-    from tern_broker.core.comparison import Judgement
+    from tern_broker.core.comparing.comparison import Judgement
 
 
 @dataclass(slots=True)

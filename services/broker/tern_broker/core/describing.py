@@ -3,8 +3,8 @@
 import heapq
 from typing import Any
 
-from tern_broker.core.fifo import FifoDelivery
-from tern_broker.core.leases import Delivery
+from tern_broker.core.delivery.delivery import Delivery
+from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.topics import Group, Names, Topic
 from tern_wire.limits import LISTED_MAX, QUEUES_SHOWN_MAX
 from tern_wire.names import is_of, own_name

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tern_broker.core.applied import Applied, Handler, read_map
-from tern_broker.core.digest import Verdict
+from tern_broker.core.comparing.digest import Verdict
 from tern_wire.commands import GENESIS_VERSION, CommandKind
 from tern_wire.errors import LinkBodyMalformed
 

@@ -11,8 +11,8 @@ import heapq
 from collections.abc import Generator
 from typing import Any
 
-from tern_broker.core.leases import Delivery
-from tern_broker.core.leasing import Leasing
+from tern_broker.core.delivery.delivery import Delivery
+from tern_broker.core.delivery.leasing import Leasing
 from tern_broker.core.timing import Timing
 from tern_broker.core.topics import Group, Names, Topic
 from tern_wire.limits import HOSTED_ROWS_MAX, LEFT_SHOWN_MAX

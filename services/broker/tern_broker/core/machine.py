@@ -4,35 +4,35 @@ Law: apply never raises on an entry that the log accepted, reads no file, no clo
 entry's `now_ms`, which never goes back. The same entries give the same state on every node.
 
 What commands do is decided by the parts: topics and groups (metadata.py), sends and their keys (sending.py), leases (leasing.py),
-offsets (offsets.py), members and queue locks (clients.py), transactions (transactions.py), principals (principals.py), the nodes' digests
+offsets (offsets.py), members and queue locks (clients.py), transactions (ends.py), principals (principals.py), the nodes' digests
 (comparison.py). This file is what holds them together.
 """
 
 from collections.abc import Sequence
 
 from tern_broker.core.applied import Applied, Counters, Handler, Part, read_map
-from tern_broker.core.clients import Clients
-from tern_broker.core.comparison import Comparison
-from tern_broker.core.dead_letters import DeadLetters
-from tern_broker.core.digest import Verdict, advance
+from tern_broker.core.comparing.comparison import Comparison
+from tern_broker.core.comparing.digest import Verdict, advance
+from tern_broker.core.comparing.inspection import Inspection
+from tern_broker.core.dead_letters.dead_letters import DeadLetters
+from tern_broker.core.dead_letters.redriving import Redriving
+from tern_broker.core.delivery.fifo_leasing import FifoLeasing
+from tern_broker.core.delivery.leasing import Leasing
+from tern_broker.core.delivery.offsets import Offsets
+from tern_broker.core.delivery.slots import Slots
 from tern_broker.core.feature_level import FeatureLevel
-from tern_broker.core.fifo_leasing import FifoLeasing
-from tern_broker.core.half_messages import Preparing
-from tern_broker.core.idempotency import KeyTable
-from tern_broker.core.inspection import Inspection
-from tern_broker.core.leasing import Leasing
+from tern_broker.core.members.clients import Clients
 from tern_broker.core.metadata import Metadata
-from tern_broker.core.offsets import Offsets
 from tern_broker.core.passed_over import PassedOver
-from tern_broker.core.placing import Placing
 from tern_broker.core.principals import Principals
-from tern_broker.core.producers import Producers
-from tern_broker.core.redriving import Redriving
-from tern_broker.core.sending import SendApplier
-from tern_broker.core.slots import Slots
+from tern_broker.core.sending.idempotency import KeyTable
+from tern_broker.core.sending.placing import Placing
+from tern_broker.core.sending.preparing import Preparing
+from tern_broker.core.sending.sending import SendApplier
 from tern_broker.core.timing import Timing
 from tern_broker.core.topics import Names
-from tern_broker.core.transactions import Transactions
+from tern_broker.core.transactions.ends import Transactions
+from tern_broker.core.transactions.producers import Producers
 from tern_broker.core.trimming import apply_trim, read_moves
 from tern_wire.commands import GENESIS_VERSION, CommandKind, read_entry
 from tern_wire.errors import LinkBodyMalformed, TernError

@@ -10,7 +10,7 @@ from typing import Any
 from zlib import crc32
 
 from tern_broker.core.applied import Applied, Handler, read_map
-from tern_broker.core.digest import Verdict
+from tern_broker.core.comparing.digest import Verdict
 from tern_broker.core.windows import rows_of, windows_of
 from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.commands import CommandKind

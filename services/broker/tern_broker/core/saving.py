@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tern_broker.core.idempotency import Packed, witness_of
 from tern_broker.core.machine import StateMachine
+from tern_broker.core.sending.idempotency import Packed, witness_of
 from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import MalformedBody
 from tern_wire.limits import RETRY_DELAYS_MS

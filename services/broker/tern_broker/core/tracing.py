@@ -9,8 +9,8 @@ not-begun .. waiting -> leased -> settled               settled: acked, or passe
 
 from typing import Any
 
-from tern_broker.core.holdings import Cause, Lease, Run
-from tern_broker.core.leases import Delivery
+from tern_broker.core.delivery.delivery import Delivery
+from tern_broker.core.delivery.lease import Cause, Lease, Run
 
 NOT_BEGUN, WAITING, BLOCKED, LEASED = "not-begun", "waiting", "blocked", "leased"
 RESTING, RETURNED, DYING, SETTLED, DEAD = "resting", "returned", "dying", "settled", "dead-lettered"

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tern_broker.core.fifo import FifoDelivery
-from tern_broker.core.leases import Delivery
+from tern_broker.core.delivery.delivery import Delivery
+from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.topics import Names
 from tern_wire.commands import SEND_HEAD
 from tern_wire.errors import LinkBodyMalformed

@@ -8,7 +8,7 @@ Pure: who asks knows what is older than the retention.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from tern_broker.core.leases import Delivery
+from tern_broker.core.delivery.delivery import Delivery
 from tern_broker.core.topics import Names, Topic
 from tern_wire.dead_letters import PREFIX
 from tern_wire.group_settings import LATEST

@@ -1,0 +1,1 @@
+"""Comparing replicas, decided purely: digests, inspections, verdicts."""

@@ -1,0 +1,60 @@
+"""What a DIGEST looks at besides the verdicts: a piece of the state itself, another one each time, until all of it was looked at.
+
+Verdicts alone would show a state that went wrong (a flipped bit, a part that one build keeps differently) only when a command meets it, perhaps
+in a month. A digest of everything that apply changes would cost each of its steps; a digest of everything there is would cost as much as a save, every
+1,000 entries. So each DIGEST takes its turn: a window of the deliveries and of each part that may be large, and one small part or the youngest table of
+keys. Law: which pieces these are follows from the number of DIGESTs in the log and from the state alone.
+"""
+
+import zlib
+from collections.abc import Mapping
+
+from tern_broker.core.applied import Part
+from tern_broker.core.delivery.leasing import Leasing
+from tern_broker.core.sending.idempotency import KeyTable
+from tern_broker.core.windows import Windowed
+from tern_wire.codec import encode_msgpack
+from tern_wire.limits import INSPECTED_DELIVERIES_MAX
+
+
+class Inspection:
+    """Of one state. Owner: the state machine."""
+
+    def __init__(self, parts: Mapping[str, Part], leasing: Leasing, keys: KeyTable) -> None:
+        self._leasing, self._keys = leasing, keys
+        # All but the deliveries, which have windows of their own.
+        others = [part for part in parts.values() if part is not leasing]
+        self._large: list[Windowed] = [part for part in others if isinstance(part, Windowed)]
+        self._small = [part for part in others if not isinstance(part, Windowed)]
+
+    @property
+    def turns(self) -> int:
+        """So many DIGESTs look at everything once, if it does not change."""
+        large = [part.windows() for part in self._large]
+        return max(len(self._small) + 1, self._windows(len(self._held())), *large)
+
+    def witness(self, turn: int, digest: int) -> int:
+        """*digest* with the pieces of DIGEST number *turn*."""
+        digest = self._window(turn, digest)
+        for part in self._large:
+            digest = zlib.crc32(encode_msgpack(part.window(turn % part.windows())), digest)
+        piece = turn % (len(self._small) + 1)
+        if piece == len(self._small):
+            return zlib.crc32(self._keys.witness().to_bytes(8, "little"), digest)
+        return zlib.crc32(encode_msgpack(self._small[piece].pack()), digest)
+
+    def _window(self, number: int, digest: int) -> int:
+        keys = self._held()
+        first = number % self._windows(len(keys)) * INSPECTED_DELIVERIES_MAX
+        digest = zlib.crc32(encode_msgpack([self._leasing.next_lease, self._leasing.dead_topics.pack()]), digest)
+        for key in keys[first : first + INSPECTED_DELIVERIES_MAX]:
+            for queue, delivery in enumerate(self._leasing.deliveries[key]):
+                if delivery is not None:
+                    digest = zlib.crc32(encode_msgpack([*key, queue, delivery.KIND, delivery.pack()]), digest)
+        return digest
+
+    def _held(self) -> list[tuple[int, int]]:
+        return [key for key, row in self._leasing.deliveries.items() if any(row)]
+
+    def _windows(self, keys: int) -> int:
+        return max(1, -(-keys // INSPECTED_DELIVERIES_MAX))

@@ -1,0 +1,1 @@
+"""Delivery, decided purely: leases, settles, order of message groups, offsets, seeks."""

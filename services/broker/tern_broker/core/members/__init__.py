@@ -1,0 +1,1 @@
+"""Members of consumer groups, decided purely: heartbeats, assignments, locks of queues."""

@@ -1,0 +1,1 @@
+"""Sends, decided purely: verdicts, idempotency keys, placement, half messages."""

@@ -1,0 +1,1 @@
+"""Transactions, decided purely: open ones, ends, checks and their outcomes."""

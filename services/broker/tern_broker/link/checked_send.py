@@ -1,0 +1,218 @@
+"""A link SEND, checked before it is proposed: what the log accepts must be true on every node and for every reader."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_broker.core.machine import StateMachine
+from tern_broker.core.sending.sending import keys_of
+from tern_wire.commands import SEND_HEAD
+from tern_wire.errors import LinkBodyMalformed, Overloaded, PropertyConflictsWithType
+from tern_wire.key_rows import RECEIPT_ROW_SIZE_BYTES, RECEIPT_ROWS, Receipt
+from tern_wire.limits import CHECK_AFTER_MAX_MS, ENTRY_SIZE_MAX_BYTES, IDEMPOTENCY_TABLES_WAITING_MAX
+from tern_wire.record import (
+    DELIVER_MS,
+    MESSAGE_GROUP,
+    OVERHEAD_SIZE_BYTES,
+    PRODUCER_GROUP,
+    TAGS,
+    TRANSACTIONAL,
+    decode_record,
+    fill_queues,
+    has_magic,
+    stamp_stored,
+    tag_hash,
+)
+from tern_wire.requests import Parts
+from tern_wire.rows import (
+    FLAG_HALF,
+    FLAG_KEYED,
+    FLAG_SAME_TRANSACTION,
+    FLAGS,
+    NO_PRODUCER_GROUP,
+    SEND_ROWS,
+    TOO_MANY_OPEN,
+    message_group_hash,
+)
+
+# A topic id that no topic has: apply answers NO_TOPIC.
+UNKNOWN_TOPIC_ID = 0
+# As above: apply answers NO_PRODUCER_GROUP.
+UNKNOWN_PRODUCER_GROUP_ID = 0
+# The receipts of those of concatenated 16-byte key hashes that are known, by their number.
+FindKeys = Callable[[bytes], dict[int, Receipt]]
+# Room for the entry's and the command's heads.
+SEND_SIZE_MAX_BYTES = ENTRY_SIZE_MAX_BYTES - 4096
+
+
+@dataclass(slots=True)
+class CheckedSend:
+    """Rows with topic ids, records with zero offsets, ready to be stamped and proposed."""
+
+    rows: npt.NDArray[Any]
+    records: bytearray
+    starts: npt.NDArray[np.int64]
+    # Which queue a message group has is decided when the entry is built, and which id a producer group.
+    state: StateMachine
+    producer_groups: list[str] = field(default_factory=list)
+    # Those of them, by their place, that may begin nothing, since their namespace has its share.
+    full_groups: frozenset[int] = frozenset()
+    # Numbers of the rows with an idempotency key.
+    keyed: npt.NDArray[np.intp] = field(init=False)
+    # Numbers of the rows with half messages, and of their producer groups' names.
+    half: npt.NDArray[np.intp] = field(init=False)
+    half_groups: npt.NDArray[np.uint32] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.keyed = (self.rows["flags"] & FLAG_KEYED).nonzero()[0]
+        self.half = (self.rows["flags"] & FLAG_HALF).nonzero()[0]
+        self.half_groups = self.rows["producer_group"][self.half]
+
+    @property
+    def size_bytes(self) -> int:
+        """What it adds to an entry, at most."""
+        return len(self.records) + self.rows.nbytes + SEND_HEAD.size + len(self.keyed) * RECEIPT_ROW_SIZE_BYTES
+
+    def require_room_for_keys(self, tables_waiting: int) -> None:
+        """Overloaded if it has keys and *tables_waiting* sealed tables are in memory still, the disk being slower than the senders."""
+        if len(self.keyed) and tables_waiting >= IDEMPOTENCY_TABLES_WAITING_MAX:
+            raise Overloaded(what="idempotency keys")
+
+    def payload(self, now_ms: int, host: bytes, find_keys: FindKeys = lambda _keys: {}) -> Parts:
+        """The command's payload, every record stamped with store time and host; those with a message group lie in their slot's queue.
+
+        *find_keys* looks into the sealed tables of keys, and raises what `SentKeys.find` raises. What it finds goes along.
+        """
+        grouped = self.rows["message_group"].nonzero()[0]
+        if len(grouped):
+            self._fill_in_queues(grouped)
+        if len(self.half):
+            self._fill_in_producer_groups()
+        stamp_stored(self.records, self.starts, now_ms, host)
+        known = find_keys(keys_of(self.rows[self.keyed])) if len(self.keyed) else {}
+        receipts = [(int(self.keyed[number]), *receipt, 0) for number, receipt in known.items()]
+        payload: Parts = [SEND_HEAD.pack(len(self.rows), len(receipts)), self.rows.tobytes(), self.records]
+        return [*payload, np.array(receipts, RECEIPT_ROWS).tobytes()] if receipts else payload
+
+    def tell_full(self, verdicts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """*verdicts* as the sender is to read them: apply has refused what `full_groups` would begin as of nobody."""
+        if not self.full_groups:
+            return verdicts
+        verdicts = verdicts.copy()
+        refused = self.half[np.isin(self.half_groups, list(self.full_groups))]
+        unknown = refused[verdicts["status"][refused] == NO_PRODUCER_GROUP]
+        verdicts["status"][unknown] = TOO_MANY_OPEN
+        return verdicts
+
+    def _fill_in_producer_groups(self) -> None:
+        known = self.state.producers.by_name
+        ids = [
+            known[name].producer_group_id
+            if name in known and number not in self.full_groups
+            else UNKNOWN_PRODUCER_GROUP_ID
+            for number, name in enumerate(self.producer_groups)
+        ]
+        self.rows["producer_group"][self.half] = np.array(ids, "<u4")[self.half_groups]
+
+    def _fill_in_queues(self, grouped: npt.NDArray[np.int64]) -> None:
+        for topic_id in np.unique(self.rows["topic"][grouped]).tolist():
+            topic = self.state.names.topics_by_id.get(topic_id)
+            if topic is not None:
+                of_topic = grouped[self.rows["topic"][grouped] == topic_id]
+                queues = self.state.slots.route(topic, self.rows["message_group"][of_topic])
+                self.rows["queue"][of_topic] = queues
+                fill_queues(self.records, self.starts[of_topic], queues)
+
+
+def check_send(head: dict[str, Any], raw: memoryview, state: StateMachine, rng: Random) -> CheckedSend:
+    """Check sizes and magics of all records, and everything about one of them; LinkBodyMalformed names what is wrong."""
+    topics = head.get("topics")
+    count, producer_groups = head.get("rows"), head.get("producer_groups", [])
+    are_names = all(
+        isinstance(names, list) and all(isinstance(name, str) for name in names) for names in (topics, producer_groups)
+    )
+    if not (isinstance(topics, list) and are_names and isinstance(count, int)):
+        raise LinkBodyMalformed(reason="SEND needs 'topics' and 'rows', and 'producer_groups' are names")
+    records_at = count * SEND_ROWS.itemsize
+    if not count > 0 or records_at >= len(raw) or len(raw) > SEND_SIZE_MAX_BYTES:
+        raise LinkBodyMalformed(reason=f"SEND of {count} rows in {len(raw)} bytes")
+    rows = np.frombuffer(raw, SEND_ROWS, count).copy()
+    records = bytearray(raw[records_at:])
+    sizes = rows["size"].astype(np.int64)
+    ends = sizes.cumsum()
+    if (
+        int(ends[-1]) != len(records)
+        or int(sizes.min()) < OVERHEAD_SIZE_BYTES
+        or int(rows["topic"].max()) >= len(topics)
+    ):
+        raise LinkBodyMalformed(reason="SEND rows do not describe their records")
+    starts = ends - sizes
+    if not has_magic(records, starts):
+        raise LinkBodyMalformed(reason="a SEND record without RocketMQ's magic")
+    if int(rows["flags"].max()) > FLAG_KEYED or rows["producer_group"].any():
+        _check_halves(rows, len(producer_groups))
+    _check_one(rows, records, starts, topics, producer_groups, rng.randrange(count))
+    if ((rows["message_group"] != 0) & (rows["queue"] != 0)).any():
+        raise PropertyConflictsWithType(
+            reason="A message group has its own queue, so no queue can be named", pointer="/queue"
+        )
+    known = state.names.topics
+    ids = np.array([known[name].topic_id if name in known else UNKNOWN_TOPIC_ID for name in topics], "<u4")
+    rows["topic"] = ids[rows["topic"]]
+    send = CheckedSend(rows, records, starts, state, producer_groups)
+    if send.size_bytes > SEND_SIZE_MAX_BYTES:
+        raise LinkBodyMalformed(reason=f"SEND of {count} rows in {len(raw)} bytes, with {len(send.keyed)} keys")
+    return send
+
+
+def _check_halves(rows: npt.NDArray[Any], producer_groups: int) -> None:
+    """Half messages have no order and no delivery time, and those of one transaction follow each other; LinkBodyMalformed."""
+    flags, groups = rows["flags"], rows["producer_group"]
+    is_half, is_same = (flags & FLAG_HALF) != 0, (flags & FLAG_SAME_TRANSACTION) != 0
+    follows = np.zeros(len(rows), bool)
+    follows[1:] = is_half[1:] & is_half[:-1] & (groups[1:] == groups[:-1])
+    is_wrong = (flags & ~np.uint32(FLAGS)) != 0
+    is_wrong |= is_same & (~follows | ((flags & FLAG_KEYED) != 0))
+    is_wrong |= np.where(is_half, groups >= producer_groups, groups != 0)
+    is_early_or_late = (rows["deliver_ms"] < 0) | (rows["deliver_ms"] > CHECK_AFTER_MAX_MS)
+    is_wrong |= is_half & (is_early_or_late | (rows["message_group"] != 0))
+    if is_wrong.any():
+        raise LinkBodyMalformed(reason=f"SEND row {int(np.argmax(is_wrong))} is no half message that there can be")
+
+
+def _check_one(
+    rows: npt.NDArray[Any],
+    records: bytearray,
+    starts: npt.NDArray[np.int64],
+    topics: list[str],
+    producer_groups: list[str],
+    number: int,
+) -> None:
+    """Derive one record's row again: a proxy whose rows disagree with its records is found within a few entries."""
+    row, record = rows[number], decode_record(records, int(starts[number]))
+    tag = record.properties.get(TAGS, "")
+    message_group = record.properties.get(MESSAGE_GROUP, "")
+    deliver_ms = int(record.properties.get(DELIVER_MS, 0))
+    if row["flags"] & FLAG_HALF:
+        is_as_said = (
+            not deliver_ms
+            and record.properties.get(TRANSACTIONAL) == "true"
+            and record.properties.get(PRODUCER_GROUP) == producer_groups[row["producer_group"]]
+        )
+    else:
+        is_as_said = deliver_ms == row["deliver_ms"]
+    is_true = (
+        record.size_bytes == row["size"]
+        and record.topic == topics[row["topic"]]
+        and record.queue == row["queue"]
+        and record.body_crc == row["crc"]
+        and (tag_hash(tag) if tag else 0) == row["tag"]
+        and is_as_said
+        and (message_group_hash(message_group.encode()) if message_group else 0) == row["message_group"]
+    )
+    if not is_true:
+        raise LinkBodyMalformed(reason=f"SEND row {number} does not describe its record")

@@ -1,0 +1,231 @@
+"""Pulls by offset: answered from the applied state without an entry, at once or when the next wanted message comes.
+
+    PULL -> look .... found, or the end of the range -> reply
+              ^ |
+              | +-- at the queue's end -> parked -> the queue has grown, or the deadline
+              +-----------------------------+
+
+Law: nobody looks while nothing changes. A look with a filter runs in turns, so it keeps nobody else waiting; messages that are not
+wanted do not end the wait, and are not looked at again. A node that does not lead answers only PULL_ANYWHERE: what it has applied,
+and that is committed, and at once.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+from tern_broker.config import BrokerConfig
+from tern_broker.core.applied import Applied
+from tern_broker.core.topics import Topic
+from tern_broker.engine import Engine
+from tern_broker.link.requests import ANSWER_SIZE_GUESS_BYTES, RequestHandler, Requests, bounded, flow_of
+from tern_broker.node.status import engine_status
+from tern_broker.reading.scan import QueueScan
+from tern_broker.reading.turns import SLICE_S
+from tern_broker.waiting.queue_waiters import QueueWaiters
+from tern_remoting import Link
+from tern_wire.errors import OffsetExpired, TernError, TopicNotFound
+from tern_wire.filters import compile_accepted
+from tern_wire.limits import PULL_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES, WAIT_MAX_MS
+from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts
+
+# A look that finds nothing for so long says how far it has come: long before anybody believes that this node hangs.
+PROGRESS_AFTER_S = 1.0
+# A follower that is this near has everything that is old.
+FOLLOWER_LAG_MAX_ENTRIES = 10_000
+_OFFSET_MAX = (1 << 63) - 1
+
+
+class ReadRequests(Requests):
+    """PULL, PULL_ANYWHERE, STATUS. Owner: the core loop."""
+
+    reads = frozenset({RequestCode.PULL})
+    anywhere = frozenset({RequestCode.STATUS, RequestCode.PULL_ANYWHERE})
+
+    def __init__(self, config: BrokerConfig, engine: Engine, *, monotonic: Callable[[], float]) -> None:
+        super().__init__(config, engine)
+        self.monotonic = monotonic
+        self.parked = QueueWaiters()
+        self._turn = 0
+
+    def handlers(self) -> dict[int, RequestHandler]:
+        """As Requests."""
+        return {
+            RequestCode.PULL: self._pull,
+            RequestCode.PULL_ANYWHERE: self._pull_anywhere,
+            RequestCode.STATUS: self._status,
+        }
+
+    def applied(self, applied: Applied) -> None:
+        """Wake who waits for what this entry has done."""
+        self.parked.applied(applied)
+        if applied.metadata_changed:
+            self.parked.refuse_gone(self._engine.state.names.topics_by_id.__contains__)
+
+    def sweep(self, now_s: float) -> None:
+        """Every few ms: deadlines of parked pulls, and none of them at a node that does not lead."""
+        if len(self.parked):
+            if self._engine.raft.is_serving:
+                self.parked.sweep(now_s)
+            else:
+                self.parked.refuse_all(self.not_leader())
+
+    # Pulls -----------------------------------------------------------------------------------------------------
+    def _pull(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        deadline_s = self.monotonic() + bounded(head.get("wait_ms", 0), 0, WAIT_MAX_MS) / 1000
+        self._begin(link, opaque, head, deadline_s if head.get("wait_ms") else None, is_leaders=True)
+
+    def _pull_anywhere(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        self._begin(link, opaque, head, None, is_leaders=False)
+
+    def _begin(
+        self, link: Link, opaque: int, head: dict[str, Any], deadline_s: float | None, *, is_leaders: bool
+    ) -> None:
+        topic = self.topic(head)
+        topic.require_readable()
+        queue = self.queue(topic, head["queue"])
+        offset, end = bounded(head["offset"], 0, _OFFSET_MAX), bounded(head["end_offset"], -1, _OFFSET_MAX)
+        if offset < topic.mins[queue]:
+            raise OffsetExpired(offset=offset, min_offset=topic.mins[queue])
+        wanted = compile_accepted(head.get("tags"), head.get("sql"))
+        size_max_bytes = bounded(head["max_bytes"], 1, RECEIVE_SIZE_MAX_BYTES)
+        scan = QueueScan(
+            *(self._engine.reader, topic, queue, offset, wanted),
+            end=end if end >= 0 else None,
+            messages_max=bounded(head["max_messages"], 1, PULL_MESSAGES_MAX),
+            size_max_bytes=size_max_bytes,
+        )
+        pull = _Pull(
+            *(self, link, opaque),
+            topic=topic,
+            queue=queue,
+            scan=scan,
+            deadline_s=deadline_s,
+            flow=flow_of(head, topic.topic_id, queue),
+            size_max_bytes=size_max_bytes,
+            is_leaders=is_leaders,
+        )
+        pull.begin(in_turns=not wanted.is_all)
+
+    def must_serve(self) -> None:
+        """Raise unless this node still leads: it did when the request came."""
+        if not self._engine.raft.is_serving:
+            raise self.not_leader()
+
+    def is_there(self, topic: Topic) -> bool:
+        """Whether *topic* has not been removed meanwhile."""
+        return self._engine.state.names.topics_by_id.get(topic.topic_id) is topic
+
+    def count(self, topic: Topic, scan: QueueScan) -> None:
+        """For statistics."""
+        if scan.found:
+            self._engine.statistics.pulled(topic.topic_id, scan.messages, sum(map(len, scan.found)))
+
+    def follower_for(self, topic: Topic, queue: int, offset: int) -> str:
+        """Who may serve this reader as well, when what it reads is old: data that the leader would have to fetch from disk beside the
+        messages that it stores. Empty for everybody near the end."""
+        if self._engine.reader.distance_bytes(topic, queue, offset) < self._config.old_data_min_bytes:
+            return ""
+        fresh = self._engine.raft.applied_index - FOLLOWER_LAG_MAX_ENTRIES
+        names = [
+            peer.name
+            for peer in self._engine.raft.peers()
+            if peer.connected and peer.standing == "member" and peer.match_index >= fresh
+        ]
+        self._turn += 1
+        return names[self._turn % len(names)] if names else ""
+
+    def _status(self, link: Link, opaque: int, _head: dict[str, Any], _raw: memoryview) -> None:
+        link.reply(opaque, 0, body_parts(engine_status(self._engine, self._config)))
+
+
+class _Pull:
+    """One pull, from its first look to its reply."""
+
+    def __init__(
+        self,
+        requests: ReadRequests,
+        link: Link,
+        opaque: int,
+        *,
+        topic: Topic,
+        queue: int,
+        scan: QueueScan,
+        deadline_s: float | None,
+        flow: Hashable,
+        size_max_bytes: int,
+        is_leaders: bool,
+    ) -> None:
+        """*flow*: who reads; *size_max_bytes*: what the answer may have; *is_leaders*: only the leader may give it."""
+        self._requests, self._link, self._opaque = requests, link, opaque
+        self._topic, self._queue, self._scan, self._deadline_s = topic, queue, scan, deadline_s
+        self._first = scan.offset
+        self._flow, self._size_max_bytes, self._is_leaders = flow, size_max_bytes, is_leaders
+
+    def begin(self, *, in_turns: bool) -> None:
+        """Look, once there is room for what may be found; at the end of the queue there is nothing to make room for."""
+        if self._scan.is_over:
+            self._looked()
+            return
+        size_bytes = min(self._size_max_bytes, ANSWER_SIZE_GUESS_BYTES)
+        self._requests.when_room(
+            *(self._link, self._opaque, self._flow, size_bytes), lambda page: self._look(page, in_turns=in_turns)
+        )
+
+    def _look(self, page_bytes: int, *, in_turns: bool) -> None:
+        if self._is_leaders:
+            self._requests.must_serve()
+        self._require_topic()
+        self._scan.keep_to(page_bytes)
+        if in_turns:
+            # Page by page, beside other work.
+            self._requests.run(self._link, self._opaque, self._steps())
+        else:
+            # One page at most, as a receive reads it: not worth a turn of its own.
+            self._scan.step()
+            self._looked()
+
+    def _require_topic(self) -> None:
+        if not self._requests.is_there(self._topic):
+            raise TopicNotFound(topic=self._topic.name)
+
+    def _steps(self) -> Iterator[None]:
+        began_s = self._requests.monotonic()
+        while not self._scan.is_over:
+            self._require_topic()
+            self._scan.step()
+            passed_s = self._requests.monotonic() - began_s
+            if passed_s >= (SLICE_S if self._scan.found else PROGRESS_AFTER_S):
+                break
+            yield
+        self._looked()
+
+    def _looked(self) -> None:
+        scan = self._scan
+        if self._deadline_s is None or scan.found or scan.is_closed or not scan.is_over:
+            self._reply()
+        else:
+            self._link.leave_room(self._opaque)
+            self._requests.parked.park(self._topic.topic_id, self._queue, self._deadline_s, self._woken)
+
+    def _woken(self, answer: bool | TernError) -> None:
+        if isinstance(answer, TernError):
+            self._link.reply(self._opaque, ERROR, error_parts(answer))
+        elif not answer:
+            self._reply()
+        elif not self._requests.is_there(self._topic):
+            self._link.reply(self._opaque, ERROR, error_parts(TopicNotFound(topic=self._topic.name)))
+        else:
+            # In a turn of its own: apply wakes, and goes on at once.
+            self.begin(in_turns=True)
+
+    def _reply(self) -> None:
+        scan, topic, queue = self._scan, self._topic, self._queue
+        follower = self._requests.follower_for(topic, queue, self._first) if scan.found else ""
+        head = {
+            "next_offset": scan.offset,
+            "min_offset": topic.mins[queue],
+            "max_offset": topic.ends[queue],
+            "suggested_node": follower,
+        }
+        self._requests.count(topic, scan)
+        self._link.reply(self._opaque, 0, body_parts(head, scan.found))

@@ -1,0 +1,256 @@
+"""Receives, parked notifications and settles of proxies."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import groupby
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from tern_broker.config import BrokerConfig
+from tern_broker.core.delivery.fifo import is_ordered
+from tern_broker.core.delivery.fifo_picking import FifoPick, looked_in_vain
+from tern_broker.core.delivery.picking import Pick, ReceiveRequest
+from tern_broker.core.delivery.replays import TOKEN_SIZE_BYTES
+from tern_broker.core.topics import Group, Topic
+from tern_broker.engine import Engine
+from tern_broker.link.answer_sizes import AnswerSizes
+from tern_broker.link.repeated_receives import RepeatedReceives
+from tern_broker.link.requests import RequestHandler, Requests, bounded, flow_of, kept_to
+from tern_broker.proposer import Proposal
+from tern_broker.waiting.filter_looks import compiled, compiled_text, look_with
+from tern_broker.waiting.waiters import Waiters
+from tern_remoting import Link, problem_of
+from tern_store.kept_times import offset_at
+from tern_wire.commands import CommandKind
+from tern_wire.errors import BroadcastGroup, LinkBodyMalformed, SubscriptionConflict, TernError
+from tern_wire.filters import Filter
+from tern_wire.limits import (
+    INVISIBLE_MAX_MS,
+    RECEIVE_MESSAGES_MAX,
+    RECEIVE_SIZE_MAX_BYTES,
+    SETTLE_ENTRIES_MAX,
+    WAIT_MAX_MS,
+)
+from tern_wire.requests import ERROR, Parts, RequestCode, body_parts, error_parts
+from tern_wire.rows import RELEASE, SETTLE_ROWS
+
+# How often a receive in order is proposed again because it has met only blocked messages; each time it has looked at some for good.
+_LOOKS_MAX = 1_024
+# And for how long: well below a proxy's patience.
+LOOKS_S = 1.0
+
+
+class ReceiveRequests(Requests):
+    """RECEIVE, NOTIFY, SETTLE. Owner: the core loop."""
+
+    def __init__(self, config: BrokerConfig, engine: Engine, *, rng: Random, monotonic: Callable[[], float]) -> None:
+        super().__init__(config, engine)
+        self._monotonic = monotonic
+        self.waiters = Waiters(lambda: engine.state)
+        self._turn = rng.randrange(1 << 16)
+        self._repeats = RepeatedReceives(engine)
+        self._sizes = AnswerSizes()
+
+    def handlers(self) -> dict[int, RequestHandler]:
+        """As Requests."""
+        return {
+            RequestCode.RECEIVE: self._receive,
+            RequestCode.NOTIFY: self._notify,
+            RequestCode.SETTLE: self._settle,
+        }
+
+    def _receive(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        topic, group = self.topic(head), self.group(head)
+        topic.require_readable()
+        group.require_enabled()
+        _require_shared(group, topic)
+        self._turn += 1
+        size_max_bytes = bounded(head["max_bytes"], 1, RECEIVE_SIZE_MAX_BYTES)
+        request = ReceiveRequest(
+            group=group,
+            topic=topic,
+            messages_max=bounded(head["max_messages"], 1, RECEIVE_MESSAGES_MAX),
+            size_max_bytes=size_max_bytes,
+            invisible_ms=bounded(head["invisible_ms"] or group.invisible_ms, 1, INVISIBLE_MAX_MS),
+            first_queue=self._turn % topic.queues,
+            look_up=lambda queue: offset_at(
+                *(self._engine.store, topic.topic_id, queue, group.start_ms),
+                least=topic.mins[queue],
+                end=topic.ends[queue],
+            ),
+            token=bytes(head.get("attempt_id", b"")),
+            look=look_with(self._filter(head, topic, group), self._engine.store, self._monotonic),
+        )
+        bounded(len(request.token), 0, TOKEN_SIZE_BYTES)
+        key = (group.group_id, topic.topic_id, request.token)
+
+        kind, looks_left = (CommandKind.LEASE_FIFO, _LOOKS_MAX) if is_ordered(group, topic) else (CommandKind.LEASE, 0)
+        if request.look is not None:
+            looks_left = _LOOKS_MAX
+        # Longer looks are answered with nothing, and asked for again: what was passed over stays so.
+        until_s = self._monotonic() + LOOKS_S
+
+        def done(verdicts: Any, picks: list[Pick]) -> None:
+            nonlocal looks_left
+            is_vain = not isinstance(verdicts, TernError) and looked_in_vain(picks, verdicts)
+            if is_vain and looks_left and self._monotonic() < until_s:
+                looks_left -= 1
+                self._engine.proposer.submit(proposal)
+                return
+            if isinstance(verdicts, TernError):
+                answer(verdicts)
+            else:
+                answer(lambda: self._leased(topic, group, verdicts, picks), lambda: self._give_back(verdicts, picks))
+
+        def answer(reply: TernError | Callable[[], Parts], give_back: Callable[[], None] = lambda: None) -> None:
+            try:
+                if isinstance(reply, TernError):
+                    link.reply(opaque, ERROR, error_parts(reply))
+                else:
+                    parts = reply()
+                    self._sizes.found(key[:2], parts)
+                    link.reply(opaque, 0, parts)
+            except Exception as error:
+                # First: what is given back is in the log before leadership goes.
+                give_back()
+                self.failed(link, opaque, error)
+            if request.token:
+                self._repeats.over(key)
+
+        proposal = Proposal(kind, 64, done, receive=request)
+
+        def begin(page_bytes: int) -> None:
+            proposal.receive = replace(request, size_max_bytes=kept_to(size_max_bytes, page_bytes))
+            self._engine.proposer.submit(proposal)
+
+        def submit() -> None:
+            flow = flow_of(head, topic.topic_id, group.group_id)
+            size_bytes = self._sizes.of(key[:2], size_max_bytes)
+            self.when_room(link, opaque, flow, size_bytes, begin, lambda error: answer(problem_of(error)))
+
+        if request.token:
+            self._repeats.ask(
+                key,
+                again=lambda found: answer(lambda: self._repeats.parts(topic, group, found)),
+                first=(lambda: answer(lambda: self._leased(topic, group, None, [])))
+                if head.get("again_only")
+                else submit,
+                failed=answer,
+            )
+        else:
+            submit()
+
+    def _filter(self, head: dict[str, Any], topic: Topic, group: Group) -> Filter:
+        """What the receive wants: as it says itself, else as the group's members subscribe. IllegalFilter, SubscriptionConflict."""
+        if head.get("tags") is not None or head.get("sql") is not None:
+            return compiled(head.get("tags"), head.get("sql"))
+        said = self._engine.state.clients.members.filters_of(group.name, topic.name)
+        if len(said) > 1:
+            raise SubscriptionConflict(group=group.name, topic=topic.name)
+        return compiled_text(said[0]) if said else compiled(None, None)
+
+    def _leased(self, topic: Topic, group: Group, verdicts: Any, picks: list[Pick]) -> Parts:
+        if picks and isinstance(picks[0], FifoPick):
+            return self._leased_in_order(topic, group, verdicts, picks)
+        runs, records = [], []
+        rows = verdicts.tolist() if verdicts is not None else ()
+        granted = [(pick, *row) for pick, row in zip(picks, rows, strict=False) if row[0]]
+        # What a filter picks lies scattered: a lease for each message. Those of one queue are read together.
+        for queue, leases in groupby(granted, lambda lease: lease[0].row[2]):
+            several = list(leases)
+            offsets, entries = several[0][0].offsets, several[0][0].entries
+            if len(several) > 1:
+                offsets = np.concatenate([pick.offsets for pick, *_ in several])
+                entries = np.concatenate([pick.entries for pick, *_ in several])
+            records.append(self._engine.reader.read_messages(topic, queue, offsets, entries).data)
+            delivered: dict[int, tuple[int, int]] = {}
+            for pick, lease, deadline_ms, attempt in several:
+                runs.append([queue, lease, attempt, deadline_ms, len(pick.offsets)])
+                messages, size_bytes = delivered.get(attempt, (0, 0))
+                size_bytes += int(pick.entries["size"].sum(dtype=np.int64))
+                delivered[attempt] = messages + len(pick.offsets), size_bytes
+            for attempt, (messages, size_bytes) in delivered.items():
+                self._engine.statistics.delivered(topic.topic_id, group.group_id, attempt, messages, size_bytes)
+        head = {"topic_id": topic.topic_id, "group_id": group.group_id, "runs": runs}
+        return body_parts(head, records)
+
+    def _give_back(self, verdicts: Any, picks: list[Pick]) -> None:
+        """Nobody saw the messages of these leases: they come again at once, and the attempt does not count."""
+        rows = released_rows(verdicts, picks)
+        if rows:
+            proposal = Proposal(CommandKind.SETTLE, len(rows), lambda _verdict, _picks: None, build=lambda _now: [rows])
+            self._engine.proposer.submit(proposal)
+
+    def _leased_in_order(self, topic: Topic, group: Group, verdicts: Any, picks: list[Pick]) -> Parts:
+        """As `_leased`: each message has a lease of its own, and those of one queue are read together."""
+        runs, records = [], []
+        at = 0
+        for pick in picks:
+            granted = verdicts[at : at + len(pick.offsets)]
+            at += len(pick.offsets)
+            held = np.flatnonzero(granted["lease"])
+            if len(held):
+                queue, entries = pick.row[2], pick.entries[held]
+                runs += [
+                    [queue, lease, attempt, deadline_ms, 1] for lease, deadline_ms, attempt in granted[held].tolist()
+                ]
+                records.append(self._engine.reader.read_messages(topic, queue, pick.offsets[held], entries).data)
+                for attempt in np.unique(granted["attempt"][held]).tolist():
+                    sizes = entries["size"][granted["attempt"][held] == attempt]
+                    self._engine.statistics.delivered(
+                        topic.topic_id, group.group_id, attempt, len(sizes), int(sizes.astype(np.int64).sum())
+                    )
+        return body_parts({"topic_id": topic.topic_id, "group_id": group.group_id, "runs": runs}, records)
+
+    def _notify(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        topic, group = self.topic(head), self.group(head)
+        topic.require_readable()
+        group.require_enabled()
+        _require_shared(group, topic)
+        deadline_s = self._monotonic() + bounded(head["wait_ms"], 0, WAIT_MAX_MS) / 1000
+
+        def wake(answer: int | TernError) -> None:
+            if isinstance(answer, TernError):
+                link.reply(opaque, ERROR, error_parts(answer))
+            else:
+                link.reply(opaque, 0, body_parts({"available": answer}))
+
+        self.waiters.park(group.group_id, topic.topic_id, deadline_s, wake)
+
+    def _settle(self, link: Link, opaque: int, head: dict[str, Any], raw: memoryview) -> None:
+        if not raw or len(raw) != head["rows"] * SETTLE_ROWS.itemsize or head["rows"] > 64 * SETTLE_ENTRIES_MAX:
+            raise LinkBodyMalformed(reason=f"SETTLE of {head['rows']} rows in {len(raw)} bytes")
+        rows = bytes(raw)
+
+        def done(verdicts: Any, _picks: list[Pick]) -> None:
+            if isinstance(verdicts, TernError):
+                link.reply(opaque, ERROR, error_parts(verdicts))
+            else:
+                link.reply(opaque, 0, body_parts({}, [verdicts]))
+
+        self._engine.proposer.submit(Proposal(CommandKind.SETTLE, len(rows), done, build=lambda _now: [rows]))
+
+
+def released_rows(verdicts: Any, picks: list[Pick]) -> bytes:
+    """SETTLE_ROWS that give back all that *verdicts*, of a receive, have granted of *picks*."""
+    rows, at = [], 0
+    for pick in picks:
+        if isinstance(pick, FifoPick):
+            leases = verdicts["lease"][at : at + len(pick.offsets)].tolist()
+            at += len(pick.offsets)
+        else:
+            leases = [int(verdicts["lease"][at])] * len(pick.offsets)
+            at += 1
+        group_id, topic_id, queue = pick.row[:3]
+        for offset, lease in zip(pick.offsets.tolist(), leases, strict=True):
+            if lease:
+                rows.append((group_id, topic_id, queue, RELEASE, offset, lease, 0))
+    return np.array(rows, SETTLE_ROWS).tobytes()
+
+
+def _require_shared(group: Group, topic: Topic) -> None:
+    """BroadcastGroup when each client of the group reads everything: then there is nothing to share out."""
+    if group.is_broadcast:
+        raise BroadcastGroup(group=group.name, topic=topic.name)

@@ -1,0 +1,183 @@
+"""What every subject of link requests needs: names looked up, a command proposed, a failed read answered."""
+
+import logging
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+from tern_broker.config import BrokerConfig
+from tern_broker.core.delivery.picking import Pick
+from tern_broker.core.topics import Group, Topic
+from tern_broker.ending import DAMAGE
+from tern_broker.engine import Engine
+from tern_broker.proposer import Proposal
+from tern_broker.waiting.telling import lack_of
+from tern_remoting import Link, problem_of
+from tern_store import StoreError
+from tern_wire.codec import encode_msgpack
+from tern_wire.commands import CommandKind
+from tern_wire.errors import (
+    GroupNotFound,
+    LinkBodyMalformed,
+    NotLeader,
+    Overloaded,
+    QueueNotFound,
+    StorageDamaged,
+    TernError,
+    TopicNotFound,
+)
+from tern_wire.requests import ERROR, body_parts, error_parts
+
+log = logging.getLogger(__name__)
+# Gets the link, the request's number, its head and its raw bytes; replies exactly once, or raises a TernError.
+RequestHandler = Callable[[Link, int, dict[str, Any], memoryview], None]
+# What an answer of unknown size reserves of its link's credit: a page beside sends is twice as large.
+ANSWER_SIZE_GUESS_BYTES = 128 * 1024
+
+
+class Requests:
+    """Requests of one subject; subclasses say which in `handlers`. Owner: the core loop."""
+
+    # Those that are answered from the applied state, without an entry.
+    reads: frozenset[int] = frozenset()
+    # Those that a node answers which does not lead.
+    anywhere: frozenset[int] = frozenset()
+
+    def __init__(self, config: BrokerConfig, engine: Engine) -> None:
+        self._config, self._engine = config, engine
+        # Links with reads that wait for room; the door looks after them, and gives all subjects the same.
+        self.crowded: dict[Link, None] = {}
+
+    def handlers(self) -> dict[int, RequestHandler]:
+        """By request code."""
+        raise NotImplementedError
+
+    # For subclasses --------------------------------------------------------------------------------------------
+    def propose_map(
+        self,
+        link: Link,
+        opaque: int,
+        kind: CommandKind,
+        request: dict[str, Any],
+        *,
+        release: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Propose a command whose payload is *request*, and reply with its verdict. *release* is called when that is known."""
+        payload = encode_msgpack(request)
+
+        def done(verdict: Any, _picks: list[Pick]) -> None:
+            release()
+            if isinstance(verdict, TernError):
+                link.reply(opaque, ERROR, error_parts(verdict))
+            else:
+                link.reply(opaque, 0, body_parts(verdict))
+
+        self._engine.proposer.submit(Proposal(kind, len(payload), done, build=lambda _now: [payload]))
+
+    def when_room(
+        self,
+        link: Link,
+        opaque: int,
+        flow: Hashable,
+        size_bytes: int,
+        begin: Callable[[int], None],
+        failed: Callable[[Exception], None] | None = None,
+    ) -> None:
+        """Run *begin*, which reads and answers, once the asker has room for some *size_bytes*; it gets the size that the answer should keep
+        to (0: any). *flow*: who shares room equally with all others. What was true before may not be any more by then.
+
+        *failed* replies with what it raises, and with Overloaded when the wait is too long.
+        """
+
+        fail = failed or (lambda error: self.failed(link, opaque, error))
+
+        def run(page_bytes: int) -> None:
+            try:
+                begin(page_bytes)
+            except Exception as error:
+                fail(error)
+
+        late = Overloaded(what="answers that a proxy has room for")
+        if link.when_room(opaque, flow, size_bytes, run, lambda: fail(late)):
+            self.crowded[link] = None
+
+    def answer_in_turns(
+        self, link: Link, opaque: int, steps: Iterator[None], failed: Callable[[Exception], None] | None = None
+    ) -> None:
+        """Run *steps*, which reply at their end, beside other work, once there is room for an answer; what they raise is the reply."""
+        self.when_room(
+            *(link, opaque, type(self).__name__, ANSWER_SIZE_GUESS_BYTES),
+            lambda _page: self.run(link, opaque, steps),
+            failed,
+        )
+
+    def run(self, link: Link, opaque: int, steps: Iterator[None]) -> None:
+        """As answer_in_turns, for an answer that has room."""
+        self._engine.turns.run(steps, lambda error: self.failed(link, opaque, error))
+
+    def refuse(self, link: Link, opaque: int, error: TernError) -> None:
+        """*error* is the reply."""
+        link.reply(opaque, ERROR, error_parts(error))
+
+    def failed(self, link: Link, opaque: int, error: Exception) -> None:
+        """What a request has raised is its reply: an error that is meant so, a read that failed, or a bug, which is named and logged."""
+        if isinstance(error, OSError | StoreError):
+            self.unreadable(link, opaque, error)
+        else:
+            self.refuse(link, opaque, problem_of(error))
+
+    def unreadable(self, link: Link, opaque: int, error: Exception, answer: TernError | None = None) -> None:
+        """A record that should be there cannot be read: this request fails, loudly. Damage ends the node, anything else does not."""
+        log.error("a read failed", exc_info=error)
+        link.reply(opaque, ERROR, error_parts(answer or self._refusal(error)))
+        if isinstance(error, DAMAGE):
+            self._engine.fail_soon(error)
+
+    def _refusal(self, error: Exception) -> TernError:
+        if isinstance(error, DAMAGE):
+            return StorageDamaged(node=self._config.node, broker_group=self._config.broker_group)
+        if isinstance(error, OSError):
+            return lack_of(error, node=self._config.node, broker_group=self._config.broker_group)
+        return TernError()
+
+    def topic(self, head: dict[str, Any]) -> Topic:
+        """The topic that a request names; TopicNotFound."""
+        topic = self._engine.state.names.topics.get(head["topic"])
+        if topic is None:
+            raise TopicNotFound(topic=str(head["topic"])[:160])
+        return topic
+
+    def group(self, head: dict[str, Any]) -> Group:
+        """The consumer group that a request names; GroupNotFound."""
+        group = self._engine.state.names.groups.get(head["group"])
+        if group is None:
+            raise GroupNotFound(group=str(head["group"])[:160])
+        return group
+
+    def queue(self, topic: Topic, queue: Any) -> int:
+        """*queue*, if *topic* has it here; QueueNotFound."""
+        if not isinstance(queue, int) or not 0 <= queue < topic.queues:
+            raise QueueNotFound(queue=f"{self._config.broker_group}:{queue}", topic=topic.name)
+        return queue
+
+    def not_leader(self) -> NotLeader:
+        """Who leads instead, as far as this node knows."""
+        return NotLeader(
+            node=self._config.node, leader=self._engine.raft.leader or "", broker_group=self._config.broker_group
+        )
+
+
+def flow_of(head: dict[str, Any], *what: Hashable) -> Hashable:
+    """Who shares the room of a link equally with all others: a principal, or where there are none, readers of one thing."""
+    return head.get("reader") or what
+
+
+def kept_to(size_max_bytes: int, page_bytes: int) -> int:
+    """*size_max_bytes*, but no more than a page if there is such a limit."""
+    return min(size_max_bytes, page_bytes) if page_bytes else size_max_bytes
+
+
+def bounded(value: Any, low: int, high: int) -> int:
+    """*value* as an int within the limits; the proxy has checked it, so anything else is a broken peer."""
+    if not isinstance(value, int) or not low <= value <= high:
+        raise LinkBodyMalformed(reason=f"{value!r} is not in {low}..{high}")
+    return value

@@ -1,0 +1,111 @@
+"""Numbers of topics and groups: how much is there, how fast it moves, how far groups are behind. Looked up in turns.
+
+How far behind in time: since when the first message that a group has not settled was visible. How fast one queue grows: by the queue's
+own times, which know the offset of a minute ago; so that is exact, and survives a change of leader.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tern_broker.core.dead_topics import ORIGINALS
+from tern_broker.core.delivery.delivery import Delivery
+from tern_broker.core.topics import Group, Topic
+from tern_broker.link.requests import RequestHandler, Requests
+from tern_broker.reading.statistics import WINDOW_S
+from tern_remoting import Link
+from tern_store.kept_times import offset_at, visible_at
+from tern_wire.requests import RequestCode, body_parts
+
+
+class StatisticsRequests(Requests):
+    """TOPIC_STATS, GROUP_STATS. Owner: the core loop."""
+
+    reads = frozenset({RequestCode.TOPIC_STATS, RequestCode.GROUP_STATS})
+
+    def handlers(self) -> dict[int, RequestHandler]:
+        """As Requests."""
+        return {RequestCode.TOPIC_STATS: self._topic_stats, RequestCode.GROUP_STATS: self._group_stats}
+
+    def _topic_stats(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        topic = self.topic(head)
+
+        def steps() -> Iterator[None]:
+            queues = []
+            for queue in range(topic.queues):
+                queues.append(self._queue_row(topic, queue))
+                yield
+            statistics, state = self._engine.statistics, self._engine.state
+            reply = {
+                "in": statistics.of(statistics.came_in, topic.topic_id),
+                "out": statistics.of(statistics.went_out, topic.topic_id),
+                "groups": sorted(
+                    state.names.groups_by_id[group_id].name
+                    for group_id, topic_id in state.leasing.deliveries
+                    if topic_id == topic.topic_id
+                ),
+                "queues": queues,
+                # Stored, and not in a queue before their delivery time.
+                "scheduled": state.timing.pending[topic.topic_id],
+            }
+            link.reply(opaque, 0, body_parts(reply))
+
+        self.answer_in_turns(link, opaque, steps())
+
+    def _queue_row(self, topic: Topic, queue: int) -> list[Any]:
+        """[queue, min, max, visible ms of the last message (0: none), messages a second over the last minute]"""
+        least, end = topic.mins[queue], topic.ends[queue]
+        if least >= end:
+            return [queue, least, end, 0, 0.0]
+        store = self._engine.store
+        since_ms = self._engine.proposer.now_ms() - int(WINDOW_S * 1000)
+        before = offset_at(store, topic.topic_id, queue, since_ms, least=least, end=end)
+        last_ms = visible_at(store, topic.topic_id, queue, end - 1)
+        return [queue, least, end, last_ms, round((end - before) / WINDOW_S, 2)]
+
+    # Groups ----------------------------------------------------------------------------------------------------
+    def _group_stats(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        group = self.group(head)
+        state = self._engine.state
+        topics = [self.topic(head)] if head.get("topic") is not None else []
+        if not topics:
+            ids = [topic_id for group_id, topic_id in state.leasing.deliveries if group_id == group.group_id]
+            topics = [topic for topic_id in ids if (topic := state.names.topics_by_id.get(topic_id)) is not None]
+
+        def steps() -> Iterator[None]:
+            rows = []
+            for topic in sorted(topics, key=lambda topic: topic.name):
+                row = state.leasing.deliveries.get((group.group_id, topic.topic_id), [])
+                queues = []
+                for queue in range(topic.queues):
+                    queues.append(self._lag_row(group, topic, queue, row[queue] if queue < len(row) else None))
+                    yield
+                statistics = self._engine.statistics
+                rows.append(
+                    {
+                        "topic": topic.name,
+                        "queues": queues,
+                        "out": statistics.of(statistics.went_out, topic.topic_id, group.group_id),
+                        "again": statistics.of(statistics.came_again, topic.topic_id, group.group_id),
+                    }
+                )
+            dead = state.leasing.dead_topics.of(group.group_id)
+            dead_letters = dead.ends[ORIGINALS] - dead.mins[ORIGINALS] if dead is not None else 0
+            link.reply(opaque, 0, body_parts({"topics": rows, "dead_letters": dead_letters}))
+
+        self.answer_in_turns(link, opaque, steps())
+
+    def _lag_row(self, group: Group, topic: Topic, queue: int, delivery: Delivery | None) -> list[int]:
+        """[queue, committed (-1: not begun), max, lag in messages, lag in ms, leased, resting, dying]"""
+        end = topic.ends[queue]
+        if delivery is None:
+            first, lag = group.start_in(topic, queue, 0), end - group.start_in(topic, queue, 0)
+            held = (0, 0, 0)
+        else:
+            first, lag = delivery.committed(), end - delivery.cursor + delivery.unsettled
+            held = (delivery.leased, delivery.resting, len(delivery.dying))
+        lag_ms = 0
+        # What a group holds of what retention has dropped is listed no more, so its time is not known.
+        if (visible := max(first, topic.mins[queue])) < end and lag:
+            visible_ms = visible_at(self._engine.store, topic.topic_id, queue, visible)
+            lag_ms = max(0, self._engine.proposer.now_ms() - visible_ms)
+        return [queue, first if delivery is not None else -1, end, lag, lag_ms, *held]

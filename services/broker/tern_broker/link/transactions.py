@@ -1,0 +1,241 @@
+"""What clients and checkers do with transactions: end them, claim and report checks; and what people ask and decide about them.
+
+CLAIM_CHECKS -> nothing due? -> parked -> something came due -> an entry claims it -> its records are read -> reply
+                     |             |                                  |
+                     |             +-> the deadline, a new leader     +-> others were faster: parked again
+                     +-> no: at once
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_broker.config import BrokerConfig
+from tern_broker.core.applied import Applied
+from tern_broker.core.delivery.picking import Pick
+from tern_broker.core.transactions.ends import Transactions, are_ends
+from tern_broker.core.transactions.requests import ClaimRequest, read_claim, read_reports, read_resolution
+from tern_broker.core.transactions.views import claimed_checks, describe_transaction, list_transactions
+from tern_broker.engine import Engine
+from tern_broker.link.requests import RequestHandler, Requests, bounded
+from tern_broker.proposer import Done, Proposal
+from tern_broker.waiting.check_waiters import CheckWaiter, CheckWaiters
+from tern_remoting import Link
+from tern_store import StoreError
+from tern_wire.codec import encode_msgpack
+from tern_wire.commands import CommandKind
+from tern_wire.errors import LinkBodyMalformed, TernError
+from tern_wire.limits import ENDS_PER_REQUEST_MAX, LISTED_MAX, WAIT_MAX_MS
+from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts
+from tern_wire.transactions import COMMIT, END_ROWS, EXPIRED, NUMBER_MAX, OPEN
+
+_ID_MAX, _TIME_MAX_MS = (1 << 32) - 1, (1 << 53) - 1
+# Records that one END_TRANSACTIONS makes visible, more or less: every node reads them for their keys while it applies the entry ...
+COMMIT_STEP_SIZE_BYTES = 4 << 20
+# ... which costs a small part of what storing them did; so much of it counts for the size of the entry.
+_COMMIT_COST = 32
+_NO_CHECKS: dict[str, Any] = {"checks": []}
+
+
+class TransactionRequests(Requests):
+    """END_TRANSACTIONS, CLAIM_CHECKS, REPORT_CHECKS, RESOLVE_TRANSACTION, DESCRIBE_TRANSACTION, LIST_TRANSACTIONS. Owner: the core loop."""
+
+    reads = frozenset({RequestCode.DESCRIBE_TRANSACTION, RequestCode.LIST_TRANSACTIONS})
+
+    def __init__(self, config: BrokerConfig, engine: Engine, *, monotonic: Callable[[], float]) -> None:
+        super().__init__(config, engine)
+        self._monotonic = monotonic
+        self.waiters = CheckWaiters()
+        engine.on_applied.append(self._applied)
+        engine.on_clock.append(self._sweep)
+
+    def handlers(self) -> dict[int, RequestHandler]:
+        """As Requests."""
+        return {
+            RequestCode.END_TRANSACTIONS: self._end,
+            RequestCode.CLAIM_CHECKS: self._claim,
+            RequestCode.REPORT_CHECKS: self._report,
+            RequestCode.RESOLVE_TRANSACTION: self._resolve,
+            RequestCode.DESCRIBE_TRANSACTION: self._describe,
+            RequestCode.LIST_TRANSACTIONS: self._list,
+        }
+
+    @property
+    def _transactions(self) -> Transactions:
+        return self._engine.state.transactions
+
+    # Ends ------------------------------------------------------------------------------------------------------
+    def _end(self, link: Link, opaque: int, head: dict[str, Any], raw: memoryview) -> None:
+        count = bounded(head["rows"], 1, ENDS_PER_REQUEST_MAX)
+        if len(raw) != count * END_ROWS.itemsize:
+            raise LinkBodyMalformed(reason=f"END_TRANSACTIONS of {count} rows in {len(raw)} bytes")
+        rows = np.frombuffer(bytes(raw), END_ROWS)
+        if not are_ends(rows):
+            raise LinkBodyMalformed(reason="END_TRANSACTIONS with an outcome, or somebody, that there is not")
+        steps = self._steps(rows)
+        ends = _Ends(link, opaque, [None] * len(steps))
+        for number, (begin, end, size_bytes) in enumerate(steps):
+            self._propose_step(rows[begin:end].tobytes(), size_bytes, ends.done(number))
+
+    def _propose_step(self, part: bytes, commit_size_bytes: int, done: Done) -> None:
+        size_bytes = len(part) + commit_size_bytes // _COMMIT_COST
+        proposal = Proposal(CommandKind.END_TRANSACTIONS, size_bytes, done, build=lambda _now: [part])
+        self._engine.proposer.submit(proposal)
+
+    def _steps(self, rows: npt.NDArray[Any]) -> list[tuple[int, int, int]]:
+        """*rows* in steps, (begin, end, bytes of records that become visible), none of them far above COMMIT_STEP_SIZE_BYTES."""
+        table = self._transactions.table
+        steps, begin, total = [], 0, 0
+        for row, (number, outcome) in enumerate(zip(rows["number"].tolist(), rows["outcome"].tolist(), strict=True)):
+            slot = table.slots.get(number)
+            size = table.get("size", slot) if slot is not None and outcome == COMMIT else 0
+            if row > begin and total + size > COMMIT_STEP_SIZE_BYTES:
+                steps.append((begin, row, total))
+                begin, total = row, 0
+            total += size
+        return [*steps, (begin, len(rows), total)]
+
+    def _resolve(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        self.propose_map(link, opaque, CommandKind.RESOLVE_TRANSACTION, read_resolution(head).packed())
+
+    # Checks ----------------------------------------------------------------------------------------------------
+    def _claim(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        request = read_claim(head)
+        if request.producer_group:
+            self._engine.state.producers.require(request.producer_group)
+        deadline_s = self._monotonic() + bounded(head["wait_ms"], 0, WAIT_MAX_MS) / 1000
+        self._claim_or_wait(link, opaque, request, deadline_s)
+
+    def _claim_or_wait(self, link: Link, opaque: int, request: ClaimRequest, deadline_s: float) -> None:
+        """Claim what is due; if nothing is, wait for it until *deadline_s*."""
+
+        def woken(answer: bool | TernError) -> None:
+            if isinstance(answer, TernError):
+                link.reply(opaque, ERROR, error_parts(answer))
+            elif answer:
+                self._propose_claim(link, opaque, request, deadline_s)
+            else:
+                link.reply(opaque, 0, body_parts(_NO_CHECKS))
+
+        if self._available(request.producer_group):
+            woken(True)
+        elif deadline_s <= self._monotonic():
+            woken(False)
+        else:
+            self.waiters.park(CheckWaiter(request.producer_group, deadline_s, woken, lambda: link.closed))
+
+    def _propose_claim(self, link: Link, opaque: int, request: ClaimRequest, deadline_s: float) -> None:
+        payload = encode_msgpack(request.packed())
+
+        def done(verdict: Any, _picks: list[Pick]) -> None:
+            if isinstance(verdict, TernError):
+                link.reply(opaque, ERROR, error_parts(verdict))
+            elif not self._tell(link, opaque, verdict):
+                self._claim_or_wait(link, opaque, request, deadline_s)
+
+        self._engine.proposer.submit(
+            Proposal(CommandKind.CLAIM_CHECKS, len(payload), done, build=lambda _now: [payload])
+        )
+
+    def _tell(self, link: Link, opaque: int, verdict: dict[str, Any]) -> bool:
+        """Answer with what was claimed; False, and no answer, if nothing was, or all of it has ended in the same entry."""
+        names = self._engine.state.names
+        told, messages = claimed_checks(self._transactions, names, verdict["checks"])
+        if not told:
+            return False
+        where, sizes = (messages[name].astype(np.int64) for name in ("position", "size"))
+        try:
+            records = self._engine.store.log.read_records(where, sizes)
+        except (OSError, StoreError) as error:
+            # The claims end by themselves, and are passed on.
+            self.unreadable(link, opaque, error)
+            return True
+        link.reply(opaque, 0, body_parts({"checks": told, "now_ms": self._engine.state.now_ms}, [records]))
+        return True
+
+    def _report(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        payload = encode_msgpack({"reports": read_reports(head)})
+
+        def done(verdict: Any, _picks: list[Pick]) -> None:
+            if isinstance(verdict, TernError):
+                link.reply(opaque, ERROR, error_parts(verdict))
+            else:
+                link.reply(opaque, 0, body_parts({}, [verdict]))
+
+        self._engine.proposer.submit(
+            Proposal(CommandKind.REPORT_CHECKS, len(payload), done, build=lambda _now: [payload])
+        )
+
+    def _available(self, producer_group: str) -> int:
+        if not producer_group:
+            return self._transactions.schedule.available(0)
+        group = self._engine.state.producers.by_name.get(producer_group)
+        return self._transactions.schedule.available(group.producer_group_id) if group is not None else 0
+
+    def _applied(self, applied: Applied) -> None:
+        if applied.checks_due and len(self.waiters):
+            self.waiters.due(self._available)
+
+    def _sweep(self) -> None:
+        if len(self.waiters):
+            if not self._engine.raft.is_serving:
+                self.waiters.refuse_all(self.not_leader())
+            self.waiters.sweep(self._monotonic())
+
+    # Reads -----------------------------------------------------------------------------------------------------
+    def _describe(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        number = bounded(head["number"], 0, NUMBER_MAX)
+        group_id = bounded(head["producer_group_id"], 0, _ID_MAX)
+        found = describe_transaction(self._transactions, self._engine.state.names, number, group_id)
+        link.reply(opaque, 0, body_parts({"transaction": found}))
+
+    def _list(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+        name, state = str(head["producer_group"]), head["state"]
+        if state not in {"", OPEN, EXPIRED}:
+            raise LinkBodyMalformed(reason=f"{state!r} is no state of a transaction that has not ended")
+        group_id = self._engine.state.producers.require(name).producer_group_id if name else 0
+        age_ms = bounded(head["older_than_ms"], 0, _TIME_MAX_MS)
+        found = list_transactions(
+            self._transactions,
+            self._engine.state.names,
+            namespace=str(head.get("namespace", "")),
+            producer_group_id=group_id,
+            state=state,
+            begun_before_ms=self._engine.proposer.now_ms() - age_ms,
+            after=bounded(head["after"], 0, NUMBER_MAX),
+            limit=bounded(head["limit"], 1, LISTED_MAX),
+        )
+        link.reply(opaque, 0, body_parts(found))
+
+
+@dataclass(slots=True)
+class _Ends:
+    """One END_TRANSACTIONS in steps: replies when all of them are answered, in their order, or with the first error."""
+
+    link: Link
+    opaque: int
+    parts: list[bytes | None]
+    error: TernError | None = field(default=None)
+    answered: int = 0
+
+    def done(self, number: int) -> Done:
+        """For the proposal of step *number*."""
+
+        def answer(verdict: Any, _picks: list[Pick]) -> None:
+            self.answered += 1
+            if isinstance(verdict, TernError):
+                # What other steps have ended stays ended: the same request again is told so.
+                self.error = self.error or verdict
+            else:
+                self.parts[number] = verdict.tobytes()
+            if self.answered < len(self.parts):
+                return
+            if self.error is not None:
+                self.link.reply(self.opaque, ERROR, error_parts(self.error))
+            else:
+                self.link.reply(self.opaque, 0, body_parts({}, [part for part in self.parts if part is not None]))
+
+        return answer

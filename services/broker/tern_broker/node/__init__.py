@@ -1,0 +1,1 @@
+"""The node beside its core loop: HTTP, heartbeats, status, and copies of the leader's log."""

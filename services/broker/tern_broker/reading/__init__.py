@@ -1,0 +1,1 @@
+"""Reads beside the state machine: pages of queues, scans, queries, statistics."""

@@ -1,0 +1,112 @@
+"""Looking for messages that a reader wants in one queue, from an offset on, a page at a time.
+
+Law: what a reader does not want is passed over and counts: `offset` moves behind everything that was looked at, so nothing is looked
+at twice. Which messages are wanted is the filter's word: queue entries first (20 bytes each), and only what these leave is read.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_broker.core.topics import Topic
+from tern_broker.reading.reader import Reader
+from tern_wire.filters import Filter
+from tern_wire.limits import MIB
+
+# Entries of one page: 80 KiB of a queue's file by tags; records of an SQL page are evaluated one by one, some 3 us each.
+TAG_PAGE_ENTRIES, SQL_PAGE_ENTRIES = 4_096, 256
+PAGE_SIZE_MAX_BYTES = 1 * MIB
+
+
+class QueueScan:
+    """One reader's look at one queue. Owner: the request that makes it."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        topic: Topic,
+        queue: int,
+        offset: int,
+        wanted: Filter,
+        *,
+        end: int | None,
+        messages_max: int,
+        size_max_bytes: int,
+    ) -> None:
+        """Look at [*offset*, *end*), or as far as the queue goes at the time of looking."""
+        self._reader, self._topic, self._queue, self._wanted = reader, topic, queue, wanted
+        self._end, self._messages_left, self._size_left = end, messages_max, size_max_bytes
+        # Where the next page begins.
+        self.offset = offset
+        # Records that were found, filled in.
+        self.found: list[memoryview] = []
+        # How many they are.
+        self.messages = 0
+        self._is_full = False
+
+    @property
+    def end(self) -> int:
+        """Where the scan ends as of now."""
+        end = self._topic.ends[self._queue]
+        return end if self._end is None else min(self._end, end)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has come to the end that was asked for: no new message could belong to it."""
+        return self._end is not None and self.offset >= self._end
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to look at now, or nothing more fits."""
+        return self._is_full or self.offset >= self.end
+
+    def keep_to(self, page_bytes: int) -> None:
+        """Find no more than so many bytes, if that is less than was asked for (0: whatever it is)."""
+        if page_bytes:
+            self._size_left = min(self._size_left, page_bytes)
+
+    def step(self) -> None:
+        """Look at one page. OffsetExpired when retention has passed the place; LogRot, DerivedDamage."""
+        if self._wanted.is_all:
+            page = self._reader.pull(
+                self._topic, self._queue, self.offset, self.end, self._messages_left, self._size_left
+            )
+            self.found += [page.data] if len(page.offsets) else []
+            self.messages += len(page.offsets)
+            self.offset += len(page.offsets)
+            self._is_full = bool(self.found)
+            return
+        page_entries = TAG_PAGE_ENTRIES if self._wanted.is_tag else SQL_PAGE_ENTRIES
+        entries = self._reader.entries(self._topic, self._queue, self.offset, min(page_entries, self.end - self.offset))
+        if not len(entries):
+            # Its end is known, its entries are not there: only a queue that was removed looks so.
+            self._is_full = True
+            return
+        left = np.flatnonzero(self._wanted.preselect(entries))
+        sizes = np.cumsum(entries["size"].astype(np.int64)[left])
+        fitting = max(1, int(np.searchsorted(sizes, PAGE_SIZE_MAX_BYTES, side="right")))
+        looked_at = int(left[fitting]) if fitting < len(left) else len(entries)
+        left = left[:fitting]
+        if len(left):
+            looked_at = self._keep(entries, left, looked_at)
+        self.offset += looked_at
+
+    def _keep(self, entries: npt.NDArray[Any], left: npt.NDArray[np.int64], looked_at: int) -> int:
+        """Read the entries numbered *left* and keep what matches, as far as it fits; how many entries were looked at."""
+        page = self._reader.read_messages(self._topic, self._queue, self.offset + left, entries[left])
+        sizes = entries["size"].astype(np.int64)[left]
+        starts = np.cumsum(sizes) - sizes
+        for number in np.flatnonzero(self._wanted.matches(page.data, starts)).tolist():
+            size = int(sizes[number])
+            if not self._messages_left or (size > self._size_left and self.found):
+                self._is_full = True
+                return int(left[number])
+            start = int(starts[number])
+            # A copy: the page is much larger than the few that match.
+            self.found.append(memoryview(bytes(page.data[start : start + size])))
+            self.messages += 1
+            self._messages_left -= 1
+            self._size_left -= size
+        self._is_full = not self._messages_left
+        return looked_at
