@@ -19,8 +19,8 @@ from locust.runners import LocalRunner
 
 from loadtest.ledger import Ledger, Send
 from loadtest.settlement import RECEIVE_HEADERS, Door, read_send, settle_run
-from tern_client.credentials import Credentials
-from tern_client.exchange import Request
+from tern_client.transport.credentials import Credentials
+from tern_client.transport.exchange import Request
 from tern_wire import paths
 
 BODY_SIZE_BYTES = 1_024

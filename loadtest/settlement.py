@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from loadtest.ledger import Ledger
-from tern_client.credentials import Credentials
-from tern_client.exchange import Request
+from tern_client.transport.credentials import Credentials
+from tern_client.transport.exchange import Request
 from tern_wire import paths
 from tern_wire.limits import RECEIVE_MESSAGES_MAX
 

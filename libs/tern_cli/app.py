@@ -15,37 +15,37 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from tern_cli.acl_commands import acl_app
-from tern_cli.admin_commands import show_offsets
 from tern_cli.backup import backup, restore
-from tern_cli.broker_group_commands import broker_group_app
-from tern_cli.broker_group_drain import drain_broker_group
-from tern_cli.cluster_commands import init_cluster
 from tern_cli.command_words import asks_for_json, credentials_first, not_text
+from tern_cli.commands.acl import acl_app
+from tern_cli.commands.admin import show_offsets
+from tern_cli.commands.broker_group import broker_group_app
+from tern_cli.commands.broker_group_drain import drain_broker_group
+from tern_cli.commands.cluster import init_cluster
+from tern_cli.commands.dlq import dlq_app
+from tern_cli.commands.group import group_app
+from tern_cli.commands.key import key_app
+from tern_cli.commands.member import list_assignments, list_locks, list_members
+from tern_cli.commands.mesh import down, status, up
+from tern_cli.commands.message import recv, send
+from tern_cli.commands.namesrv import namesrv_app
+from tern_cli.commands.pass_over import raft_app
+from tern_cli.commands.placement import place_topic, show_placement
+from tern_cli.commands.producer_group import producer_group_app
+from tern_cli.commands.query import msg_app, seek_group, show_lag, show_topic_stats
+from tern_cli.commands.request import reply, request
+from tern_cli.commands.scheduled import scheduled_app
+from tern_cli.commands.topic import topic_app
+from tern_cli.commands.tx import tx_app
 from tern_cli.demo.commands import demo_app
 from tern_cli.demo.transfer.command import transfer
-from tern_cli.dlq_commands import dlq_app
 from tern_cli.endpoint import NAMESPACE_VARIABLE, use_namespace
 from tern_cli.failures import CommandFailed
 from tern_cli.file_failures import file_failure
-from tern_cli.group_commands import group_app
 from tern_cli.installed_version import installed_version
-from tern_cli.key_commands import key_app
-from tern_cli.member_commands import list_assignments, list_locks, list_members
-from tern_cli.mesh_commands import down, status, up
-from tern_cli.message_commands import recv, send
-from tern_cli.namesrv_commands import namesrv_app
 from tern_cli.output import show_failure
-from tern_cli.pass_over_commands import raft_app
-from tern_cli.placement_commands import place_topic, show_placement
-from tern_cli.producer_group_commands import producer_group_app
-from tern_cli.query_commands import msg_app, seek_group, show_lag, show_topic_stats
-from tern_cli.request_commands import reply, request
-from tern_cli.scheduled_commands import scheduled_app
 from tern_cli.store import store_app
-from tern_cli.topic_commands import topic_app
-from tern_cli.tx_commands import tx_app
-from tern_client.credentials import CA_FILE, KEY_FILE
+from tern_client.transport.credentials import CA_FILE, KEY_FILE
 from tern_wire.errors import TernError
 from tern_wire.extras import damage, need_extra
 

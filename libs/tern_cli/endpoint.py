@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from tern_cli.failures import CommandFailed
-from tern_cli.mesh_files import MeshFiles
+from tern_cli.mesh.files import MeshFiles
 from tern_client import BlockingAdmin, RetryPolicy
-from tern_client.credentials import CA_FILE, KEY_FILE
-from tern_client.endpoints import EndpointMalformed, Endpoints
+from tern_client.transport.credentials import CA_FILE, KEY_FILE
+from tern_client.transport.endpoints import EndpointMalformed, Endpoints
 from tern_wire.errors import InvalidField
 from tern_wire.names import check_namespace
 from tern_wire.paths import PORT_NAMESRV, PORT_PROXY

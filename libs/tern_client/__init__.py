@@ -22,18 +22,11 @@ PullConsumer. To declare, list, look up and redrive: Admin. Errors are TernError
 """
 
 from tern_client.admin import Admin
-from tern_client.batching import BatchLimits
 from tern_client.blocking import BlockingAdmin, BlockingProducer
 from tern_client.blocking_consumer import BlockingConsumer
-from tern_client.blocking_transactions import BlockingTransactionProducer
-from tern_client.check_callbacks import check_app
-from tern_client.checking import CheckCounts
-from tern_client.client import ClientClosed
-from tern_client.consumer import Consumer
-from tern_client.endpoints import EndpointMalformed
-from tern_client.exchange import ProxyUnreachable
-from tern_client.members import BlockingMembership, Membership
-from tern_client.models import (
+from tern_client.calls.batching import BatchLimits
+from tern_client.calls.memberships import BlockingMembership, Membership
+from tern_client.calls.models import (
     BatchOutcome,
     OutgoingMessage,
     QueueOffsets,
@@ -42,14 +35,19 @@ from tern_client.models import (
     ReplyMessage,
     SendReceipt,
 )
+from tern_client.calls.pulling import FileOffsets, GroupOffsets, MemoryOffsets, PulledMessage
+from tern_client.calls.scheduled import ScheduledMessage, ScheduledPage
+from tern_client.calls.turns import TurnNotReached
+from tern_client.client import ClientClosed
+from tern_client.consumer import Consumer
 from tern_client.producer import Producer
 from tern_client.pull_consumer import BlockingPullConsumer, PullConsumer
-from tern_client.pulling import FileOffsets, GroupOffsets, MemoryOffsets, PulledMessage
-from tern_client.retrying import RetryPolicy
 from tern_client.running import run
-from tern_client.scheduled import ScheduledMessage, ScheduledPage
-from tern_client.transaction_course import LocalTransactionFailed
-from tern_client.transaction_models import (
+from tern_client.transactions.blocking_transactions import BlockingTransactionProducer
+from tern_client.transactions.check_callbacks import check_app
+from tern_client.transactions.checking import CheckCounts
+from tern_client.transactions.course import LocalTransactionFailed
+from tern_client.transactions.models import (
     BegunTransaction,
     Check,
     CheckedMessage,
@@ -60,8 +58,10 @@ from tern_client.transaction_models import (
     Transaction,
     TransactionPage,
 )
-from tern_client.transaction_producer import TransactionProducer
-from tern_client.turns import TurnNotReached
+from tern_client.transactions.producer import TransactionProducer
+from tern_client.transport.endpoints import EndpointMalformed
+from tern_client.transport.exchange import ProxyUnreachable
+from tern_client.transport.retrying import RetryPolicy
 from tern_wire.errors import TernError
 
 __all__ = [

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tern_client.broker_groups import BrokerGroupCalls
-from tern_client.dead_letters import DeadLetterCalls
-from tern_client.documents import (
+from tern_client.calls.broker_groups import BrokerGroupCalls
+from tern_client.calls.dead_letters import DeadLetterCalls
+from tern_client.calls.documents import (
     commit_request,
     get_request,
     group_offsets_request,
@@ -14,13 +14,13 @@ from tern_client.documents import (
     read_group_offsets,
     read_offsets,
 )
-from tern_client.members import assignments_request, locks_request, members_request
-from tern_client.models import QueueOffsets
-from tern_client.principals import PrincipalCalls
-from tern_client.queries import QueryCalls
-from tern_client.scheduled import ScheduledPage, read_scheduled, recall_request, scheduled_request
-from tern_client.topics import TopicCalls
-from tern_client.transaction_calls import ProducerGroupCalls
+from tern_client.calls.memberships import assignments_request, locks_request, members_request
+from tern_client.calls.models import QueueOffsets
+from tern_client.calls.principals import PrincipalCalls
+from tern_client.calls.queries import QueryCalls
+from tern_client.calls.scheduled import ScheduledPage, read_scheduled, recall_request, scheduled_request
+from tern_client.calls.topics import TopicCalls
+from tern_client.transactions.calls import ProducerGroupCalls
 from tern_wire.paths import CLUSTER_PATH
 
 

@@ -5,11 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from tern_client.blocking_transport import BlockingTransport
-from tern_client.broker_groups import BlockingBrokerGroupCalls
-from tern_client.credentials import FileName
-from tern_client.dead_letters import BlockingDeadLetterCalls
-from tern_client.documents import (
+from tern_client.calls.broker_groups import BlockingBrokerGroupCalls
+from tern_client.calls.dead_letters import BlockingDeadLetterCalls
+from tern_client.calls.documents import (
     commit_request,
     get_request,
     group_offsets_request,
@@ -20,18 +18,20 @@ from tern_client.documents import (
     read_offsets,
     read_page,
 )
-from tern_client.members import assignments_request, locks_request, members_request
-from tern_client.models import BatchOutcome, OutgoingMessage, QueueOffsets, RecordPage, SendReceipt
-from tern_client.principals import BlockingPrincipalCalls
-from tern_client.queries import BlockingQueryCalls
-from tern_client.requesting import BlockingRequestCalls
-from tern_client.retrying import RetryPolicy
-from tern_client.scheduled import ScheduledPage, read_scheduled, recall_request, scheduled_request
-from tern_client.sending import none_stored, send_many, send_one, unique_keys, with_key
-from tern_client.topics import BlockingTopicCalls
-from tern_client.transaction_calls import BlockingProducerGroupCalls
-from tern_client.transport import now_ms
-from tern_client.turns import TurnNotReached
+from tern_client.calls.memberships import assignments_request, locks_request, members_request
+from tern_client.calls.models import BatchOutcome, OutgoingMessage, QueueOffsets, RecordPage, SendReceipt
+from tern_client.calls.principals import BlockingPrincipalCalls
+from tern_client.calls.queries import BlockingQueryCalls
+from tern_client.calls.requesting import BlockingRequestCalls
+from tern_client.calls.scheduled import ScheduledPage, read_scheduled, recall_request, scheduled_request
+from tern_client.calls.sending import none_stored, send_many, send_one, unique_keys, with_key
+from tern_client.calls.topics import BlockingTopicCalls
+from tern_client.calls.turns import TurnNotReached
+from tern_client.transactions.calls import BlockingProducerGroupCalls
+from tern_client.transport.blocking_transport import BlockingTransport
+from tern_client.transport.credentials import FileName
+from tern_client.transport.retrying import RetryPolicy
+from tern_client.transport.transport import now_ms
 from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
 from tern_wire.paths import CLUSTER_PATH
 

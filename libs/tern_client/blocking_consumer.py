@@ -7,17 +7,17 @@ import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 
-from tern_client.blocking_transport import BlockingCaller, BlockingTransport, CallAbandoned
+from tern_client.calls.documents import Settle
+from tern_client.calls.models import ReceivedMessage
+from tern_client.calls.requesting import BlockingReplyCalls
+from tern_client.calls.subscription import Subscription
 from tern_client.consumer import EMPTY_PAUSE_MS, WAIT_DEFAULT_MS
-from tern_client.credentials import FileName
-from tern_client.documents import Settle
-from tern_client.models import ReceivedMessage
 from tern_client.prefetch import Prefetch
-from tern_client.requesting import BlockingReplyCalls
-from tern_client.retrying import RetryPolicy
 from tern_client.running import ITERATING
-from tern_client.subscription import Subscription
-from tern_client.transport import epoch_ms, now_ms
+from tern_client.transport.blocking_transport import BlockingCaller, BlockingTransport, CallAbandoned
+from tern_client.transport.credentials import FileName
+from tern_client.transport.retrying import RetryPolicy
+from tern_client.transport.transport import epoch_ms, now_ms
 from tern_wire.errors import TernError
 from tern_wire.limits import RECEIVE_SIZE_DEFAULT_BYTES, WAIT_MAX_MS
 

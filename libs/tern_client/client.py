@@ -11,12 +11,12 @@ from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import ClassVar, Self, TypeVar
 
-from tern_client.blocking_transport import BlockingCaller, BlockingTransport
-from tern_client.calling import Course, Outcome, Step, call
-from tern_client.credentials import FileName
-from tern_client.exchange import Request, Response
-from tern_client.retrying import RetryPolicy
-from tern_client.transport import AsyncCaller, Transport, now_ms
+from tern_client.transport.blocking_transport import BlockingCaller, BlockingTransport
+from tern_client.transport.calling import Course, Outcome, Step, call
+from tern_client.transport.credentials import FileName
+from tern_client.transport.exchange import Request, Response
+from tern_client.transport.retrying import RetryPolicy
+from tern_client.transport.transport import AsyncCaller, Transport, now_ms
 from tern_wire.errors import TernError
 
 T = TypeVar("T")

@@ -5,16 +5,16 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from tern_client.calls.documents import Settle
+from tern_client.calls.leases import Leases
+from tern_client.calls.models import ReceivedMessage
+from tern_client.calls.requesting import ReplyCalls
+from tern_client.calls.subscription import Subscription
 from tern_client.client import ClientClosed
-from tern_client.credentials import FileName
-from tern_client.documents import Settle
-from tern_client.leases import Leases
-from tern_client.models import ReceivedMessage
 from tern_client.prefetch import Prefetch
-from tern_client.requesting import ReplyCalls
-from tern_client.retrying import RetryPolicy
-from tern_client.subscription import Subscription
-from tern_client.transport import Transport, epoch_ms, now_ms
+from tern_client.transport.credentials import FileName
+from tern_client.transport.retrying import RetryPolicy
+from tern_client.transport.transport import Transport, epoch_ms, now_ms
 from tern_wire.errors import TernError
 from tern_wire.limits import RECEIVE_SIZE_DEFAULT_BYTES
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from tern_client.batching import Batch, BatchLimits, size_of
-from tern_client.models import OutgoingMessage
-from tern_client.turns import Turn, Turns, is_given_up
+from tern_client.calls.batching import Batch, BatchLimits, size_of
+from tern_client.calls.models import OutgoingMessage
+from tern_client.calls.turns import Turn, Turns, is_given_up
 from tern_wire.errors import TernError
 
 Token = TypeVar("Token")

@@ -12,8 +12,8 @@ the time of a receive where the proxy is far, within WORK_AHEAD_MAX_MS. So a rec
 from collections import deque
 from collections.abc import Sequence
 
-from tern_client.leases import Received
-from tern_client.models import ReceivedMessage
+from tern_client.calls.leases import Received
+from tern_client.calls.models import ReceivedMessage
 
 WORK_AHEAD_MS = 100
 WORK_AHEAD_MAX_MS = 1_000

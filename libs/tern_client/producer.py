@@ -14,16 +14,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tern_client.batching import Accumulator, Batch, BatchLimits, size_of
+from tern_client.calls.batching import Accumulator, Batch, BatchLimits, size_of
+from tern_client.calls.models import BatchOutcome, OutgoingMessage, SendReceipt
+from tern_client.calls.requesting import RequestCalls
+from tern_client.calls.sending import none_stored, send_many, send_one, unique_keys, with_key
+from tern_client.calls.turns import Key, Turn, TurnNotReached
 from tern_client.client import ClientClosed
-from tern_client.credentials import FileName
-from tern_client.models import BatchOutcome, OutgoingMessage, SendReceipt
 from tern_client.ordered_buffer import OrderedBatch, OrderedBuffer, Run
-from tern_client.requesting import RequestCalls
-from tern_client.retrying import RetryPolicy
-from tern_client.sending import none_stored, send_many, send_one, unique_keys, with_key
-from tern_client.transport import Transport, now_ms
-from tern_client.turns import Key, Turn, TurnNotReached
+from tern_client.transport.credentials import FileName
+from tern_client.transport.retrying import RetryPolicy
+from tern_client.transport.transport import Transport, now_ms
 from tern_wire.errors import TernError
 
 # What send_soon may hold before it waits: a second or two of a fast producer, and nothing for the memory of a small machine.

@@ -9,17 +9,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Self
 
-from tern_client.blocking_transport import BlockingTransport
-from tern_client.client import AsyncClient, BlockingClient, ClientClosed
-from tern_client.credentials import FileName
-from tern_client.documents import (
+from tern_client.calls.documents import (
     commit_request,
     group_offsets_request,
     offsets_request,
     read_group_offsets,
     read_offsets,
 )
-from tern_client.pulling import (
+from tern_client.calls.pulling import (
     GroupOffsets,
     MemoryOffsets,
     OffsetStore,
@@ -29,9 +26,12 @@ from tern_client.pulling import (
     PullSettings,
     read_pulled,
 )
-from tern_client.retrying import RetryPolicy
+from tern_client.client import AsyncClient, BlockingClient, ClientClosed
 from tern_client.running import ITERATING
-from tern_client.transport import Transport, now_ms
+from tern_client.transport.blocking_transport import BlockingTransport
+from tern_client.transport.credentials import FileName
+from tern_client.transport.retrying import RetryPolicy
+from tern_client.transport.transport import Transport, now_ms
 from tern_wire.errors import GroupNotFound, OffsetExpired
 
 WAIT_DEFAULT_MS = 20_000

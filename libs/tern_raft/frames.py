@@ -11,7 +11,7 @@ from typing import Any
 
 from tern_store import HEADER_SIZE_BYTES, EntryKind, EntryRefused, StoredEntry, decode_header
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.requests import HEAD_SIZE, Parts, body_parts, read_body
+from tern_wire.link.requests import HEAD_SIZE, Parts, body_parts, read_body
 
 # Frame code of a Raft message on the link between peers.
 RAFT_CODE = 900

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tern_raft.frames import decode_message, encode_message
 from tern_raft.membership import Membership, is_hello
-from tern_wire.requests import Parts
+from tern_wire.link.requests import Parts
 
 # Where a log ends that is not there.
 NO_LOG = (0, 0)

@@ -16,7 +16,7 @@ from tern_remoting import ONE_WAY, Frame, Link, LinkServer, Redialer, Refusal, R
 from tern_remoting.handshake import HANDSHAKE_TIMEOUT_S
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES, PEER_CONNECTIONS_MAX
-from tern_wire.requests import Parts
+from tern_wire.link.requests import Parts
 
 # A peer that was heard so lately is alive on its link: a leader speaks five times a second. Two silent followers count as alive for
 # this long after they met; later the newcomer is believed, since the old link may be that of a host that went without a word.

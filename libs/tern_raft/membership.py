@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tern_store import VoteFile
-from tern_store.vote_file import INCARNATION_SIZE_BYTES, Standing
+from tern_store.state.vote_file import INCARNATION_SIZE_BYTES, Standing
 
 log = logging.getLogger(__name__)
 PORT_MAX = 65_535

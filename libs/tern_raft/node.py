@@ -19,7 +19,7 @@ from tern_raft.transfer import Transfer
 from tern_raft.transport import PeerTransport
 from tern_store import CommitLog, EntryKind, Files, Genesis, StoredEntry, SyncJob, VoteFile
 from tern_store.files import REAL_FILES
-from tern_store.vote_file import Standing
+from tern_store.state.vote_file import Standing
 from tern_wire.limits import SEGMENT_SIZE_DEFAULT_BYTES
 
 log = logging.getLogger(__name__)

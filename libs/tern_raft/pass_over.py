@@ -25,7 +25,7 @@ from tern_raft.journal import NO_VERSION
 from tern_raft.membership import Membership
 from tern_store import CommitLog, EntryKind, StoredEntry
 from tern_store.files import is_done
-from tern_store.vote_file import Standing
+from tern_store.state.vote_file import Standing
 
 if TYPE_CHECKING:
     from tern_raft.consensus import Consensus

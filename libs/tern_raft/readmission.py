@@ -6,7 +6,7 @@ from tern_raft.consensus import Consensus
 from tern_raft.membership import Membership, readmit_parts
 from tern_store import EntryKind
 from tern_store.files import is_lack
-from tern_store.vote_file import Standing
+from tern_store.state.vote_file import Standing
 
 # A node within so many entries of the end follows the group; the READMIT itself brings it the rest.
 LAG_MAX_ENTRIES = 64

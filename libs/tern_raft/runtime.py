@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from tern_store import SyncLost
-from tern_wire.requests import Parts
+from tern_wire.link.requests import Parts
 
 # Exit code of a node that must not go on in this process; the supervisor starts it again.
 EXIT_BROKEN = 70

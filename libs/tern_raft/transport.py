@@ -21,7 +21,7 @@ from tern_raft.rules import Message, VoteCount, plan_append
 from tern_store import EntryRefused
 from tern_store.files import is_lack
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.requests import Parts
+from tern_wire.link.requests import Parts
 
 if TYPE_CHECKING:
     from tern_raft.consensus import Consensus

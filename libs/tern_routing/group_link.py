@@ -21,7 +21,7 @@ from tern_routing.leader_search import SEARCH_INTERVAL_S, LeaderSearch, is_servi
 from tern_routing.leadership import LeaderBelief
 from tern_wire.errors import NoLeader, NotLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, LEADER_WAIT_MS
-from tern_wire.requests import (
+from tern_wire.link.requests import (
     ERROR,
     READS,
     NoticeCode,
@@ -31,7 +31,7 @@ from tern_wire.requests import (
     read_error,
     read_leadership,
 )
-from tern_wire.route import BrokerGroupRoute
+from tern_wire.routing.route import BrokerGroupRoute
 
 logger = logging.getLogger(__name__)
 

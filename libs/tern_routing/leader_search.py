@@ -10,7 +10,7 @@ from typing import Any
 
 from tern_remoting import Link, LinkError
 from tern_wire.errors import TernError
-from tern_wire.requests import ERROR, RequestCode, body_parts, read_body
+from tern_wire.link.requests import ERROR, RequestCode, body_parts, read_body
 
 # A healthy node answers STATUS within some ms, a starved one within some tens; one that does not is no leader worth waiting for.
 STATUS_TIMEOUT_S = 0.3

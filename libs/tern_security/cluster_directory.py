@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tern_security.peer_identity import PeerIdentity
-from tern_wire.client_keys import root_key_text
 from tern_wire.extras import need_extra
+from tern_wire.principals.client_keys import root_key_text
 from tern_wire.reasons import reason_of
 
 CLUSTER_KEY_SIZE_BYTES = 32

@@ -8,9 +8,9 @@ import msgspec
 import orjson
 from starlette.requests import Request
 
-from tern_wire.codec import read_json
 from tern_wire.errors import MessageTooLarge, UnknownField
 from tern_wire.limits import JSON_NODES_MAX
+from tern_wire.link.codec import read_json
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from tern_security.contexts import TlsRefusal
 from tern_security.peer_identity import BROKER, OPERATOR, ROLES, PeerIdentity
 from tern_security.tls import ClusterTls
-from tern_service.security_settings import NOTICE_OPTIONAL, Protection
+from tern_service.protection import NOTICE_OPTIONAL, Protection
 from tern_wire.errors import CertificateForbidden
 
 logger = logging.getLogger(__name__)

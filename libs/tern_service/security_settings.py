@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tern_security.tls import ClusterTls, TlsFiles, TlsUnusable
+from tern_service.protection import NOTICE_INSECURE, NOTICE_OPTIONAL, Protection
 from tern_service.settings import refuse, setting
 
 if TYPE_CHECKING:
@@ -20,21 +21,6 @@ if TYPE_CHECKING:
 AUTO, REQUIRED, OFF = "auto", "required", "off"
 UNDERSTOOD = "I-UNDERSTAND"
 _VERSIONS = {"1.3": ssl.TLSVersion.TLSv1_3, "1.2": ssl.TLSVersion.TLSv1_2}
-# The loopback notice without credentials, and the one that shouts.
-NOTICE_OPTIONAL = "Every listener is on loopback, so credentials are optional."
-NOTICE_INSECURE = (
-    "INSECURE: this process listens beyond loopback without authentication or TLS, because --insecure-no-auth says so."
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Protection:
-    """How a process is protected. *requires_keys*: clients prove who they are; *notice*: "" when there is nothing to say."""
-
-    requires_keys: bool
-    has_tls: bool
-    is_insecure: bool = False
-    notice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

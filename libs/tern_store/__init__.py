@@ -1,19 +1,10 @@
 """The files of a broker node, synchronous: commit log, entry index, consume queues, votes, saved state, directory lock."""
 
 from tern_store.checking import Checked
-from tern_store.commit_log import CommitLog
-from tern_store.consume_queue import ConsumeQueues
+from tern_store.copies.sink import RebuildSink, Wanted
+from tern_store.copies.source import RebuildSource
+from tern_store.copies.swap import finish_swap
 from tern_store.directory_lock import DirectoryLock
-from tern_store.entry import (
-    HEADER_SIZE_BYTES,
-    EntryHeader,
-    EntryKind,
-    LogMark,
-    StoredEntry,
-    decode_header,
-    encode_entry,
-    verify,
-)
 from tern_store.errors import (
     CopyRefused,
     DerivedDamage,
@@ -29,17 +20,26 @@ from tern_store.errors import (
     WrongGroup,
 )
 from tern_store.files import REAL_FILES, Files, RealFiles
-from tern_store.genesis import Genesis
-from tern_store.log_start import TrimJob
-from tern_store.rebuild_sink import RebuildSink, Wanted
-from tern_store.rebuild_source import RebuildSource
-from tern_store.rebuild_swap import finish_swap
-from tern_store.saving import Save
-from tern_store.segment import SpareJob
-from tern_store.state_file import SavedState, StateSave, load_state, load_states
+from tern_store.log.commit_log import CommitLog
+from tern_store.log.entry import (
+    HEADER_SIZE_BYTES,
+    EntryHeader,
+    EntryKind,
+    LogMark,
+    StoredEntry,
+    decode_header,
+    encode_entry,
+    verify,
+)
+from tern_store.log.genesis import Genesis
+from tern_store.log.log_start import TrimJob
+from tern_store.log.segment import SpareJob
+from tern_store.log.sync_job import SyncJob
+from tern_store.queues.consume_queue import ConsumeQueues
+from tern_store.state.saving import Save
+from tern_store.state.state_file import SavedState, StateSave, load_state, load_states
+from tern_store.state.vote_file import VoteFile
 from tern_store.store import Store, StoreLimits
-from tern_store.sync_job import SyncJob
-from tern_store.vote_file import VoteFile
 
 __all__ = [
     "HEADER_SIZE_BYTES",

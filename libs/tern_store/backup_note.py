@@ -8,7 +8,7 @@ As documents (JSON), marks being [index, position, crc, term] of the last entry:
     group_id, members   whose log it is; segment_size_bytes: of that log
     size_bytes          of log, state and tables of keys
     made_at, ternmq     when it was complete (ISO 8601), by which release
-    manifest            what it holds, as `rebuild_manifest.py` has it
+    manifest            what it holds, as `copies/manifest.py` has it
 
 `backup-under-way.json` has format, cut, and the group's first entry in hex (genesis).
 
@@ -22,11 +22,11 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from tern_store.entry import HEADER_SIZE_BYTES, LogMark, verify
+from tern_store.copies.manifest import Manifest
 from tern_store.errors import BackupDamaged, BackupRefused, StoreError
 from tern_store.files import Files, read_whole, replace_whole
-from tern_store.genesis import Genesis
-from tern_store.rebuild_manifest import Manifest
+from tern_store.log.entry import HEADER_SIZE_BYTES, LogMark, verify
+from tern_store.log.genesis import Genesis
 
 BACKUP = "backup.json"
 UNDER_WAY = "backup-under-way.json"

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tern_store.entry import StoredEntry
 from tern_store.errors import DerivedDamage
-from tern_store.timer_buckets import FOLDER, TimerRows
-from tern_store.timers import Timers
-from tern_wire.key_hashes import FEW_RECORDS
-from tern_wire.timer_rows import TIMER_ROWS
+from tern_store.log.entry import StoredEntry
+from tern_store.timers.buckets import FOLDER, TimerRows
+from tern_store.timers.timers import Timers
+from tern_wire.link.timer_rows import TIMER_ROWS
+from tern_wire.records.key_hashes import FEW_RECORDS
 
 if TYPE_CHECKING:
     from tern_store.store import Store

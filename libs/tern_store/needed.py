@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_store.unread import STEP_ENTRIES, Found, Numbers, message_rows
-from tern_wire.rows import MOVE_ROWS, MOVED_TIMER
+from tern_wire.link.rows import MOVE_ROWS, MOVED_TIMER
 
 if TYPE_CHECKING:
     from tern_store.store import Store

@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tern_store.commit_log import INDEX_FOLDER, LOG_FOLDER
-from tern_store.consume_queue import ConsumeQueues
 from tern_store.directory_lock import DirectoryLock
-from tern_store.entry import ORIGIN
-from tern_store.entry_index import EntryIndex, IndexRow
 from tern_store.errors import StateCorrupt, StoreError
 from tern_store.files import REAL_FILES, Advice, Buffer, Files
-from tern_store.genesis_file import read_genesis
-from tern_store.log_reader import LogReader
-from tern_store.log_start import read_start
-from tern_store.moved_entries import MovedEntries
-from tern_store.saving import split_payload
-from tern_store.segment import Segments, segment_bases
+from tern_store.log.commit_log import INDEX_FOLDER, LOG_FOLDER
+from tern_store.log.entry import ORIGIN
+from tern_store.log.entry_index import EntryIndex, IndexRow
+from tern_store.log.genesis_file import read_genesis
+from tern_store.log.log_reader import LogReader
+from tern_store.log.log_start import read_start
+from tern_store.log.moved_entries import MovedEntries
+from tern_store.log.segment import Segments, segment_bases
+from tern_store.queues.consume_queue import ConsumeQueues
 from tern_store.small_files import ABORT, CONFIG_FOLDER, read_text, refuse_quarantined, topic_id_of
-from tern_store.state_file import SavedState, load_state
+from tern_store.state.saving import split_payload
+from tern_store.state.state_file import SavedState, load_state
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tern_store import small_files
-from tern_store.commit_log import CommitLog
-from tern_store.entry import LogMark
 from tern_store.errors import DerivedDamage, LogRot, StateCorrupt, StateOfOtherRelease, StoreError
 from tern_store.files import Files
-from tern_store.genesis import Genesis
-from tern_store.saving import split_payload
-from tern_store.state_file import boundaries, load_boundary, load_states
+from tern_store.log.commit_log import CommitLog
+from tern_store.log.entry import LogMark
+from tern_store.log.genesis import Genesis
+from tern_store.state.saving import split_payload
+from tern_store.state.state_file import boundaries, load_boundary, load_states
 
 if TYPE_CHECKING:
     from tern_store.store import Store, StoreLimits

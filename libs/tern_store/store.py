@@ -16,21 +16,22 @@ import numpy.typing as npt
 
 from tern_store import small_files
 from tern_store.checking import Checked
-from tern_store.commit_log import LOG_FOLDER, CommitLog
-from tern_store.consume_queue import ConsumeQueues
 from tern_store.delayed import move_timers
-from tern_store.entry import LogMark, StoredEntry
 from tern_store.errors import DerivedDamage, LogRot, Quarantined
 from tern_store.files import REAL_FILES, Files, is_done
-from tern_store.genesis import Genesis
-from tern_store.key_index import TIME_MAX_MS, KeyIndex
-from tern_store.key_search import Found, find_records
-from tern_store.log_start import TrimJob, has_log
-from tern_store.moved_entries import MovedEntries
+from tern_store.index.key_index import TIME_MAX_MS, KeyIndex
+from tern_store.index.key_search import Found, find_records
+from tern_store.keys.sent_keys import SentKeys
+from tern_store.log.commit_log import LOG_FOLDER, CommitLog
+from tern_store.log.entry import LogMark, StoredEntry
+from tern_store.log.genesis import Genesis
+from tern_store.log.log_start import TrimJob, has_log
+from tern_store.log.moved_entries import MovedEntries
+from tern_store.log.sync_job import SyncJob
 from tern_store.opening import open_store
-from tern_store.saving import Payload, Save, payload_with, split_payload
-from tern_store.sent_keys import SentKeys
-from tern_store.state_file import (
+from tern_store.queues.consume_queue import ConsumeQueues
+from tern_store.state.saving import Payload, Save, payload_with, split_payload
+from tern_store.state.state_file import (
     Boundary,
     SavedState,
     StateSave,
@@ -38,11 +39,10 @@ from tern_store.state_file import (
     drop_boundaries,
     load_boundary,
 )
-from tern_store.sync_job import SyncJob
-from tern_store.timers import Timers
-from tern_wire.key_hashes import FEW_RECORDS
+from tern_store.timers.timers import Timers
 from tern_wire.limits import IDEMPOTENCY_TABLE_KEYS_MAX
-from tern_wire.rows import MOVED_HALF, MOVED_MESSAGE, MOVED_TIMER, QUEUE_ENTRIES, QueueAppends
+from tern_wire.link.rows import MOVED_HALF, MOVED_MESSAGE, MOVED_TIMER, QUEUE_ENTRIES, QueueAppends
+from tern_wire.records.key_hashes import FEW_RECORDS
 
 Entries = npt.NDArray[Any]
 Positions = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tern_wire.rows import MOVE_ROWS, MOVED_MESSAGE
+from tern_wire.link.rows import MOVE_ROWS, MOVED_MESSAGE
 
 if TYPE_CHECKING:
     from tern_store.store import Store

@@ -15,7 +15,7 @@ only Java's hash of the tag (0: no tag), so `preselect` may leave another tag wi
 
 SQL. A condition over properties: = <> < <= > >=, [NOT] BETWEEN, [NOT] IN, IS [NOT] NULL, [NOT] CONTAINS, STARTSWITH, ENDSWITH,
 AND, OR, NOT, parentheses, texts such as 'it''s', integers, decimals, TRUE, FALSE. TAGS and KEYS are properties, too. Nothing of it
-is in the queue entry: `preselect` leaves everything. Values and truth: see `tern_wire.sql_eval`; the grammar: `tern_wire.sql_parser`.
+is in the queue entry: `preselect` leaves everything. Values and truth: see `tern_wire.sql.evaluation`; the grammar: `tern_wire.sql.parser`.
 
 Differences from RocketMQ, all of them where it surprises: a text that is no number makes one comparison unknown, and not the whole filter
 fail; any two numbers are compared by value (there, `a > 3` never delivers "3.5"); what is missing is unknown in every comparison
@@ -43,12 +43,12 @@ from tern_wire.limits import (
     FILTER_TERMS_MAX,
     TAG_SIZE_MAX_BYTES,
 )
-from tern_wire.record import TAGS, Bytes, tag_hash
-from tern_wire.record_properties import READ_MAX_US, PropertyReader, property_bounds
-from tern_wire.sql_conditions import Literal
-from tern_wire.sql_eval import Program
-from tern_wire.sql_lexer import refuse, shown
-from tern_wire.sql_parser import parse_sql
+from tern_wire.records.properties import READ_MAX_US, PropertyReader, property_bounds
+from tern_wire.records.record import TAGS, Bytes, tag_hash
+from tern_wire.sql.conditions import Literal
+from tern_wire.sql.evaluation import Program
+from tern_wire.sql.lexer import refuse, shown
+from tern_wire.sql.parser import parse_sql
 
 EVERYTHING = "*"
 _SEPARATOR, _BLANKS = "||", " \t\r\n\f"

@@ -28,7 +28,7 @@ HEADER_PROPERTY_PREFIX = "MQ-Property-"
 HEADER_IDEMPOTENCY_KEY = "Idempotency-Key"
 HEADER_PRODUCER_GROUP = "MQ-Producer-Group"
 HEADER_CHECK_AFTER = "MQ-Check-After"
-# Of a callback about a transaction, and of the answer to it: see check_answers.py.
+# Of a callback about a transaction, and of the answer to it: see checks/answers.py.
 HEADER_CHECK_NONCE = "MQ-Check-Nonce"
 HEADER_CHECK_SIGNATURE = "MQ-Check-Signature"
 HEADER_TIMEOUT = "MQ-Timeout"

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import cast
 
 from loadtest.bench.http_load import HttpError, MessageReader
-from tern_wire.check_answers import answer_signature
+from tern_wire.checks.answers import answer_signature
 from tern_wire.paths import HEADER_CHECK_NONCE, HEADER_CHECK_SIGNATURE
 
 # What its producer groups must have been given: answers are signed with it.

@@ -22,7 +22,7 @@ import uvloop
 
 from loadtest.bench.http_load import HttpConnection, HttpError
 from tern_wire import paths
-from tern_wire.codec import encode_msgpack
+from tern_wire.link.codec import encode_msgpack
 
 _CONNECTIONS = 8
 _TEMPLATES = 8

@@ -22,10 +22,10 @@ from loadtest.bench.store_node import BenchNode
 from tern_broker.core.delivery.fifo_picking import FifoPick, FifoPicker, lease_fifo_payload
 from tern_broker.core.delivery.picking import ReceiveRequest
 from tern_broker.reading.message_groups import MessageGroups
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import SEND_HEAD, CommandKind, entry_parts
-from tern_wire.record import MESSAGE_GROUP, MESSAGE_ID, encode_properties, encode_record
-from tern_wire.rows import ACK, NO_KEY, SEND_ROW, SETTLE_ROWS, message_group_hash
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import SEND_HEAD, CommandKind, entry_parts
+from tern_wire.link.rows import ACK, NO_KEY, SEND_ROW, SETTLE_ROWS, message_group_hash
+from tern_wire.records.record import MESSAGE_GROUP, MESSAGE_ID, encode_properties, encode_record
 
 MESSAGE_GROUPS, MESSAGES, BLOCKED = 1_000, 60_000, 100_000
 BATCH_MESSAGES, RECEIVERS = 32, 8

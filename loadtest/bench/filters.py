@@ -20,8 +20,8 @@ from loadtest.bench.figures import Figure
 from loadtest.bench.store_figures import Bar, in_turns, judged, show_store
 from tern_wire.filters import Filter, compile_filter
 from tern_wire.limits import FILTER_TERMS_MAX
-from tern_wire.record import OVERHEAD_SIZE_BYTES, encode_properties, encode_record, record_starts, tag_hash
-from tern_wire.rows import QUEUE_ENTRIES
+from tern_wire.link.rows import QUEUE_ENTRIES
+from tern_wire.records.record import OVERHEAD_SIZE_BYTES, encode_properties, encode_record, record_starts, tag_hash
 
 MESSAGES = 100_000
 RECORD_SIZE_BYTES = 1_024

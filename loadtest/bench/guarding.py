@@ -18,16 +18,16 @@ import uvloop
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from loadtest.bench.figures import Figure
-from tern_client.exchange import Request
-from tern_client.signing import hmac_signer, signer
+from tern_client.transport.exchange import Request
+from tern_client.transport.signing import hmac_signer, signer
 from tern_proxy.core.access.signature_form import read_form
 from tern_proxy.guard import Guard
 from tern_proxy.proxy import Proxy
 from tern_service import SystemClock
-from tern_wire.client_keys import ED25519, HMAC, ClientKey, bearer_text, digest_of
-from tern_wire.principals import Principal, PrincipalTable, read_grant
-from tern_wire.route import Routes
-from tern_wire.signing_secrets import SigningSecrets
+from tern_wire.principals.client_keys import ED25519, HMAC, ClientKey, bearer_text, digest_of
+from tern_wire.principals.principals import Principal, PrincipalTable, read_grant
+from tern_wire.principals.signing_secrets import SigningSecrets
+from tern_wire.routing.route import Routes
 
 ROUNDS, REQUESTS = 15, 4_000
 # Each is signed anew, which takes longer than the rest of the bench.

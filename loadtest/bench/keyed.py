@@ -20,7 +20,7 @@ from loadtest.bench.sending import (
 )
 from loadtest.bench.turns import Load, compared, in_turns
 from tern_wire import paths
-from tern_wire.codec import encode_msgpack
+from tern_wire.link.codec import encode_msgpack
 
 _SINGLE_CONNECTIONS = 16
 _QUEUES = 8

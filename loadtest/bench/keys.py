@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from loadtest.bench.store_figures import scratch
 from tern_broker.core.sending.idempotency import KeyTable
-from tern_store.sent_keys import SentKeys
-from tern_wire.key_rows import split_keys
+from tern_store.keys.sent_keys import SentKeys
 from tern_wire.limits import IDEMPOTENCY_KEYS_MAX, IDEMPOTENCY_TABLE_KEYS_MAX
+from tern_wire.link.key_rows import split_keys
 
 _ENTRY_KEYS = 4_096
 _LOOK_UPS = 200_000

@@ -22,10 +22,10 @@ from loadtest.bench.process_cpu import memory_mb
 from tern_broker.core import StateMachine
 from tern_broker.core.applied import Applied
 from tern_broker.core.deadline_heap import STALE_MAX
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind, entry_parts
 from tern_wire.limits import INVISIBLE_MAX_MS
-from tern_wire.rows import ACK, EXTEND, LEASE_ROWS, SETTLE_ROWS, SETTLED
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind, entry_parts
+from tern_wire.link.rows import ACK, EXTEND, LEASE_ROWS, SETTLE_ROWS, SETTLED
 
 LEASES, QUEUES = 10_000, 10
 EXTEND_EVERY_MS, EXTENDED_BY_MS = 20_000, 60_000

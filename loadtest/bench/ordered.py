@@ -16,7 +16,7 @@ from loadtest.bench.own_mesh import OwnMesh
 from loadtest.bench.receiving import BATCH_MESSAGES, CONNECTIONS, GROUP, Message, Receivers
 from loadtest.bench.sending import BODY_SIZE_BYTES, check_stored, send_batches
 from tern_wire import paths
-from tern_wire.codec import encode_msgpack
+from tern_wire.link.codec import encode_msgpack
 
 SENDERS = 4
 # Message group and number in it, before what fills the body.

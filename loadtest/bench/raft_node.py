@@ -16,7 +16,7 @@ from loadtest.bench.raft_load import obey, say
 from tern_broker.upkeep.allocator import Allocator
 from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, PeerLinks, ProcessRuntime, RaftConfig, RaftNode
 from tern_store import CommitLog, StoredEntry
-from tern_wire.commands import STATE_MACHINE_VERSION
+from tern_wire.link.commands import STATE_MACHINE_VERSION
 
 GROUP_ID = bytes(16)
 KEY = bytes(range(32))

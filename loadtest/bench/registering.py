@@ -18,9 +18,9 @@ from http.client import HTTPConnection
 from loadtest.bench.closed_loop import BenchFailed
 from loadtest.bench.figures import Figure
 from loadtest.bench.own_mesh import HOST
-from tern_wire.codec import encode_json
+from tern_wire.link.codec import encode_json
 from tern_wire.paths import REGISTER_PATH
-from tern_wire.route import Registration, TopicRoute
+from tern_wire.routing.route import Registration, TopicRoute
 
 BROKER_GROUPS, TOPICS, ROUNDS = 4, 1_000, 9
 _START_WITHIN_S = 20.0

@@ -11,7 +11,7 @@ from loadtest.bench.store_figures import Bar, drop_cache, in_turns, judged, scra
 from loadtest.bench.store_sizes import Sizes
 from tern_store import CommitLog, EntryKind, Genesis
 from tern_store.checksum import crc32
-from tern_wire.commands import STATE_MACHINE_VERSION
+from tern_wire.link.commands import STATE_MACHINE_VERSION
 
 _WINDOW_SIZE_BYTES = 1 << 20
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tern_wire.commands import COMMAND_HEAD, ENTRY_HEAD, SEND_HEAD, CommandKind, entry_parts
-from tern_wire.record import (
+from tern_wire.link.commands import COMMAND_HEAD, ENTRY_HEAD, SEND_HEAD, CommandKind, entry_parts
+from tern_wire.link.rows import SEND_ROWS
+from tern_wire.records.record import (
     AT_QUEUE_OFFSET,
     AT_STORE_STAMP,
     encode_properties,
@@ -21,7 +22,6 @@ from tern_wire.record import (
     system_properties,
     tag_hash,
 )
-from tern_wire.rows import SEND_ROWS
 
 Parts = list[bytes | bytearray | memoryview]
 

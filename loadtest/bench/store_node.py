@@ -12,12 +12,12 @@ from tern_broker.core.comparing.digest import Verdict
 from tern_broker.core.machine import StateMachine
 from tern_broker.upkeep.firer import apply_timers
 from tern_store import REAL_FILES, EntryKind, Files, StoredEntry
-from tern_store.entry import HEADER_SIZE_BYTES
+from tern_store.log.entry import HEADER_SIZE_BYTES
 from tern_store.store import Store
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import STATE_MACHINE_VERSION, CommandKind, entry_parts
-from tern_wire.record import fill_in
-from tern_wire.requests import Parts
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import STATE_MACHINE_VERSION, CommandKind, entry_parts
+from tern_wire.link.requests import Parts
+from tern_wire.records.record import fill_in
 
 # A broker saves its state this often.
 SAVE_AFTER_BYTES = 64 << 20

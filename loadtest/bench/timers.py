@@ -22,10 +22,10 @@ from loadtest.bench.store_figures import Bar, judged, scratch, show_store
 from loadtest.bench.store_node import BenchNode
 from tern_broker.upkeep.firer import FIRE_ROWS_MAX
 from tern_wire import paths
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import SEND_HEAD, CommandKind, entry_parts
-from tern_wire.record import MESSAGE_ID, encode_properties, encode_record
-from tern_wire.rows import NO_KEY, SEND_ROW
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import SEND_HEAD, CommandKind, entry_parts
+from tern_wire.link.rows import NO_KEY, SEND_ROW
+from tern_wire.records.record import MESSAGE_ID, encode_properties, encode_record
 
 MESSAGES, MESH_MESSAGES, QUEUES = 200_000, 60_000, 8
 SEND_MESSAGES, BATCH_MESSAGES = 500, 1_000

@@ -3,7 +3,7 @@
 Headers are gathered with one fancy index and viewed as a structured array. Bodies and property strings become Arrow
 `binary_view` arrays that point into the page, and Arrow copies them out in C++. Properties are split by Arrow's kernels; only
 a page with invalid UTF-8, or with the same name twice in one record, goes through `decode_properties` message by message.
-Law: the result equals `tern_wire.record.decode_record` of every record.
+Law: the result equals `tern_wire.records.record.decode_record` of every record.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tern_spark.schema import COLUMNS, IN_PROPERTIES, arrow_schema
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.names import QueueName
-from tern_wire.record import (
+from tern_wire.records.record import (
     HEAD_SIZE_BYTES,
     KEYS,
     MAGIC,
@@ -31,7 +31,7 @@ from tern_wire.record import (
 Ints = npt.NDArray[np.int64]
 Buffer = npt.NDArray[np.uint8]
 
-# The 88 bytes that tern_wire.record draws; fields that no column needs are holes.
+# The 88 bytes that tern_wire.records.record draws; fields that no column needs are holes.
 _HEAD = np.dtype(
     {
         "names": ["size", "magic", "offset", "born_ms", "store_ms", "attempts", "body_size"],

@@ -16,9 +16,9 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import orjson
 
-from tern_client.credentials import Credentials
-from tern_client.exchange import Request
-from tern_client.transport import tls_of
+from tern_client.transport.credentials import Credentials
+from tern_client.transport.exchange import Request
+from tern_client.transport.transport import tls_of
 from tern_spark.options import ReadOptions
 from tern_spark.ranges import QueueSpan
 from tern_wire.errors import NotAcceptable, OutcomeUnknown, TernError, error_from

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tern_cli.mesh_plan import member_names
+from tern_cli.mesh.plan import member_names
 from tests.chaos import damages, endurance, kills, partitions
 from tests.chaos.cluster import Cluster
 from tests.chaos.consumers import Consumers

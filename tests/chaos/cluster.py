@@ -17,9 +17,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tern_cli.mesh_files import GROUP_ID_SIZE_BYTES, MeshFiles
-from tern_cli.mesh_plan import MeshPlan, MeshShape, member_names, plan_mesh, plan_to_document, shape_from_base
-from tern_cli.process_table import start_ticks
+from tern_cli.mesh.files import GROUP_ID_SIZE_BYTES, MeshFiles
+from tern_cli.mesh.plan import MeshPlan, MeshShape, member_names, plan_mesh, plan_to_document, shape_from_base
+from tern_cli.mesh.process_table import start_ticks
 from tests.chaos.door import Door, pause
 from tests.chaos.network import Loopback, Network, Relays, placed
 
@@ -82,7 +82,7 @@ class Cluster:
         """Start everything, and wait until a node serves."""
         with self.files.log("supervisor").open("ab") as log:
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tern_cli.supervisor"],
+                [sys.executable, "-P", "-m", "tern_cli.mesh.supervisor"],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

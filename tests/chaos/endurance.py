@@ -4,7 +4,7 @@ import asyncio
 
 import numpy as np
 
-from tern_cli.process_table import rss_bytes
+from tern_cli.mesh.process_table import rss_bytes
 from tests.chaos.cluster import Stuck
 from tests.chaos.door import pause
 from tests.chaos.rig import Rig

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from itertools import permutations
 from typing import IO, Protocol
 
-from tern_cli.mesh_plan import HOST, ProcessPlan
+from tern_cli.mesh.plan import HOST, ProcessPlan
 
 # Behind the ports that `ternmq up --port-base` uses: link, Raft and HTTP of each directed pair of up to five nodes.
 RELAY_PORTS_AT = 80

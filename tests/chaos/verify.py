@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tern_wire import paths
-from tern_wire.record import HEAD_SIZE_BYTES
+from tern_wire.records.record import HEAD_SIZE_BYTES
 from tests.chaos.door import Door, pause
 from tests.chaos.load import BODY_HEAD, VIOLATIONS_MAX, Load, Sender
 from tests.support.shared_log import shared_parts
 
 PAGE = "max_messages=16384&max_bytes=4194304"
 PAGE_WITHIN_S = 30.0
-# Size, offset in the queue and size of the body of tern_wire.record's head; the rest is skipped.
+# Size, offset in the queue and size of the body of tern_wire.records.record's head; the rest is skipped.
 _HEAD = struct.Struct(">I16xq56xI")
 assert _HEAD.size == HEAD_SIZE_BYTES
 _HEADERS = f"accept: {paths.RECORDS}\r\n".encode()

@@ -7,9 +7,9 @@ from typing import Any
 from tern_raft.frames import FIELDS
 from tern_remoting import Frame, FrameReader, LinkError
 from tern_store import EntryKind, StoredEntry
-from tern_store.entry import encode_entry
-from tern_wire.codec import encode_msgpack
-from tern_wire.requests import HEAD_SIZE
+from tern_store.log.entry import encode_entry
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.requests import HEAD_SIZE
 
 HUGE = (2**31, 2**32 - 1, 2**53, 2**56 - 1, 2**56, 2**63 - 1, 2**63, 2**64 - 1)
 JUNK: tuple[Any, ...] = (

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tern_raft.transport import TERM_STEP_MAX
 from tern_store import CommitLog, EntryKind
-from tern_store.entry import encode_entry
+from tern_store.log.entry import encode_entry
 from tests.fuzz.mutations import begins_same, bend, deep, entries_near, message_near, packed, twist
 from tests.fuzz.victim import PEERS, Unsynced, Victim, Wire, greeting_frame, raft_frame, still_clocks
 

@@ -23,8 +23,8 @@ from tern_wire.limits import (
     FILTER_TERMS_MAX,
     FILTER_TOKENS_MAX,
 )
-from tern_wire.record import decode_record, encode_properties, encode_record, record_starts, tag_hash
-from tern_wire.rows import QUEUE_ENTRIES
+from tern_wire.link.rows import QUEUE_ENTRIES
+from tern_wire.records.record import decode_record, encode_properties, encode_record, record_starts, tag_hash
 from tests.fuzz.naive_filters import NAMES, SIGNS, TEXTS, Author, says
 
 MESSAGES_PER_FILTER = 4

@@ -23,7 +23,7 @@ from tern_remoting import ONE_WAY, Frame, FrameReader, Link, encode_frame
 from tern_remoting.handshake import Answer, ClientHandshake, Identity, ServerHandshake
 from tern_store import CommitLog, StoredEntry, SyncLost
 from tern_store.files import RealFiles
-from tern_store.vote_file import Standing
+from tern_store.state.vote_file import Standing
 
 ME, PEERS = "n-0", ("n-1", "n-2")
 KEY, GROUP = bytes(range(32)), bytes(16)

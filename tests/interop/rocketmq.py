@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from tern_cli.process_table import port_is_free
+from tern_cli.mesh.process_table import port_is_free
 
 HERE = Path(__file__).parent
 HOST = "127.0.0.1"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tern_client import BlockingAdmin, BlockingProducer, OutgoingMessage
-from tern_wire.compression import Compression
+from tern_wire.records.compression import Compression
 from tests.support.mesh import running_mesh
 from tests.support.store_builder import BORN_MS, StoreBuilder, message
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tern_wire.paths import MSGPACK, NDJSON, RECORDS
-from tern_wire.record import decode_record, record_starts
+from tern_wire.records.record import decode_record, record_starts
 from tests.mesh.test_topics import patient
 from tests.support.mesh import Mesh, eventually
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from tern_cli.app import app
 from tern_client import BlockingAdmin, BlockingMembership
 from tern_wire.errors import MemberNotFound, QueueLockLost
-from tern_wire.membership import Strategy
+from tern_wire.routing.membership import Strategy
 from tests.support.mesh import Mesh, eventually
 
 QUEUES = 12

@@ -11,8 +11,8 @@ from tern_client import BlockingPullConsumer, MemoryOffsets
 from tern_remoting import dial
 from tern_wire.errors import NotLeader, TopicNotFound
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
-from tern_wire.record import record_starts
-from tern_wire.requests import ERROR, RequestCode, body_parts, read_body, read_error
+from tern_wire.link.requests import ERROR, RequestCode, body_parts, read_body, read_error
+from tern_wire.records.record import record_starts
 from tests.mesh.test_topics import patient
 from tests.support.mesh import Mesh, eventually
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from tern_proxy.core.access.requirements import RULES
-from tern_wire.client_keys import bearer_text
-from tern_wire.principals import ROOT, Principal
+from tern_wire.principals.client_keys import bearer_text
+from tern_wire.principals.principals import ROOT, Principal
 from tests.support.guarded_mesh import EVERYTHING
 from tests.support.guarded_mesh import grant as read_grant
 from tests.support.route_samples import sample

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 
 from tern_client import BlockingAdmin, RetryPolicy
-from tern_wire.client_keys import HMAC, read_key_text, signing_text
 from tern_wire.errors import TernError
+from tern_wire.principals.client_keys import HMAC, read_key_text, signing_text
 from tests.support.secure_mesh import SecureMesh, bearer, grant
 
 BODY = f"canary-{secrets.token_hex(16)}"

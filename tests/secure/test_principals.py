@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tern_cli.app import app
 from tern_client import BlockingAdmin, BlockingProducer, RetryPolicy
-from tern_client.credentials import CA_FILE, KEY_FILE
+from tern_client.transport.credentials import CA_FILE, KEY_FILE
 from tern_wire.errors import Forbidden, TooManyFailures, Unauthenticated
 from tests.support.mesh import eventually
 from tests.support.secure_mesh import SecureMesh, grant

@@ -7,7 +7,7 @@ from tests.sim.transaction_values import Check, Described, Ended, TransactionEnd
 
 
 class Sent(NamedTuple):
-    """The verdict over one message (statuses of tern_wire.rows); *first_id*: of a replay, the message id of the first send. Of one that
+    """The verdict over one message (statuses of tern_wire.link.rows); *first_id*: of a replay, the message id of the first send. Of one that
     waits for its time, *offset* is its timer's id.
     """
 

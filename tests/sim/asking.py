@@ -10,7 +10,7 @@ from typing import Any
 
 from tern_wire.errors import NoLeader, NotLeader, OutcomeUnknown, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, LEADER_WAIT_MS
-from tern_wire.requests import ERROR, Parts, RequestCode, body_parts, read_body, read_error
+from tern_wire.link.requests import ERROR, Parts, RequestCode, body_parts, read_body, read_error
 from tests.sim.history import Outcome
 from tests.sim.send_encoding import Request
 

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 from zlib import crc32
 
-from tern_wire.record import MESSAGE_ID
+from tern_wire.records.record import MESSAGE_ID
 from tests.sim.history import Stored
 
 # No byte of it repeats at a distance below 4,096: bodies that were shifted or mixed are seen.
 FILLER = b"".join(crc32(number.to_bytes(2, "big")).to_bytes(4, "big") for number in range(4096))
 SIZE_MAX_BYTES = len(FILLER) // 2
 ZEROS_MIN_BYTES = 1_500
-# Size, queue offset, store time and body size of tern_wire.record's head.
+# Size, queue offset, store time and body size of tern_wire.records.record's head.
 _HEAD = struct.Struct(">I16xq28xq20xI")
 _HEAD_SIZE_BYTES = 88
 assert _HEAD.size == _HEAD_SIZE_BYTES

@@ -16,9 +16,9 @@ from tern_remoting import Frame
 from tern_store import StoredEntry, StoreLimits
 from tern_store.retention import DiskUse, Pressure
 from tern_store.small_files import QUARANTINE
-from tern_store.vote_file import Standing
-from tern_wire.commands import STATE_MACHINE_VERSION
-from tern_wire.requests import ERROR, Parts, RequestCode, read_error
+from tern_store.state.vote_file import Standing
+from tern_wire.link.commands import STATE_MACHINE_VERSION
+from tern_wire.link.requests import ERROR, Parts, RequestCode, read_error
 from tests.sim.kept_unread import lost_unread
 from tests.sim.machine import DIRECTORY, Machine
 from tests.sim.observers import Observers

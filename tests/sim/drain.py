@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tern_wire.errors import OffsetExpired
-from tern_wire.rows import ACK
+from tern_wire.link.rows import ACK
 from tests.sim.history import Asked, Browse, GroupOffsets, Offsets, Operation, Pull, Receive, Settle, Settling
 from tests.sim.plan import QUEUES, GroupPlan
 from tests.sim.transaction_values import ListTransactions, Resolve

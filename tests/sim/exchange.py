@@ -5,8 +5,8 @@ from hashlib import blake2b
 from typing import Any
 
 from tern_broker.core.delivery.replays import TOKEN_SIZE_BYTES
-from tern_wire.requests import RequestCode, body_parts
-from tern_wire.rows import SETTLE_ROW
+from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.rows import SETTLE_ROW
 from tests.sim.bodies import read_records
 from tests.sim.history import (
     REJECT,

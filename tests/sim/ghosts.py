@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from tern_raft.membership import read_readmit
 from tern_store import EntryKind
-from tern_store.vote_file import Standing
+from tern_store.state.vote_file import Standing
 
 if TYPE_CHECKING:
     from tests.sim.broker_node import BrokerNode

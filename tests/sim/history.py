@@ -11,7 +11,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import NamedTuple, cast
 
-from tern_wire.codec import encode_msgpack
+from tern_wire.link.codec import encode_msgpack
 from tests.sim.answers import (
     Answered,
     Browsed,

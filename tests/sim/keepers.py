@@ -7,7 +7,7 @@ What it has acked is at the begin of its leases, so that retention drops it whil
 
 from collections.abc import Callable
 
-from tern_wire.rows import ACK, EXTEND
+from tern_wire.link.rows import ACK, EXTEND
 from tests.sim.history import Held, Operation, Receive, Settle, Settling
 from tests.sim.plan import KEPT_GROUP, KEPT_TOPIC
 from tests.sim.workload import Desk

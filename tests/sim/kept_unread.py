@@ -13,8 +13,8 @@ from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.topics import Topic
 from tern_store import EntryKind, StoredEntry, StoreError
 from tern_store.kept_times import visible_at
-from tern_wire.commands import ENTRY_HEAD, CommandKind, read_entry
-from tern_wire.group_settings import LATEST
+from tern_wire.link.commands import ENTRY_HEAD, CommandKind, read_entry
+from tern_wire.settings.group_settings import LATEST
 
 if TYPE_CHECKING:
     from tests.sim.broker_node import BrokerNode

@@ -14,7 +14,7 @@ from tern_raft import PeerLinks
 from tern_raft.frames import RAFT_CODE
 from tern_remoting import ONE_WAY, Frame, Refusal
 from tern_remoting.handshake import PeerName
-from tern_wire.requests import Parts
+from tern_wire.link.requests import Parts
 from tests.sim.machine import Machine
 from tests.sim.process import Process
 from tests.sim.scheduler import Scheduler

@@ -21,9 +21,9 @@ from tern_broker.engine import Engine
 from tern_broker.proposer import Proposer
 from tern_broker.upkeep import comparer
 from tern_store import EntryKind
-from tern_store.sent_keys import SentKeys
-from tern_wire.codec import decode_msgpack, encode_msgpack
+from tern_store.keys.sent_keys import SentKeys
 from tern_wire.errors import OutcomeUnknown
+from tern_wire.link.codec import decode_msgpack, encode_msgpack
 from tests.sim.memory_faults import MemoryFault, flip_digest, is_follower, is_leader
 from tests.sim.planting import PlantedBug, changed
 

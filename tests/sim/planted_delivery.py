@@ -20,9 +20,9 @@ from tern_broker.link.repeated_receives import RepeatedReceives
 from tern_broker.link.requests import Requests
 from tern_raft import barrier
 from tern_store import Store, StoreError
-from tern_store.timers import Timers
+from tern_store.timers.timers import Timers
 from tern_wire.errors import AlreadyDelivered, TernError
-from tern_wire.timer_rows import TIMER_ROWS
+from tern_wire.link.timer_rows import TIMER_ROWS
 from tests.sim.planting import PlantedBug, changed
 
 EARLY_MS = 150

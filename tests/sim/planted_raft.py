@@ -16,7 +16,7 @@ from tern_raft.node import RaftNode
 from tern_raft.rules import AppendPlan, Message, VoteCount, plan_append
 from tern_raft.transport import PeerTransport
 from tern_store import StoredEntry
-from tern_store.vote_file import Standing, VoteFile
+from tern_store.state.vote_file import Standing, VoteFile
 from tests.sim.planting import PlantedBug, changed
 from tests.sim.swarm import Swarm, choose
 

@@ -9,15 +9,16 @@ from tern_broker.core.sending.idempotency import KeyTable
 from tern_broker.ending import Ending
 from tern_broker.engine import Engine
 from tern_broker.upkeep.trimmer import Trimmer
-from tern_store import SyncLost, segment, small_files
-from tern_store.commit_log import CommitLog
-from tern_store.dirty_segments import DirtySegments
+from tern_store import SyncLost, small_files
+from tern_store.log import segment
+from tern_store.log.commit_log import CommitLog
+from tern_store.log.dirty_segments import DirtySegments
+from tern_store.log.recovery import LogScan
+from tern_store.log.segment import Segments
 from tern_store.needed import Needed, find_needed
-from tern_store.recovery import LogScan
-from tern_store.saving import Save
-from tern_store.segment import Segments
+from tern_store.state.saving import Save
+from tern_store.state.vote_file import VoteFile
 from tern_store.store import Store
-from tern_store.vote_file import VoteFile
 from tests.sim.planted_raft import first_applied
 from tests.sim.planting import PlantedBug, changed
 from tests.sim.swarm import short_of_room

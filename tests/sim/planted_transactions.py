@@ -11,7 +11,7 @@ from tern_broker.core.transactions.check_schedule import CheckSchedule
 from tern_broker.core.transactions.ends import Transactions
 from tern_broker.core.transactions.open_transactions import DUE, MESSAGES, PARKED, OpenTransactions, read_messages
 from tern_broker.core.transactions.outcomes import Outcomes
-from tern_wire.rows import QUEUE_ENTRIES
+from tern_wire.link.rows import QUEUE_ENTRIES
 from tern_wire.transactions import COMMIT, ENDED, ENDED_BEFORE, LOST
 from tests.sim.planting import PlantedBug, changed
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from tests.sim.transaction_values import TransactionAsked
 
-# As the actions of tern_wire.rows; on the link it is a request of its own.
+# As the actions of tern_wire.link.rows; on the link it is a request of its own.
 REJECT = 100
 
 
@@ -43,7 +43,7 @@ class Receive(NamedTuple):
 
 
 class Settling(NamedTuple):
-    """One settled message; *action* is ACK, EXTEND, RELEASE or NACK of tern_wire.rows (*invisible_ms* of a NACK: its delay, -1 for the
+    """One settled message; *action* is ACK, EXTEND, RELEASE or NACK of tern_wire.link.rows (*invisible_ms* of a NACK: its delay, -1 for the
     group's own), or REJECT: to the dead letters at once. A Settle has either no REJECT or nothing else.
     """
 

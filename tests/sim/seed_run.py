@@ -16,8 +16,8 @@ from tern_broker.core.dead_topics import NOTES
 from tern_broker.core.machine import StateMachine
 from tern_broker.reading.dead_letter_reader import DeadLetterReader
 from tern_store import DerivedDamage, LogRot
-from tern_wire.codec import encode_msgpack
 from tern_wire.dead_letters import RUNNING
+from tern_wire.link.codec import encode_msgpack
 from tests.sim.bodies import read_records
 from tests.sim.broker_node import BrokerNode, Build
 from tests.sim.checkers.every import check_all

@@ -6,17 +6,8 @@ from itertools import chain
 from typing import Any
 from zlib import crc32
 
-from tern_wire.record import (
-    DELIVER_MS,
-    MESSAGE_GROUP,
-    MESSAGE_ID,
-    PRODUCER_GROUP,
-    TRANSACTIONAL,
-    encode_properties,
-    encode_record,
-)
-from tern_wire.requests import Parts, RequestCode, body_parts
-from tern_wire.rows import (
+from tern_wire.link.requests import Parts, RequestCode, body_parts
+from tern_wire.link.rows import (
     FLAG_HALF,
     FLAG_KEYED,
     FLAG_SAME_TRANSACTION,
@@ -24,6 +15,15 @@ from tern_wire.rows import (
     SEND_ROW,
     key_hash,
     message_group_hash,
+)
+from tern_wire.records.record import (
+    DELIVER_MS,
+    MESSAGE_GROUP,
+    MESSAGE_ID,
+    PRODUCER_GROUP,
+    TRANSACTIONAL,
+    encode_properties,
+    encode_record,
 )
 from tests.sim.bodies import body_of, message_id
 from tests.sim.history import Send, Sent

@@ -8,7 +8,7 @@ sexton     has the dead letters of a group delivered again, and looks how far th
 from functools import partial
 
 from tern_wire.dead_letters import RUNNING
-from tern_wire.rows import SCHEDULED
+from tern_wire.link.rows import SCHEDULED
 from tests.sim.history import Create, Operation, Recall, Redrive, Send, Sending
 from tests.sim.plan import DELAY_TOPIC, FIFO_TOPIC, GROWN_QUEUES, KINDS, MESSAGE_GROUPS, QUEUES
 from tests.sim.repeats import Repeats

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from tern_store import CopyRefused, Genesis, RebuildSink
 from tern_store.checksum import crc32
+from tern_store.copies.sink import Wanted
 from tern_store.files import is_lack
-from tern_store.rebuild_sink import Wanted
 from tern_wire.errors import TernError
 from tests.sim.machine import DIRECTORY, Machine
 from tests.sim.process import Process

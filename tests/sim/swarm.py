@@ -17,7 +17,7 @@ import tern_broker.upkeep.comparer
 import tern_broker.upkeep.saver
 import tern_broker.upkeep.scrubber
 import tern_broker.upkeep.trimmer
-import tern_store.log_reader
+import tern_store.log.log_reader
 import tests.sim.asking
 import tests.sim.checkers.duplicates
 from tern_store import StoreLimits
@@ -199,7 +199,7 @@ def constants(swarm: Swarm) -> Iterator[None]:
         (tern_broker.upkeep.comparer, "AGAIN_AFTER_S", 0.5),
         (tern_broker.core.deadline_heap, "STALE_MAX", 8),
         (tern_broker.core.delivery.leasing, "EXPIRES_MAX", 4),
-        (tern_store.log_reader, "WINDOW_ROWS", 16),
+        (tern_store.log.log_reader, "WINDOW_ROWS", 16),
     )
     if swarm.is_short_window:
         changes += (

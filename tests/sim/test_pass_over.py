@@ -10,7 +10,7 @@ import pytest
 from tern_broker.engine import Engine
 from tern_broker.poison import TRIES_MAX
 from tern_raft.pass_over import PassOver, Stage, Verdict, read_word
-from tern_wire.commands import STATE_MACHINE_VERSION
+from tern_wire.link.commands import STATE_MACHINE_VERSION
 from tests.sim.broker_node import Build
 from tests.sim.machine import Machine
 from tests.sim.planting import changed, quiet

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tern_broker.node.status import engine_status
-from tern_wire.commands import STATE_MACHINE_VERSION
+from tern_wire.link.commands import STATE_MACHINE_VERSION
 from tests.sim.broker_node import Build
 from tests.sim.planted import convict
 from tests.sim.planting import quiet

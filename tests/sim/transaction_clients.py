@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
-from tern_wire.rows import PREPARED, PREPARED_BEFORE
+from tern_wire.link.rows import PREPARED, PREPARED_BEFORE
 from tern_wire.transactions import BY_CHECK, BY_CLIENT, COMMIT, EXPIRED, ROLLBACK
 from tests.sim.bodies import message_id
 from tests.sim.history import Asked, Operation

@@ -4,7 +4,7 @@ import struct
 from typing import Any
 
 from tern_wire.limits import LISTED_MAX, RECEIVE_SIZE_MAX_BYTES
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.transactions import END_ROW
 from tests.sim.answers import Answered
 from tests.sim.bodies import read_records

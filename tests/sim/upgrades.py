@@ -5,7 +5,7 @@ Law: no entry is of a version that a member's release does not know, and the gro
 
 from typing import TYPE_CHECKING
 
-from tern_wire.commands import STATE_MACHINE_VERSION
+from tern_wire.link.commands import STATE_MACHINE_VERSION
 
 if TYPE_CHECKING:
     from tests.sim.world import World

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from tern_wire.rows import ACK, EXTEND, NACK, RELEASE, SETTLED
+from tern_wire.link.rows import ACK, EXTEND, NACK, RELEASE, SETTLED
 from tests.sim.bodies import SIZE_MAX_BYTES
 from tests.sim.history import (
     REJECT,

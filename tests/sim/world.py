@@ -13,8 +13,8 @@ from tern_broker.core.applied import Applied
 from tern_broker.core.clock import JUMP_MS
 from tern_raft import RaftNode
 from tern_store import DirectoryLock, LogRot, StoreError, SyncLost, finish_swap
-from tern_store.vote_file import Standing
-from tern_wire.requests import Parts
+from tern_store.state.vote_file import Standing
+from tern_wire.link.requests import Parts
 from tests.sim import process as processes
 from tests.sim.asking import Answer
 from tests.sim.broker_node import KEY, BrokerNode, Build, NodeConfig

@@ -12,9 +12,9 @@ from tern_txn_checker.core.answers import Answer
 from tern_txn_checker.core.schedule import Check
 from tern_txn_checker.name_servers import GroupRoutes
 from tern_txn_checker.resolver import Resolver
-from tern_wire.check_urls import CheckHosts
+from tern_wire.checks.urls import CheckHosts
 from tern_wire.errors import NoNameServer
-from tern_wire.route import BrokerGroupRoute, NodeRoute
+from tern_wire.routing.route import BrokerGroupRoute, NodeRoute
 from tests.support.scripted_checks import ScriptedChecks
 from tests.support.scripted_producer import Behaviour, ScriptedProducer
 

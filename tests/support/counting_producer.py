@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tern_wire.check_answers import answer_signature
+from tern_wire.checks.answers import answer_signature
 from tern_wire.paths import HEADER_CHECK_NONCE, HEADER_CHECK_SIGNATURE
 from tests.support.scripted_checks import SECRET
 

@@ -8,10 +8,10 @@ import numpy.typing as npt
 
 from tern_broker.core import Applied, StateMachine
 from tern_broker.core.delivery.picking import Pick, Picker, ReceiveRequest, lease_rows
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import SEND_HEAD, CommandKind, entry_parts
-from tern_wire.record import encode_record, tag_hash
-from tern_wire.rows import ACK, FLAG_KEYED, NO_KEY, QUEUE_ENTRIES, SEND_ROW, SETTLE_ROW, key_hash
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import SEND_HEAD, CommandKind, entry_parts
+from tern_wire.link.rows import ACK, FLAG_KEYED, NO_KEY, QUEUE_ENTRIES, SEND_ROW, SETTLE_ROW, key_hash
+from tern_wire.records.record import encode_record, tag_hash
 
 
 class Log:

@@ -13,10 +13,10 @@ from tern_broker.core.delivery.fifo_picking import FifoPick, FifoPicker, lease_f
 from tern_broker.core.delivery.picking import ReceiveRequest
 from tern_broker.link.checked_send import check_send
 from tern_broker.reading.message_groups import MessageGroups
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import SEND_HEAD, CommandKind
-from tern_wire.record import MESSAGE_GROUP, encode_properties, encode_record
-from tern_wire.rows import BURIED, BURY_ROWS, NO_KEY, SEND_ROW, message_group_hash
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import SEND_HEAD, CommandKind
+from tern_wire.link.rows import BURIED, BURY_ROWS, NO_KEY, SEND_ROW, message_group_hash
+from tern_wire.records.record import MESSAGE_GROUP, encode_properties, encode_record
 from tests.support.entries import Log
 
 

@@ -10,8 +10,8 @@ import httpx
 from tern_proxy.app import build_app
 from tern_proxy.guard import Guard
 from tern_proxy.proxy import Proxy
-from tern_wire.client_keys import ClientKey, bearer_text, digest_of, root_key_text
-from tern_wire.principals import Grant, Principal, PrincipalTable, read_grant
+from tern_wire.principals.client_keys import ClientKey, bearer_text, digest_of, root_key_text
+from tern_wire.principals.principals import Grant, Principal, PrincipalTable, read_grant
 from tests.support.proxy_mesh import KEY, PATIENT_MS, FixedClock, ProxyMesh, ScriptedNameServer, leaders_found
 from tests.support.scripted_broker import ScriptedBroker
 

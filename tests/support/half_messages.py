@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_broker.core import StateMachine
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import SEND_HEAD, CommandKind
-from tern_wire.record import encode_record, tag_hash
-from tern_wire.rows import FLAG_HALF, FLAG_KEYED, FLAG_SAME_TRANSACTION, NO_KEY, SEND_ROW, key_hash
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import SEND_HEAD, CommandKind
+from tern_wire.link.rows import FLAG_HALF, FLAG_KEYED, FLAG_SAME_TRANSACTION, NO_KEY, SEND_ROW, key_hash
+from tern_wire.records.record import encode_record, tag_hash
 from tern_wire.transactions import BY_CLIENT, COMMIT, END_ROW
 from tests.support.entries import Log
 

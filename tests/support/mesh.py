@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from tern_cli.process_table import port_is_free
+from tern_cli.mesh.process_table import port_is_free
 
 # A range of ports that `ternmq up --port-base` uses.
 PORTS = 100

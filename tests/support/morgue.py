@@ -5,10 +5,10 @@ from typing import Any
 from tern_broker.reading.dead_letter_reader import DeadLetterReader
 from tern_broker.upkeep.burier import Burier
 from tern_broker.upkeep.redriver import Redriver
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.dead_letters import Note, Selection
-from tern_wire.rows import NACK, SETTLED
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import NACK, SETTLED
 from tests.support.faulty_files import FaultyFiles
 from tests.support.single_broker import SingleBroker
 

@@ -14,17 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_store import small_files
-from tern_store.entry import HEADER_SIZE_BYTES, EntryKind, StoredEntry
 from tern_store.files import REAL_FILES
-from tern_store.genesis import Genesis
-from tern_store.state_file import Boundary
+from tern_store.log.entry import HEADER_SIZE_BYTES, EntryKind, StoredEntry
+from tern_store.log.genesis import Genesis
+from tern_store.state.state_file import Boundary
+from tern_store.state.vote_file import VoteFile
 from tern_store.store import Store, StoreLimits
-from tern_store.vote_file import VoteFile
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import COMMAND_HEAD, ENTRY_HEAD, SEND_HEAD, CommandKind, entry_parts
-from tern_wire.record import KEYS, MESSAGE_ID, TAGS, encode_properties, encode_record, tag_hash
-from tern_wire.rows import MOVE_ROWS, MOVED_MESSAGE, NO_KEY, QUEUE_ENTRIES, SEND_ROW, QueueAppend, QueueAppends
-from tern_wire.timer_rows import TIMER_ROWS
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import COMMAND_HEAD, ENTRY_HEAD, SEND_HEAD, CommandKind, entry_parts
+from tern_wire.link.rows import MOVE_ROWS, MOVED_MESSAGE, NO_KEY, QUEUE_ENTRIES, SEND_ROW, QueueAppend, QueueAppends
+from tern_wire.link.timer_rows import TIMER_ROWS
+from tern_wire.records.record import KEYS, MESSAGE_ID, TAGS, encode_properties, encode_record, tag_hash
 from tests.support.sealed_keys import SealedKeys, fresh_keys
 
 GROUP = Genesis(bytes(range(16)), ("broker-a-0",), 1 << 16)

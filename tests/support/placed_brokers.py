@@ -16,16 +16,16 @@ from tern_broker.core import Applied
 from tern_broker.core.describing import describe_topic, topic_settings
 from tern_broker.core.sending.idempotency import Table
 from tern_broker.link.checked_send import check_send
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import GroupNotFound, TernError, TopicNotFound
-from tern_wire.key_rows import Receipt, split_keys
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
-from tern_wire.producer_settings import ProducerChange
-from tern_wire.record import decode_record
-from tern_wire.requests import RequestCode
-from tern_wire.rows import ACK, FLAG_KEYED, PREPARED, SEND_ROWS, SENT, SETTLED
-from tern_wire.topic_settings import ALTER, read_topic_change
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.key_rows import Receipt, split_keys
+from tern_wire.link.requests import RequestCode
+from tern_wire.link.rows import ACK, FLAG_KEYED, PREPARED, SEND_ROWS, SENT, SETTLED
+from tern_wire.records.record import decode_record
+from tern_wire.settings.producer_settings import ProducerChange
+from tern_wire.settings.topic_settings import ALTER, read_topic_change
 from tests.support.fifo_log import FifoLog, Held
 
 _VERDICT = struct.Struct("<IIq")

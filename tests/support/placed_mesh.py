@@ -19,10 +19,10 @@ from tern_proxy.routes import first_use, transactions
 from tern_proxy.sending import store_messages
 from tern_proxy.waiting.reading_turns import ReadingTurns
 from tern_wire.errors import NoLeader, TernError
+from tern_wire.link.requests import Parts, RequestCode, read_body
 from tern_wire.messages import PackedMessage
-from tern_wire.record import host_bytes
-from tern_wire.requests import Parts, RequestCode, read_body
-from tern_wire.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
+from tern_wire.records.record import host_bytes
+from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
 from tests.support.placed_brokers import PlacedBroker
 
 START_MS = 1_700_000_000_000

@@ -7,7 +7,7 @@ from tern_broker.core.applied import Applied
 from tern_broker.core.clock import range_of
 from tern_broker.core.delivery.picking import Look, ReceiveRequest
 from tern_broker.proposer import Proposal, Proposer
-from tern_wire.commands import CommandKind
+from tern_wire.link.commands import CommandKind
 from tests.support.entries import Log, send_payload
 
 

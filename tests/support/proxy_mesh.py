@@ -10,7 +10,7 @@ import httpx
 from tern_proxy.app import build_app
 from tern_proxy.proxy import Proxy
 from tern_wire.errors import NoNameServer
-from tern_wire.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
+from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
 from tests.support.scripted_broker import ScriptedBroker
 
 KEY = bytes(range(32))

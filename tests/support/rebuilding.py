@@ -13,8 +13,8 @@ from tern_store import (
     VoteFile,
     finish_swap,
 )
-from tern_store.backup_directory import BackupDirectory
-from tern_store.log_start import has_log
+from tern_store.backup.backup_directory import BackupDirectory
+from tern_store.log.log_start import has_log
 from tern_store.small_files import quarantine, refuse_quarantined, write_mark
 from tests.support.faulty_files import FaultyFiles
 from tests.support.store_node import DIRECTORY, GROUP, SMALL, Node

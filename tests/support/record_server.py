@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tern_wire.paths import HEADER_NEXT_OFFSET, RECORDS
-from tern_wire.record import encode_properties, encode_record, fill_in, record_starts
+from tern_wire.records.record import encode_properties, encode_record, fill_in, record_starts
 
 _PULL = re.compile(r"/v1/topics/([^/]+)/queues/([^/]+)/messages")
 _OFFSETS = re.compile(r"/v1/topics/([^/]+)/offsets")

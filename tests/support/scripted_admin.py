@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tern_wire.errors import AlreadyExists, GroupNotFound, OffsetMoved, TopicNotFound
-from tern_wire.group_settings import read_group_change
 from tern_wire.limits import QUEUES_PER_TOPIC_DEFAULT
+from tern_wire.link.requests import RequestCode
 from tern_wire.names import is_of
-from tern_wire.placement import read_placement
-from tern_wire.requests import RequestCode
-from tern_wire.retry_policy import RetryPolicy
-from tern_wire.topic_settings import ALTER, CREATE, read_topic_change
+from tern_wire.routing.placement import read_placement
+from tern_wire.settings.group_settings import read_group_change
+from tern_wire.settings.retry_policy import RetryPolicy
+from tern_wire.settings.topic_settings import ALTER, CREATE, read_topic_change
 
 Answer = tuple[dict[str, Any], bytes]
 

@@ -1,4 +1,4 @@
-"""A broker peer for tests of the proxy: a real LinkServer that speaks tern_wire.requests over a small log in memory.
+"""A broker peer for tests of the proxy: a real LinkServer that speaks tern_wire.link.requests over a small log in memory.
 
 What it does is right by default; `script` bends the next replies: errors, silence, a broken link. It counts what it was asked.
 """
@@ -19,9 +19,8 @@ from tern_wire.errors import (
     TopicNotFound,
 )
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
-from tern_wire.record import decode_record
-from tern_wire.requests import ERROR, Leadership, NoticeCode, RequestCode, body_parts, error_parts, read_body
-from tern_wire.rows import (
+from tern_wire.link.requests import ERROR, Leadership, NoticeCode, RequestCode, body_parts, error_parts, read_body
+from tern_wire.link.rows import (
     ACK,
     EXTEND,
     FLAG_HALF,
@@ -41,6 +40,7 @@ from tern_wire.rows import (
     SETTLE_ROWS,
     SETTLED,
 )
+from tern_wire.records.record import decode_record
 from tests.support.scripted_admin import ScriptedAdmin
 from tests.support.scripted_dead_letters import ScriptedDeadLetters
 from tests.support.scripted_members import ScriptedMembers

@@ -14,9 +14,9 @@ import numpy as np
 from tern_remoting import Frame, Link, LinkServer
 from tern_wire.errors import NotLeader, TernError
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
-from tern_wire.producer_settings import ProducerSettings
-from tern_wire.record import encode_properties, encode_record, system_properties
-from tern_wire.requests import ERROR, Leadership, NoticeCode, RequestCode, body_parts, error_parts, read_body
+from tern_wire.link.requests import ERROR, Leadership, NoticeCode, RequestCode, body_parts, error_parts, read_body
+from tern_wire.records.record import encode_properties, encode_record, system_properties
+from tern_wire.settings.producer_settings import ProducerSettings
 from tern_wire.transactions import (
     BY_CHECK,
     CHECK_NOT_YOURS,

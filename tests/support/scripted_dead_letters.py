@@ -5,7 +5,7 @@ from typing import Any
 
 from tern_wire.dead_letters import DONE
 from tern_wire.errors import GroupNotFound
-from tern_wire.requests import RequestCode
+from tern_wire.link.requests import RequestCode
 
 Answer = tuple[dict[str, Any], bytes]
 

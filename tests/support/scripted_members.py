@@ -6,11 +6,11 @@ from typing import Any
 from tern_broker.core.applied import Applied
 from tern_broker.core.members.clients import Clients
 from tern_broker.core.topics import Group, Names
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import GroupNotFound, MemberNotFound, TernError
-from tern_wire.membership import Role, Strategy
-from tern_wire.requests import RequestCode
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import RequestCode
+from tern_wire.routing.membership import Role, Strategy
 
 Handler = Callable[[dict[str, Any], memoryview], tuple[dict[str, Any], bytes]]
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from tern_broker.core.applied import Applied
 from tern_broker.core.principals import Principals
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
-from tern_wire.requests import RequestCode
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import RequestCode
 
 Answer = tuple[dict[str, Any], bytes]
 

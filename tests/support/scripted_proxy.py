@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import TernError
+from tern_wire.link.codec import decode_msgpack, encode_msgpack
 from tern_wire.paths import JSON, MSGPACK, PROBLEM
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tern_wire.errors import GroupNotFound, InvalidField, TopicNotFound
-from tern_wire.record import KEYS, MESSAGE_ID, decode_record
-from tern_wire.requests import RequestCode
+from tern_wire.link.requests import RequestCode
+from tern_wire.records.record import KEYS, MESSAGE_ID, decode_record
 
 Logs = dict[str, tuple[int, list[list[bytes]]]]
 Answer = tuple[dict[str, Any], bytes]

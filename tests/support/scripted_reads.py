@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tern_wire.errors import OffsetExpired, QueueNotFound, TopicNotFound
-from tern_wire.requests import RequestCode
+from tern_wire.link.requests import RequestCode
 
 Handler = Callable[[dict[str, Any], memoryview], tuple[dict[str, Any], bytes]]
 

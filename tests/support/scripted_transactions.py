@@ -15,10 +15,8 @@ from tern_wire.errors import (
     TernError,
     TransactionUnknown,
 )
-from tern_wire.producer_settings import ProducerSettings, read_producer_change
-from tern_wire.record import decode_record
-from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts
-from tern_wire.rows import (
+from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts
+from tern_wire.link.rows import (
     FLAG_KEYED,
     FLAG_SAME_TRANSACTION,
     KEY_REUSED,
@@ -27,6 +25,8 @@ from tern_wire.rows import (
     PREPARED_BEFORE,
     TOO_MANY_OPEN,
 )
+from tern_wire.records.record import decode_record
+from tern_wire.settings.producer_settings import ProducerSettings, read_producer_change
 from tern_wire.transactions import (
     BY_HAND,
     BY_TEXTS,

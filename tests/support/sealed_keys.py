@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tern_wire.key_rows import KEY_ROWS, QUEUE_SHIFT, Halves, Receipt, split_keys
+from tern_wire.link.key_rows import KEY_ROWS, QUEUE_SHIFT, Halves, Receipt, split_keys
 
 
 class SealedKeys:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tern_client.exchange import ProxyUnreachable, Request, Response, lost_connection
-from tern_wire.codec import decode_msgpack
+from tern_client.transport.exchange import ProxyUnreachable, Request, Response, lost_connection
 from tern_wire.errors import NoLeader, OutcomeUnknown, TernError, TopicNotWritable
 from tern_wire.limits import LANE_SIZE_MAX_BYTES
+from tern_wire.link.codec import decode_msgpack
 from tern_wire.paths import HEADER_IDEMPOTENCY_KEY, HEADER_MESSAGE_GROUP, JSON
 
 FOR_NOW: Callable[[], TernError] = lambda: NoLeader(broker_group="broker-a")  # noqa: E731 - a value of a table

@@ -1,10 +1,10 @@
-"""The bytes of a log that every node shares: all but what each header says of its own disk (`tern_store.entry`, unsynced)."""
+"""The bytes of a log that every node shares: all but what each header says of its own disk (`tern_store.log.entry`, unsynced)."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from tern_store.entry import HEADER_SIZE_BYTES, decode_header, head_with
 from tern_store.errors import EntryRefused
+from tern_store.log.entry import HEADER_SIZE_BYTES, decode_header, head_with
 
 PART_SIZE_BYTES = 1 << 20
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tern_client import signing
-from tern_client.exchange import Headers, Request
+from tern_client.transport import signing
+from tern_client.transport.exchange import Headers, Request
 from tern_proxy.access.signed_requests import VerifyingKey
-from tern_wire.client_keys import ClientKey
-from tern_wire.principals import Principal, PrincipalTable
-from tern_wire.signing_secrets import SigningSecrets
+from tern_wire.principals.client_keys import ClientKey
+from tern_wire.principals.principals import Principal, PrincipalTable
+from tern_wire.principals.signing_secrets import SigningSecrets
 from tests.support.guarded_mesh import OWN, GuardedMesh, grant
 from tests.support.proxy_mesh import KEY as CLUSTER_KEY
 

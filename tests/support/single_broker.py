@@ -19,9 +19,10 @@ from tern_broker.upkeep.trimmer import Trimmer
 from tern_store import EntryKind, Files, Genesis, LogMark, Store, StoreLimits
 from tern_store.halves import index_committed
 from tern_store.retention import RetentionRules
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import SEND_HEAD, CommandKind
-from tern_wire.record import (
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import SEND_HEAD, CommandKind
+from tern_wire.link.rows import ACK, NO_KEY, QUEUE_ENTRIES, SEND_ROW, SETTLE_ROW, QueueAppend, QueueAppends
+from tern_wire.records.record import (
     AT_STORE_STAMP,
     KEYS,
     MESSAGE_ID,
@@ -31,7 +32,6 @@ from tern_wire.record import (
     encode_record,
     tag_hash,
 )
-from tern_wire.rows import ACK, NO_KEY, QUEUE_ENTRIES, SEND_ROW, SETTLE_ROW, QueueAppend, QueueAppends
 
 DIRECTORY = Path("/data")
 GROUP = Genesis(b"g" * 16, ("a",), 1 << 16)

@@ -11,7 +11,7 @@ from tern_store import RebuildSource, Store
 from tern_store.checksum import crc32
 from tern_wire.errors import PeerProofRefused
 from tern_wire.paths import BROKER_PATH, HEADER_CRC32, HEADER_PEER_PROOF, REBUILD_FILES_PATH, REBUILD_MANIFEST_PATH
-from tern_wire.peer_proof import PeerProofs
+from tern_wire.principals.peer_proof import PeerProofs
 from tests.support.node_directory import GROUP, LIMITS, filled
 from tests.support.scripted_proxy import Asked, Reply, blocking_proxy, refused, said
 

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tern_cli.app import app
-from tern_cli.mesh_files import MeshFiles
-from tern_cli.mesh_start import stop_mesh
+from tern_cli.mesh.files import MeshFiles
+from tern_cli.mesh.start import stop_mesh
 from tests.support import fake_service
 from tests.support.mesh import free_port_base
 

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_store import HEADER_SIZE_BYTES, EntryKind, StoredEntry
-from tern_wire.codec import decode_msgpack, encode_msgpack
-from tern_wire.record import decode_record, encode_properties, encode_record, tag_hash
-from tern_wire.rows import MOVE_ROWS, MOVED_MESSAGE
+from tern_wire.link.codec import decode_msgpack, encode_msgpack
+from tern_wire.link.rows import MOVE_ROWS, MOVED_MESSAGE
+from tern_wire.records.record import decode_record, encode_properties, encode_record, tag_hash
 
 TOPICS, QUEUES, KEYS = 2, 2, 5
 # Queues of one more topic are removed; a number that was removed never comes back, as ids of topics do not.

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from tern_store import Genesis, LogMark, StateSave, StoredEntry, VoteCorrupt, VoteFile, small_files
-from tern_store.log_start import TrimJob
+from tern_store.log.log_start import TrimJob
 from tern_store.needed import Needed, find_needed
 from tern_store.store import Store, StoreLimits
-from tern_wire.codec import decode_msgpack, encode_msgpack
-from tern_wire.key_rows import Receipt
-from tern_wire.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
-from tern_wire.timer_rows import TIMER_ROWS
+from tern_wire.link.codec import decode_msgpack, encode_msgpack
+from tern_wire.link.key_rows import Receipt
+from tern_wire.link.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
+from tern_wire.link.timer_rows import TIMER_ROWS
 from tests.support.faulty_files import FaultyFiles
 from tests.support.sealed_keys import SealedKeys, fresh_keys
 from tests.support.store_entries import KEYS, QUEUE_KEYS, TOPICS, Key, Sent, read_entry

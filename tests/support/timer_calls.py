@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_store.files import Files
-from tern_store.timer_walk import TimerPage
-from tern_store.timers import Timers
-from tern_wire.timer_rows import TIMER_ROWS
+from tern_store.timers.timers import Timers
+from tern_store.timers.walk import TimerPage
+from tern_wire.link.timer_rows import TIMER_ROWS
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 # On the hour: borders are where tests put them.

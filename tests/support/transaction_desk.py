@@ -15,19 +15,10 @@ from tern_broker.link.transactions import TransactionRequests
 from tern_broker.reading.reader import Reader
 from tern_broker.upkeep.namespace_shares import NamespaceShares
 from tern_remoting import Link
-from tern_wire.commands import read_entry
 from tern_wire.errors import TernError
-from tern_wire.record import (
-    CHECK_AFTER_S,
-    KEYS,
-    MESSAGE_ID,
-    PRODUCER_GROUP,
-    TRANSACTIONAL,
-    encode_properties,
-    encode_record,
-)
-from tern_wire.requests import ERROR, Parts, RequestCode, read_body, read_error
-from tern_wire.rows import (
+from tern_wire.link.commands import read_entry
+from tern_wire.link.requests import ERROR, Parts, RequestCode, read_body, read_error
+from tern_wire.link.rows import (
     FLAG_HALF,
     FLAG_KEYED,
     FLAG_SAME_TRANSACTION,
@@ -35,6 +26,15 @@ from tern_wire.rows import (
     SEND_ROW,
     SEND_VERDICTS,
     key_hash,
+)
+from tern_wire.records.record import (
+    CHECK_AFTER_S,
+    KEYS,
+    MESSAGE_ID,
+    PRODUCER_GROUP,
+    TRANSACTIONAL,
+    encode_properties,
+    encode_record,
 )
 from tern_wire.transactions import (
     BY_CLIENT,

@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 
-from tern_wire.producer_settings import ProducerSettings
+from tern_wire.settings.producer_settings import ProducerSettings
 from tern_wire.transactions import TransactionIds
 from tests.support.proxy_mesh import KEY, ProxyMesh
 

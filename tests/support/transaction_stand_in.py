@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tern_service.server import open_socket, serve
-from tern_wire.codec import encode_msgpack
 from tern_wire.errors import TransactionResolved
+from tern_wire.link.codec import encode_msgpack
 from tern_wire.paths import JSON, MSGPACK, PROBLEM
 
 QUEUE = "broker-a:0"

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tern_cli.commands.mesh import DataDir
+from tern_cli.commands.raft import NameServers
 from tern_cli.endpoint import DATA_DIR
 from tern_cli.failures import CommandFailed
 from tern_cli.installed_version import installed_version
-from tern_cli.mesh_commands import DataDir
-from tern_cli.mesh_files import KEY_SIZE_BYTES, MeshFiles
+from tern_cli.mesh.files import KEY_SIZE_BYTES, MeshFiles
 from tern_cli.output import Format, Output, show_json, show_warning
 from tern_cli.progress import byte_bar
-from tern_cli.raft_commands import NameServers
-from tern_cli.raft_view import answering_brokers, nodes_of_group
+from tern_cli.views.raft_view import answering_brokers, nodes_of_group
 from tern_wire.limits import BACKUP_RATE_MAX_MIB_PER_S, MIB, REBUILD_RATE_MAX_BYTES_PER_S
-from tern_wire.peer_proof import NONCE_SIZE_BYTES
+from tern_wire.principals.peer_proof import NONCE_SIZE_BYTES
 
 if TYPE_CHECKING:
     from tern_store.backup_note import BackupNote
@@ -79,7 +79,7 @@ def backup(
     """
     from tern_cli.backup.copying import PIECE_SIZE_BYTES, copy_log  # noqa: PLC0415 - help is quick
     from tern_cli.backup.leader_door import LeaderSearch, Operator  # noqa: PLC0415
-    from tern_store.backup_directory import BackupDirectory  # noqa: PLC0415
+    from tern_store.backup.backup_directory import BackupDirectory  # noqa: PLC0415
 
     key = _read_key(Path(cluster_key_file) if cluster_key_file else MeshFiles(data_dir).key)
     nodes = nodes_of_group(answering_brokers(namesrv, data_dir), broker_group)

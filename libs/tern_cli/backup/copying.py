@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from tern_cli.backup.leader_door import Door, NoAnswer
 from tern_cli.failures import CommandFailed
-from tern_store.backup_directory import BackupDirectory
+from tern_store.backup.backup_directory import BackupDirectory
+from tern_store.copies.sink import Wanted
 from tern_store.errors import CopyRefused
-from tern_store.rebuild_sink import Wanted
 from tern_wire.errors import CertificateForbidden, PeerProofRefused, TernError
 from tern_wire.limits import BACKUP_PATIENCE_S
 

@@ -1,7 +1,7 @@
 """The rebuild routes of a broker group, asked by an operator: what there is to be copied, and pieces of it.
 
 Each request is signed with the cluster key in the name `operator` (`tern_wire/peer_proof.py`); in a secure mesh the connection shows the
-operator's certificate besides (`mesh_http.py`). Whoever leads now is asked.
+operator's certificate besides (`mesh/http.py`). Whoever leads now is asked.
 """
 
 import http.client
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tern_cli.failures import CommandFailed
-from tern_cli.mesh_http import connect
-from tern_cli.raft_view import BrokerNode, ask_again, leader_of
+from tern_cli.mesh.http import connect
+from tern_cli.views.raft_view import BrokerNode, ask_again, leader_of
 from tern_security.peer_identity import OPERATOR
 from tern_store.checksum import crc32
+from tern_store.copies.sink import Wanted
 from tern_store.errors import CopyRefused
-from tern_store.rebuild_sink import Wanted
 from tern_wire.errors import error_from
 from tern_wire.limits import REBUILD_REPLY_MAX_BYTES
 from tern_wire.paths import HEADER_CRC32, HEADER_PEER_PROOF, REBUILD_FILES_PATH, REBUILD_MANIFEST_PATH
-from tern_wire.peer_proof import PeerRequest, proof_header
+from tern_wire.principals.peer_proof import PeerRequest, proof_header
 
 # A piece from a cold disk that others use too.
 REQUEST_TIMEOUT_S = 10.0

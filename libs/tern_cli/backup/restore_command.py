@@ -8,8 +8,8 @@ import typer
 
 from tern_cli.backup.backup_command import store_failures
 from tern_cli.failures import CommandFailed
-from tern_cli.mesh_files import MeshFiles
-from tern_cli.mesh_hints import with_data_dir
+from tern_cli.mesh.files import MeshFiles
+from tern_cli.mesh.hints import with_data_dir
 from tern_cli.output import Format, Output, show_json
 from tern_cli.progress import Advance, byte_bar
 
@@ -62,8 +62,8 @@ def restore(
     """
     from tern_cli.backup.restored_mesh import RestoredMesh  # noqa: PLC0415 - help is quick
     from tern_cli.store.native_directory import READING_FILES, held  # noqa: PLC0415
+    from tern_store.backup.restore import require_targets, verified_backup  # noqa: PLC0415
     from tern_store.backup_note import read_backup  # noqa: PLC0415
-    from tern_store.restore import require_targets, verified_backup  # noqa: PLC0415
 
     if bool(mesh_dir) == bool(data_dir or node) or bool(data_dir) != bool(node):
         raise CommandFailed(
@@ -113,8 +113,8 @@ def restore(
 
 def _restore(note: "BackupNote", backup: Path, targets: list[tuple[str, Path]], advance: Advance) -> None:
     from tern_cli.store.native_directory import READING_FILES  # noqa: PLC0415
-    from tern_store.restore import restore_node  # noqa: PLC0415
-    from tern_store.vote_file import INCARNATION_SIZE_BYTES  # noqa: PLC0415
+    from tern_store.backup.restore import restore_node  # noqa: PLC0415
+    from tern_store.state.vote_file import INCARNATION_SIZE_BYTES  # noqa: PLC0415
 
     done, total = 0, note.manifest.size_bytes * len(targets)
 

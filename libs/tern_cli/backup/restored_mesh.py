@@ -10,8 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tern_cli.failures import CommandFailed
-from tern_cli.mesh_files import MeshFiles
-from tern_cli.mesh_plan import BROKER_GROUP, MeshShape, member_names
+from tern_cli.mesh.files import MeshFiles
+from tern_cli.mesh.plan import BROKER_GROUP, MeshShape, member_names
 from tern_store.backup_note import BackupNote
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tern_cli.failures import CommandFailed
-from tern_cli.mesh_files import MeshFiles
-from tern_cli.mesh_view import node_status
-from tern_cli.process_table import send_signal
+from tern_cli.mesh.files import MeshFiles
+from tern_cli.mesh.process_table import send_signal
+from tern_cli.mesh.view import node_status
 
 __all__ = ["BACK_WITHIN_MS", "BrokerProcess", "LeaderKill", "broker_processes", "node_status"]
 

@@ -18,7 +18,7 @@ from tern_cli.demo.verify import RunFigures
 from tern_cli.output import show_json
 
 if TYPE_CHECKING:
-    from tern_cli.demo.run import Traffic
+    from tern_cli.demo.traffic import Traffic
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # Mean delay in minutes below which a cell has this colour.

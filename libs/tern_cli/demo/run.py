@@ -5,7 +5,7 @@ import gc
 import json
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +17,10 @@ from tern_cli.demo.leader import LeaderKill, broker_processes
 from tern_cli.demo.producing import POLICY, SendLog, plan_sends, send_batches, send_singly
 from tern_cli.demo.report import DemoReport, show_report
 from tern_cli.demo.spark_job import SparkOutcome, run_spark_job
+from tern_cli.demo.traffic import Traffic
 from tern_cli.demo.verify import RunFigures, count_differences, id_differences, table_differences
 from tern_cli.failures import CommandFailed
-from tern_cli.mesh_files import MeshFiles
+from tern_cli.mesh.files import MeshFiles
 from tern_client import Admin, RetryPolicy
 from tern_wire.errors import TopicConflict
 
@@ -38,21 +39,6 @@ class DemoSettings:
     with_spark: bool
     kills_leader: bool
     as_json: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
-    """What went through the mesh: offset ranges by queue, and what was counted on both sides."""
-
-    group: str
-    starting: Mapping[str, int]
-    ending: Mapping[str, int]
-    committed: Mapping[str, int]
-    sends: SendLog
-    receives: ReceiveLog
-    batch_seconds: float
-    killed: str
-    back_after_ms: float
 
 
 def run_demo(settings: DemoSettings) -> None:

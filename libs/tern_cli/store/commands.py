@@ -11,6 +11,7 @@ import typer
 
 from tern_cli.failures import CommandFailed
 from tern_cli.store.exchange_commands import add_exchange_commands
+from tern_cli.store.file_kinds import FileKind
 from tern_cli.store.native_selection import Selection, What, select
 from tern_cli.store.stat_commands import stat_store
 from tern_cli.store.verify_commands import verify_store
@@ -32,14 +33,6 @@ class DumpOutput(StrEnum):
     NDJSON = "ndjson"
     JSON = "json"
     TABLE = "table"
-
-
-class FileKind(StrEnum):
-    """The three kinds of big files, named after the folders in which RocketMQ keeps them."""
-
-    COMMIT_LOG = "commitlog"
-    CONSUME_QUEUE = "consumequeue"
-    INDEX = "index"
 
 
 @store_app.callback()

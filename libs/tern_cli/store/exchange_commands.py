@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tern_cli.admin_commands import duration_ms
+from tern_cli.commands.admin import duration_ms
 from tern_cli.endpoint import Endpoint, endpoints, namespace
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output, show_json
@@ -67,7 +67,7 @@ def export_store(
     ternmq store export /tmp/store --data-dir .tern/data/broker-a-0 --segment-size 67108864 -o json
     """
     from tern_cli.store.export import export_to  # noqa: PLC0415 - help must not wait for numpy
-    from tern_store.rocketmq_store import RocketSettings  # noqa: PLC0415
+    from tern_store.rocketmq.store import RocketSettings  # noqa: PLC0415
 
     settings = RocketSettings(
         segment_size_bytes=segment_size,

@@ -14,7 +14,7 @@ from tern_cli.store.rocketmq_export import ExportSummary, RocketExport
 from tern_store.errors import StoreError
 from tern_store.files import REAL_FILES
 from tern_store.offline import START_AND_STOP, OfflineStore
-from tern_store.rocketmq_store import RocketSettings
+from tern_store.rocketmq.store import RocketSettings
 
 # Total and title in, a context that gives out what is told messages and bytes.
 Bar = Callable[[int, str], AbstractContextManager[Callable[[int, int], None]]]

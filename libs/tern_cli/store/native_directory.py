@@ -12,20 +12,20 @@ from typing import Any
 
 from tern_cli.failures import CommandFailed
 from tern_store import small_files
-from tern_store.commit_log import INDEX_FOLDER, LOG_FOLDER
-from tern_store.consume_queue import ConsumeQueues
-from tern_store.entry import LogMark
-from tern_store.entry_index import EntryIndex
+from tern_store.checks.log_check import LogFiles
+from tern_store.checks.queue_check import QueueReader
+from tern_store.checks.small_files_check import topic_names
 from tern_store.errors import DerivedDamage, LogRot, StoreError
 from tern_store.files import Files, RealFiles
-from tern_store.log_check import LogFiles
+from tern_store.log.commit_log import INDEX_FOLDER, LOG_FOLDER
+from tern_store.log.entry import LogMark
+from tern_store.log.entry_index import EntryIndex
 from tern_store.offline import UnchangingFiles
-from tern_store.queue_check import QueueReader
-from tern_store.saving import split_payload
-from tern_store.small_files_check import topic_names
-from tern_store.state_file import SavedState, load_states
-from tern_store.timers import Timers
-from tern_wire.rocketmq_record import BLANK, VERSIONS
+from tern_store.queues.consume_queue import ConsumeQueues
+from tern_store.state.saving import split_payload
+from tern_store.state.state_file import SavedState, load_states
+from tern_store.timers.timers import Timers
+from tern_wire.records.rocketmq_record import BLANK, VERSIONS
 
 _LOCK = "lock"
 # A running node replaces its saved states while they are read.

@@ -14,23 +14,23 @@ import numpy as np
 from tern_cli.failures import CommandFailed
 from tern_cli.store.native_directory import NodeDirectory
 from tern_cli.store.native_selection import Selection, What
+from tern_store.checks.log_check import LogSpan
+from tern_store.checks.record_check import sends_of
 from tern_store.checksum import crc32
-from tern_store.consume_queue import QueueKey
-from tern_store.entry import HEADER_SIZE_BYTES, EntryHeader, EntryKind, LogMark
 from tern_store.errors import DerivedDamage, LogRot, StoreError
-from tern_store.genesis import Genesis
-from tern_store.index_folder import FOLDER as INDEX_FOLDER
-from tern_store.log_check import LogSpan
-from tern_store.record_check import sends_of
-from tern_store.saving import split_payload
-from tern_store.state_file import STATE_FOLDER
-from tern_store.timer_walk import TimerPage
-from tern_wire.commands import SEND_HEAD, STORING, Command, CommandKind, read_entry
+from tern_store.index.index_folder import FOLDER as INDEX_FOLDER
+from tern_store.log.entry import HEADER_SIZE_BYTES, EntryHeader, EntryKind, LogMark
+from tern_store.log.genesis import Genesis
+from tern_store.queues.consume_queue import QueueKey
+from tern_store.state.saving import split_payload
+from tern_store.state.state_file import STATE_FOLDER
+from tern_store.timers.walk import TimerPage
 from tern_wire.errors import LinkBodyMalformed, RecordMalformed
-from tern_wire.index_layout import INDEX_ENTRY_SIZE_BYTES, INDEX_ROWS, entry_start
-from tern_wire.record import KEYS, MESSAGE_ID, SIZE, TAGS
-from tern_wire.rocketmq_record import decode_rocketmq_record
-from tern_wire.rows import LEASE_ROWS, SETTLE_ROWS
+from tern_wire.link.commands import SEND_HEAD, STORING, Command, CommandKind, read_entry
+from tern_wire.link.rows import LEASE_ROWS, SETTLE_ROWS
+from tern_wire.records.index_layout import INDEX_ENTRY_SIZE_BYTES, INDEX_ROWS, entry_start
+from tern_wire.records.record import KEYS, MESSAGE_ID, SIZE, TAGS
+from tern_wire.records.rocketmq_record import decode_rocketmq_record
 
 Document = dict[str, Any]
 Documents = Iterator[Document]

@@ -17,15 +17,15 @@ from tern_cli.store.rocketmq_topics import own_topic
 from tern_store.checksum import crc32
 from tern_store.errors import StoreError
 from tern_store.offline import OfflineStore
-from tern_store.rocketmq_order import EntryMerge, Rows
-from tern_store.rocketmq_queues import RocketQueue
-from tern_store.rocketmq_store import RocketSettings, RocketStoreWriter, RocketTopic
+from tern_store.rocketmq.order import EntryMerge, Rows
+from tern_store.rocketmq.queues import RocketQueue
+from tern_store.rocketmq.store import RocketSettings, RocketStoreWriter, RocketTopic
 from tern_wire.errors import LinkBodyMalformed, RecordMalformed
-from tern_wire.java_hashes import blocks, unit_positions
-from tern_wire.queue_entry import is_queued
-from tern_wire.record import decode_record
-from tern_wire.record_columns import FRONT, RecordColumns, read_columns
-from tern_wire.rocketmq_record import (
+from tern_wire.records.columns import FRONT, RecordColumns, read_columns
+from tern_wire.records.java_hashes import blocks, unit_positions
+from tern_wire.records.queue_entry import is_queued
+from tern_wire.records.record import decode_record
+from tern_wire.records.rocketmq_record import (
     BORN_HOST_IPV6,
     COMMITTED,
     TOPIC_SIZE_MAX_BYTES,

@@ -12,10 +12,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tern_cli.failures import CommandFailed
-from tern_cli.store.commands import FileKind
+from tern_cli.store.file_kinds import FileKind
 from tern_cli.store.rocketmq_documents import entry_document, header_document, index_document, record_document
 from tern_wire.errors import RecordMalformed
-from tern_wire.index_layout import (
+from tern_wire.limits import KIB, ROCKETMQ_RECORD_SIZE_MAX_BYTES
+from tern_wire.link.rows import QUEUE_ENTRIES
+from tern_wire.records.index_layout import (
     ENTRIES_PER_SLOT,
     INDEX_ENTRY_SIZE_BYTES,
     INDEX_HEADER_SIZE_BYTES,
@@ -24,11 +26,9 @@ from tern_wire.index_layout import (
     read_index_header,
     slots_of,
 )
-from tern_wire.limits import KIB, ROCKETMQ_RECORD_SIZE_MAX_BYTES
-from tern_wire.queue_entry import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE_BYTES, read_queue_entries
-from tern_wire.record import OVERHEAD_SIZE_BYTES
-from tern_wire.rocketmq_record import BLANK, MAGIC_BLANK, VERSIONS, decode_rocketmq_record
-from tern_wire.rows import QUEUE_ENTRIES
+from tern_wire.records.queue_entry import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE_BYTES, read_queue_entries
+from tern_wire.records.record import OVERHEAD_SIZE_BYTES
+from tern_wire.records.rocketmq_record import BLANK, MAGIC_BLANK, VERSIONS, decode_rocketmq_record
 
 # Whole entries of both kinds.
 _BLOCK_SIZE_BYTES = 20 * 3 * KIB

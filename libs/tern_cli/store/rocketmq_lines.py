@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from tern_cli.readable import shown_time
-from tern_cli.store.commands import FileKind
+from tern_cli.store.file_kinds import FileKind
 
 # Column (a field, or a property after a dot) and width; text is to the left, numbers to the right.
 _COLUMNS: dict[FileKind, list[tuple[str, int]]] = {

@@ -17,10 +17,10 @@ import numpy as np
 from tern_cli.failures import CommandFailed
 from tern_wire.errors import RecordMalformed
 from tern_wire.limits import KIB, ROCKETMQ_RECORD_SIZE_MAX_BYTES
-from tern_wire.queue_entry import QUEUE_ENTRY_SIZE_BYTES, is_queued
-from tern_wire.record import OVERHEAD_SIZE_BYTES
-from tern_wire.rocketmq_record import BLANK, MAGIC_BLANK, VERSIONS, RocketRecord, decode_rocketmq_record
-from tern_wire.rows import QUEUE_ENTRIES
+from tern_wire.link.rows import QUEUE_ENTRIES
+from tern_wire.records.queue_entry import QUEUE_ENTRY_SIZE_BYTES, is_queued
+from tern_wire.records.record import OVERHEAD_SIZE_BYTES
+from tern_wire.records.rocketmq_record import BLANK, MAGIC_BLANK, VERSIONS, RocketRecord, decode_rocketmq_record
 
 _READ_AHEAD_SIZE_BYTES = 1024 * KIB
 # Entries that are read together, and how many such blocks are kept: 20 MB at most.

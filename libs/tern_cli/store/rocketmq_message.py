@@ -15,7 +15,7 @@ Reference: Apache RocketMQ 5, MessageConst.
 import json
 from dataclasses import replace
 
-from tern_client.models import OutgoingMessage
+from tern_client.calls.models import OutgoingMessage
 from tern_wire.limits import (
     IDEMPOTENCY_KEY_SIZE_MAX_BYTES,
     KEYS_MAX,
@@ -26,8 +26,8 @@ from tern_wire.limits import (
     ROCKETMQ_RECORD_SIZE_MAX_BYTES,
     TAG_SIZE_MAX_BYTES,
 )
-from tern_wire.record import CONTENT_TYPE, KEYS, MESSAGE_ID, RESERVED_PROPERTIES, TAGS
-from tern_wire.rocketmq_record import RocketRecord
+from tern_wire.records.record import CONTENT_TYPE, KEYS, MESSAGE_ID, RESERVED_PROPERTIES, TAGS
+from tern_wire.records.rocketmq_record import RocketRecord
 
 PREFIX = "rocketmq-"
 # A letter has at most four bytes.

@@ -7,12 +7,12 @@ from typing import Any
 
 from tern_cli.failures import CommandFailed
 from tern_cli.store.native_directory import NodeDirectory
-from tern_store.entry import HEADER_SIZE_BYTES, EntryHeader, EntryKind, LogMark
 from tern_store.errors import LogRot, StoreError
-from tern_store.sent_key_file import KeyFile
-from tern_store.sent_keys import FOLDER as KEYS_FOLDER
-from tern_store.sent_keys import file_name
-from tern_wire.commands import ENTRY_HEAD
+from tern_store.keys.sent_key_file import KeyFile
+from tern_store.keys.sent_keys import FOLDER as KEYS_FOLDER
+from tern_store.keys.sent_keys import file_name
+from tern_store.log.entry import HEADER_SIZE_BYTES, EntryHeader, EntryKind, LogMark
+from tern_wire.link.commands import ENTRY_HEAD
 
 # As the kernel counts blocks, whatever the file system's own are.
 _BLOCK_SIZE_BYTES = 512

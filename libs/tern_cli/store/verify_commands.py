@@ -10,7 +10,7 @@ from tern_cli.output import Format, Output, show_json, show_rows
 from tern_cli.progress import byte_bar
 
 if TYPE_CHECKING:
-    from tern_store.finding import Finding
+    from tern_store.checks.finding import Finding
 
 # What a finding means, by its kind.
 REMEDIES = {
@@ -53,8 +53,8 @@ def verify_store(
     ternmq store verify --data-dir /backup/broker-a-0 -o json | jq '.findings[] | select(.damage)'
     """
     from tern_cli.store.native_directory import READING_FILES, NodeDirectory, held  # noqa: PLC0415 - help is quick
+    from tern_store.checks.verification import verify_directory  # noqa: PLC0415
     from tern_store.errors import StoreError  # noqa: PLC0415
-    from tern_store.verification import verify_directory  # noqa: PLC0415
 
     checked = [0, 0]
     try:
@@ -95,7 +95,7 @@ def _document(finding: "Finding", directory: Path) -> dict[str, Any]:
 
 def _show(found: list["Finding"], checked_bytes: int, directory: Path) -> None:
     """A table of what was found, then what to do, then the verdict."""
-    from tern_store.finding import FINDINGS_MAX  # noqa: PLC0415
+    from tern_store.checks.finding import FINDINGS_MAX  # noqa: PLC0415
 
     rows = [_document(finding, directory) | {"damage": "damage" if finding.is_damage else "note"} for finding in found]
     if rows:

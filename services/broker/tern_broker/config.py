@@ -11,7 +11,6 @@ from tern_service import setting
 from tern_service.security_settings import SecuritySettings
 from tern_store import StoreLimits
 from tern_store.retention import RetentionRules
-from tern_wire.commands import STATE_MACHINE_VERSION
 from tern_wire.limits import (
     ENTRY_SIZE_MAX_BYTES,
     MEMBER_EXPIRY_MAX_MS,
@@ -20,6 +19,7 @@ from tern_wire.limits import (
     SEGMENT_SIZE_DEFAULT_BYTES,
 )
 from tern_wire.limits_namespaces import NAMESPACE_SHARE_DEFAULT_PERCENT
+from tern_wire.link.commands import STATE_MACHINE_VERSION
 from tern_wire.paths import PORT_BROKER_HTTP, PORT_BROKER_LINK, PORT_BROKER_RAFT
 
 PREFIX = "TERN_BROKER_"

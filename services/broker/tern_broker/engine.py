@@ -47,8 +47,8 @@ from tern_store.halves import index_committed
 from tern_store.noted_files import NotedFiles
 from tern_store.retention import DiskUse
 from tern_store.small_files import remove_abort, write_abort
-from tern_store.vote_file import Standing
-from tern_wire.requests import Parts
+from tern_store.state.vote_file import Standing
+from tern_wire.link.requests import Parts
 
 log = logging.getLogger(__name__)
 # An entry that was verified is believed this long: then its bytes may have come from the disk anew.

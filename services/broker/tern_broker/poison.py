@@ -19,8 +19,8 @@ from tern_raft.pass_over import Stage, read_word
 from tern_store import CommitLog, Files, StoredEntry, StoreError
 from tern_store.files import is_done, replace_whole
 from tern_store.small_files import read_text, remove_mark
-from tern_wire.commands import CommandKind, read_entry
 from tern_wire.errors import LinkBodyMalformed
+from tern_wire.link.commands import CommandKind, read_entry
 
 log = logging.getLogger(__name__)
 NOTE = "poison"

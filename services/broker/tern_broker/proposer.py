@@ -29,7 +29,6 @@ from tern_broker.waiting.telling import lack_of, tell
 from tern_remoting import problem_of
 from tern_store import StoreError
 from tern_store.files import is_lack
-from tern_wire.commands import UNHURRIED, CommandKind, entry_parts
 from tern_wire.errors import NotLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.limits import (
     GROUP_COMMIT_SIZE_MAX_BYTES,
@@ -39,7 +38,8 @@ from tern_wire.limits import (
     SEND_QUEUE_REQUESTS_FREE,
     SEND_QUEUE_SIZE_FREE_BYTES,
 )
-from tern_wire.requests import Parts
+from tern_wire.link.commands import UNHURRIED, CommandKind, entry_parts
+from tern_wire.link.requests import Parts
 
 # A copy says what is so before its entry, and a trim that nothing it drops is needed: nothing else may change that in the same entry.
 # A topic is deleted between entries, so that none of them both adds to it and drops it.

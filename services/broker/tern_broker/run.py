@@ -33,7 +33,7 @@ from tern_store import DirectoryLock, LogRot, StoreError, SyncLost, finish_swap
 from tern_store.retention import Pressure
 from tern_tasks import keep_running
 from tern_wire.limits import CONNECTIONS_MAX, DISK_FREE_MIN_BYTES, FRAME_SIZE_MAX_BYTES
-from tern_wire.route import Registration, TopicRoute
+from tern_wire.routing.route import Registration, TopicRoute
 
 log = logging.getLogger(__name__)
 DISK_CHECK_PERIOD_S = 1.0

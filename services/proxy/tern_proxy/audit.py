@@ -16,12 +16,12 @@ from tern_proxy.proxy import Proxy
 from tern_proxy.routes.first_use import own_topic
 from tern_proxy.sending import store_messages
 from tern_service.problems import new_request_id
-from tern_wire.codec import encode_json
 from tern_wire.errors import TernError
 from tern_wire.limits import AUDIT_EVENTS_WAITING_MAX, AUDITED_REFUSALS_PER_S
+from tern_wire.link.codec import encode_json
 from tern_wire.messages import PackedMessage
 from tern_wire.paths import JSON
-from tern_wire.record import NO_HOST
+from tern_wire.records.record import NO_HOST
 
 logger = logging.getLogger("ternmq.audit")
 

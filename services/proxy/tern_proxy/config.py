@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tern_service.security_settings import SecuritySettings
 from tern_service.settings import setting
-from tern_wire.check_urls import CheckHosts
+from tern_wire.checks.urls import CheckHosts
 from tern_wire.limits_namespaces import CREATIONS_BURST_DEFAULT, CREATIONS_PER_S_DEFAULT
 from tern_wire.paths import PORT_PROXY
 

@@ -14,10 +14,10 @@ from tern_proxy.waiting.interrupts import ClientGone, Interrupt
 from tern_proxy.waiting.parking import ParkingLot
 from tern_service.crowd import address_in
 from tern_service.rooms import Holding, Room
-from tern_wire.codec import encode_json, encode_msgpack
 from tern_wire.errors import RequestMalformed, TernError, UnsupportedEncoding
 from tern_wire.limits import IN_FLIGHT_MESSAGES_MAX, IN_FLIGHT_SIZE_MAX_BYTES
 from tern_wire.limits_requests import SMALL_BATCH_MESSAGES_MAX, SMALL_BODY_SIZE_MAX_BYTES
+from tern_wire.link.codec import encode_json, encode_msgpack
 from tern_wire.paths import JSON, MSGPACK, NDJSON, OCTETS, RECORDS
 
 RawHeaders = list[tuple[bytes, bytes]]

@@ -28,7 +28,7 @@ from tern_proxy.waiting.open_requests import OpenRequest, OpenRequests
 from tern_service.problems import problem_reply, request_id_of
 from tern_tasks import keep_running
 from tern_wire.errors import MethodNotAllowed, QuotaExceeded, RouteNotFound, TernError
-from tern_wire.principals import CLUSTER
+from tern_wire.principals.principals import CLUSTER
 
 PRINCIPAL = "ternmq.principal"
 _CHALLENGE = (b"www-authenticate", b'Bearer realm="ternmq"')

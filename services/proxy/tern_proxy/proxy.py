@@ -28,16 +28,16 @@ from tern_remoting import Link, Redialer
 from tern_routing import Dial, GroupLink, OnDown, OnNotice, OnUp
 from tern_service.clock import Clock
 from tern_service.crowd import Crowd
-from tern_wire.caller import CallerSeal
-from tern_wire.check_urls import CheckHosts
+from tern_wire.checks.urls import CheckHosts
 from tern_wire.errors import NoLeader
 from tern_wire.handles import HandleMaker
 from tern_wire.kept_topics import KeptTopics
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES, LEADER_WAIT_MS, PARKED_POLLS_MAX
 from tern_wire.limits_namespaces import CREATIONS_BURST_DEFAULT, CREATIONS_PER_S_DEFAULT
 from tern_wire.names import check_group, check_topic
+from tern_wire.principals.caller import CallerSeal
 from tern_wire.recall_handles import RecallMaker
-from tern_wire.route import Routes
+from tern_wire.routing.route import Routes
 from tern_wire.transactions import TransactionIds
 
 # Makers are two small objects a pair of topic and group; there are seldom more pairs than groups.

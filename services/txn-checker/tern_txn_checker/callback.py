@@ -43,8 +43,8 @@ from tern_txn_checker.core.answers import (
 )
 from tern_txn_checker.core.schedule import Check
 from tern_txn_checker.http_connection import AnswerTooLarge, BrokenOff, HttpAnswer, HttpConnection, NoHttp, connect
-from tern_wire.check_answers import NONCE_SIZE_BYTES, is_signed
-from tern_wire.check_urls import CheckHosts, CheckUrl
+from tern_wire.checks.answers import NONCE_SIZE_BYTES, is_signed
+from tern_wire.checks.urls import CheckHosts, CheckUrl
 from tern_wire.errors import CheckUrlForbidden
 from tern_wire.paths import HEADER_CHECK_NONCE, HEADER_CHECK_SIGNATURE
 

@@ -22,7 +22,7 @@ from tern_txn_checker.counters import Counters
 from tern_txn_checker.desk import Desk
 from tern_txn_checker.producer_groups import ProducerGroups
 from tern_txn_checker.results import Result, Results
-from tern_wire.check_urls import CheckHosts
+from tern_wire.checks.urls import CheckHosts
 
 # What is under way at a stop gets this long; brokers of a mesh that goes down are told 2.5 s after the checkers.
 STOP_GRACE_S = 2.0

@@ -24,7 +24,7 @@ from tern_txn_checker.desk import CLAIM_MARGIN_MS, Desk
 from tern_txn_checker.producer_groups import Approach, ProducerGroups
 from tern_wire.errors import LinkBodyMalformed, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, CHECKS_CLAIMED_MAX
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
 
 if TYPE_CHECKING:
     from tern_txn_checker.core.questions import Claimed, Questions

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tern_service.security_settings import SecuritySettings
 from tern_service.settings import setting
-from tern_wire.check_urls import CheckHosts
+from tern_wire.checks.urls import CheckHosts
 from tern_wire.limits import CHECKER_NAME_LENGTH_MAX, CLAIM_MAX_MS, WAIT_MAX_MS
 from tern_wire.paths import PORT_TXN_CHECKER
 

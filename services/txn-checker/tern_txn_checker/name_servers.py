@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from tern_txn_checker.http_connection import AnswerTooLarge, BrokenOff, HttpAnswer, NoHttp, connect
-from tern_wire.codec import read_json
 from tern_wire.errors import NoNameServer, TernError
+from tern_wire.link.codec import read_json
 from tern_wire.paths import ROUTES_PATH
-from tern_wire.route import BrokerGroupRoute
+from tern_wire.routing.route import BrokerGroupRoute
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ ROUTES_SIZE_MAX_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRoutes:
-    """What is read of tern_wire.route.Routes."""
+    """What is read of tern_wire.routing.route.Routes."""
 
     warm: bool
     broker_groups: dict[str, BrokerGroupRoute] = field(default_factory=dict)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from tern_routing import GroupLink
 from tern_txn_checker.core.answers import FORBIDDEN, NO_SECRET, NO_URL
-from tern_wire.check_urls import CheckHosts, CheckUrl
+from tern_wire.checks.urls import CheckHosts, CheckUrl
 from tern_wire.errors import CheckUrlForbidden, LinkBodyMalformed, ProducerGroupNotFound, TernError
 from tern_wire.limits import PRODUCER_GROUPS_MAX
-from tern_wire.producer_settings import ProducerSettings, read_producer_settings
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.settings.producer_settings import ProducerSettings, read_producer_settings
 
 # A check is asked again after 30 s; one small question every 5 s for each producer group that is asked costs nothing.
 KEPT_MS = 5_000

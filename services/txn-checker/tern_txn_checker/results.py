@@ -18,7 +18,7 @@ from tern_txn_checker.core.answers import Answer
 from tern_txn_checker.core.backoff import pause_ms
 from tern_txn_checker.core.schedule import Claim
 from tern_wire.errors import LinkBodyMalformed, TernError
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from the group's time at which it can have been applied at the earliest. A commi
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tern_wire.rows import NACK, RELEASE
+from tern_wire.link.rows import NACK, RELEASE
 from tests.sim.checkers.grants import Facts, Grant, Message, facts_of
 from tests.sim.history import EndState, History, Violation
 

@@ -12,7 +12,7 @@ Not demanded: what retention has dropped, there or in its queue; and of what may
 from collections.abc import Iterator
 
 from tern_wire.dead_letters import REJECTED
-from tern_wire.rows import ACK, RELEASE
+from tern_wire.link.rows import ACK, RELEASE
 from tests.sim.checkers.grants import Facts, Grant, Message, facts_of
 from tests.sim.history import (
     LATER,

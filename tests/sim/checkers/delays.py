@@ -9,7 +9,7 @@ told "not scheduled" only if there was another recall, or the message was never 
 from collections.abc import Iterator
 
 from tern_wire.errors import NotScheduled
-from tern_wire.rows import REPLAYED, SCHEDULED, SCHEDULED_BEFORE, SENT
+from tern_wire.link.rows import REPLAYED, SCHEDULED, SCHEDULED_BEFORE, SENT
 from tests.sim.checkers.grants import Facts, facts_of
 from tests.sim.history import EndState, History, Operation, Pull, Recall, Receive, Send, Sending, Violation
 

@@ -9,7 +9,7 @@ apart than that is left out.
 from dataclasses import dataclass, field
 
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
-from tern_wire.rows import KEY_REUSED, REPLAYED, SCHEDULED, SCHEDULED_BEFORE, SENT
+from tern_wire.link.rows import KEY_REUSED, REPLAYED, SCHEDULED, SCHEDULED_BEFORE, SENT
 from tests.sim.bodies import message_id
 from tests.sim.history import EndState, History, Operation, Send, Sent, Stored, Violation
 

@@ -10,7 +10,7 @@ that were ever moved may read two queues side by side. What may have died and be
 
 from collections.abc import Iterator
 
-from tern_wire.rows import ACK, REPLAYED, SENT
+from tern_wire.link.rows import ACK, REPLAYED, SENT
 from tests.sim.checkers.grants import Facts, Grant, Message, facts_of
 from tests.sim.history import EndState, History, Letter, Receive, Send, Violation
 

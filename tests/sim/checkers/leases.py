@@ -12,7 +12,7 @@ meanwhile are left out). How attempts count: attempts.py.
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tern_wire.rows import ACK, EXTEND, NACK, RELEASE
+from tern_wire.link.rows import ACK, EXTEND, NACK, RELEASE
 from tests.sim.checkers.grants import Facts, Grant, Message, facts_of
 from tests.sim.history import LATER, REJECT, EndState, History, Violation
 

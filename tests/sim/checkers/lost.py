@@ -4,7 +4,7 @@ Exactly: for each row of an `ok` send with verdict SENT or REPLAYED, every node 
 message's body and no other. Below a queue's oldest kept offset nothing is demanded. Unknown outcomes are never counted as lost.
 """
 
-from tern_wire.rows import REPLAYED, SENT
+from tern_wire.link.rows import REPLAYED, SENT
 from tests.sim.history import EndState, History, Send, Violation
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from tern_wire.rows import ACK, SETTLED
+from tern_wire.link.rows import ACK, SETTLED
 from tests.sim.checkers.grants import Movement, movements
 from tests.sim.history import (
     LATER,

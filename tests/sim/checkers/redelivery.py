@@ -5,7 +5,7 @@ commit or seek to that offset or a lower one may have come in between. Nor a red
 for a dead letter is SETTLED, too.
 """
 
-from tern_wire.rows import ACK, SETTLED
+from tern_wire.link.rows import ACK, SETTLED
 from tests.sim.checkers.grants import facts_of
 from tests.sim.history import EndState, History, Operation, Receive, Settle, Violation
 

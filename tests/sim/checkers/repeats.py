@@ -9,7 +9,7 @@ was asked is not in it: see redelivery.py. That one lease is given to no other r
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tern_wire.rows import ACK, NACK, RELEASE
+from tern_wire.link.rows import ACK, NACK, RELEASE
 from tests.sim.checkers.grants import Facts, Grant, facts_of
 from tests.sim.checkers.leases import end_of
 from tests.sim.history import REJECT, EndState, History, Operation, Violation

@@ -9,7 +9,7 @@ dead letter. (How committed offsets move: offsets.py.)
 
 from collections.abc import Iterator
 
-from tern_wire.rows import REPLAYED, SENT
+from tern_wire.link.rows import REPLAYED, SENT
 from tests.sim.checkers.grants import Facts, Queue, facts_of
 from tests.sim.history import EndState, History, Operation, Seek, Send, Sought, Stored, Violation
 

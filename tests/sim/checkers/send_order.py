@@ -5,7 +5,7 @@ each message of the second one in the queue that they share. Within one send, me
 Sends that overlapped in time have no order. A message that was sent before under the same key counts from its first send on.
 """
 
-from tern_wire.rows import REPLAYED, SENT
+from tern_wire.link.rows import REPLAYED, SENT
 from tests.sim.history import EndState, History, Operation, Send, Violation
 
 

@@ -4,7 +4,7 @@ Exactly: the `max_offset` of a PULL or OFFSETS is above the offset of every mess
 any `max_offset` that was answered, before it was invoked. (Committed offsets: see offsets.py.)
 """
 
-from tern_wire.rows import REPLAYED, SENT
+from tern_wire.link.rows import REPLAYED, SENT
 from tests.sim.history import EndState, History, Offsets, Operation, Pull, Send, Violation
 
 

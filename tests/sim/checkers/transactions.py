@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tern_wire.errors import TransactionUnknown
-from tern_wire.rows import KEYS_FULL, PREPARED, PREPARED_BEFORE
+from tern_wire.link.rows import KEYS_FULL, PREPARED, PREPARED_BEFORE
 from tern_wire.transactions import (
     BY_TEXTS,
     COMMIT,

@@ -8,7 +8,7 @@ since no client repeats it. A send of unknown outcome may have stored its messag
 
 from itertools import chain
 
-from tern_wire.rows import REPLAYED, SCHEDULED, SCHEDULED_BEFORE, SENT
+from tern_wire.link.rows import REPLAYED, SCHEDULED, SCHEDULED_BEFORE, SENT
 from tests.sim.history import EndState, History, Outcome, Send, Violation
 from tests.sim.transaction_values import Begin
 

@@ -13,9 +13,9 @@ from tern_broker.waiting.queue_waiters import QueueWaiters
 from tern_broker.waiting.reply_waiters import ReplyWaiters
 from tern_broker.waiting.waiters import Waiters
 from tern_store import LogRot, SyncLost
-from tern_wire.commands import CommandKind
 from tern_wire.errors import NotLeader, TernError
-from tern_wire.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
 from tests.support.entries import Log
 from tests.support.proposer_desk import Desk
 

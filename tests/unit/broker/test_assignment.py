@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tern_broker.core.members.assignment import assign, queue_order
-from tern_wire.membership import Strategy
+from tern_wire.routing.membership import Strategy
 
 ROOMS = ("", "hangzhou", "shanghai")
 DIVIDING = [strategy for strategy in Strategy if strategy is not Strategy.BY_CONFIG]

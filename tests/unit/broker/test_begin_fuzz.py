@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tern_wire.errors import TernError
-from tern_wire.record import MESSAGE_ID, PRODUCER_GROUP, TRANSACTIONAL, encode_properties, encode_record
-from tern_wire.requests import RequestCode
-from tern_wire.rows import (
+from tern_wire.link.requests import RequestCode
+from tern_wire.link.rows import (
     FLAG_HALF,
     FLAG_SAME_TRANSACTION,
     NO_KEY,
@@ -19,6 +18,7 @@ from tern_wire.rows import (
     SEND_ROWS,
     SEND_VERDICTS,
 )
+from tern_wire.records.record import MESSAGE_ID, PRODUCER_GROUP, TRANSACTIONAL, encode_properties, encode_record
 from tern_wire.transactions import BY_CLIENT, COMMIT, END_ROW
 from tests.fuzz.mutations import HUGE, JUNK, bend
 from tests.support.half_messages import facts

@@ -11,9 +11,9 @@ from tern_broker.core import StateMachine, saving
 from tern_broker.core.recent_texts import RecentTexts
 from tern_broker.core.transactions.check_schedule import MOVES_MAX
 from tern_broker.core.transactions.views import describe_transaction
-from tern_wire.commands import CommandKind
 from tern_wire.errors import ProducerGroupNotFound, TernError
 from tern_wire.limits import CHECK_TEXTS_MAX, CHECKS_KEPT_MAX
+from tern_wire.link.commands import CommandKind
 from tern_wire.transactions import BY_CHECK, COMMIT, ENDED, ENDED_BEFORE, EXPIRED_BEFORE, OTHER_OUTCOME, ROLLBACK
 from tests.support.half_messages import TransactionLog, facts
 

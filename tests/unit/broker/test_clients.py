@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from tern_broker.core import StateMachine, saving
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind, entry_parts
 from tern_wire.errors import TernError
 from tern_wire.limits import MEMBER_EXPIRY_MS, QUEUE_LOCK_MS
-from tern_wire.membership import Role
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind, entry_parts
+from tern_wire.routing.membership import Role
 
 HEARTBEAT = {"op": "heartbeat", "role": "consumer", "group": "g", "member": "a", "subscriptions": {"t": "*"}}
 LOCK = {"op": "lock", "group": "g", "topic": "t", "member": "a", "queues": [0, 1]}

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tern_broker.core import saving
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import SEND_HEAD, CommandKind
 from tern_wire.dead_letters import Selection
 from tern_wire.errors import TernError
-from tern_wire.rows import BURY_ROWS, NOT_DYING
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import SEND_HEAD, CommandKind
+from tern_wire.link.rows import BURY_ROWS, NOT_DYING
 from tests.support.entries import Log
 
 ODD: list[Any] = [

@@ -7,11 +7,11 @@ import pytest
 from tern_broker.core.dead_topics import NOTES, ORIGINALS
 from tern_broker.reading.dead_letter_reader import BURIED_MAX
 from tern_store import small_files
-from tern_store.verification import verify_directory
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import SEND_HEAD, CommandKind
+from tern_store.checks.verification import verify_directory
 from tern_wire.dead_letters import ORIGIN_GONE
-from tern_wire.rows import BURIED, BURY_ROWS, NOT_DYING
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import SEND_HEAD, CommandKind
+from tern_wire.link.rows import BURIED, BURY_ROWS, NOT_DYING
 from tests.support.faulty_files import FaultyFiles
 from tests.support.morgue import Morgue
 from tests.support.single_broker import DIRECTORY, HOUR_MS

@@ -12,11 +12,11 @@ from tern_broker.core.delivery import leasing as leasing_module
 from tern_broker.core.delivery.lease import Lease
 from tern_broker.core.delivery.leasing import Leasing
 from tern_broker.core.members.members import Members
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.limits import EXPIRES_MAX, INVISIBLE_MAX_MS, MEMBER_EXPIRY_MAX_MS
-from tern_wire.membership import Role, read_heartbeat
-from tern_wire.rows import ACK, EXTEND, LEASE_OVER, NACK, RELEASE, SETTLED
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import ACK, EXTEND, LEASE_OVER, NACK, RELEASE, SETTLED
+from tern_wire.routing.membership import Role, read_heartbeat
 from tests.support.entries import Log
 
 TOKEN = b"0123456789abcdef"

@@ -8,8 +8,8 @@ import pytest
 
 from tern_store import small_files
 from tern_store.errors import DerivedDamage
-from tern_wire.commands import CommandKind
 from tern_wire.errors import AlreadyDelivered, NotScheduled, TernError
+from tern_wire.link.commands import CommandKind
 from tests.support.faulty_files import FaultyFiles
 from tests.support.single_broker import DIRECTORY, HOUR_MS, SingleBroker
 from tests.support.timer_calls import listed

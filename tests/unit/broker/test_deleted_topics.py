@@ -2,8 +2,8 @@
 
 from tern_broker.proposer import Proposal
 from tern_store.retention import RetentionRules
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
 from tests.support.faulty_files import FaultyFiles
 from tests.support.single_broker import DIRECTORY, HOUR_MS, SingleBroker
 

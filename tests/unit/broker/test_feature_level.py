@@ -10,10 +10,10 @@ from tern_broker.core.machine import StateMachine
 from tern_broker.start_checks import require_new_enough
 from tern_broker.upkeep.raiser import Raiser
 from tern_store import StoreError
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import GENESIS_VERSION, STATE_MACHINE_VERSION, CommandKind, entry_parts
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.requests import Parts
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import GENESIS_VERSION, STATE_MACHINE_VERSION, CommandKind, entry_parts
+from tern_wire.link.requests import Parts
 
 
 def apply(state: StateMachine, *levels: object, version: int = GENESIS_VERSION) -> list[object]:

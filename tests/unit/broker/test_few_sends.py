@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tern_broker.core.sending import sending
-from tern_wire.commands import SEND_HEAD, CommandKind
-from tern_wire.rows import FLAG_KEYED, FLAG_PINNED, NO_KEY, SEND_ROW, key_hash
+from tern_wire.link.commands import SEND_HEAD, CommandKind
+from tern_wire.link.rows import FLAG_KEYED, FLAG_PINNED, NO_KEY, SEND_ROW, key_hash
 from tests.support.entries import Log
 
 QUEUES, ENTRIES = 3, 400

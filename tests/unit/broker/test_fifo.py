@@ -7,10 +7,10 @@ from tern_broker.core.applied import Applied
 from tern_broker.core.delivery import fifo_picking, parked
 from tern_broker.core.trimming import apply_trim
 from tern_broker.waiting.waiters import Waiters
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import GroupConflict, LimitReached, TernError
-from tern_wire.rows import ACK, EXTEND, LEASE_OVER, NACK, RELEASE, SETTLED
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import ACK, EXTEND, LEASE_OVER, NACK, RELEASE, SETTLED
 from tests.support.fifo_log import FifoLog, Held
 
 

@@ -9,8 +9,8 @@ import pytest
 from tern_broker.core import saving
 from tern_broker.core.delivery import parked
 from tern_broker.core.delivery.fifo import FifoDelivery
-from tern_wire.commands import CommandKind
-from tern_wire.rows import ACK, EXTEND, LEASE_OVER, NACK, RELEASE, SETTLE_ROW, SETTLED, message_group_hash
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import ACK, EXTEND, LEASE_OVER, NACK, RELEASE, SETTLE_ROW, SETTLED, message_group_hash
 from tests.support.fifo_log import FifoLog, Held
 
 ATTEMPTS_MAX = 4

@@ -12,9 +12,9 @@ from tern_broker.core.delivery.fifo_picking import looked_in_vain
 from tern_broker.core.delivery.picking import Pick, ReceiveRequest
 from tern_broker.proposer import Proposal, Proposer
 from tern_broker.reading.message_groups import MessageGroups
-from tern_wire.commands import CommandKind
-from tern_wire.record import MESSAGE_GROUP, encode_properties, encode_record
-from tern_wire.rows import QUEUE_ENTRIES, message_group_hash
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import QUEUE_ENTRIES, message_group_hash
+from tern_wire.records.record import MESSAGE_GROUP, encode_properties, encode_record
 from tests.support.fifo_log import FifoLog
 
 

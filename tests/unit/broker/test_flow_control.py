@@ -6,7 +6,6 @@ import pytest
 from tern_broker.core.delivery import picking
 from tern_broker.core.delivery.picking import ReceiveRequest
 from tern_broker.proposer import Proposal
-from tern_wire.commands import CommandKind
 from tern_wire.errors import LimitReached, Overloaded
 from tern_wire.limits import (
     PROPOSALS_MAX,
@@ -15,6 +14,7 @@ from tern_wire.limits import (
     SEND_QUEUE_REQUESTS_FREE,
     SEND_QUEUE_SIZE_FREE_BYTES,
 )
+from tern_wire.link.commands import CommandKind
 from tests.support.proposer_desk import Desk
 
 MUCH = SEND_QUEUE_REQUESTS_FREE + 1

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tern_broker.core import StateMachine, saving
-from tern_wire.commands import SEND_HEAD, CommandKind, entry_parts
 from tern_wire.limits import TRANSACTION_MESSAGES_MAX
-from tern_wire.rows import (
+from tern_wire.link.commands import SEND_HEAD, CommandKind, entry_parts
+from tern_wire.link.rows import (
     FLAG_HALF,
     FLAG_KEYED,
     FLAG_SAME_TRANSACTION,

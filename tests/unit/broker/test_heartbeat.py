@@ -13,11 +13,11 @@ from tern_broker.config import BrokerConfig
 from tern_broker.node import heartbeat
 from tern_broker.node.heartbeat import Described, Heartbeat
 from tern_namesrv.core import Registry
-from tern_wire.codec import read_json
 from tern_wire.errors import StaleRegistration
 from tern_wire.limits import KIB
+from tern_wire.link.codec import read_json
 from tern_wire.paths import REGISTER_PATH, UNREGISTER_PATH
-from tern_wire.route import Registration, TopicRoute
+from tern_wire.routing.route import Registration, TopicRoute
 from tests.support.scripted_proxy import SILENT, Asked, Reply, ScriptedProxy, refused, said
 
 pytestmark = pytest.mark.anyio

@@ -15,10 +15,10 @@ from tern_broker.engine import Engine
 from tern_broker.link.hosted import HostedRequests
 from tern_broker.reading.turns import Turns
 from tern_remoting import Link
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.requests import RequestCode, read_body
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import RequestCode, read_body
 from tests.support.faulty_files import FaultyFiles
 from tests.support.roomy_link import RoomyLink
 from tests.support.single_broker import SingleBroker

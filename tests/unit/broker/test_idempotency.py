@@ -10,12 +10,12 @@ from tern_broker.core import Applied, StateMachine, saving
 from tern_broker.core.sending import idempotency
 from tern_broker.core.sending.idempotency import TABLE_PERIOD_MS, KeyTable
 from tern_broker.link.checked_send import CheckedSend
-from tern_store.sent_keys import SentKeys
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import SEND_HEAD, CommandKind, entry_parts
-from tern_wire.key_rows import RECEIPT_ROWS, split_keys
+from tern_store.keys.sent_keys import SentKeys
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
-from tern_wire.rows import KEY_REUSED, MALFORMED, REPLAYED, SEND_ROWS, SENT
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import SEND_HEAD, CommandKind, entry_parts
+from tern_wire.link.key_rows import RECEIPT_ROWS, split_keys
+from tern_wire.link.rows import KEY_REUSED, MALFORMED, REPLAYED, SEND_ROWS, SENT
 from tests.support.entries import Log, send_payload
 from tests.support.faulty_files import FaultyFiles
 

@@ -12,8 +12,8 @@ from tern_broker.core.delivery.slots import SlotTable
 from tern_broker.core.members.queue_locks import QueueLock
 from tern_broker.core.topics import Group, Topic
 from tern_broker.core.windows import Windowed
-from tern_wire.codec import encode_msgpack
 from tern_wire.limits import INSPECTED_ROWS_MAX
+from tern_wire.link.codec import encode_msgpack
 from tests.support.half_messages import TransactionLog
 
 ROWS = 3 * INSPECTED_ROWS_MAX + 10

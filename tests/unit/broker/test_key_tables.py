@@ -11,10 +11,10 @@ from tern_broker.core.sending.idempotency import Sealed, SealedFacts, Table
 from tern_broker.link.checked_send import CheckedSend
 from tern_broker.upkeep.key_tables import KeyTables
 from tern_store import DerivedDamage, Genesis, Store, StoreLimits
-from tern_store.sent_keys import FOLDER, file_name
+from tern_store.keys.sent_keys import FOLDER, file_name
 from tern_wire.errors import Overloaded
 from tern_wire.limits import IDEMPOTENCY_TABLES_WAITING_MAX
-from tern_wire.rows import FLAG_KEYED, SEND_ROWS
+from tern_wire.link.rows import FLAG_KEYED, SEND_ROWS
 from tests.support.entries import Log
 from tests.support.faulty_files import FaultyFiles
 

@@ -7,7 +7,7 @@ import pytest
 from tern_broker.waiting.leadership_notices import LeadershipNotices
 from tern_remoting import Frame, Link, LinkServer, dial
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
-from tern_wire.requests import Leadership, NoticeCode, read_leadership
+from tern_wire.link.requests import Leadership, NoticeCode, read_leadership
 
 pytestmark = pytest.mark.anyio
 KEY = bytes(range(32))

@@ -6,10 +6,10 @@ import pytest
 
 from tern_broker.core import saving
 from tern_broker.core.delivery import picking
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import LimitReached, OffsetMoved
-from tern_wire.rows import ACK, EXTEND, LEASE_OVER, LEASE_UNKNOWN, RELEASE, SETTLED
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import ACK, EXTEND, LEASE_OVER, LEASE_UNKNOWN, RELEASE, SETTLED
 from tests.support.entries import Log
 
 

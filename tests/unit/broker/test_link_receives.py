@@ -19,8 +19,8 @@ from tern_broker.link.receives import ReceiveRequests, released_rows
 from tern_broker.proposer import Proposal
 from tern_remoting import Link
 from tern_store import LogRot
-from tern_wire.requests import RequestCode, read_body
-from tern_wire.rows import QUEUE_ENTRIES, RELEASE, SETTLE_ROWS
+from tern_wire.link.requests import RequestCode, read_body
+from tern_wire.link.rows import QUEUE_ENTRIES, RELEASE, SETTLE_ROWS
 from tests.support.faulty_files import FaultyFiles
 from tests.support.roomy_link import RoomyLink
 from tests.support.single_broker import SingleBroker

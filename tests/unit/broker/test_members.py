@@ -6,10 +6,10 @@ import pytest
 
 from tern_broker.core.members import members as members_module
 from tern_broker.core.members.members import Members
-from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import LimitReached
 from tern_wire.limits import HEARTBEAT_INTERVAL_MS, MEMBER_EXPIRY_MS
-from tern_wire.membership import Heartbeat, Role, Strategy, read_heartbeat
+from tern_wire.link.codec import decode_msgpack, encode_msgpack
+from tern_wire.routing.membership import Heartbeat, Role, Strategy, read_heartbeat
 
 QUEUES = [f"broker-a:{number}" for number in range(24)]
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tern_broker.core import saving
 from tern_broker.core.machine import StateMachine
 from tern_wire import limits
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import TernError
-from tern_wire.rows import REPLAYED, SENT
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import REPLAYED, SENT
 from tests.support.entries import Log
 
 TOPIC_KINDS = (CommandKind.CREATE_TOPIC, CommandKind.ALTER_TOPIC, CommandKind.DELETE_TOPIC)

@@ -10,13 +10,13 @@ from tern_broker.core import saving
 from tern_broker.core.machine import StateMachine
 from tern_broker.upkeep import namespace_shares
 from tern_broker.upkeep.namespace_shares import NamespaceShares
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind, entry_parts
 from tern_wire.errors import LimitReached, error_from
-from tern_wire.group_settings import read_group_change
-from tern_wire.membership import read_heartbeat
-from tern_wire.producer_settings import read_producer_change
-from tern_wire.topic_settings import read_topic_change
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind, entry_parts
+from tern_wire.routing.membership import read_heartbeat
+from tern_wire.settings.group_settings import read_group_change
+from tern_wire.settings.producer_settings import read_producer_change
+from tern_wire.settings.topic_settings import read_topic_change
 from tests.support.http_leader import config_of
 
 

@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import SEND_HEAD, CommandKind
 from tern_wire.errors import TernError
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
-from tern_wire.placement import Placement, owners, slot_of_key, slot_of_message_group
-from tern_wire.record import MESSAGE_GROUP, encode_properties, encode_record
-from tern_wire.rows import (
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import SEND_HEAD, CommandKind
+from tern_wire.link.rows import (
     ACK,
     FLAG_KEYED,
     FLAG_PINNED,
@@ -25,6 +23,8 @@ from tern_wire.rows import (
     key_hash,
     message_group_hash,
 )
+from tern_wire.records.record import MESSAGE_GROUP, encode_properties, encode_record
+from tern_wire.routing.placement import Placement, owners, slot_of_key, slot_of_message_group
 from tests.support.fifo_log import FifoLog
 
 BORN = Placement(epoch=1, groups=("broker-a",))

@@ -10,7 +10,7 @@ import pytest
 from tern_broker.poison import NOTE, TRIES_MAX, Poison, was_applied
 from tern_raft.pass_over import BODY, Stage, Waiting
 from tern_store import CommitLog, DerivedDamage, EntryKind, Genesis, LogRot, StoredEntry, encode_entry
-from tern_wire.commands import CommandKind, entry_parts
+from tern_wire.link.commands import CommandKind, entry_parts
 from tests.support.faulty_files import FaultyFiles
 
 DIRECTORY = Path("/data")

@@ -8,12 +8,12 @@ import pytest
 
 from tern_broker.core import StateMachine, saving
 from tern_wire import limits
-from tern_wire.client_keys import ClientKey
-from tern_wire.codec import decode_msgpack, encode_msgpack
-from tern_wire.commands import CommandKind, entry_parts
 from tern_wire.errors import TernError
-from tern_wire.principal_documents import PrincipalDocument, addition, deletion, joined, revocation, settings_change
-from tern_wire.principals import read_grant
+from tern_wire.link.codec import decode_msgpack, encode_msgpack
+from tern_wire.link.commands import CommandKind, entry_parts
+from tern_wire.principals.client_keys import ClientKey
+from tern_wire.principals.documents import PrincipalDocument, addition, deletion, joined, revocation, settings_change
+from tern_wire.principals.principals import read_grant
 
 GRANT = read_grant("allow", ["PUB"], "topic", "orders")
 

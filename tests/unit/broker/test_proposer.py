@@ -11,10 +11,10 @@ from tern_broker.core.applied import Applied
 from tern_broker.core.delivery.picking import Look
 from tern_broker.proposer import Proposal
 from tern_store import LogRot
-from tern_wire.commands import CommandKind, read_entry
 from tern_wire.errors import DiskFull, NodeLacks, NotLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.limits import GROUP_COMMIT_SIZE_MAX_BYTES, PROPOSALS_MAX
-from tern_wire.requests import Parts
+from tern_wire.link.commands import CommandKind, read_entry
+from tern_wire.link.requests import Parts
 from tests.support.proposer_desk import Desk
 
 YEAR_MS = 365 * 86_400_000

@@ -6,9 +6,9 @@ import pytest
 
 from tern_broker.core.members import queue_locks as locks_module
 from tern_broker.core.members.queue_locks import QueueLocks
-from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import LimitReached
 from tern_wire.limits import QUEUE_LOCK_MS
+from tern_wire.link.codec import decode_msgpack, encode_msgpack
 
 
 def test_a_lock_is_the_first_ones_until_it_ends() -> None:

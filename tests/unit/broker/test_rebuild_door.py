@@ -15,7 +15,7 @@ from tern_broker.routes import RebuildDoor
 from tern_security.peer_identity import PeerIdentity
 from tern_service import install_problems
 from tern_wire.paths import HEADER_PEER_PROOF, REBUILD_FILES_PATH, REBUILD_MANIFEST_PATH
-from tern_wire.peer_proof import PeerRequest, proof_header
+from tern_wire.principals.peer_proof import PeerRequest, proof_header
 
 KEY, GROUP_ID = bytes(range(32)), "ab" * 16
 PIECE = f"{REBUILD_FILES_PATH}/{0:020d}?position=0&size=4"

@@ -9,7 +9,7 @@ import httpx
 
 from tern_broker.node.rebuilder import PIECE_SIZE_BYTES, RebuildProgress
 from tern_wire.paths import HEADER_CRC32, HEADER_PEER_PROOF, REBUILD_FILES_PATH, REBUILD_MANIFEST_PATH
-from tern_wire.peer_proof import PeerRequest, proof_header
+from tern_wire.principals.peer_proof import PeerRequest, proof_header
 from tests.support.http_leader import GROUP, KEY, Leader, copy, require_equal, with_leader
 from tests.support.rebuilding import copy_reason
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.dead_letters import LETTER_GONE, ORIGIN_GONE
 from tern_wire.errors import LimitReached, TaskNotFound
 from tern_wire.limits import LEASED_PER_QUEUE_MAX, REDRIVE_TASKS_MAX
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
 from tests.support.morgue import Morgue
 
 

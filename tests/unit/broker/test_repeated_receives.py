@@ -12,11 +12,11 @@ from tern_broker.engine import Engine
 from tern_broker.link.repeated_receives import Found, RepeatedReceives
 from tern_broker.proposer import Proposal
 from tern_broker.reading.reader import Reader
-from tern_wire.commands import CommandKind
 from tern_wire.errors import TernError
-from tern_wire.record import decode_record
-from tern_wire.requests import read_body
-from tern_wire.rows import ACK, EXTEND
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import read_body
+from tern_wire.link.rows import ACK, EXTEND
+from tern_wire.records.record import decode_record
 from tests.support.entries import Log
 from tests.support.faulty_files import FaultyFiles
 from tests.unit.store.test_retention_races import old_broker

@@ -1,8 +1,8 @@
 """A node that has lived and one that was loaded from a saved state decide alike."""
 
 from tern_broker.core import StateMachine, saving
-from tern_wire.commands import CommandKind, entry_parts
-from tern_wire.rows import ACK, EXTEND, SETTLE_ROW
+from tern_wire.link.commands import CommandKind, entry_parts
+from tern_wire.link.rows import ACK, EXTEND, SETTLE_ROW
 from tests.support.faulty_files import FaultyFiles
 from tests.support.single_broker import SingleBroker
 

@@ -13,11 +13,11 @@ from tern_broker.engine import Engine
 from tern_broker.link.replies import ReplyRequests
 from tern_broker.reading.turns import Turns
 from tern_remoting import Link
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import TopicNotFound
-from tern_wire.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, decode_record
-from tern_wire.requests import ERROR, Parts, RequestCode, read_body, read_error
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import ERROR, Parts, RequestCode, read_body, read_error
+from tern_wire.records.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, decode_record
 from tests.support.faulty_files import FaultyFiles
 from tests.support.roomy_link import RoomyLink
 from tests.support.single_broker import SingleBroker

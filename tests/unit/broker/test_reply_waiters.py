@@ -10,7 +10,7 @@ from tern_broker.core.applied import Applied
 from tern_broker.waiting import reply_waiters as module
 from tern_broker.waiting.reply_waiters import ReplyWaiters
 from tern_wire.errors import NoLeader, Overloaded, TernError
-from tern_wire.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
+from tern_wire.link.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
 
 
 @dataclass(eq=False)

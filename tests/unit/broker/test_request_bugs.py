@@ -13,7 +13,7 @@ from tern_broker.link.receives import ReceiveRequests
 from tern_broker.proposer import Proposal
 from tern_remoting import Frame
 from tern_wire.errors import NotLeader
-from tern_wire.requests import ERROR, RequestCode, body_parts, read_body, read_error
+from tern_wire.link.requests import ERROR, RequestCode, body_parts, read_body, read_error
 from tests.support.proposer_desk import Desk
 from tests.support.roomy_link import RoomyLink
 

@@ -5,11 +5,11 @@ import random
 import pytest
 
 from tern_broker.core import saving
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.limits import DEAD_LETTER_REASON_SIZE_MAX_BYTES
-from tern_wire.retry_policy import CUSTOM, RetryPolicy
-from tern_wire.rows import ACK, EXTEND, LEASE_OVER, NACK, RELEASE, SETTLED
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import ACK, EXTEND, LEASE_OVER, NACK, RELEASE, SETTLED
+from tern_wire.settings.retry_policy import CUSTOM, RetryPolicy
 from tests.support.entries import Log
 
 TOKEN = b"0123456789abcdef"

@@ -9,7 +9,7 @@ from tern_broker.reading.reader import Reader
 from tern_broker.reading.scan import QueueScan
 from tern_wire.errors import OffsetExpired
 from tern_wire.filters import compile_filter
-from tern_wire.record import TAGS, decode_record, record_starts
+from tern_wire.records.record import TAGS, decode_record, record_starts
 from tests.support.faulty_files import FaultyFiles
 from tests.support.single_broker import SingleBroker
 

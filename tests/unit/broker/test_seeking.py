@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from tern_broker.core.tracing import state_of
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import GroupNotFound, InvalidField, LinkBodyMalformed, QueueNotFound, TernError, TopicNotFound
-from tern_wire.rows import ACK, LEASE_OVER, SETTLED
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import ACK, LEASE_OVER, SETTLED
 from tests.support.entries import Log
 from tests.support.fifo_log import FifoLog
 

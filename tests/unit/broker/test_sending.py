@@ -9,10 +9,9 @@ import numpy as np
 from tern_broker.core.sending.idempotency import KeyTable
 from tern_broker.core.sending.sending import SendApplier
 from tern_broker.core.topics import Topic
-from tern_wire.commands import CommandKind
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
-from tern_wire.route import PERM_READ, PERM_WRITE
-from tern_wire.rows import (
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import (
     KEY_REUSED,
     KEYS_FULL,
     MALFORMED,
@@ -24,6 +23,7 @@ from tern_wire.rows import (
     SEND_VERDICTS,
     SENT,
 )
+from tern_wire.routing.route import PERM_READ, PERM_WRITE
 from tests.support.entries import Log, send_payload
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from tern_broker.link.checked_send import UNKNOWN_TOPIC_ID, check_send
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.record import decode_record, encode_properties, encode_record, system_properties, tag_hash
-from tern_wire.rows import NO_KEY, SEND_ROW
+from tern_wire.link.rows import NO_KEY, SEND_ROW
+from tern_wire.records.record import decode_record, encode_properties, encode_record, system_properties, tag_hash
 from tests.support.entries import Log
 
 

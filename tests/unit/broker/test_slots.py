@@ -8,10 +8,10 @@ import pytest
 from tern_broker.core.delivery import slots
 from tern_broker.core.delivery.slots import SLOTS
 from tern_broker.link.checked_send import check_send
-from tern_wire.commands import SEND_HEAD, CommandKind
 from tern_wire.errors import LinkBodyMalformed, PropertyConflictsWithType, TernError
-from tern_wire.record import MESSAGE_GROUP, decode_record, encode_properties, encode_record
-from tern_wire.rows import ACK, NO_KEY, NO_QUEUE, SEND_ROW, SEND_ROWS, message_group_hash
+from tern_wire.link.commands import SEND_HEAD, CommandKind
+from tern_wire.link.rows import ACK, NO_KEY, NO_QUEUE, SEND_ROW, SEND_ROWS, message_group_hash
+from tern_wire.records.record import MESSAGE_GROUP, decode_record, encode_properties, encode_record
 from tests.support.fifo_log import FifoLog
 
 NAMES = [f"g{number}" for number in range(64)]

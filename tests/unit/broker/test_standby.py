@@ -13,7 +13,7 @@ from tern_broker.node.rebuilder import peers_http
 from tern_broker.node.standby import stand_by
 from tern_raft import RaftConfig, RaftNode
 from tern_service import open_socket
-from tern_wire.requests import Parts
+from tern_wire.link.requests import Parts
 from tests.support.http_leader import DEADLINE_S, GROUP, KEY, Leader, config_of, require_equal, with_leader
 
 

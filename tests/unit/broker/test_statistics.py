@@ -5,7 +5,7 @@ import pytest
 
 from tern_broker.core.applied import Applied
 from tern_broker.reading.statistics import Statistics
-from tern_wire.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
+from tern_wire.link.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
 
 
 class Clock:

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from tern_broker.core import StateMachine, saving
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import SEND_HEAD, CommandKind, entry_parts
 from tern_wire.errors import AlreadyDelivered, LinkBodyMalformed, NotScheduled, TernError
 from tern_wire.limits import TIMER_DELAY_MAX_MS
-from tern_wire.record import encode_record, tag_hash
-from tern_wire.rows import (
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import SEND_HEAD, CommandKind, entry_parts
+from tern_wire.link.rows import (
     FLAG_KEYED,
     KEY_REUSED,
     MALFORMED,
@@ -21,7 +20,8 @@ from tern_wire.rows import (
     SENT,
     key_hash,
 )
-from tern_wire.timer_rows import TIMER_ROWS
+from tern_wire.link.timer_rows import TIMER_ROWS
+from tern_wire.records.record import encode_record, tag_hash
 from tests.support.entries import Log
 
 FAR_MS = TIMER_DELAY_MAX_MS + 2 * 24 * 3_600_000

@@ -9,9 +9,10 @@ from tern_broker.core.transactions.open_transactions import PARKED, read_message
 from tern_broker.reading.queries import KeyQuery
 from tern_store import small_files
 from tern_store.errors import DerivedDamage
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import SEND_HEAD, CommandKind
-from tern_wire.record import (
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import SEND_HEAD, CommandKind
+from tern_wire.link.rows import FLAG_HALF, FLAG_SAME_TRANSACTION, NO_KEY, PREPARED, SEND_ROW
+from tern_wire.records.record import (
     AT_STORE_STAMP,
     KEYS,
     MESSAGE_ID,
@@ -20,7 +21,6 @@ from tern_wire.record import (
     encode_properties,
     encode_record,
 )
-from tern_wire.rows import FLAG_HALF, FLAG_SAME_TRANSACTION, NO_KEY, PREPARED, SEND_ROW
 from tern_wire.transactions import BY_CLIENT, COMMIT, END_ROW, ENDED, ROLLBACK
 from tests.support.faulty_files import FaultyFiles
 from tests.support.single_broker import DIRECTORY, HOUR_MS, SingleBroker

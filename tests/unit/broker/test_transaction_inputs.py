@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tern_broker.core import StateMachine, saving
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import (
     LinkBodyMalformed,
     TernError,
 )
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
 from tern_wire.transactions import (
     BY_CLIENT,
     BY_HAND,

@@ -6,19 +6,10 @@ from typing import Any
 import pytest
 
 from tern_broker.link.transactions import COMMIT_STEP_SIZE_BYTES
-from tern_wire.commands import CommandKind
 from tern_wire.errors import TernError
-from tern_wire.record import (
-    MESSAGE_ID,
-    PRODUCER_GROUP,
-    TRANSACTIONAL,
-    decode_record,
-    encode_properties,
-    encode_record,
-    record_starts,
-)
-from tern_wire.requests import RequestCode
-from tern_wire.rows import (
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import RequestCode
+from tern_wire.link.rows import (
     FLAG_HALF,
     FLAG_SAME_TRANSACTION,
     NO_KEY,
@@ -26,6 +17,15 @@ from tern_wire.rows import (
     PREPARED,
     PREPARED_BEFORE,
     SEND_ROW,
+)
+from tern_wire.records.record import (
+    MESSAGE_ID,
+    PRODUCER_GROUP,
+    TRANSACTIONAL,
+    decode_record,
+    encode_properties,
+    encode_record,
+    record_starts,
 )
 from tern_wire.transactions import (
     BY_HAND,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tern_broker.upkeep import transaction_shares
-from tern_wire.rows import NO_PRODUCER_GROUP, PREPARED, TOO_MANY_OPEN
+from tern_wire.link.rows import NO_PRODUCER_GROUP, PREPARED, TOO_MANY_OPEN
 from tern_wire.transactions import ROLLBACK
 from tests.support.transaction_desk import TransactionDesk
 

@@ -8,8 +8,6 @@ import pytest
 from tern_broker.core import StateMachine, saving
 from tern_broker.core.transactions.outcomes import BLOCK_ROWS, OUTCOMES, Outcomes
 from tern_broker.core.transactions.views import describe_transaction, list_transactions
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import SEND_HEAD, CommandKind, entry_parts
 from tern_wire.errors import (
     InvalidField,
     ProducerGroupBusy,
@@ -17,13 +15,15 @@ from tern_wire.errors import (
     TransactionUnknown,
 )
 from tern_wire.limits import CHECK_TEXTS_MAX, OUTCOMES_KEPT_MAX
-from tern_wire.producer_settings import SETTINGS
-from tern_wire.requests import Parts
-from tern_wire.rows import (
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import SEND_HEAD, CommandKind, entry_parts
+from tern_wire.link.requests import Parts
+from tern_wire.link.rows import (
     MOVE_ROWS,
     MOVED_HALF,
     PREPARED,
 )
+from tern_wire.settings.producer_settings import SETTINGS
 from tern_wire.transactions import (
     BY_CHECK,
     BY_CLIENT,

@@ -13,7 +13,7 @@ from tern_broker.reading.turns import SLICE_S, Turns
 from tern_broker.waiting.queue_waiters import QueueWaiters
 from tern_wire.errors import NotLeader, Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX
-from tern_wire.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
+from tern_wire.link.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
 
 
 class Loop:

@@ -12,9 +12,9 @@ from tern_store import unread
 from tern_store.kept_times import offset_at, visible_at
 from tern_store.retention import DiskUse, RetentionRules
 from tern_store.unread import UnreadScan
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import DiskFull, error_from
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
 from tests.sim.planting import changed
 from tests.support.faulty_files import FaultyFiles
 from tests.support.single_broker import HOUR_MS, SingleBroker

@@ -7,9 +7,9 @@ import pytest
 from tern_broker.core.applied import Applied
 from tern_broker.waiting import waiters as module
 from tern_broker.waiting.waiters import Waiters
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import NoLeader, Overloaded, TopicNotFound
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
 from tests.support.entries import Log
 
 

@@ -12,9 +12,9 @@ from tern_broker.core.delivery.picking import ReceiveRequest
 from tern_broker.proposer import Proposal
 from tern_broker.waiting import filter_looks
 from tern_broker.waiting.filter_looks import compiled_text, look_with
-from tern_wire.commands import CommandKind
 from tern_wire.filters import compile_filter
-from tern_wire.rows import ACK
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import ACK
 from tests.support.faulty_files import FaultyFiles
 from tests.support.single_broker import SingleBroker
 

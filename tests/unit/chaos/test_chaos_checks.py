@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tern_store.entry import ORIGIN, EntryKind, encode_entry, verify
+from tern_store.log.entry import ORIGIN, EntryKind, encode_entry, verify
 from tests.chaos.load import BODY_HEAD, Bodies, Event, Ledger, Load
 from tests.chaos.outage import outage_of
 from tests.chaos.verify import Findings, QueueReader, Stored, compare_logs

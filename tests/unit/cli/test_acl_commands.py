@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tern_cli.acl_lines import with_less, with_more
 from tern_cli.app import app
 from tern_cli.failures import CommandFailed
+from tern_cli.views.acl_lines import with_less, with_more
 from tern_wire.errors import PrincipalChanged, PrincipalNotFound
-from tern_wire.principals import Grant, read_grant
+from tern_wire.principals.principals import Grant, read_grant
 from tests.support.scripted_proxy import Asked, Reply, blocking_proxy, refused, said
 
 RUNNER = CliRunner()

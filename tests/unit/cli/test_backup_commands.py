@@ -12,9 +12,9 @@ from tern_cli.app import app
 from tern_cli.backup.copying import PIECE_SIZE_BYTES, Rate, Waiting, copy_log
 from tern_cli.backup.leader_door import Door, NoAnswer
 from tern_cli.failures import CommandFailed
-from tern_store.backup_directory import BackupDirectory
+from tern_store.backup.backup_directory import BackupDirectory
 from tern_store.files import REAL_FILES
-from tern_store.vote_file import require_votes
+from tern_store.state.vote_file import require_votes
 from tern_wire.errors import RebuildFileGone, RebuildNotNow
 from tests.support.node_directory import GROUP, digest
 from tests.support.scripted_proxy import HANG_UP, Reply, refused

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tern_cli import broker_group_commands, broker_group_drain
 from tern_cli.app import app
-from tern_cli.topic_moves import ClusterAdmin, TopicName, place_all
+from tern_cli.commands import broker_group as broker_group_commands
+from tern_cli.commands import broker_group_drain
+from tern_cli.views.topic_moves import ClusterAdmin, TopicName, place_all
 from tern_wire.errors import TopicConflict
 from tests.support.growing_mesh import GrowingMesh, growing_mesh
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from tern_cli.app import app
 from tern_cli.failures import CommandFailed
-from tern_cli.mesh_http import connect, operator_context
-from tern_cli.mesh_plan import MeshShape, plan_from_document, plan_mesh, plan_to_document
+from tern_cli.mesh.http import connect, operator_context
+from tern_cli.mesh.plan import MeshShape, plan_from_document, plan_mesh, plan_to_document
 from tern_security.authority import read_certificate
 from tern_security.cluster_directory import ClusterDirectory, Wanted
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tern_cli.app import app
 from tern_cli.endpoint import endpoints
-from tern_cli.mesh_files import MeshFiles
+from tern_cli.mesh.files import MeshFiles
 from tern_wire.errors import ReceiptExpired, TopicNotFound
 from tests.support.rocketmq_golden import golden_part
 from tests.support.scripted_proxy import Asked, Reply, blocking_proxy, packed, refused, said

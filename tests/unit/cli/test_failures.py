@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 
 from tern_cli.app import app
 from tern_cli.command_words import asks_for_json
-from tern_cli.mesh_files import MeshFiles
-from tern_cli.mesh_start import stop_mesh
+from tern_cli.mesh.files import MeshFiles
+from tern_cli.mesh.start import stop_mesh
 from tests.support.stand_in_mesh import mesh_document
 
 RUNNER = CliRunner()

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner, Result
 
 from tern_cli.app import app
-from tern_wire.client_keys import bearer_text, encoded_public_key, hmac_text, read_key_text
 from tern_wire.errors import LimitReached, PrincipalNotFound, PrincipalPartlyWritten
+from tern_wire.principals.client_keys import bearer_text, encoded_public_key, hmac_text, read_key_text
 from tests.support.scripted_proxy import Asked, Reply, blocking_proxy, refused, said
 
 RUNNER = CliRunner()

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tern_cli.mesh_files import MeshFiles
-from tern_cli.mesh_plan import MeshShape, plan_mesh, shape_from_base, with_budget
-from tern_cli.mesh_start import _is_hopeless, living, spawn_supervisor, stop_mesh
-from tern_cli.process_table import boot_id, is_same, rss_bytes, start_ticks
-from tern_cli.supervisor import bound_log
+from tern_cli.mesh.files import MeshFiles
+from tern_cli.mesh.plan import MeshShape, plan_mesh, shape_from_base, with_budget
+from tern_cli.mesh.process_table import boot_id, is_same, rss_bytes, start_ticks
+from tern_cli.mesh.start import _is_hopeless, living, spawn_supervisor, stop_mesh
+from tern_cli.mesh.supervisor import bound_log
 from tests.support.mesh import free_port_base
 from tests.support.stand_in_mesh import Home, eventually, mesh_document, stand_in_home
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tern_cli.app import app
 from tern_cli.endpoint import endpoints, mesh_directory
-from tern_cli.mesh_hints import try_it
+from tern_cli.mesh.hints import try_it
 from tests.support.mesh import free_port_base
 from tests.support.stand_in_mesh import Home, eventually, stand_in_home
 

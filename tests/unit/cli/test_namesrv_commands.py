@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tern_cli.app import app
-from tern_cli.mesh_plan import MeshShape, plan_mesh
+from tern_cli.mesh.plan import MeshShape, plan_mesh
 from tern_wire.paths import REGISTER_PATH, kv_path
-from tern_wire.route import Registration, TopicRoute
+from tern_wire.routing.route import Registration, TopicRoute
 from tests.support.stand_in_mesh import mesh_document
 
 RUNNER = CliRunner()

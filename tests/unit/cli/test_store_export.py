@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tern_wire.compression import Compression
-from tern_wire.queue_entry import is_queued
-from tern_wire.record import TAGS, tag_hash
-from tern_wire.rocketmq_record import COMMITTED, RocketRecord, decode_rocketmq_record
+from tern_wire.records.compression import Compression
+from tern_wire.records.queue_entry import is_queued
+from tern_wire.records.record import TAGS, tag_hash
+from tern_wire.records.rocketmq_record import COMMITTED, RocketRecord, decode_rocketmq_record
 from tests.support.rocketmq_golden import NOT_ORDINARY, PARTS, golden_part
 from tests.support.rocketmq_reading import (
     SEGMENT_SIZE_BYTES,

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from tern_cli.app import app
 from tern_cli.store.verify_commands import REMEDIES
-from tern_store.finding import FindingKind
+from tern_store.checks.finding import FindingKind
 from tests.support.node_directory import NodeDirectory, digest, filled
 
 RUNNER = CliRunner()

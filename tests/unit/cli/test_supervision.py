@@ -3,7 +3,7 @@
 import pytest
 
 from tern_cli.failures import CommandFailed
-from tern_cli.mesh_plan import (
+from tern_cli.mesh.plan import (
     BOOTSTRAP,
     MeshShape,
     plan_from_document,
@@ -11,9 +11,9 @@ from tern_cli.mesh_plan import (
     plan_to_document,
     shape_from_base,
 )
-from tern_cli.message_format import as_document, compile_format
-from tern_cli.supervision import restart_delay_s, roles_to_stop
-from tern_cli.supervisor import child_environment
+from tern_cli.mesh.supervision import restart_delay_s, roles_to_stop
+from tern_cli.mesh.supervisor import child_environment
+from tern_cli.views.message_format import as_document, compile_format
 from tern_client import ReceivedMessage
 
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from tern_cli.app import app
 from tern_cli.demo.transfer import run
-from tern_cli.mesh_files import MeshFiles
+from tern_cli.mesh.files import MeshFiles
 from tests.support.stand_in_mesh import mesh_document
 from tests.support.transaction_stand_in import TransactionStandIn, transaction_stand_in
 

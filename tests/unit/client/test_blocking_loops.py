@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tern_client import BlockingConsumer, ClientClosed
-from tern_client.blocking_transport import PlainTransport
+from tern_client.transport.blocking_transport import PlainTransport
 from tests.support.leasing_proxy import LeasingProxy
 from tests.support.scripted_proxy import SILENT, Asked, Reply, ScriptedProxy, blocking_proxy, said
 from tests.unit.client.deliveries import delivered

@@ -18,8 +18,8 @@ from tern_client import (
     RetryPolicy,
     TransactionProducer,
 )
-from tern_client.checking import FIRST_PAUSE_MS, PAUSE_MAX_MS, CheckDesk
-from tern_client.transaction_models import AsyncChecker
+from tern_client.transactions.checking import FIRST_PAUSE_MS, PAUSE_MAX_MS, CheckDesk
+from tern_client.transactions.models import AsyncChecker
 from tern_wire.errors import ProducerGroupNotFound, TransactionResolved
 from tests.support.scripted_proxy import SILENT, Asked, Reply, ScriptedProxy, packed, refused, said
 

@@ -9,8 +9,8 @@ import pytest
 from standardwebhooks import Webhook
 
 from tern_client import Check, CheckedMessage, check_app
-from tern_client.transaction_models import AsyncChecker, Decision
-from tern_wire.check_answers import answer_signature
+from tern_client.transactions.models import AsyncChecker, Decision
+from tern_wire.checks.answers import answer_signature
 from tests.unit.client.test_check_answers import question
 
 NONCE = "0123456789abcdef" * 2

@@ -18,7 +18,7 @@ from tern_client import (
     Producer,
     SendReceipt,
 )
-from tern_client.exchange import Request, Response
+from tern_client.transport.exchange import Request, Response
 from tests.support.scripted_proxy import SILENT, Asked, Reply, ScriptedProxy, packed, said
 from tests.unit.client.deliveries import delivered
 

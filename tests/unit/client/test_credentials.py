@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tern_client import BlockingAdmin, Producer
-from tern_client.credentials import CA_FILE, KEY_FILE, REREAD_INTERVAL_S, Credentials, CredentialsUnusable
-from tern_client.exchange import Request
-from tern_wire.client_keys import bearer_text, hmac_text, signing_text
+from tern_client.transport.credentials import CA_FILE, KEY_FILE, REREAD_INTERVAL_S, Credentials, CredentialsUnusable
+from tern_client.transport.exchange import Request
+from tern_wire.principals.client_keys import bearer_text, hmac_text, signing_text
 
 HERE, THERE = "http://127.0.0.1:8080", "https://proxy.example:8443"
 KEY, OTHER = bearer_text("A" * 16, bytes(32)), bearer_text("B" * 16, bytes(range(32)))
@@ -70,9 +70,9 @@ def test_a_key_with_a_secret_needs_nothing_but_the_sdk(tmp_path: Path) -> None:
     script = """
 import sys
 sys.modules.update({"cryptography": None, "http_message_signatures": None})
-from tern_client.credentials import Credentials
+from tern_client.transport.credentials import Credentials
 from tern_wire.extras import ExtraMissing
-from tern_client.exchange import Request
+from tern_client.transport.exchange import Request
 made = Credentials(("https://proxy",), sys.argv[1]).applied(Request("GET", "/v1/topics"), "https://proxy")
 assert "Signature" in dict(made.headers)
 try:
@@ -112,7 +112,7 @@ def test_a_key_that_is_exchanged_in_its_file_is_used_from_then_on(
 ) -> None:
     """Within the interval; a file that is gone or half written changes nothing."""
     now_s = 1_000.0
-    monkeypatch.setattr("tern_client.credentials.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("tern_client.transport.credentials.time.monotonic", lambda: now_s)
     path = key_file(tmp_path, KEY)
     credentials = Credentials((HERE,), path)
     replacement = key_file(tmp_path, OTHER, "new")

@@ -4,16 +4,15 @@ import json
 
 import pytest
 
-from tern_client.batching import Accumulator, BatchLimits, size_of, split
-from tern_client.calling import Attempt, Course, Outcome, Pause, call
-from tern_client.documents import Settle, batch_request, read_results, send_request
-from tern_client.endpoints import Endpoints
-from tern_client.exchange import ProxyUnreachable, Request, Response, error_of, lost_connection
-from tern_client.models import OutgoingMessage
-from tern_client.retrying import RetryPolicy, Verdict, decide
-from tern_client.sending import send_many, with_key
-from tern_client.settling import PendingSettles
-from tern_wire.codec import encode_msgpack
+from tern_client.calls.batching import Accumulator, BatchLimits, size_of, split
+from tern_client.calls.documents import Settle, batch_request, read_results, send_request
+from tern_client.calls.models import OutgoingMessage
+from tern_client.calls.sending import send_many, with_key
+from tern_client.calls.settling import PendingSettles
+from tern_client.transport.calling import Attempt, Course, Outcome, Pause, call
+from tern_client.transport.endpoints import Endpoints
+from tern_client.transport.exchange import ProxyUnreachable, Request, Response, error_of, lost_connection
+from tern_client.transport.retrying import RetryPolicy, Verdict, decide
 from tern_wire.errors import (
     LimitReached,
     NoLeader,
@@ -24,6 +23,7 @@ from tern_wire.errors import (
     TernError,
     TopicNotFound,
 )
+from tern_wire.link.codec import encode_msgpack
 from tern_wire.paths import MSGPACK
 
 POLICY = RetryPolicy(deadline_ms=10_000, attempt_timeout_ms=2_000, first_delay_ms=100, max_delay_ms=1_000)

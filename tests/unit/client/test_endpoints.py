@@ -17,7 +17,7 @@ from tern_client import (
     ProxyUnreachable,
     RetryPolicy,
 )
-from tern_client.endpoints import Endpoints
+from tern_client.transport.endpoints import Endpoints
 from tern_wire.errors import OutcomeUnknown
 from tests.support.scripted_proxy import HANG_UP, Asked, Reply, ScriptedProxy
 

@@ -3,9 +3,9 @@
 import asyncio
 
 from tern_client import BlockingConsumer, Consumer, ReceivedMessage
-from tern_client.documents import read_received
-from tern_client.exchange import Response
-from tern_client.leases import Leases
+from tern_client.calls.documents import read_received
+from tern_client.calls.leases import Leases
+from tern_client.transport.exchange import Response
 from tests.support.scripted_proxy import Asked, Reply, ScriptedProxy, blocking_proxy, said
 from tests.unit.client.deliveries import delivered
 

@@ -8,7 +8,7 @@ import pytest
 
 from tern_client import Admin, BlockingAdmin, RetryPolicy
 from tern_wire.errors import ClientKeyNotFound, InvalidField, NoLeader, PrincipalNotFound, PrincipalPartlyWritten
-from tern_wire.principals import Grant, read_grant
+from tern_wire.principals.principals import Grant, read_grant
 from tests.support.scripted_proxy import Reply, ScriptedProxy, refused, said
 
 KID = "Zk3vQ8mT1xWc5RbN"

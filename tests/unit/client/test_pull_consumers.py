@@ -20,9 +20,9 @@ from tern_client import (
     PullConsumer,
     RetryPolicy,
 )
-from tern_client.exchange import Request, Response
-from tern_wire.codec import encode_msgpack
+from tern_client.transport.exchange import Request, Response
 from tern_wire.errors import GroupNotFound, OffsetExpired, TernError
+from tern_wire.link.codec import encode_msgpack
 from tern_wire.paths import MSGPACK, PROBLEM
 
 pytestmark = pytest.mark.anyio

@@ -5,14 +5,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tern_client.calling import Attempt, Course, Outcome, Pause
-from tern_client.endpoints import Endpoints
-from tern_client.exchange import Response, lost_connection
-from tern_client.models import OutgoingMessage, ReplyMessage
-from tern_client.requesting import ask, find_request, new_request, read_reply, reply_request, timeout_ms_of
-from tern_client.retrying import RetryPolicy
-from tern_wire.codec import encode_json, encode_msgpack
+from tern_client.calls.models import OutgoingMessage, ReplyMessage
+from tern_client.calls.requesting import ask, find_request, new_request, read_reply, reply_request, timeout_ms_of
+from tern_client.transport.calling import Attempt, Course, Outcome, Pause
+from tern_client.transport.endpoints import Endpoints
+from tern_client.transport.exchange import Response, lost_connection
+from tern_client.transport.retrying import RetryPolicy
 from tern_wire.errors import IllegalTimeout, InvalidField, NoReply, OutcomeUnknown, ReplyTimeout, TernError
+from tern_wire.link.codec import encode_json, encode_msgpack
 from tern_wire.paths import JSON, MSGPACK
 
 REPLY = {

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tern_client import Admin, BlockingAdmin, BlockingProducer, OutgoingMessage, Producer, RetryPolicy, ScheduledMessage
-from tern_client.batching import size_of
-from tern_client.documents import batch_request, send_request
-from tern_wire.codec import encode_msgpack
+from tern_client.calls.batching import size_of
+from tern_client.calls.documents import batch_request, send_request
 from tern_wire.errors import AlreadyDelivered, OutcomeUnknown
+from tern_wire.link.codec import encode_msgpack
 from tests.support.scripted_proxy import ScriptedProxy, refused, said
 
 QUICK = RetryPolicy(first_delay_ms=1, max_delay_ms=4, deadline_ms=8_000, attempt_timeout_ms=4_000)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tern_client import BatchOutcome, OutgoingMessage, Producer, RetryPolicy
-from tern_client.batching import BatchLimits, split
-from tern_client.turns import TurnNotReached
+from tern_client.calls.batching import BatchLimits, split
+from tern_client.calls.turns import TurnNotReached
 from tern_wire.errors import NoLeader, OutcomeUnknown, TernError
 from tern_wire.limits import LANE_SIZE_MAX_BYTES
 from tests.support.shaky_brokers import ShakyBrokers, cut_up, read_messages, refusal

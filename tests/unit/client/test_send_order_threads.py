@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tern_client import BlockingProducer, OutgoingMessage, Producer, RetryPolicy
-from tern_client.exchange import ProxyUnreachable, Request, Response, lost_connection
-from tern_client.turns import TurnNotReached
+from tern_client.calls.turns import TurnNotReached
+from tern_client.transport.exchange import ProxyUnreachable, Request, Response, lost_connection
 from tern_wire.errors import NoLeader, TernError
 from tests.support.shaky_brokers import Arrived, read_messages, refusal, said
 

@@ -13,8 +13,8 @@ from http_message_signatures.resolvers import MappingKeyResolver
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tern_client import signing
-from tern_client.exchange import Request
+from tern_client.transport import signing
+from tern_client.transport.exchange import Request
 
 KID, SECRET, NOW_S = "S" * 16, bytes(range(32)), 1_800_000_000
 COVERED = ("@method", "@path", "@query", "@authority")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tern_client import Admin, BlockingAdmin
-from tern_client.retrying import RetryPolicy
+from tern_client.transport.retrying import RetryPolicy
 from tern_wire.errors import GroupNotFound, InvalidField, OutcomeUnknown, TopicNotFound
 from tests.support.scripted_proxy import HANG_UP, Asked, Reply, ScriptedProxy, refused, said
 

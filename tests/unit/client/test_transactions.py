@@ -19,9 +19,8 @@ from tern_client import (
     RetryPolicy,
     TransactionProducer,
 )
-from tern_client.transaction_models import State, decision_of
-from tern_client.transactions import begin_request
-from tern_wire.codec import decode_msgpack
+from tern_client.transactions.models import State, decision_of
+from tern_client.transactions.transactions import begin_request
 from tern_wire.errors import (
     BatchEmpty,
     IllegalGroup,
@@ -34,6 +33,7 @@ from tern_wire.errors import (
     TransactionUnknown,
 )
 from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES
+from tern_wire.link.codec import decode_msgpack
 from tern_wire.transactions import STATES
 from tests.support.scripted_proxy import HANG_UP, Asked, Reply, ScriptedProxy, refused, said
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tern_client.blocking_transport import BlockingTransport, HttpxBlockingTransport, PlainTransport
-from tern_client.credentials import Credentials
-from tern_client.exchange import ProxyUnreachable, Request, Response
-from tern_client.fast_transport import FastTransport
-from tern_client.transport import HttpxTransport, Transport, choose_transport
+from tern_client.transport.blocking_transport import BlockingTransport, HttpxBlockingTransport, PlainTransport
+from tern_client.transport.credentials import Credentials
+from tern_client.transport.exchange import ProxyUnreachable, Request, Response
+from tern_client.transport.fast_transport import FastTransport
+from tern_client.transport.transport import HttpxTransport, Transport, choose_transport
 from tern_wire.errors import OutcomeUnknown
 from tern_wire.limits import MIB
 from tests.support.scripted_proxy import HANG_UP, SILENT, Reply, ScriptedProxy

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tern_cli.app import app
-from tern_cli.mesh_files import MeshFiles
+from tern_cli.mesh.files import MeshFiles
 from tern_wire.errors import TopicNotFound
 from tests.support.scripted_proxy import blocking_proxy, refused
 from tests.support.stand_in_mesh import mesh_document

@@ -11,7 +11,8 @@ from tern_cli.demo.flights import delay_table, load_flights
 from tern_cli.demo.leader import broker_processes, node_status
 from tern_cli.demo.producing import SendLog
 from tern_cli.demo.report import curl_lines, delay_heat_table
-from tern_cli.demo.run import Traffic, result_document
+from tern_cli.demo.run import result_document
+from tern_cli.demo.traffic import Traffic
 from tern_cli.demo.verify import RunFigures
 from tern_cli.failures import CommandFailed
 

@@ -13,7 +13,7 @@ import pytest
 
 from deploy import health_probe
 from tern_security.cluster_directory import ClusterDirectory, Wanted
-from tern_wire.client_keys import root_key_text
+from tern_wire.principals.client_keys import root_key_text
 
 
 class Answering(BaseHTTPRequestHandler):

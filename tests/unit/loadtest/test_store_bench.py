@@ -12,9 +12,9 @@ from loadtest.bench.store_figures import Bar, in_turns, judged
 from loadtest.bench.store_node import BenchNode
 from loadtest.bench.store_restart import grow, kill_while_writing, look_up, restart
 from loadtest.bench.store_sizes import MIB, Sizes
-from tern_wire.commands import SEND_HEAD, CommandKind, read_entry
-from tern_wire.record import decode_record, record_starts, tag_hash
-from tern_wire.rows import SEND_ROWS
+from tern_wire.link.commands import SEND_HEAD, CommandKind, read_entry
+from tern_wire.link.rows import SEND_ROWS
+from tern_wire.records.record import decode_record, record_starts, tag_hash
 
 TINY = Sizes(
     segment_size_bytes=4 * MIB,

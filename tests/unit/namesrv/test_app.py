@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from tern_namesrv import NamesrvSettings, create_app
-from tern_wire.codec import read_json
+from tern_wire.link.codec import read_json
 from tern_wire.paths import CLUSTER_PATH, REGISTER_PATH, ROUTES_PATH, UNREGISTER_PATH
-from tern_wire.route import NodeRoute, Registration, Routes, TopicRoute
+from tern_wire.routing.route import NodeRoute, Registration, Routes, TopicRoute
 
 LEADER = Registration(
     cluster="dev",

@@ -9,7 +9,7 @@ import pytest
 from tern_namesrv.core import Registry
 from tern_wire.errors import BrokerGroupNotFound, InvalidField, StaleRegistration, WarmingUp
 from tern_wire.limits import KIB
-from tern_wire.route import PERM_READ, PERM_WRITE, Registration, TopicRoute
+from tern_wire.routing.route import PERM_READ, PERM_WRITE, Registration, TopicRoute
 
 ORDERS = {"orders": TopicRoute(topic_id=1, queues=8, type="FIFO", perm=4)}
 PAYMENTS = {"payments": TopicRoute(topic_id=2, queues=4)}

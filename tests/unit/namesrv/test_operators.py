@@ -15,11 +15,11 @@ from tern_namesrv import NamesrvSettings, create_app
 from tern_namesrv.app import PRINTED_MAX, print_configuration
 from tern_namesrv.core import Configuration
 from tern_proxy.config import ProxySettings
-from tern_wire.codec import read_json
 from tern_wire.limits import KV_VALUE_SIZE_MAX_BYTES
+from tern_wire.link.codec import read_json
 from tern_wire.paths import CLUSTER_PATH, REGISTER_PATH, ROUTES_PATH, kv_path, topic_route_path, write_permission_path
-from tern_wire.route import Registration, Routes, TopicRoute
-from tern_wire.route_document import TopicRouteDocument
+from tern_wire.routing.route import Registration, Routes, TopicRoute
+from tern_wire.routing.route_document import TopicRouteDocument
 
 LEADER = Registration(
     cluster="dev",

@@ -17,7 +17,7 @@ from tern_wire.errors import (
     WarmingUp,
 )
 from tern_wire.limits import GONE_GROUP_KEPT_MS, QUEUES_PER_TOPIC_MAX, TOPICS_MAX
-from tern_wire.route import NodeRoute, Registration, TopicRoute
+from tern_wire.routing.route import NodeRoute, Registration, TopicRoute
 
 ORDERS = {"orders": TopicRoute(topic_id=1, queues=8)}
 PAYMENTS = {"payments": TopicRoute(topic_id=2, queues=4)}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tern_proxy.core.access.requirements import RULES, Requirement, Rule
-from tern_wire.principals import ROOT, Principal, is_permitted
+from tern_wire.principals.principals import ROOT, Principal, is_permitted
 from tern_wire.transactions import TransactionId
 from tests.support.guarded_mesh import (
     EVERYTHING,

@@ -10,9 +10,9 @@ from tern_proxy.core.sending.topic import Topic
 from tern_proxy.routes import joining
 from tern_proxy.routes.late_groups import begin_topic
 from tern_wire.errors import AlreadyExists, BrokerGroupNotFound, LimitReached
-from tern_wire.placement import Placement
-from tern_wire.producer_settings import ProducerSettings
-from tern_wire.requests import RequestCode
+from tern_wire.link.requests import RequestCode
+from tern_wire.routing.placement import Placement
+from tern_wire.settings.producer_settings import ProducerSettings
 from tests.support.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 

@@ -9,8 +9,8 @@ import pytest
 
 from tern_proxy.auto_create import AutoCreate
 from tern_wire.errors import LinkBodyMalformed, Overloaded, ProducerGroupNotFound
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.paths import JSON, MSGPACK
-from tern_wire.requests import RequestCode, body_parts
 from tests.support.proxy_mesh import KEY, NOW_MS, ProxyMesh, eventually, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 from tests.support.transaction_requests import IDS, begin, begin_several, code_of, declare, end

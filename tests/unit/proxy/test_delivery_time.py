@@ -10,10 +10,10 @@ from tern_proxy.core.sending.encoding import Encoded, encode_messages
 from tern_proxy.core.sending.message_ids import MessageIds
 from tern_proxy.core.sending.topic import Topic
 from tern_wire.limits import DELAY_LEVELS_MS, TIMER_DELAY_MAX_MS
+from tern_wire.link.rows import SEND_ROWS, message_group_hash
 from tern_wire.messages import JsonMessage, PackedMessage
-from tern_wire.record import decode_record, host_bytes
-from tern_wire.route import TopicRoute
-from tern_wire.rows import SEND_ROWS, message_group_hash
+from tern_wire.records.record import decode_record, host_bytes
+from tern_wire.routing.route import TopicRoute
 
 BORN_MS = 1_767_225_600_000
 DAY_MS = 24 * 3_600_000

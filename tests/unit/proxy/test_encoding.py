@@ -19,13 +19,13 @@ from tern_wire.limits import (
     MESSAGE_BODY_SIZE_MAX_BYTES,
     PROPERTIES_SIZE_MAX_BYTES,
 )
+from tern_wire.link.requests import read_body
+from tern_wire.link.rows import FLAG_KEYED, FLAG_PINNED, FLAG_SENT_ON, SEND_ROWS, key_hash
 from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.paths import JSON, JSONL, MSGPACK, NDJSON
-from tern_wire.placement import Placement
-from tern_wire.record import Record, decode_record, host_bytes, tag_hash
-from tern_wire.requests import read_body
-from tern_wire.route import TopicRoute
-from tern_wire.rows import FLAG_KEYED, FLAG_PINNED, FLAG_SENT_ON, SEND_ROWS, key_hash
+from tern_wire.records.record import Record, decode_record, host_bytes, tag_hash
+from tern_wire.routing.placement import Placement
+from tern_wire.routing.route import TopicRoute
 
 PREFIX = "0123456789ABCDEF0123"
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from tern_proxy.brokers.lanes import LANES_IN_FLIGHT
-from tern_wire.record import decode_record
-from tern_wire.requests import Leadership, NoticeCode, RequestCode
+from tern_wire.link.requests import Leadership, NoticeCode, RequestCode
+from tern_wire.records.record import decode_record
 from tests.support.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 

@@ -9,9 +9,9 @@ from tern_proxy.auto_create import AutoCreate
 from tern_proxy.routes import transactions
 from tern_remoting import Frame, Link
 from tern_wire.errors import Overloaded
-from tern_wire.placement import Placement, owners, slot_of_key
-from tern_wire.requests import RequestCode, body_parts, read_body
-from tern_wire.rows import key_hash
+from tern_wire.link.requests import RequestCode, body_parts, read_body
+from tern_wire.link.rows import key_hash
+from tern_wire.routing.placement import Placement, owners, slot_of_key
 from tests.support.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 from tests.support.transaction_requests import declare

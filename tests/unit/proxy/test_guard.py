@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tern_proxy.auto_create import AutoCreate
-from tern_wire.client_keys import ROOT_KID
 from tern_wire.limits import AUDITED_REFUSALS_PER_S, AUTH_FAILURES_PER_MIN
-from tern_wire.principals import Principal, PrincipalTable
+from tern_wire.principals.client_keys import ROOT_KID
+from tern_wire.principals.principals import Principal, PrincipalTable
 from tests.support.guarded_mesh import (
     EVERYTHING,
     OTHER,

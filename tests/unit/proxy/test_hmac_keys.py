@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from tern_client.exchange import Request
-from tern_client.signing import hmac_signer
+from tern_client.transport.exchange import Request
+from tern_client.transport.signing import hmac_signer
 from tern_proxy.access.signed_requests import NotSigned, VerifyingKey, read_signature
-from tern_wire.client_keys import encoded_public_key, read_key_text
-from tern_wire.codec import encode_msgpack
-from tern_wire.principal_documents import PrincipalDocument
-from tern_wire.requests import RequestCode
-from tern_wire.signing_secrets import SigningSecrets
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.requests import RequestCode
+from tern_wire.principals.client_keys import encoded_public_key, read_key_text
+from tern_wire.principals.documents import PrincipalDocument
+from tern_wire.principals.signing_secrets import SigningSecrets
 from tests.support.guarded_mesh import guarded_mesh
 from tests.support.proxy_mesh import KEY as CLUSTER_KEY
 from tests.support.proxy_mesh import proxy_mesh

@@ -9,8 +9,8 @@ import pytest
 
 from tern_proxy.exchange import FlightBudget
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES
+from tern_wire.link.requests import RequestCode
 from tern_wire.paths import JSON
-from tern_wire.requests import RequestCode
 from tests.support.guarded_mesh import OTHER, OWN, GuardedMesh, guarded_mesh
 from tests.support.proxy_mesh import ProxyMesh, RawExchange, eventually, proxy_mesh
 

@@ -9,8 +9,8 @@ import pytest
 from tern_proxy.auto_create import AutoCreate
 from tern_proxy.core.access.requirements import RULES, Rule
 from tern_wire.kept_topics import AUDIT, DEAD_LETTERS, REPLIES, KeptTopics
-from tern_wire.principals import ADMIN, ALTER, DESCRIBE, LIST, SUB
-from tern_wire.principals import AUDIT as AUDITING
+from tern_wire.principals.principals import ADMIN, ALTER, DESCRIBE, LIST, SUB
+from tern_wire.principals.principals import AUDIT as AUDITING
 from tests.support.guarded_mesh import EVERYTHING, OWN, ROOT_KEY, GuardedMesh, guarded_mesh
 from tests.support.proxy_mesh import ProxyMesh, eventually, proxy_mesh
 from tests.support.route_samples import sample

@@ -10,9 +10,9 @@ import pytest
 from tern_proxy.brokers.lanes import LANES_IN_FLIGHT
 from tern_wire.errors import Overloaded
 from tern_wire.limits import LANE_SIZE_MAX_BYTES
+from tern_wire.link.requests import RequestCode
 from tern_wire.paths import JSON
-from tern_wire.record import decode_record
-from tern_wire.requests import RequestCode
+from tern_wire.records.record import decode_record
 from tests.support.proxy_mesh import eventually, proxy_mesh
 
 pytestmark = pytest.mark.anyio

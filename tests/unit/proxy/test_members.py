@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tern_wire.errors import GroupNotFound
-from tern_wire.requests import RequestCode
+from tern_wire.link.requests import RequestCode
 from tests.support.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 

@@ -16,8 +16,8 @@ import pytest
 
 from tern_proxy import routes
 from tern_proxy.core.access.requirements import RULES, Rule
-from tern_wire.principals import Principal
-from tern_wire.requests import RequestCode
+from tern_wire.link.requests import RequestCode
+from tern_wire.principals.principals import Principal
 from tests.support.api_document import OPERATIONS, codes
 from tests.support.guarded_mesh import EVERYTHING, OWN, ROOT_KEY, GuardedMesh, grant, guarded_mesh
 from tests.support.proxy_mesh import NOW_MS, RawExchange, eventually

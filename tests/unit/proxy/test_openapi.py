@@ -31,8 +31,8 @@ from tern_proxy.openapi import transactions as openapi_transactions
 from tern_proxy.openapi.examples import EXAMPLE_NAMES
 from tern_proxy.openapi.messages import EXAMPLE_HANDLE
 from tern_wire import limits, messages
-from tern_wire.codec import encode_msgpack, read_json, read_msgpack
 from tern_wire.errors import TernError
+from tern_wire.link.codec import encode_msgpack, read_json, read_msgpack
 from tern_wire.names import check_group, check_topic, parse_queue
 from tern_wire.paths import HEADER_REQUEST_ID, JSON, JSONL, MSGPACK, NDJSON, PROBLEM
 from tern_wire.times import parse_duration_ms

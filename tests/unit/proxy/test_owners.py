@@ -6,10 +6,10 @@ from tern_proxy.core.sending.owners import owner_of_several, owner_or_refuse
 from tern_proxy.core.sending.topic import Topic
 from tern_proxy.core.transactions.begins import Begin, HalfMessage, broker_group_of_key
 from tern_wire.errors import OwnerUnknown, PlacementChanged, TopicsApart
+from tern_wire.link.rows import key_hash, message_group_hash
 from tern_wire.messages import PackedMessage
-from tern_wire.placement import Placement, owners, slot_of_key, slot_of_message_group
-from tern_wire.route import TopicRoute
-from tern_wire.rows import key_hash, message_group_hash
+from tern_wire.routing.placement import Placement, owners, slot_of_key, slot_of_message_group
+from tern_wire.routing.route import TopicRoute
 
 A, B, BOTH = ("broker-a",), ("broker-b",), ("broker-a", "broker-b")
 BORN = Placement(epoch=1, groups=A)

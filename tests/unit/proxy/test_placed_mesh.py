@@ -19,10 +19,10 @@ from tern_proxy.core.transactions import begins as transactions_module
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes import first_use, topic_homes
 from tern_wire.errors import OwnerUnknown, PlacementChanged
-from tern_wire.placement import Placement, owners
-from tern_wire.requests import RequestCode, body_parts
-from tern_wire.rows import FLAG_SENT_ON
-from tern_wire.topic_settings import DECLARE
+from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.rows import FLAG_SENT_ON
+from tern_wire.routing.placement import Placement, owners
+from tern_wire.settings.topic_settings import DECLARE
 from tests.support.campaigns import campaign, cases
 from tests.support.placed_story import NAMES, run
 

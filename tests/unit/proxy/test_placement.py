@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from tern_wire.errors import Overloaded, PlacementMoving
-from tern_wire.requests import RequestCode, body_parts, read_body
+from tern_wire.link.requests import RequestCode, body_parts, read_body
 from tests.support.proxy_mesh import KEY, ProxyMesh, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 

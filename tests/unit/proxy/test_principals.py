@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tern_wire.client_keys import digest_of, encoded_public_key, is_bearer_of, read_key_text
 from tern_wire.errors import LimitReached
-from tern_wire.principal_documents import PrincipalDocument, settings_change
-from tern_wire.requests import RequestCode
+from tern_wire.link.requests import RequestCode
+from tern_wire.principals.client_keys import digest_of, encoded_public_key, is_bearer_of, read_key_text
+from tern_wire.principals.documents import PrincipalDocument, settings_change
 from tests.support.proxy_mesh import KEY, NOW_MS, ProxyMesh, eventually, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 

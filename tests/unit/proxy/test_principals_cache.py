@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tern_proxy.access.principals_cache import NOT_READY_INTERVAL_MS, PrincipalsCache
-from tern_wire.client_keys import ClientKey
 from tern_wire.errors import NoLeader
 from tern_wire.limits import (
     DELETED_PRINCIPAL_KEPT_MS,
@@ -18,9 +17,10 @@ from tern_wire.limits import (
     PRINCIPALS_INTERVAL_MS,
     PRINCIPALS_WHOLE_INTERVAL_MS,
 )
-from tern_wire.principal_documents import PrincipalDocument, addition, deletion, joined, revocation, settings_change
-from tern_wire.principals import read_grant
-from tern_wire.requests import RequestCode
+from tern_wire.link.requests import RequestCode
+from tern_wire.principals.client_keys import ClientKey
+from tern_wire.principals.documents import PrincipalDocument, addition, deletion, joined, revocation, settings_change
+from tern_wire.principals.principals import read_grant
 from tests.support.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 

@@ -10,9 +10,9 @@ import pytest
 from tern_proxy.exchange import FlightBudget
 from tern_wire.errors import DiskFull, Overloaded, TernError
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES
+from tern_wire.link.requests import RequestCode
 from tern_wire.paths import JSON, MSGPACK, NDJSON
-from tern_wire.record import decode_record
-from tern_wire.requests import RequestCode
+from tern_wire.records.record import decode_record
 from tests.support.proxy_mesh import KEY, NOW_MS, eventually, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 

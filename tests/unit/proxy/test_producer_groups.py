@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from tern_proxy.config import ProxySettings
-from tern_wire.check_urls import CheckHosts
+from tern_wire.checks.urls import CheckHosts
 from tern_wire.errors import Overloaded
-from tern_wire.requests import RequestCode
+from tern_wire.link.requests import RequestCode
 from tern_wire.transactions import EXPIRED
 from tests.support.proxy_mesh import KEY, ProxyMesh, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker

@@ -6,9 +6,9 @@ import msgspec
 import orjson
 import pytest
 
+from tern_wire.link.requests import RequestCode
 from tern_wire.paths import MSGPACK, RECORDS
-from tern_wire.record import decode_record, record_starts
-from tern_wire.requests import RequestCode
+from tern_wire.records.record import decode_record, record_starts
 from tests.support.proxy_mesh import KEY, eventually, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 

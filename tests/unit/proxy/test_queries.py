@@ -8,11 +8,11 @@ from tern_proxy.brokers.old_data import SUGGESTION_KEPT_S, SUGGESTIONS_MAX, OldD
 from tern_proxy.core.reading.searching import FoundPage, put_together, read_cursor, write_cursor
 from tern_proxy.core.reading.seeking import plan_seek
 from tern_proxy.core.sending.topic import Queue, Topic
-from tern_wire.codec import encode_msgpack
 from tern_wire.errors import InvalidField, QueueNotFound
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.messages import SeekPlace, SeekRequest
-from tern_wire.requests import RequestCode, body_parts
-from tern_wire.route import TopicRoute
+from tern_wire.routing.route import TopicRoute
 from tests.support.proxy_mesh import KEY, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 

@@ -12,7 +12,7 @@ from tern_proxy.waiting.reading_turns import LITTLE_MAX_MESSAGES, READERS_KEPT_M
 from tern_remoting import Frame, Link
 from tern_wire.errors import Overloaded
 from tern_wire.limits import READING_BESIDE_SENDS_MAX_MESSAGES, READING_TURN_WAIT_MAX_MS
-from tern_wire.requests import RequestCode
+from tern_wire.link.requests import RequestCode
 from tests.support.proxy_mesh import ProxyMesh, eventually, proxy_mesh
 
 pytestmark = pytest.mark.anyio

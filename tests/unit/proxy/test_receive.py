@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from tern_wire.errors import Overloaded
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.paths import JSON, MSGPACK, NDJSON
-from tern_wire.requests import RequestCode, body_parts
 from tests.support.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 

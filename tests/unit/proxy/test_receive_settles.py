@@ -7,7 +7,7 @@ import pytest
 
 from tern_remoting import Frame, Link
 from tern_wire.errors import Overloaded
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
 from tests.support.proxy_mesh import ProxyMesh, eventually, proxy_mesh
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from tern_proxy.proxy import Proxy
 from tern_service.cluster_key import read_cluster_key
 from tern_wire.errors import NoNameServer, TernError, TopicNotFound
 from tern_wire.limits import GONE_GROUP_KEPT_MS
-from tern_wire.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
+from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
 from tests.support.proxy_mesh import KEY, FixedClock, eventually, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 

@@ -11,7 +11,7 @@ import pytest
 from tern_proxy.brokers import routes_cache
 from tern_proxy.brokers.routes_cache import HttpNameServers, RoutesCache
 from tern_wire.errors import NoNameServer
-from tern_wire.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
+from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
 from tests.support.proxy_mesh import eventually
 
 pytestmark = pytest.mark.anyio

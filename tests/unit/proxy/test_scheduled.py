@@ -8,9 +8,9 @@ import pytest
 
 from tern_proxy.core.scheduled import GroupPage, Place, after_in, put_together, read_cursor, write_cursor
 from tern_wire.errors import AlreadyDelivered, InvalidField, NoLeader
+from tern_wire.link.requests import RequestCode
 from tern_wire.paths import JSON, scheduled_path
 from tern_wire.recall_handles import RecallMaker
-from tern_wire.requests import RequestCode
 from tests.support.proxy_mesh import KEY, NOW_MS, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 

@@ -9,8 +9,8 @@ import pytest
 from tern_wire.errors import DiskFull
 from tern_wire.handles import HandleMaker, Receipt
 from tern_wire.limits import SETTLE_ENTRIES_MAX
+from tern_wire.link.requests import RequestCode
 from tern_wire.paths import JSON, MSGPACK
-from tern_wire.requests import RequestCode
 from tests.support.proxy_mesh import KEY, proxy_mesh
 
 pytestmark = pytest.mark.anyio

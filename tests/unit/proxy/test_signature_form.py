@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tern_client.exchange import Request
-from tern_client.signing import hmac_signer, signer
+from tern_client.transport.exchange import Request
+from tern_client.transport.signing import hmac_signer, signer
 from tern_proxy.access import signed_requests
 from tern_proxy.access.signed_requests import NotSigned, Signed, VerifyingKey, read_any_signature, read_signature
 from tern_proxy.core.access.namespaces import SCOPE_HEADERS
 from tern_proxy.core.access.signature_form import read_form
-from tern_wire.client_keys import ED25519, HMAC
 from tern_wire.limits import SIGNATURE_WINDOW_MS
+from tern_wire.principals.client_keys import ED25519, HMAC
 
 CASES = 2_000
 NOW_MS = 1_800_000_000_000

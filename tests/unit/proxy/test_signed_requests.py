@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tern_client import signing
-from tern_client.exchange import Headers, Request
+from tern_client.transport import signing
+from tern_client.transport.exchange import Headers, Request
 from tern_proxy.access.signed_requests import (
     NotSigned,
     Signed,
@@ -25,7 +25,7 @@ from tern_proxy.core.access.credential_limits import Nonces
 from tern_proxy.core.access.namespaces import SCOPE_HEADERS
 from tern_wire.errors import Overloaded, Unauthenticated
 from tern_wire.limits import SIGNATURE_WINDOW_MS
-from tern_wire.principals import PrincipalTable
+from tern_wire.principals.principals import PrincipalTable
 from tests.support.guarded_mesh import OTHER, OWN, guarded_mesh
 from tests.support.signing_keys import ED25519, HMAC, NOW_MS, REQUEST, SALT, SEND, Signs, either, publish, send, sign_in
 

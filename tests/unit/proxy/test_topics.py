@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from tern_proxy.auto_create import AutoCreate
 from tern_proxy.core.topic_documents import group_change, start_of, topic_change, topic_document
 from tern_remoting import Frame, Link
-from tern_wire.codec import read_json
 from tern_wire.errors import InvalidField, Overloaded, TernError, TopicNotFound
-from tern_wire.group_settings import read_group_change
 from tern_wire.kept_topics import AUDIT_TOPIC_END
+from tern_wire.link.codec import read_json
+from tern_wire.link.requests import RequestCode, body_parts, read_body
 from tern_wire.messages import GroupSettings, TopicSettings
 from tern_wire.replies import reply_topic_of
-from tern_wire.requests import RequestCode, body_parts, read_body
-from tern_wire.topic_settings import read_topic_change
+from tern_wire.settings.group_settings import read_group_change
+from tern_wire.settings.topic_settings import read_topic_change
 from tests.support.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 

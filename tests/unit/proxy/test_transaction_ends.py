@@ -8,8 +8,8 @@ import pytest
 
 from tern_proxy.brokers.lanes import LANES_IN_FLIGHT
 from tern_wire.errors import Overloaded, TransactionUnknown
+from tern_wire.link.requests import RequestCode
 from tern_wire.paths import JSON
-from tern_wire.requests import RequestCode
 from tern_wire.transactions import EXPIRED, TransactionId, TransactionIds
 from tests.support.proxy_mesh import KEY, eventually, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker

@@ -8,8 +8,8 @@ import pytest
 
 from tern_proxy.auto_create import AutoCreate
 from tern_wire.limits import TRANSACTION_MESSAGES_MAX
+from tern_wire.link.requests import RequestCode
 from tern_wire.paths import JSON
-from tern_wire.requests import RequestCode
 from tests.support.proxy_mesh import proxy_mesh
 from tests.support.transaction_requests import BEGIN, SEVERAL, begin, begin_several, code_of, declare
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tern_wire.limits import LISTED_MAX
-from tern_wire.requests import RequestCode
+from tern_wire.link.requests import RequestCode
 from tern_wire.transactions import EXPIRED
 from tests.support.proxy_mesh import KEY, NOW_MS, ProxyMesh, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker

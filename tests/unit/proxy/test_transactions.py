@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from tern_wire.errors import LinkBodyMalformed
+from tern_wire.link.requests import RequestCode
 from tern_wire.paths import MSGPACK
-from tern_wire.record import decode_record
-from tern_wire.requests import RequestCode
+from tern_wire.records.record import decode_record
 from tests.support.proxy_mesh import KEY, NOW_MS, proxy_mesh
 from tests.support.scripted_broker import ScriptedBroker
 from tests.support.transaction_requests import BEGIN, IDS, SEVERAL, begin, begin_several, code_of, declare, end

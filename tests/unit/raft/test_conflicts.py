@@ -10,8 +10,8 @@ import pytest
 
 import tern_raft.consensus
 from tern_store import EntryKind
-from tern_store.entry import encode_entry
-from tern_store.vote_file import Standing
+from tern_store.log.entry import encode_entry
+from tern_store.state.vote_file import Standing
 from tests.support.raft_group import RaftGroup, SimNode, born_group
 
 

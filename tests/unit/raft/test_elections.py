@@ -10,7 +10,7 @@ import pytest
 
 from tern_raft.elections import PRE_VOTE_WORTH_S
 from tern_raft.transfer import Transfer
-from tern_store.vote_file import Standing
+from tern_store.state.vote_file import Standing
 from tests.support.faulty_files import FaultyFiles
 from tests.support.raft_group import RaftGroup, SimNode, born_group
 

@@ -7,10 +7,10 @@ import pytest
 
 from tern_raft.frames import decode_message, encode_message
 from tern_store import EntryKind, StoredEntry
-from tern_store.entry import encode_entry
-from tern_wire.codec import encode_msgpack
+from tern_store.log.entry import encode_entry
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.requests import body_parts
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.requests import body_parts
 
 
 def append(entries: list[Any]) -> dict[str, Any]:

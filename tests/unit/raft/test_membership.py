@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tern_raft.membership import Membership, is_hello, read_readmit, readmit_parts
 from tern_store import Genesis, VoteFile
-from tern_store.vote_file import Standing
+from tern_store.state.vote_file import Standing
 from tests.support.faulty_files import FaultyFiles
 
 NAMES = ("a", "b", "c")

@@ -16,7 +16,7 @@ import tern_raft.transport
 from tern_raft.frames import RAFT_CODE, encode_message
 from tern_remoting import Frame, HandshakeRefused, Link, LinkError, dial, encode_frame
 from tern_remoting.handshake import HELLO, PROOF
-from tern_store.vote_file import Standing
+from tern_store.state.vote_file import Standing
 from tern_wire.limits import STRANGERS_MAX
 from tests.fuzz.raft_port import run
 from tests.fuzz.victim import GROUP, KEY, Victim, greeting_frame, hello, raft_frame

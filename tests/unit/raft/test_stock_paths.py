@@ -20,7 +20,7 @@ import pytest
 
 from tern_raft.frames import FIELDS, decode_message, encode_message
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.requests import body_parts
+from tern_wire.link.requests import body_parts
 from tests.support.faulty_files import FaultyFiles
 from tests.support.raft_group import RaftGroup, born_group
 

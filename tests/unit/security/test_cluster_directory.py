@@ -7,7 +7,7 @@ import pytest
 
 from tern_security.authority import read_certificate
 from tern_security.cluster_directory import ClusterDirectory, DirectoryUnusable, Wanted
-from tern_wire.client_keys import root_key_text
+from tern_wire.principals.client_keys import root_key_text
 
 NOW_S = time.time()
 BROKER = Wanted(role="broker", name="broker-a-0")

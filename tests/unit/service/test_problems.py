@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from tern_service import add_health, add_metrics, install_problems, problem_reply, read_body
 from tern_service.process_security import UNPROTECTED
 from tern_wire.errors import ERRORS, Overloaded, TernError, TopicNotFound
-from tern_wire.route import Registration
+from tern_wire.routing.route import Registration
 
 
 class Item(BaseModel):

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from tern_security.contexts import TlsRefusal
 from tern_service.plain import alive
 from tern_service.process_security import UNPROTECTED, ProcessSecurity
-from tern_service.security_settings import NOTICE_INSECURE, NOTICE_OPTIONAL, Protection
+from tern_service.protection import NOTICE_INSECURE, NOTICE_OPTIONAL, Protection
 from tests.support.cluster_pki import Pki
 
 

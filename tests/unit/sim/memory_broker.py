@@ -6,7 +6,7 @@ Its connections are bad on purpose: `loss` of the requests are lost, and as many
 from dataclasses import replace
 from random import Random
 
-from tern_wire.requests import Parts, RequestCode
+from tern_wire.link.requests import Parts, RequestCode
 from tests.sim.asking import Answer, Told
 from tests.sim.broker_node import Build
 from tests.sim.history import EndState

@@ -3,7 +3,7 @@
 Every line is one operation that is over before the next one begins, unless `begin` and `end` say otherwise.
 """
 
-from tern_wire.rows import ACK, SETTLED
+from tern_wire.link.rows import ACK, SETTLED
 from tests.sim.bodies import message_id
 from tests.sim.history import (
     REJECT,

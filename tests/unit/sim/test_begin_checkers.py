@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tern_wire.errors import TransactionUnknown
-from tern_wire.rows import KEY_REUSED, PREPARED_BEFORE
+from tern_wire.link.rows import KEY_REUSED, PREPARED_BEFORE
 from tern_wire.transactions import BY_HAND, COMMIT, TRANSACTION_UNKNOWN
 from tests.sim.checkers import transactions
 from tests.sim.history import Sent

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tern_wire.rows import EXTEND, LEASE_OVER, RELEASE
+from tern_wire.link.rows import EXTEND, LEASE_OVER, RELEASE
 from tests.sim.checkers import leases, offsets, redelivery, stale_reads
 from tests.sim.history import Receive, Seek
 from tests.unit.sim.stories import GROUP, INVISIBLE_MS, TOPIC, Story, message

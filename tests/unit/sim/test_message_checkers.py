@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
-from tern_wire.rows import KEY_REUSED, NO_QUEUE, REPLAYED, SENT
+from tern_wire.link.rows import KEY_REUSED, NO_QUEUE, REPLAYED, SENT
 from tests.sim.bodies import message_id
 from tests.sim.checkers import duplicates, every, lost, reads, send_order, unexpected
 from tests.sim.history import Send, Sent

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tern_wire.rows import ACK, EXTEND, RELEASE
+from tern_wire.link.rows import ACK, EXTEND, RELEASE
 from tests.sim.checkers import attempts, leases, repeats
 from tests.sim.history import Held, Operation, Receive
 from tests.sim.observers import Observers

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tern_wire.rows import PREPARED_BEFORE
+from tern_wire.link.rows import PREPARED_BEFORE
 from tern_wire.transactions import (
     BY_CHECK,
     BY_HAND,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tern_wire.rows import PREPARED
+from tern_wire.link.rows import PREPARED
 from tern_wire.transactions import BY_CLIENT, BY_HAND, BY_TEXTS, CHECK_NOTED, COMMIT, ENDED, OPEN, OUTCOME_STATES
 from tests.sim.checkers import transactions, unexpected
 from tests.sim.history import Create, LogRow, NodeEnd, Operation, Pull, Pulled, Read, Sent, Stored

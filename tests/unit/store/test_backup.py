@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from tern_store import CopyRefused, Genesis, VoteFile, WrongGroup
-from tern_store.backup_directory import BackupDirectory
+from tern_store.backup.backup_directory import BackupDirectory
+from tern_store.backup.restore import require_targets, restore_node, verified_backup
 from tern_store.backup_note import BACKUP, UNDER_WAY, BackupNote, read_backup, read_under_way
+from tern_store.checks.finding import FindingKind
+from tern_store.checks.verification import verify_directory
 from tern_store.errors import BackupDamaged, BackupRefused, DirectoryInUse
-from tern_store.finding import FindingKind
-from tern_store.restore import require_targets, restore_node, verified_backup
-from tern_store.verification import verify_directory
-from tern_store.vote_file import Standing
+from tern_store.state.vote_file import Standing
 from tests.support.faulty_files import FaultyFiles, PowerCut
 from tests.support.rebuilding import CHUNK_SIZE_BYTES, Leader, copy, require_equal
 from tests.support.store_node import DIRECTORY, GROUP

@@ -16,7 +16,7 @@ import pytest
 from tern_store import ConsumeQueues, StoreError
 from tern_store.errors import DerivedDamage
 from tern_store.files import REAL_FILES, Buffer, Files
-from tern_wire.rows import QUEUE_ENTRIES
+from tern_wire.link.rows import QUEUE_ENTRIES
 from tests.support.faulty_files import FaultyFiles
 
 DIRECTORY = Path("/data")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tern_store import CommitLog, EntryKind, Genesis, StoredEntry
-from tern_store.entry_index import EntryIndex, IndexRow
+from tern_store.log.entry_index import EntryIndex, IndexRow
 from tests.support.faulty_files import FaultyFiles
 
 GROUP = Genesis(b"g" * 16, ("a",), 65536)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tern_store import ConsumeQueues
-from tern_store.gathered_appends import GATHER_QUEUES_MIN, HANDED_OUT_ROWS, GatheredAppends
-from tern_wire.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
+from tern_store.log.gathered_appends import GATHER_QUEUES_MIN, HANDED_OUT_ROWS, GatheredAppends
+from tern_wire.link.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
 
 
 def batch(rng: random.Random, ends: dict[tuple[int, int], int], queues: int) -> list[QueueAppend]:

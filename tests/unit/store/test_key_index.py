@@ -10,10 +10,10 @@ import pytest
 from tern_store.checking import Checked
 from tern_store.errors import DerivedDamage, StoreError
 from tern_store.files import REAL_FILES, Buffer
-from tern_store.index_file import IndexFile
-from tern_store.index_folder import OPEN_FILES_MAX, PIECES_MAX, IndexFolder, IndexShape
-from tern_store.key_index import KeyIndex
-from tern_wire.index_layout import look_up, read_index_header
+from tern_store.index.index_file import IndexFile
+from tern_store.index.index_folder import OPEN_FILES_MAX, PIECES_MAX, IndexFolder, IndexShape
+from tern_store.index.key_index import KeyIndex
+from tern_wire.records.index_layout import look_up, read_index_header
 from tests.support.faulty_files import FaultyFiles
 from tests.support.indexed_records import KEYS, TOPICS, answers, assert_answers, batches
 

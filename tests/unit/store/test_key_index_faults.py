@@ -11,7 +11,7 @@ import pytest
 
 from tern_store.checking import Checked
 from tern_store.errors import DerivedDamage
-from tern_store.key_index import KeyIndex
+from tern_store.index.key_index import KeyIndex
 from tests.support.faulty_files import FaultyFiles, PowerCut
 from tests.support.indexed_records import Batch, answers, assert_answers, batches, questions
 

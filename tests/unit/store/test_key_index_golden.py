@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tern_store.key_index import KeyIndex
+from tern_store.index.key_index import KeyIndex
 from tests.support.rocketmq_golden import PARTS, GoldenPart, golden_part
 
 

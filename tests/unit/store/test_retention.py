@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tern_store.retention import DiskUse, Pressure, RetentionRules, SegmentAge, plan_trim, pressure
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import OffsetExpired
-from tern_wire.timer_rows import TIMER_ROWS
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.timer_rows import TIMER_ROWS
 from tests.support.faulty_files import FaultyFiles
 from tests.support.single_broker import DIRECTORY, HOUR_MS, SingleBroker
 from tests.support.timer_calls import due

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from tern_store.state_file import STATE_FOLDER
+from tern_store.state.state_file import STATE_FOLDER
 from tests.support.faulty_files import FaultyFiles
 from tests.support.single_broker import DIRECTORY, HOUR_MS, SingleBroker
 

@@ -9,12 +9,12 @@ import numpy.typing as npt
 import pytest
 
 from tern_store.errors import StoreError
-from tern_store.rocketmq_order import EntryMerge
-from tern_store.rocketmq_queues import RocketQueue
-from tern_store.rocketmq_store import RocketSettings, RocketStoreWriter, RocketTopic
-from tern_wire.record import encode_record
-from tern_wire.record_columns import read_columns
-from tern_wire.rows import QUEUE_ENTRIES
+from tern_store.rocketmq.order import EntryMerge
+from tern_store.rocketmq.queues import RocketQueue
+from tern_store.rocketmq.store import RocketSettings, RocketStoreWriter, RocketTopic
+from tern_wire.link.rows import QUEUE_ENTRIES
+from tern_wire.records.columns import read_columns
+from tern_wire.records.record import encode_record
 from tests.support.rocketmq_golden import NOT_ORDINARY, PARTS, GoldenPart, golden_part
 
 SEGMENT_SIZE_BYTES = 4096

@@ -12,7 +12,7 @@ import pytest
 from tern_store.checking import Checked
 from tern_store.errors import DerivedDamage, StoreError
 from tern_store.files import REAL_FILES, Files, RealFiles
-from tern_store.row_files import RowFiles
+from tern_store.queues.row_files import RowFiles
 from tests.support.faulty_files import FaultyFiles
 
 DIRECTORY = Path("/data")

@@ -11,8 +11,8 @@ import pytest
 
 from tern_store.errors import DerivedDamage
 from tern_store.files import REAL_FILES, Files, RealFiles
-from tern_store.row_files import RowFiles
-from tern_store.row_folders import Key
+from tern_store.queues.row_files import RowFiles
+from tern_store.queues.row_folders import Key
 from tests.support.faulty_files import FaultyFiles, PowerCut
 
 DIRECTORY = Path("/data")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tern_store import DerivedDamage, LogRot
-from tern_store.key_filter import CHUNK_TABLES, KeyFilters, filter_words, make_filter
-from tern_store.sent_keys import FOLDER, KeyFileJob, SentKeys, file_name
-from tern_wire.key_rows import Receipt
+from tern_store.keys.key_filter import CHUNK_TABLES, KeyFilters, filter_words, make_filter
+from tern_store.keys.sent_keys import FOLDER, KeyFileJob, SentKeys, file_name
+from tern_wire.link.key_rows import Receipt
 from tests.support.faulty_files import FaultyFiles, PowerCut
 from tests.support.sealed_keys import SealedKeys, fresh_keys
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tern_store import HEADER_SIZE_BYTES, Checked, DerivedDamage, LogRot, Quarantined, Store
-from tern_wire.record import encode_properties, encode_record, system_properties
-from tern_wire.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
+from tern_wire.link.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
+from tern_wire.records.record import encode_properties, encode_record, system_properties
 from tests.support.faulty_files import FaultyFiles
 from tests.support.single_broker import DIRECTORY, GROUP, LIMITS, SingleBroker
 

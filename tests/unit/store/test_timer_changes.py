@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tern_store.timer_walk import TimerPage
-from tern_store.timers import Timers
+from tern_store.timers.timers import Timers
+from tern_store.timers.walk import TimerPage
 from tests.support.faulty_files import FaultyFiles
 from tests.support.timer_calls import DAY, HOUR, MINUTE, NOW, SECOND, drain, due, listed, pairs, timer_rows
 

@@ -9,7 +9,7 @@ import pytest
 
 from tern_store.checking import Checked
 from tern_store.errors import DerivedDamage
-from tern_store.timers import Timers
+from tern_store.timers.timers import Timers
 from tests.support.faulty_files import FaultyFiles, PowerCut
 from tests.support.timer_calls import DAY, HOUR, MINUTE, NOW, Pair, TimerModel, drain, due, make, pairs, timer_rows
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tern_store.errors import StoreError
-from tern_store.timers import Timers
+from tern_store.timers.timers import Timers
 from tern_wire.limits import TIMER_DELAY_MAX_MS
-from tern_wire.timer_rows import FLAG_CANCELLED, TIMER_ROW_SIZE_BYTES
+from tern_wire.link.timer_rows import FLAG_CANCELLED, TIMER_ROW_SIZE_BYTES
 from tests.support.faulty_files import FaultyFiles
 from tests.support.timer_calls import DAY, HOUR, MINUTE, NOW, SECOND, drain, due, listed, pairs, timer_rows
 

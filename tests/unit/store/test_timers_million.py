@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tern_store.timers import Timers
-from tern_wire.timer_rows import TIMER_ROWS
+from tern_store.timers.timers import Timers
+from tern_wire.link.timer_rows import TIMER_ROWS
 from tests.support.campaigns import campaign, cases
 from tests.support.timer_calls import DAY, HOUR, NOW, due, listed, pairs
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tern_store import verification
-from tern_store.commit_log import CommitLog
-from tern_store.entry import EntryKind
+from tern_store.checks import verification
+from tern_store.checks.finding import FINDINGS_MAX, Finding, FindingKind
+from tern_store.checks.verification import verify_directory
 from tern_store.errors import StoreError
 from tern_store.files import REAL_FILES
-from tern_store.finding import FINDINGS_MAX, Finding, FindingKind
-from tern_store.verification import verify_directory
-from tern_store.vote_file import VoteFile
-from tern_wire.commands import SEND_HEAD, CommandKind, entry_parts
-from tern_wire.record import encode_record
-from tern_wire.rows import NO_KEY, QUEUE_ENTRIES, SEND_ROW
+from tern_store.log.commit_log import CommitLog
+from tern_store.log.entry import EntryKind
+from tern_store.state.vote_file import VoteFile
+from tern_wire.link.commands import SEND_HEAD, CommandKind, entry_parts
+from tern_wire.link.rows import NO_KEY, QUEUE_ENTRIES, SEND_ROW
+from tern_wire.records.record import encode_record
 from tests.support.node_directory import GROUP, QUEUES, NodeDirectory, digest, filled
 
 PAGE = 4096
@@ -135,9 +135,9 @@ def test_a_sound_directory_has_no_findings(tmp_path: Path, seed: int) -> None:
 def test_windows_and_second_passes_give_the_same_answer(sound: NodeDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries that point back are looked up again; however small windows and spans are, none is missed and none accused."""
     for name, value in (("WINDOW_RECORDS", 7), ("KEPT_ASIDE_MAX", 1), ("_STRIDE_BYTES", 1), ("_READ_MAX_ENTRIES", 3)):
-        monkeypatch.setattr(f"tern_store.queue_check.{name}", value)
-    monkeypatch.setattr("tern_store.queue_check._READ_MIN_ENTRIES", 3)
-    monkeypatch.setattr("tern_store.log_check.SPAN_SIZE_BYTES", 1000)
+        monkeypatch.setattr(f"tern_store.checks.queue_check.{name}", value)
+    monkeypatch.setattr("tern_store.checks.queue_check._READ_MIN_ENTRIES", 3)
+    monkeypatch.setattr("tern_store.checks.log_check.SPAN_SIZE_BYTES", 1000)
     assert check(sound.directory) == []
 
 
@@ -154,8 +154,8 @@ def test_a_queue_entry_that_is_written_whole_but_wrong_is_found(
     wrong = np.array([(late.position, late.size, node.tag_code(late))], QUEUE_ENTRIES)
     wrong[column][0] += 1
     if is_late:  # its record has gone by in an earlier window
-        monkeypatch.setattr("tern_store.queue_check.WINDOW_RECORDS", 1)
-        monkeypatch.setattr("tern_store.log_check.SPAN_SIZE_BYTES", 1)
+        monkeypatch.setattr("tern_store.checks.queue_check.WINDOW_RECORDS", 1)
+        monkeypatch.setattr("tern_store.checks.log_check.SPAN_SIZE_BYTES", 1)
     node.deliver_entry("orders", 0, wrong)
     node.save()
     node.close()
@@ -181,8 +181,8 @@ def test_a_timer_that_points_at_something_else_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, reason: str
 ) -> None:
     """Its message would not be delivered, or another one in its place: found long before its time comes."""
-    monkeypatch.setattr("tern_store.timer_check.KEPT_MAX", 2)
-    monkeypatch.setattr("tern_store.log_check.SPAN_SIZE_BYTES", 1)
+    monkeypatch.setattr("tern_store.checks.timer_check.KEPT_MAX", 2)
+    monkeypatch.setattr("tern_store.checks.log_check.SPAN_SIZE_BYTES", 1)
     node = NodeDirectory(tmp_path)
     for _ in range(5):
         (late,) = node.send(("orders", 0), visible=False)
@@ -359,7 +359,7 @@ def test_votes_of_another_group_and_quarantine_are_named(copy: Path, tmp_path: P
 
 def test_a_list_that_nobody_can_read_is_not_made(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Findings are bounded, whatever the damage."""
-    monkeypatch.setattr("tern_store.finding.FINDINGS_MAX", 2)
+    monkeypatch.setattr("tern_store.checks.finding.FINDINGS_MAX", 2)
     for path in (copy / "commitlog").iterdir():
         path.write_bytes(bytes(GROUP.segment_size_bytes))
     assert len(check(copy)) == 2

@@ -26,7 +26,7 @@ from tern_store import (
     load_state,
     load_states,
 )
-from tern_store.vote_file import Standing
+from tern_store.state.vote_file import Standing
 from tests.support.faulty_disk import Nothing
 from tests.support.faulty_files import FaultyFiles, PowerCut
 

@@ -18,7 +18,7 @@ from tern_txn_checker.core.answers import ANSWER_SIZE_MAX_BYTES, Answer
 from tern_txn_checker.core.schedule import Check, Claim
 from tern_txn_checker.http_connection import HEAD_SIZE_MAX_BYTES
 from tern_txn_checker.resolver import Resolver
-from tern_wire.check_urls import CheckHosts
+from tern_wire.checks.urls import CheckHosts
 from tests.support.certificates import producer_context, write_authority
 from tests.support.checker_mesh import eventually
 from tests.support.scripted_checks import SECRET

@@ -10,7 +10,7 @@ from tern_txn_checker import results
 from tern_txn_checker.core.answers import Answer
 from tern_txn_checker.core.schedule import Check
 from tern_wire.errors import NoLeader, Overloaded
-from tern_wire.requests import RequestCode
+from tern_wire.link.requests import RequestCode
 from tests.support.checker_mesh import KEY, checking, eventually, hanging, world
 from tests.support.scripted_checks import ScriptedChecks
 from tests.support.scripted_producer import Asked, hangs, says

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tern_cli.process_table import rss_bytes
+from tern_cli.mesh.process_table import rss_bytes
 from tern_service import SettingsError, load_settings
 from tern_txn_checker.config import PREFIX, CheckerSettings
 

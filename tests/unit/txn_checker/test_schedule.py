@@ -5,7 +5,7 @@ from collections import Counter
 from tern_txn_checker.core.answers import BUSY, CIRCUIT_OPEN
 from tern_txn_checker.core.circuit import FAILURES_MAX, OPEN_FIRST_MS
 from tern_txn_checker.core.schedule import HOST_KEPT_MS, Check, Claim, Schedule, Started
-from tern_wire.check_urls import CheckUrl
+from tern_wire.checks.urls import CheckUrl
 
 
 def check(host: str, number: int = 0, *, start_by_ms: int = 10_000) -> Check:

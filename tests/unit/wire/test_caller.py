@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from tern_wire.caller import CallerSeal
-from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.requests import RequestCode
+from tern_wire.link.codec import decode_msgpack, encode_msgpack
+from tern_wire.link.requests import RequestCode
+from tern_wire.principals.caller import CallerSeal
 
 SEAL = CallerSeal(bytes(range(32)))
 HEAD: dict[str, Any] = {"topic": "orders", "mode": "alter", "settings": {"queues": 8, "ratio": 1.5}, "raw": b"\x00"}

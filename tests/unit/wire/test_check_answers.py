@@ -6,7 +6,7 @@ import hmac
 
 import pytest
 
-from tern_wire.check_answers import answer_signature, is_nonce, is_signed
+from tern_wire.checks.answers import answer_signature, is_nonce, is_signed
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 NONCE, ID, BODY = "0123456789abcdef" * 2, "AQ-1", b'{"state":"commit"}'

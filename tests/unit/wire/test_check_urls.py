@@ -2,7 +2,7 @@
 
 import pytest
 
-from tern_wire.check_urls import CheckHosts, CheckUrl
+from tern_wire.checks.urls import CheckHosts, CheckUrl
 from tern_wire.errors import CheckUrlForbidden
 from tests.support.forbidden_urls import EVERYTHING, FORBIDDEN
 

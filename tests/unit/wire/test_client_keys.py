@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tern_wire.client_keys import (
+from tern_wire.errors import InvalidField
+from tern_wire.limits import KEY_NETWORKS_MAX
+from tern_wire.principals.client_keys import (
     BEARER,
     ED25519,
     HMAC,
@@ -29,8 +31,6 @@ from tern_wire.client_keys import (
     root_key_text,
     signing_text,
 )
-from tern_wire.errors import InvalidField
-from tern_wire.limits import KEY_NETWORKS_MAX
 
 KID, SECRET = "Zk3vQ8mT1xWc5RbN", bytes(range(32))
 TEXT = bearer_text(KID, SECRET)

@@ -18,14 +18,14 @@ from zlib import crc32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tern_wire.compression import Compression, compress, compressed_sysflag, decompress
 from tern_wire.errors import LinkBodyMalformed, RecordMalformed
-from tern_wire.java_hashes import slot_hash
 from tern_wire.limits import DECOMPRESSED_SIZE_FREE_BYTES, DECOMPRESSION_RATIO_MAX
-from tern_wire.queue_entry import queue_entries_of, read_queue_entries
-from tern_wire.record import decode_record, encode_record, record_starts, tag_hash
-from tern_wire.record_columns import key_hashes, read_columns, tag_codes
-from tern_wire.rocketmq_record import (
+from tern_wire.records.columns import key_hashes, read_columns, tag_codes
+from tern_wire.records.compression import Compression, compress, compressed_sysflag, decompress
+from tern_wire.records.java_hashes import slot_hash
+from tern_wire.records.queue_entry import queue_entries_of, read_queue_entries
+from tern_wire.records.record import decode_record, encode_record, record_starts, tag_hash
+from tern_wire.records.rocketmq_record import (
     RocketRecord,
     append_crc_property,
     crc_property_holds,

@@ -6,8 +6,8 @@ import pytest
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.filters import compile_filter
 from tern_wire.limits import FILTER_PAGE_RECORDS_MAX, FILTER_TERMS_MAX
-from tern_wire.record import decode_record, encode_properties, encode_record, record_starts, tag_hash
-from tern_wire.rows import QUEUE_ENTRIES
+from tern_wire.link.rows import QUEUE_ENTRIES
+from tern_wire.records.record import decode_record, encode_properties, encode_record, record_starts, tag_hash
 from tests.fuzz.sql_filters import run
 
 ORDER = {

@@ -1,8 +1,8 @@
 """What is remembered of broker groups that are gone: for how long, and how much of it."""
 
-from tern_wire.gone_groups import GoneGroup, GoneGroups
 from tern_wire.limits import GONE_GROUP_KEPT_MS, GONE_TOPICS_KEPT_MAX
-from tern_wire.route import TopicRoute
+from tern_wire.routing.gone_groups import GoneGroup, GoneGroups
+from tern_wire.routing.route import TopicRoute
 
 
 def hosting(*topics: str) -> GoneGroup:

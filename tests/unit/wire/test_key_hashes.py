@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tern_wire.errors import RecordMalformed
-from tern_wire.index_layout import is_indexed
-from tern_wire.java_hashes import Numbers, slot_hash
-from tern_wire.key_hashes import hash_keys
-from tern_wire.record import encode_properties, encode_record, record_starts, system_properties, tag_hash
-from tern_wire.record_columns import key_hashes, read_columns
-from tern_wire.rocketmq_record import (
+from tern_wire.records.columns import key_hashes, read_columns
+from tern_wire.records.index_layout import is_indexed
+from tern_wire.records.java_hashes import Numbers, slot_hash
+from tern_wire.records.key_hashes import hash_keys
+from tern_wire.records.record import encode_properties, encode_record, record_starts, system_properties, tag_hash
+from tern_wire.records.rocketmq_record import (
     BORN_HOST_IPV6,
     COMMITTED,
     PREPARED,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tern_wire.errors import InvalidField
-from tern_wire.placement import (
+from tern_wire.link.rows import key_hash, message_group_hash
+from tern_wire.routing.placement import (
     SLOTS,
     Placement,
     owners,
@@ -15,8 +16,7 @@ from tern_wire.placement import (
     slot_of_key,
     slot_of_message_group,
 )
-from tern_wire.placement_slots import owned_by, slots_of_keys, slots_of_message_groups
-from tern_wire.rows import key_hash, message_group_hash
+from tern_wire.routing.placement_slots import owned_by, slots_of_keys, slots_of_message_groups
 
 A, AB, ABC = ("broker-a",), ("broker-a", "broker-b"), ("broker-a", "broker-b", "broker-c")
 

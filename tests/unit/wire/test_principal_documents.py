@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tern_wire.client_keys import ClientKey
-from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import InvalidField, LimitReached
 from tern_wire.limits import KEYS_LIVE_MAX, REVOKED_KEPT_MAX
-from tern_wire.principal_documents import (
+from tern_wire.link.codec import decode_msgpack, encode_msgpack
+from tern_wire.principals.client_keys import ClientKey
+from tern_wire.principals.documents import (
     QUOTA_MAX,
     PrincipalDocument,
     addition,
@@ -21,7 +21,7 @@ from tern_wire.principal_documents import (
     revocation,
     settings_change,
 )
-from tern_wire.principals import read_grant
+from tern_wire.principals.principals import read_grant
 
 PUB = read_grant("allow", ["PUB"], "topic", "orders")
 NOBODY = PrincipalDocument(name="shop")

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from tern_wire.client_keys import ClientKey
 from tern_wire.errors import InvalidField
 from tern_wire.limits import GRANTS_PER_PRINCIPAL_MAX
-from tern_wire.principals import (
+from tern_wire.principals.client_keys import ClientKey
+from tern_wire.principals.principals import (
     ACTIONS,
     ACTIONS_OF,
     ALL,

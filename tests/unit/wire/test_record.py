@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.record import (
+from tern_wire.records.record import (
     HEAD,
     HEAD_SIZE_BYTES,
     MAGIC,

@@ -9,14 +9,22 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from tern_wire.hosts import host_text
-from tern_wire.index_layout import entry_start, is_indexed, look_up, read_index_entry, read_index_header, slots_of
-from tern_wire.java_hashes import slot_hash, unit_hashes
-from tern_wire.message_id import decode_offset_id, decode_unique_key, encode_unique_key
-from tern_wire.queue_entry import is_queued, queue_entries_of, read_queue_entries
-from tern_wire.record import tag_hash
-from tern_wire.record_columns import key_hashes, read_columns, tag_codes
-from tern_wire.rocketmq_record import (
+from tern_wire.link.rows import QUEUE_ENTRIES
+from tern_wire.records.columns import key_hashes, read_columns, tag_codes
+from tern_wire.records.hosts import host_text
+from tern_wire.records.index_layout import (
+    entry_start,
+    is_indexed,
+    look_up,
+    read_index_entry,
+    read_index_header,
+    slots_of,
+)
+from tern_wire.records.java_hashes import slot_hash, unit_hashes
+from tern_wire.records.message_id import decode_offset_id, decode_unique_key, encode_unique_key
+from tern_wire.records.queue_entry import is_queued, queue_entries_of, read_queue_entries
+from tern_wire.records.record import tag_hash
+from tern_wire.records.rocketmq_record import (
     BLANK,
     MAGIC_BLANK,
     MAGICS,
@@ -25,7 +33,6 @@ from tern_wire.rocketmq_record import (
     encode_blank,
     encode_rocketmq_record,
 )
-from tern_wire.rows import QUEUE_ENTRIES
 from tests.support.rocketmq_golden import GOLDEN, NOT_ORDINARY, PARTS, GoldenPart, golden_part
 
 

@@ -12,12 +12,14 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tern_wire.compression import Compression, compress, compressed_sysflag, compression_of, decompress
 from tern_wire.errors import CompressionNotInstalled, RecordMalformed
-from tern_wire.hosts import host_field, host_text
-from tern_wire.index_layout import INDEX_ENTRY, INDEX_HEADER, look_up, read_index_header, slots_of
-from tern_wire.java_hashes import slot_hash
-from tern_wire.message_id import (
+from tern_wire.link.rows import QUEUE_ENTRIES
+from tern_wire.records.columns import key_hashes, read_columns, tag_codes
+from tern_wire.records.compression import Compression, compress, compressed_sysflag, compression_of, decompress
+from tern_wire.records.hosts import host_field, host_text
+from tern_wire.records.index_layout import INDEX_ENTRY, INDEX_HEADER, look_up, read_index_header, slots_of
+from tern_wire.records.java_hashes import slot_hash
+from tern_wire.records.message_id import (
     OffsetId,
     UniqueKey,
     decode_offset_id,
@@ -25,10 +27,9 @@ from tern_wire.message_id import (
     encode_offset_id,
     encode_unique_key,
 )
-from tern_wire.queue_entry import PRE_BLANK, read_queue_entries
-from tern_wire.record import encode_record, tag_hash
-from tern_wire.record_columns import key_hashes, read_columns, tag_codes
-from tern_wire.rocketmq_record import (
+from tern_wire.records.queue_entry import PRE_BLANK, read_queue_entries
+from tern_wire.records.record import encode_record, tag_hash
+from tern_wire.records.rocketmq_record import (
     CRC_PROPERTY_SIZE_BYTES,
     PROPERTIES_SIZE_MAX_BYTES,
     RocketRecord,
@@ -39,7 +40,6 @@ from tern_wire.rocketmq_record import (
     encode_rocketmq_record,
     read_properties,
 )
-from tern_wire.rows import QUEUE_ENTRIES
 from tests.support.rocketmq_golden import PARTS, golden_part
 
 INTS, LONGS = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tern_wire.errors import ClusterKeyMissing
-from tern_wire.principals import check_principal
-from tern_wire.signing_secrets import SigningSecrets
+from tern_wire.principals.principals import check_principal
+from tern_wire.principals.signing_secrets import SigningSecrets
 
 CLUSTER_KEY, KID, SALT = bytes(range(32)), "Zk3vQ8mT1xWc5RbN", bytes(range(32, 64))
 KIDS = st.text("abcXYZ019", min_size=16, max_size=16)

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from tern_wire import limits
-from tern_wire.attributes import check_attributes, merged
 from tern_wire.errors import InvalidField
-from tern_wire.group_settings import TIME_MAX_MS, read_group_change
-from tern_wire.retry_policy import RetryPolicy, read_retry_policy
-from tern_wire.topic_settings import PERMISSIONS, perm_of, permission_of, read_topic_change
+from tern_wire.settings.attributes import check_attributes, merged
+from tern_wire.settings.group_settings import TIME_MAX_MS, read_group_change
+from tern_wire.settings.retry_policy import RetryPolicy, read_retry_policy
+from tern_wire.settings.topic_settings import PERMISSIONS, perm_of, permission_of, read_topic_change
 
 
 def exponential(initial_ms: Any, permille: Any, max_ms: Any) -> dict[str, Any]:

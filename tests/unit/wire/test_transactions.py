@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tern_wire.errors import IllegalGroup, InvalidField, TernError, TransactionIdInvalid
-from tern_wire.key_rows import QUEUE_SHIFT, is_prepared, prepared_number, prepared_receipts
 from tern_wire.limits import CHECK_URL_SIZE_MAX_BYTES
-from tern_wire.producer_settings import (
+from tern_wire.link.key_rows import QUEUE_SHIFT, is_prepared, prepared_number, prepared_receipts
+from tern_wire.settings.producer_settings import (
     SETTINGS,
     ProducerSettings,
     read_producer_change,

@@ -8,8 +8,8 @@ from typing import Any
 
 from tern_cli.demo.leader import LeaderKill
 from tern_cli.failures import CommandFailed
-from tern_cli.mesh_files import MeshFiles
-from tern_cli.process_table import send_signal
+from tern_cli.mesh.files import MeshFiles
+from tern_cli.mesh.process_table import send_signal
 
 # Of all transfers, when the checker and the leader are killed.
 CHECKER_KILL_AT, LEADER_KILL_AT = 0.3, 0.5

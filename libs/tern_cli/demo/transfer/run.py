@@ -23,7 +23,7 @@ from tern_cli.demo.transfer.proof import Books, differences
 from tern_cli.demo.transfer.report import TransferReport, result_document, show_report
 from tern_cli.demo.transfer.settings import TransferSettings
 from tern_cli.failures import CommandFailed
-from tern_cli.mesh_files import MeshFiles
+from tern_cli.mesh.files import MeshFiles
 from tern_client import Admin, RetryPolicy
 from tern_wire.errors import TopicConflict
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_broker.core.topics import Names
-from tern_wire.rows import QUEUE_ENTRIES, QueueAppends
+from tern_wire.link.rows import QUEUE_ENTRIES, QueueAppends
 
 Numbers = npt.NDArray[np.int64]
 _PLACE = struct.Struct(">qiq")

@@ -6,20 +6,18 @@ about it (store queue entries, wake polls, tell name servers) reads it there.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy.typing as npt
 
 from tern_broker.core.comparing.digest import Verdict
+from tern_broker.core.comparing.judgement import Judgement
 from tern_broker.core.sending.idempotency import Sealed
 from tern_broker.core.trimming import Moves, Trim
-from tern_wire.codec import decode_msgpack
-from tern_wire.commands import GENESIS_VERSION
 from tern_wire.errors import LinkBodyMalformed, MalformedBody
-from tern_wire.rows import QueueAppends
-
-if TYPE_CHECKING:
-    from tern_broker.core.comparing.comparison import Judgement
+from tern_wire.link.codec import decode_msgpack
+from tern_wire.link.commands import GENESIS_VERSION
+from tern_wire.link.rows import QueueAppends
 
 
 @dataclass(slots=True)
@@ -57,7 +55,7 @@ class Applied:
     trim: Trim | None = None
     # Whether this node noted its digest; what was judged of the nodes' digests; whether an operator's choice came.
     was_noted: bool = False
-    judgement: "Judgement | None" = None
+    judgement: Judgement | None = None
     has_chosen: bool = False
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from tern_broker.core.applied import Applied, Handler, read_map
 from tern_broker.core.comparing.digest import Verdict
-from tern_wire.commands import GENESIS_VERSION, CommandKind
 from tern_wire.errors import LinkBodyMalformed
+from tern_wire.link.commands import GENESIS_VERSION, CommandKind
 
 # An entry's header has two bytes for it.
 LEVEL_MAX = (1 << 16) - 1

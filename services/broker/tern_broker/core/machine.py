@@ -34,9 +34,9 @@ from tern_broker.core.topics import Names
 from tern_broker.core.transactions.ends import Transactions
 from tern_broker.core.transactions.producers import Producers
 from tern_broker.core.trimming import apply_trim, read_moves
-from tern_wire.commands import GENESIS_VERSION, CommandKind, read_entry
 from tern_wire.errors import LinkBodyMalformed, TernError
 from tern_wire.limits import IDEMPOTENCY_TABLE_KEYS_MAX
+from tern_wire.link.commands import GENESIS_VERSION, CommandKind, read_entry
 
 
 class StateMachine:

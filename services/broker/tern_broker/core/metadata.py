@@ -14,14 +14,14 @@ from tern_broker.core.describing import group_settings, topic_settings
 from tern_broker.core.sending.placing import Placing
 from tern_broker.core.topics import Group, Names, Topic
 from tern_broker.core.windows import rows_of, windows_of
-from tern_wire.attributes import merged
-from tern_wire.commands import CommandKind
 from tern_wire.errors import AlreadyExists, GroupNotFound, LimitReached, TopicConflict, TopicNotFound
-from tern_wire.group_settings import GroupChange, read_group_change
 from tern_wire.limits import GROUPS_MAX, QUEUES_MAX, QUEUES_PER_TOPIC_DEFAULT, TOPICS_MAX
+from tern_wire.link.commands import CommandKind
 from tern_wire.names import check_group, check_topic
-from tern_wire.retry_policy import read_retry_policy
-from tern_wire.topic_settings import ALTER, CREATE, FIFO, TopicChange, is_whole, read_topic_change, text_of
+from tern_wire.settings.attributes import merged
+from tern_wire.settings.group_settings import GroupChange, read_group_change
+from tern_wire.settings.retry_policy import read_retry_policy
+from tern_wire.settings.topic_settings import ALTER, CREATE, FIFO, TopicChange, is_whole, read_topic_change, text_of
 
 # Gets the entry, and the id of the topic or of the group that goes (the other is 0), while its name is still known.
 OnDrop = Callable[[Applied, int, int], None]

@@ -12,8 +12,6 @@ from zlib import crc32
 from tern_broker.core.applied import Applied, Handler, read_map
 from tern_broker.core.comparing.digest import Verdict
 from tern_broker.core.windows import rows_of, windows_of
-from tern_wire.codec import decode_msgpack, encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import InvalidField, LimitReached, PrincipalChanged, TernError
 from tern_wire.limits import (
     DELETED_PRINCIPAL_KEPT_MS,
@@ -25,8 +23,10 @@ from tern_wire.limits import (
     PRINCIPALS_SIZE_MAX_BYTES,
     REVOKED_KEPT_MAX,
 )
-from tern_wire.principal_documents import PrincipalDocument, joined, read_principal_document
-from tern_wire.topic_settings import is_whole
+from tern_wire.link.codec import decode_msgpack, encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.principals.documents import PrincipalDocument, joined, read_principal_document
+from tern_wire.settings.topic_settings import is_whole
 
 # A change that does not care what was there.
 ANY_VERSION = -1

@@ -15,10 +15,10 @@ import numpy as np
 
 from tern_broker.core.machine import StateMachine
 from tern_broker.core.sending.idempotency import Packed, witness_of
-from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import MalformedBody
 from tern_wire.limits import RETRY_DELAYS_MS
-from tern_wire.retry_policy import EXPONENTIAL, RetryPolicy
+from tern_wire.link.codec import decode_msgpack, encode_msgpack
+from tern_wire.settings.retry_policy import EXPONENTIAL, RetryPolicy
 
 FORMAT = 13
 # Format 8 had no principals, formats 8 and 9 no placement of topics: parts that are not there, and topics that nobody has placed yet. Before

@@ -1,6 +1,6 @@
 """Messages that wait for their delivery time: how many, what becomes of them when it comes, and which are recalled.
 
-The timers themselves lie on disk (`tern_store.timers`), so apply does not see them: the leader looks there when an entry is built, and
+The timers themselves lie on disk (`tern_store.timers.timers`), so apply does not see them: the leader looks there when an entry is built, and
 carries in FIRE the rows whose time has come, in CANCEL_TIMER whether the message still waits. No entry holds a FIRE and another command
 that changes timers (see proposer.py), and the leader looks only when everything before has been applied: so what it saw is so.
 
@@ -18,10 +18,10 @@ import numpy.typing as npt
 from tern_broker.core.appending import append
 from tern_broker.core.applied import Applied, Counters, Handler, read_map
 from tern_broker.core.topics import Names
-from tern_wire.commands import CommandKind
 from tern_wire.errors import AlreadyDelivered, LinkBodyMalformed, NotScheduled
-from tern_wire.rows import QUEUE_ENTRIES
-from tern_wire.timer_rows import TIMER_ROW_SIZE_BYTES, TIMER_ROWS
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import QUEUE_ENTRIES
+from tern_wire.link.timer_rows import TIMER_ROW_SIZE_BYTES, TIMER_ROWS
 
 TimerRows = npt.NDArray[Any]
 

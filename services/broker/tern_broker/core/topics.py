@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 
 from tern_broker.core.namespace_counts import NamespaceCounts
 from tern_wire.errors import ConsumptionDisabled, TopicNotReadable
-from tern_wire.group_settings import EARLIEST, LATEST
 from tern_wire.limits import ATTEMPTS_DEFAULT, INVISIBLE_DEFAULT_MS, RETRY_DELAYS_MS
-from tern_wire.placement import Placement, read_placement
-from tern_wire.retry_policy import RetryPolicy
-from tern_wire.route import PERM_READ, PERM_WRITE
-from tern_wire.topic_settings import MIXED
+from tern_wire.routing.placement import Placement, read_placement
+from tern_wire.routing.route import PERM_READ, PERM_WRITE
+from tern_wire.settings.group_settings import EARLIEST, LATEST
+from tern_wire.settings.retry_policy import RetryPolicy
+from tern_wire.settings.topic_settings import MIXED
 
 
 @dataclass(slots=True)

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from tern_broker.core.delivery.delivery import Delivery
 from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.topics import Names
-from tern_wire.commands import SEND_HEAD
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.rows import MOVE_ROWS
+from tern_wire.link.commands import SEND_HEAD
+from tern_wire.link.rows import MOVE_ROWS
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from tern_broker.core.delivery.delivery import Delivery
 from tern_broker.core.topics import Names, Topic
 from tern_wire.dead_letters import PREFIX
-from tern_wire.group_settings import LATEST
 from tern_wire.names import SEPARATOR, namespace_of
-from tern_wire.when_full import REFUSE, when_full_of
+from tern_wire.settings.group_settings import LATEST
+from tern_wire.settings.when_full import REFUSE, when_full_of
 
 Deliveries = Mapping[tuple[int, int], Sequence[Delivery | None]]
 # By topic id, each group that reads the topic (its id) and its delivery of each queue.

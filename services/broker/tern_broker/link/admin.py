@@ -8,12 +8,12 @@ from tern_broker.engine import Engine
 from tern_broker.link.requests import RequestHandler, Requests, bounded
 from tern_broker.upkeep.namespace_shares import NamespaceShares
 from tern_remoting import Link
-from tern_wire.commands import CommandKind
-from tern_wire.group_settings import read_group_change
 from tern_wire.limits import LISTED_MAX
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.names import check_group, check_topic
-from tern_wire.requests import RequestCode, body_parts
-from tern_wire.topic_settings import ALTER, read_topic_change
+from tern_wire.settings.group_settings import read_group_change
+from tern_wire.settings.topic_settings import ALTER, read_topic_change
 
 _ID_MAX = 1 << 62
 

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 
 from tern_broker.link.requests import ANSWER_SIZE_GUESS_BYTES
-from tern_wire.requests import Parts
+from tern_wire.link.requests import Parts
 
 # Of pairs of group and topic; one that is forgotten is guessed again, once.
 KEPT_MAX = 4_096

@@ -4,9 +4,9 @@ import logging
 from typing import Any
 
 from tern_remoting import Link
-from tern_wire.caller import CallerSeal
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.requests import RequestCode
+from tern_wire.link.requests import RequestCode
+from tern_wire.principals.caller import CallerSeal
 
 logger = logging.getLogger("ternmq.audit")
 # What of a head names the object of a request.

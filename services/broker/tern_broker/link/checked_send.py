@@ -10,11 +10,22 @@ import numpy.typing as npt
 
 from tern_broker.core.machine import StateMachine
 from tern_broker.core.sending.sending import keys_of
-from tern_wire.commands import SEND_HEAD
 from tern_wire.errors import LinkBodyMalformed, Overloaded, PropertyConflictsWithType
-from tern_wire.key_rows import RECEIPT_ROW_SIZE_BYTES, RECEIPT_ROWS, Receipt
 from tern_wire.limits import CHECK_AFTER_MAX_MS, ENTRY_SIZE_MAX_BYTES, IDEMPOTENCY_TABLES_WAITING_MAX
-from tern_wire.record import (
+from tern_wire.link.commands import SEND_HEAD
+from tern_wire.link.key_rows import RECEIPT_ROW_SIZE_BYTES, RECEIPT_ROWS, Receipt
+from tern_wire.link.requests import Parts
+from tern_wire.link.rows import (
+    FLAG_HALF,
+    FLAG_KEYED,
+    FLAG_SAME_TRANSACTION,
+    FLAGS,
+    NO_PRODUCER_GROUP,
+    SEND_ROWS,
+    TOO_MANY_OPEN,
+    message_group_hash,
+)
+from tern_wire.records.record import (
     DELIVER_MS,
     MESSAGE_GROUP,
     OVERHEAD_SIZE_BYTES,
@@ -26,17 +37,6 @@ from tern_wire.record import (
     has_magic,
     stamp_stored,
     tag_hash,
-)
-from tern_wire.requests import Parts
-from tern_wire.rows import (
-    FLAG_HALF,
-    FLAG_KEYED,
-    FLAG_SAME_TRANSACTION,
-    FLAGS,
-    NO_PRODUCER_GROUP,
-    SEND_ROWS,
-    TOO_MANY_OPEN,
-    message_group_hash,
 )
 
 # A topic id that no topic has: apply answers NO_TOPIC.

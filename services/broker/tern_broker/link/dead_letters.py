@@ -21,8 +21,6 @@ from tern_broker.upkeep.burier import Burier
 from tern_broker.upkeep.redriver import Redriver
 from tern_broker.waiting.telling import tell
 from tern_remoting import Link
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.dead_letters import Selection
 from tern_wire.errors import LinkBodyMalformed, TaskNotFound, TernError
 from tern_wire.limits import (
@@ -32,8 +30,10 @@ from tern_wire.limits import (
     REDRIVE_RATE_MAX_PER_S,
     SETTLE_ENTRIES_MAX,
 )
-from tern_wire.record import host_bytes
-from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts
+from tern_wire.records.record import host_bytes
 
 _OFFSET_MAX = (1 << 62) - 1
 # Notes that one request looks at before it says where to go on.

@@ -32,10 +32,10 @@ from tern_broker.link.transactions import TransactionRequests
 from tern_broker.upkeep.namespace_shares import NamespaceShares
 from tern_broker.waiting.waiters import Waiters
 from tern_remoting import Frame, Link
-from tern_wire.caller import FIELD
 from tern_wire.errors import LinkBodyMalformed, Overloaded
 from tern_wire.limits import APPEND_DEADLINE_MS
-from tern_wire.requests import RequestCode, read_body
+from tern_wire.link.requests import RequestCode, read_body
+from tern_wire.principals.caller import FIELD
 
 log = logging.getLogger(__name__)
 # Shorter than a proxy waits for an answer: it hears of the crowd instead, and tells its client when to come again.

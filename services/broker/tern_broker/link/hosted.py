@@ -7,7 +7,7 @@ from tern_broker.core.hosted import dead_groups, hosted_page
 from tern_broker.link.requests import RequestHandler, Requests, bounded
 from tern_remoting import Link
 from tern_wire.limits import LISTED_MAX
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
 
 
 class HostedRequests(Requests):

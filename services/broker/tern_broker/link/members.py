@@ -7,12 +7,12 @@ from tern_broker.engine import Engine
 from tern_broker.link.requests import RequestHandler, Requests
 from tern_broker.upkeep.namespace_shares import NamespaceShares, nothing_taken
 from tern_remoting import Link
-from tern_wire.commands import CommandKind
 from tern_wire.errors import InvalidField, MemberNotFound
 from tern_wire.limits import MEMBER_EXPIRY_MS
-from tern_wire.membership import Role, check_member, read_heartbeat, read_role, read_strategy
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.names import check_group
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.routing.membership import Role, check_member, read_heartbeat, read_role, read_strategy
 
 # What a MEMBERS other than a heartbeat names; apply checks what is in it.
 _FIELDS = {

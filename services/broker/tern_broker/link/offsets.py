@@ -8,9 +8,9 @@ from tern_broker.core.topics import Topic
 from tern_broker.link.requests import RequestHandler, Requests, bounded
 from tern_remoting import Link
 from tern_store.kept_times import offset_at
-from tern_wire.commands import CommandKind
 from tern_wire.limits import QUEUES_PER_TOPIC_MAX
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import RequestCode, body_parts
 
 _TIME_MAX_MS = (1 << 53) - 1
 _SHIFT_MAX = (1 << 62) - 1

@@ -5,9 +5,9 @@ from typing import Any
 from tern_broker.core.principals import read_put
 from tern_broker.link.requests import RequestHandler, Requests, bounded
 from tern_remoting import Link
-from tern_wire.commands import CommandKind
 from tern_wire.limits import PRINCIPALS_PAGE_MAX
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import RequestCode, body_parts
 
 REVISION_MAX = (1 << 63) - 1
 

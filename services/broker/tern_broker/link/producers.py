@@ -7,11 +7,11 @@ from tern_broker.engine import Engine
 from tern_broker.link.requests import RequestHandler, Requests, bounded
 from tern_broker.upkeep.namespace_shares import NamespaceShares
 from tern_remoting import Link
-from tern_wire.commands import CommandKind
 from tern_wire.limits import LISTED_MAX
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.names import check_group
-from tern_wire.producer_settings import read_producer_change
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.settings.producer_settings import read_producer_change
 
 
 class ProducerRequests(Requests):

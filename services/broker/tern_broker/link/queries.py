@@ -9,10 +9,10 @@ from tern_broker.core.tracing import DEAD, SETTLED, state_of
 from tern_broker.link.requests import RequestHandler, Requests, bounded
 from tern_broker.reading.queries import FoundRecord, KeyQuery, filled_in, find_position
 from tern_remoting import Link
+from tern_store.index.key_index import Place
 from tern_store.kept_times import visible_at
-from tern_store.key_index import Place
 from tern_wire.limits import QUERY_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
 
 _TIME_MAX_MS = (1 << 53) - 1
 _PLACE_MAX = (1 << 63) - 1

@@ -26,7 +26,7 @@ from tern_remoting import Link
 from tern_wire.errors import OffsetExpired, TernError, TopicNotFound
 from tern_wire.filters import compile_accepted
 from tern_wire.limits import PULL_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES, WAIT_MAX_MS
-from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts
+from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts
 
 # A look that finds nothing for so long says how far it has come: long before anybody believes that this node hangs.
 PROGRESS_AFTER_S = 1.0

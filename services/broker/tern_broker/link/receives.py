@@ -23,7 +23,6 @@ from tern_broker.waiting.filter_looks import compiled, compiled_text, look_with
 from tern_broker.waiting.waiters import Waiters
 from tern_remoting import Link, problem_of
 from tern_store.kept_times import offset_at
-from tern_wire.commands import CommandKind
 from tern_wire.errors import BroadcastGroup, LinkBodyMalformed, SubscriptionConflict, TernError
 from tern_wire.filters import Filter
 from tern_wire.limits import (
@@ -33,8 +32,9 @@ from tern_wire.limits import (
     SETTLE_ENTRIES_MAX,
     WAIT_MAX_MS,
 )
-from tern_wire.requests import ERROR, Parts, RequestCode, body_parts, error_parts
-from tern_wire.rows import RELEASE, SETTLE_ROWS
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import ERROR, Parts, RequestCode, body_parts, error_parts
+from tern_wire.link.rows import RELEASE, SETTLE_ROWS
 
 # How often a receive in order is proposed again because it has met only blocked messages; each time it has looked at some for good.
 _LOOKS_MAX = 1_024

@@ -14,7 +14,7 @@ from tern_broker.core.topics import Group, Topic
 from tern_broker.engine import Engine
 from tern_broker.waiting.telling import tell
 from tern_wire.errors import TernError
-from tern_wire.requests import Parts, body_parts
+from tern_wire.link.requests import Parts, body_parts
 
 # Group id, topic id, what stands for the attempt id.
 Key = tuple[int, int, bytes]

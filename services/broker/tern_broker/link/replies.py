@@ -23,12 +23,12 @@ from tern_broker.link.requests import RequestHandler, Requests, bounded
 from tern_broker.reading.queries import FoundRecord, KeyQuery, filled_in
 from tern_broker.waiting.reply_waiters import ReplyWaiters
 from tern_remoting import Link
-from tern_store.key_index import Place
+from tern_store.index.key_index import Place
 from tern_wire.errors import TernError, TopicNotFound
 from tern_wire.limits import QUERY_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES, WAIT_MAX_MS
-from tern_wire.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, tag_hash
+from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts
+from tern_wire.records.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, tag_hash
 from tern_wire.replies import REPLY
-from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts
 
 _TIME_MAX_MS = (1 << 53) - 1
 # Pages of the index that one look reads at most, each of some ms: behind them lie only others' entries under one hash.

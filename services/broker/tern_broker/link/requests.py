@@ -13,8 +13,6 @@ from tern_broker.proposer import Proposal
 from tern_broker.waiting.telling import lack_of
 from tern_remoting import Link, problem_of
 from tern_store import StoreError
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import (
     GroupNotFound,
     LinkBodyMalformed,
@@ -25,7 +23,9 @@ from tern_wire.errors import (
     TernError,
     TopicNotFound,
 )
-from tern_wire.requests import ERROR, body_parts, error_parts
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import ERROR, body_parts, error_parts
 
 log = logging.getLogger(__name__)
 # Gets the link, the request's number, its head and its raw bytes; replies exactly once, or raises a TernError.

@@ -15,11 +15,11 @@ from tern_broker.proposer import Proposal
 from tern_broker.upkeep.transaction_shares import TransactionShares
 from tern_remoting import Link
 from tern_store import StoreError
-from tern_wire.commands import CommandKind
 from tern_wire.errors import DiskFull, OffsetExpired, OutcomeUnknown, TernError
-from tern_wire.record import CHECK_AFTER_S, DELIVER_MS, MESSAGE_ID, Record, host_bytes
-from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts
-from tern_wire.rows import FLAG_SAME_TRANSACTION, PREPARED_BEFORE, REPLAYED, SCHEDULED_BEFORE
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts
+from tern_wire.link.rows import FLAG_SAME_TRANSACTION, PREPARED_BEFORE, REPLAYED, SCHEDULED_BEFORE
+from tern_wire.records.record import CHECK_AFTER_S, DELIVER_MS, MESSAGE_ID, Record, host_bytes
 
 # Of rows whose message was stored by an earlier send.
 _REPEATED = frozenset({REPLAYED, SCHEDULED_BEFORE, PREPARED_BEFORE})

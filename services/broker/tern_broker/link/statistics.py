@@ -14,7 +14,7 @@ from tern_broker.link.requests import RequestHandler, Requests
 from tern_broker.reading.statistics import WINDOW_S
 from tern_remoting import Link
 from tern_store.kept_times import offset_at, visible_at
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
 
 
 class StatisticsRequests(Requests):

@@ -10,13 +10,13 @@ from tern_broker.link.requests import RequestHandler, Requests, bounded
 from tern_broker.proposer import Proposal
 from tern_broker.upkeep.firer import recall_payload
 from tern_remoting import Link
-from tern_store.timer_buckets import TimerRows
-from tern_store.timer_walk import TimerPage
-from tern_wire.commands import CommandKind
+from tern_store.timers.buckets import TimerRows
+from tern_store.timers.walk import TimerPage
 from tern_wire.errors import TernError
 from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES, SCHEDULED_LISTED_MAX
-from tern_wire.record import KEYS, MESSAGE_ID, TAGS, decode_record
-from tern_wire.requests import ERROR, Parts, RequestCode, body_parts, error_parts
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import ERROR, Parts, RequestCode, body_parts, error_parts
+from tern_wire.records.record import KEYS, MESSAGE_ID, TAGS, decode_record
 
 _TIME_MAX_MS = _ID_MAX = (1 << 62) - 1
 

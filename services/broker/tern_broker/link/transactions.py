@@ -25,11 +25,11 @@ from tern_broker.proposer import Done, Proposal
 from tern_broker.waiting.check_waiters import CheckWaiter, CheckWaiters
 from tern_remoting import Link
 from tern_store import StoreError
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import LinkBodyMalformed, TernError
 from tern_wire.limits import ENDS_PER_REQUEST_MAX, LISTED_MAX, WAIT_MAX_MS
-from tern_wire.requests import ERROR, RequestCode, body_parts, error_parts
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts
 from tern_wire.transactions import COMMIT, END_ROWS, EXPIRED, NUMBER_MAX, OPEN
 
 _ID_MAX, _TIME_MAX_MS = (1 << 32) - 1, (1 << 53) - 1

@@ -16,11 +16,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tern_broker.config import BrokerConfig
-from tern_wire.codec import encode_json, read_json
 from tern_wire.errors import TernError
 from tern_wire.limits import KIB
+from tern_wire.link.codec import encode_json, read_json
 from tern_wire.paths import JSON, REGISTER_PATH, UNREGISTER_PATH
-from tern_wire.route import Registration, RegistrationReply, TopicRoute
+from tern_wire.routing.route import Registration, RegistrationReply, TopicRoute
 
 log = logging.getLogger(__name__)
 TIMEOUT_S = 2.0

@@ -31,7 +31,7 @@ from tern_wire.paths import (
     REBUILD_FILES_PATH,
     REBUILD_MANIFEST_PATH,
 )
-from tern_wire.peer_proof import NONCE_SIZE_BYTES, PeerRequest, proof_header
+from tern_wire.principals.peer_proof import NONCE_SIZE_BYTES, PeerRequest, proof_header
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -16,9 +16,11 @@ from tern_broker.core.delivery.lease import Cause, Death
 from tern_broker.core.machine import StateMachine
 from tern_broker.core.topics import Topic
 from tern_store import Store
-from tern_wire.commands import SEND_HEAD
 from tern_wire.dead_letters import EXPIRED, NACKED, REJECTED, Note
-from tern_wire.record import (
+from tern_wire.link.commands import SEND_HEAD
+from tern_wire.link.requests import Parts
+from tern_wire.link.rows import BURY_ROWS
+from tern_wire.records.record import (
     HEAD_SIZE_BYTES,
     MESSAGE_GROUP,
     MESSAGE_ID,
@@ -28,8 +30,6 @@ from tern_wire.record import (
     record_starts,
     stamp_stored,
 )
-from tern_wire.requests import Parts
-from tern_wire.rows import BURY_ROWS
 
 # Messages buried by one command, of notes of some 300 bytes; with the longest reasons 100 KiB.
 BURIED_MAX = 64

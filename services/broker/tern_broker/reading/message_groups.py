@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tern_wire.record import MESSAGE_GROUP
-from tern_wire.record_properties import property_bounds
-from tern_wire.rows import message_group_hash
+from tern_wire.link.rows import message_group_hash
+from tern_wire.records.properties import property_bounds
+from tern_wire.records.record import MESSAGE_GROUP
 
 # (positions, sizes) -> the records, end to end.
 ReadRecords = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], memoryview]

@@ -12,10 +12,10 @@ import numpy as np
 
 from tern_broker.core.topics import Topic
 from tern_store import Store
+from tern_store.index.key_index import Place
 from tern_store.kept_times import offset_at
-from tern_store.key_index import Place
 from tern_wire.limits import QUERY_STEPS_MAX
-from tern_wire.record import DELIVER_MS, KEYS, MESSAGE_ID, SIZE, TRANSACTIONAL, Record, decode_record, fill_in
+from tern_wire.records.record import DELIVER_MS, KEYS, MESSAGE_ID, SIZE, TRANSACTIONAL, Record, decode_record, fill_in
 
 # A fired timer makes its messages visible within the second that follows, mostly: so many offsets are looked at.
 LATE_ENTRIES_MAX = 8_192

@@ -10,8 +10,8 @@ from tern_broker.core.topics import Topic
 from tern_store import Store, StoreError
 from tern_wire.errors import OffsetExpired
 from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
-from tern_wire.record import SIZE, Record, decode_record, fill_in, is_whole, record_starts
-from tern_wire.rows import QUEUE_ENTRIES
+from tern_wire.link.rows import QUEUE_ENTRIES
+from tern_wire.records.record import SIZE, Record, decode_record, fill_in, is_whole, record_starts
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_broker.core.applied import Applied
-from tern_wire.rows import QueueAppends
+from tern_wire.link.rows import QueueAppends
 
 SAMPLE_PERIOD_S = 5.0
 WINDOW_S = 60.0

@@ -16,9 +16,9 @@ from tern_broker.config import BrokerConfig
 from tern_security.peer_identity import OPERATOR
 from tern_service.process_security import require_broker, require_operator
 from tern_store.checksum import crc32
-from tern_wire.codec import encode_json
 from tern_wire.errors import CertificateForbidden, PeerProofRefused, RebuildFileGone, RebuildFileUnknown
 from tern_wire.limits import REBUILD_CHUNK_SIZE_MAX_BYTES
+from tern_wire.link.codec import encode_json
 from tern_wire.paths import (
     HEADER_CRC32,
     HEADER_PEER_PROOF,
@@ -27,7 +27,7 @@ from tern_wire.paths import (
     REBUILD_FILES_PATH,
     REBUILD_MANIFEST_PATH,
 )
-from tern_wire.peer_proof import PeerProofs
+from tern_wire.principals.peer_proof import PeerProofs
 
 AskManifest = Callable[[], "asyncio.Future[dict[str, Any]]"]
 

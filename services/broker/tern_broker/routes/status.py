@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from tern_service import read_body
 from tern_service.process_security import require_operator
-from tern_wire.codec import encode_json
+from tern_wire.link.codec import encode_json
 from tern_wire.paths import JSON
 
 Ask = Callable[[], "asyncio.Future[dict[str, Any]]"]

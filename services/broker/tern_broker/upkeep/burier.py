@@ -13,9 +13,9 @@ from tern_broker.core.delivery.picking import Pick
 from tern_broker.core.machine import StateMachine
 from tern_broker.proposer import Proposal, Proposer
 from tern_broker.reading.dead_letter_reader import BURIED_MAX, DeadLetterReader
-from tern_wire.commands import CommandKind
 from tern_wire.errors import TernError
-from tern_wire.rows import BURIED
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import BURIED
 
 log = logging.getLogger(__name__)
 # After a refusal, such as that of a full disk.

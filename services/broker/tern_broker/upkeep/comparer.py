@@ -11,12 +11,13 @@ from typing import Any, Protocol
 
 from tern_broker.config import BrokerConfig
 from tern_broker.core.applied import Applied
-from tern_broker.core.comparing.comparison import Comparison, Judgement, majority_of
+from tern_broker.core.comparing.comparison import Comparison, majority_of
+from tern_broker.core.comparing.judgement import Judgement
 from tern_broker.core.machine import StateMachine
 from tern_store.files import is_done
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind, entry_parts
-from tern_wire.requests import Parts
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind, entry_parts
+from tern_wire.link.requests import Parts
 
 log = logging.getLogger(__name__)
 # Often enough that wrong answers are few, seldom enough to cost nothing.

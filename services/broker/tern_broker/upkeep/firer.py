@@ -14,10 +14,10 @@ from tern_broker.core.topics import Names, Topic
 from tern_broker.proposer import Proposal, Proposer
 from tern_store import Store, StoredEntry
 from tern_store.delayed import fire, recall, schedule
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.errors import NotLeader, OutcomeUnknown, TernError
-from tern_wire.timer_rows import TIMER_ROW_SIZE_BYTES
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.timer_rows import TIMER_ROW_SIZE_BYTES
 
 log = logging.getLogger(__name__)
 # In one entry: some milliseconds of work for every node, so that sends in between do not notice.

@@ -7,7 +7,7 @@ from tern_broker.core.applied import Applied
 from tern_raft import Disk
 from tern_store import DerivedDamage, LogRot, Store
 from tern_store.files import is_done
-from tern_store.sent_keys import KeyFileJob
+from tern_store.keys.sent_keys import KeyFileJob
 from tern_wire.limits import IDEMPOTENCY_TABLES_WAITING_MAX
 
 

@@ -11,7 +11,6 @@ from tern_broker.config import BrokerConfig
 from tern_broker.core.machine import StateMachine
 from tern_broker.core.namespace_counts import NamespaceCounts
 from tern_wire.errors import LimitReached
-from tern_wire.group_settings import GroupChange
 from tern_wire.limits import (
     GROUPS_MAX,
     MEMBERS_MAX,
@@ -21,10 +20,11 @@ from tern_wire.limits import (
     QUEUES_PER_TOPIC_DEFAULT,
     TOPICS_MAX,
 )
-from tern_wire.membership import Heartbeat
 from tern_wire.names import namespace_of
-from tern_wire.producer_settings import ProducerChange
-from tern_wire.topic_settings import ALTER, TopicChange
+from tern_wire.routing.membership import Heartbeat
+from tern_wire.settings.group_settings import GroupChange
+from tern_wire.settings.producer_settings import ProducerChange
+from tern_wire.settings.topic_settings import ALTER, TopicChange
 
 # What is over when the command's verdict is known.
 Release = Callable[[], None]

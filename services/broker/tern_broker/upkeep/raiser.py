@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tern_store.files import is_lack
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind, entry_parts
-from tern_wire.requests import Parts
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind, entry_parts
+from tern_wire.link.requests import Parts
 
 log = logging.getLogger(__name__)
 

@@ -13,13 +13,13 @@ from tern_broker.core.delivery.picking import Pick
 from tern_broker.core.machine import StateMachine
 from tern_broker.proposer import Proposal, Proposer
 from tern_broker.reading.dead_letter_reader import DeadLetterReader, Letter
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
 from tern_wire.dead_letters import RUNNING
 from tern_wire.errors import TernError
 from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, LEASED_PER_QUEUE_MAX
-from tern_wire.requests import Parts
-from tern_wire.rows import message_group_hash
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import Parts
+from tern_wire.link.rows import message_group_hash
 
 # After a refusal.
 PAUSE_S = 1.0

@@ -35,11 +35,11 @@ from tern_store.retention import (
     pressure,
 )
 from tern_store.unread import UnreadScan
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import SEND_HEAD, CommandKind
 from tern_wire.errors import TernError
 from tern_wire.limits import GROUP_COMMIT_SIZE_MAX_BYTES
-from tern_wire.requests import Parts
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.commands import SEND_HEAD, CommandKind
+from tern_wire.link.requests import Parts
 
 log = logging.getLogger(__name__)
 # As RocketMQ's cleanResourceInterval.

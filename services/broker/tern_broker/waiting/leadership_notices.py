@@ -9,7 +9,7 @@ A notice that a full link does not take is not repeated: that one finds the lead
 from collections.abc import Callable
 
 from tern_remoting import Link
-from tern_wire.requests import Leadership, NoticeCode
+from tern_wire.link.requests import Leadership, NoticeCode
 
 
 class LeadershipNotices:

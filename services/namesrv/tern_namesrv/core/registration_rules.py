@@ -5,8 +5,8 @@ import re
 from tern_wire.errors import InvalidField, LimitReached
 from tern_wire.limits import QUEUES_PER_TOPIC_MAX, TOPICS_MAX
 from tern_wire.names import check_topic, is_broker_group
-from tern_wire.placement import read_placement
-from tern_wire.route import PERM_MAX, TOPIC_TYPES, Registration, TopicRoute
+from tern_wire.routing.placement import read_placement
+from tern_wire.routing.route import PERM_MAX, TOPIC_TYPES, Registration, TopicRoute
 
 # Bounds the table (about 1 KiB a node) and the scan; far above any cluster whose proxies poll whole routes.
 NODES_MAX = 1_000

@@ -24,9 +24,9 @@ from tern_wire.errors import (
     TopicNotFound,
     WarmingUp,
 )
-from tern_wire.gone_groups import GoneGroup, GoneGroups
 from tern_wire.names import check_topic
-from tern_wire.route import BrokerGroupRoute, NodeRoute, Registration, Routes, TopicRoute
+from tern_wire.routing.gone_groups import GoneGroup, GoneGroups
+from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Registration, Routes, TopicRoute
 
 # Names of broker groups in the text of an error.
 _NAMES_SHOWN_MAX = 10

@@ -15,7 +15,7 @@ from tern_service.process_security import require_broker
 from tern_wire import TernError
 from tern_wire.limits import KIB, TOPICS_MAX
 from tern_wire.paths import JSON, REGISTER_PATH, UNREGISTER_PATH
-from tern_wire.route import Registration, RegistrationReply
+from tern_wire.routing.route import Registration, RegistrationReply
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def broker_routes(registry: Registry, clock: Clock, metrics: CollectorRegistry) 
     )
 
     async def register(request: Request) -> Response:
-        """Take a broker node's heartbeat (tern_wire.route.Registration); `wants_topics` asks a leader for the topics that it has left
+        """Take a broker node's heartbeat (tern_wire.routing.route.Registration); `wants_topics` asks a leader for the topics that it has left
         out. 409 for a deposed leader's."""
         registration = await read_body(
             request, Registration, size_max_bytes=REGISTRATION_SIZE_MAX_BYTES, nodes_max=REGISTRATION_NODES_MAX

@@ -10,7 +10,7 @@ from tern_namesrv.core import Registry
 from tern_namesrv.operator_store import OperatorStore
 from tern_service import Clock
 from tern_wire.paths import CLUSTER_PATH, JSON, ROUTES_PATH, topic_route_path
-from tern_wire.route_document import route_document
+from tern_wire.routing.route_document import route_document
 
 
 def lookup_routes(registry: Registry, store: OperatorStore, clock: Clock, *, instance: str) -> APIRouter:
@@ -19,7 +19,7 @@ def lookup_routes(registry: Registry, store: OperatorStore, clock: Clock, *, ins
     pages = _RoutesPage(registry, store, instance)
 
     async def routes(request: Request, topics_tag: str = "") -> Response:
-        """Every broker group and topic (tern_wire.route.Routes). 304 when If-None-Match names this very version; without topics, and
+        """Every broker group and topic (tern_wire.routing.route.Routes). 304 when If-None-Match names this very version; without topics, and
         `topics_known`, when `?topics_tag=` names those of now: leaders change more often than topics."""
         tag, body = pages.at(clock.mono_ms(), topics_tag)
         headers = {"etag": tag, "cache-control": "no-cache"}
@@ -28,7 +28,7 @@ def lookup_routes(registry: Registry, store: OperatorStore, clock: Clock, *, ins
         return Response(body, headers=headers, media_type=JSON)
 
     async def topic_route(topic: str) -> Response:
-        """Where one topic lives (tern_wire.route_document), with its ordered configuration. 404 `topic-not-found` when no
+        """Where one topic lives (tern_wire.routing.route_document), with its ordered configuration. 404 `topic-not-found` when no
         broker has it, 503 while that is not certain."""
         routes = registry.topic_route(topic, clock.mono_ms())
         routes = replace(routes, orders=dict(store.state.configuration.orders))

@@ -19,12 +19,12 @@ from tern_proxy.core.access.credential_limits import Failures, Nonces
 from tern_proxy.core.access.quotas import Bucket
 from tern_proxy.core.access.rights import Access
 from tern_service.clock import Clock
-from tern_wire.client_keys import ROOT_KID, ClientKey, digest_of, is_bearer_of, kid_of, root_key_text
 from tern_wire.errors import TernError, TooManyFailures, Unauthenticated, WarmingUp
 from tern_wire.kept_topics import KeptTopics
 from tern_wire.limits import AUTH_FAILURES_PER_MIN, SESSIONS_KEPT_MAX, SIGNATURE_KEYS_KEPT_MAX, SIGNATURE_WINDOW_MS
-from tern_wire.principals import ROOT, Principal, PrincipalTable
-from tern_wire.signing_secrets import SigningSecrets
+from tern_wire.principals.client_keys import ROOT_KID, ClientKey, digest_of, is_bearer_of, kid_of, root_key_text
+from tern_wire.principals.principals import ROOT, Principal, PrincipalTable
+from tern_wire.principals.signing_secrets import SigningSecrets
 
 # Where it is in the scope of a signed request what its body must hash to, by algorithm.
 DIGESTS = "tern.digests"

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from tern_proxy.core.access.requirements import Rule
 from tern_proxy.core.access.rights import Access
 from tern_wire.errors import TernError
-from tern_wire.principals import CREATE
+from tern_wire.principals.principals import CREATE
 
 ADMISSION = "tern.admission"
 # Whose admin request the task handles, "" for nobody's: it goes along to the brokers (principal_link.py).

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from tern_routing import GroupLink
 from tern_service.clock import Clock
 from tern_tasks import OURS, KeptTasks
-from tern_wire.codec import decode_msgpack
 from tern_wire.errors import TernError
 from tern_wire.limits import (
     DELETED_PRINCIPAL_KEPT_MS,
@@ -27,9 +26,10 @@ from tern_wire.limits import (
     PRINCIPALS_PAGE_MAX,
     PRINCIPALS_WHOLE_INTERVAL_MS,
 )
-from tern_wire.principal_documents import PrincipalDocument, joined, read_principal_document
-from tern_wire.principals import Principal, PrincipalTable
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.codec import decode_msgpack
+from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.principals.documents import PrincipalDocument, joined, read_principal_document
+from tern_wire.principals.principals import Principal, PrincipalTable
 
 logger = logging.getLogger(__name__)
 # While the first complete answer is missing, every request but root's is refused.

@@ -29,7 +29,6 @@ from starlette.types import Message, Receive, Scope
 
 from tern_proxy.core.access.namespaces import HEADER, SCOPE_HEADERS
 from tern_proxy.core.access.signature_form import WrittenSignature, read_form
-from tern_wire.client_keys import ED25519, HMAC
 from tern_wire.errors import Unauthenticated
 from tern_wire.limits import (
     SIGNATURE_KEYS_KEPT_MAX,
@@ -37,6 +36,7 @@ from tern_wire.limits import (
     SIGNATURE_NONCE_LENGTH_MIN,
     SIGNATURE_WINDOW_MS,
 )
+from tern_wire.principals.client_keys import ED25519, HMAC
 
 COVERED = ("@method", "@path", "@query", "@authority")
 DIGEST = "content-digest"

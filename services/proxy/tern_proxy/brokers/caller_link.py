@@ -1,15 +1,15 @@
 """The way to a broker group on which admin requests tell for whom they are: whoever asks for them need not think of it.
 
-The guard says whose request a task handles (`CALLER`); tern_wire.caller says what travels.
+The guard says whose request a task handles (`CALLER`); tern_wire.principals.caller says what travels.
 """
 
 from typing import Any
 
 from tern_proxy.access.authorization import CALLER
 from tern_routing import GroupLink
-from tern_wire.caller import TELLING, CallerSeal
 from tern_wire.limits import APPEND_DEADLINE_MS
-from tern_wire.requests import Parts, RequestCode, body_parts, read_body
+from tern_wire.link.requests import Parts, RequestCode, body_parts, read_body
+from tern_wire.principals.caller import TELLING, CallerSeal
 
 
 class CallerLink(GroupLink):

@@ -23,8 +23,8 @@ from tern_remoting import problem_of
 from tern_routing import GroupLink
 from tern_wire.errors import LinkBodyMalformed, OutcomeUnknown, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, LANE_SIZE_MAX_BYTES
-from tern_wire.requests import Parts, RequestCode, body_parts
-from tern_wire.rows import SEND_ROWS
+from tern_wire.link.requests import Parts, RequestCode, body_parts
+from tern_wire.link.rows import SEND_ROWS
 
 # One is being synced by the broker while the next one travels; a third would only wait in the broker's queue.
 LANES_IN_FLIGHT = 2

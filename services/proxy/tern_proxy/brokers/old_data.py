@@ -12,7 +12,7 @@ from tern_proxy.core.sending.topic import Queue
 from tern_remoting import LinkError
 from tern_routing import GroupLink
 from tern_wire.errors import TernError
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
 
 # A reader that pauses for longer is suggested somebody again; the follower may have gone meanwhile.
 SUGGESTION_KEPT_S = 10.0

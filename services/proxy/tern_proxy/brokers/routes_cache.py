@@ -21,13 +21,13 @@ import httpx
 from tern_proxy.core.sending.topic import Topic
 from tern_remoting import problem_of
 from tern_tasks import keep_running
-from tern_wire.codec import read_json
 from tern_wire.errors import NoNameServer, TernError, TopicNotFound, WarmingUp
-from tern_wire.gone_groups import GoneGroup, GoneGroups
+from tern_wire.link.codec import read_json
 from tern_wire.names import check_topic
 from tern_wire.paths import ROUTES_PATH
-from tern_wire.placement import read_placement
-from tern_wire.route import Routes, TopicRoute
+from tern_wire.routing.gone_groups import GoneGroup, GoneGroups
+from tern_wire.routing.placement import read_placement
+from tern_wire.routing.route import Routes, TopicRoute
 
 logger = logging.getLogger(__name__)
 

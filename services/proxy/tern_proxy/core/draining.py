@@ -16,7 +16,7 @@ from typing import Any
 from tern_proxy.core.sending.topic import Topic
 from tern_wire.limits import LEFT_SHOWN_MAX
 from tern_wire.names import namespace_of, own_name
-from tern_wire.placement import Placement
+from tern_wire.routing.placement import Placement
 
 # Groups that are named for each topic: those that have the most to read.
 _GROUPS_SHOWN_MAX = 10

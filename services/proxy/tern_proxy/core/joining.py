@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tern_proxy.core.transactions.producer_groups import newest, to_copy
-from tern_wire.producer_settings import ProducerChange
-from tern_wire.topic_settings import CREATE
+from tern_wire.settings.producer_settings import ProducerChange
+from tern_wire.settings.topic_settings import CREATE
 
 Head = dict[str, Any]
 # By broker group, its answer: rows in order, and whether there are more.

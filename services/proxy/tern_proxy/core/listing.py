@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tern_proxy.core.sending.parameters import number_of
-from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import InvalidField, TernError
 from tern_wire.limits import LISTED_MAX
+from tern_wire.link.codec import decode_msgpack, encode_msgpack
 
 LISTED_DEFAULT = 100
 PARAMETERS = ("limit", "cursor", "q", "sort")

@@ -17,6 +17,7 @@ from tern_proxy.core.sending.parameters import (
 )
 from tern_wire.errors import IllegalTimeout, InvalidField, TernError, TopicNotFound, UnknownField
 from tern_wire.limits import REPLY_TIMEOUT_DEFAULT_MS, REPLY_TIMEOUT_MAX_MS
+from tern_wire.link.rows import key_hash
 from tern_wire.messages import PackedMessage
 from tern_wire.paths import (
     HEADER_CLIENT,
@@ -31,9 +32,8 @@ from tern_wire.paths import (
     HEADER_TIMEOUT,
     requests_path,
 )
-from tern_wire.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, REPLY_WAIT_MS
+from tern_wire.records.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, REPLY_WAIT_MS
 from tern_wire.replies import REPLY, ReplyAddress, check_client, check_correlation_id, read_reply_address
-from tern_wire.rows import key_hash
 from tern_wire.times import given_duration, parse_duration_ms
 
 # Parameter to header, of what a send does not have.

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import InvalidField, MalformedBody
+from tern_wire.link.codec import decode_msgpack, encode_msgpack
 from tern_wire.recall_handles import Recall, RecallMaker
 
 _ID_MAX = (1 << 62) - 1

@@ -10,15 +10,15 @@ from msgspec import UNSET, UnsetType
 
 from tern_proxy.core.sending.parameters import invisible_of
 from tern_wire.errors import InvalidField
-from tern_wire.group_settings import EARLIEST, LATEST, TIME
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
 from tern_wire.messages import GroupSettings, RetrySettings, TopicSettings
-from tern_wire.placement import Placement
-from tern_wire.retry_policy import CUSTOM, EXPONENTIAL, POLICIES, TABLE
-from tern_wire.route import TopicRoute
+from tern_wire.routing.placement import Placement
+from tern_wire.routing.route import TopicRoute
+from tern_wire.settings.group_settings import EARLIEST, LATEST, TIME
+from tern_wire.settings.retry_policy import CUSTOM, EXPONENTIAL, POLICIES, TABLE
+from tern_wire.settings.topic_settings import perm_of, permission_of
+from tern_wire.settings.when_full import WHEN_FULL, check_when_full, when_full_of
 from tern_wire.times import parse_duration_ms, parse_time_ms
-from tern_wire.topic_settings import perm_of, permission_of
-from tern_wire.when_full import WHEN_FULL, check_when_full, when_full_of
 
 Head = dict[str, Any]
 # Name of a broker group and what it has answered.

@@ -9,7 +9,7 @@ from tern_proxy.openapi.operations import ASKED, TOPIC, Operation, gives
 from tern_proxy.openapi.schemas import Count
 from tern_wire import paths
 from tern_wire.limits import QUEUES_PER_TOPIC_MAX
-from tern_wire.route import PERM_MAX
+from tern_wire.routing.route import PERM_MAX
 
 Queues = Annotated[int, Meta(ge=1, le=QUEUES_PER_TOPIC_MAX)]
 Bits = Annotated[int, Meta(ge=0, le=PERM_MAX, description="RocketMQ's bits: read 4, write 2.")]

@@ -17,10 +17,10 @@ from tern_proxy.openapi.examples import EXAMPLE_NAMES, FIELDS, OTHER_FIELDS
 from tern_service.problems import problem_reply
 from tern_wire import paths
 from tern_wire.errors import ERRORS, TernError
-from tern_wire.membership import MEMBER_PATTERN
 from tern_wire.names import NAMESPACE_LENGTH_MAX
-from tern_wire.principals import PRINCIPAL_PATTERN
+from tern_wire.principals.principals import PRINCIPAL_PATTERN
 from tern_wire.replies import CORRELATION_PATTERN
+from tern_wire.routing.membership import MEMBER_PATTERN
 
 if TYPE_CHECKING:
     from tern_proxy.openapi.operations import Operation

@@ -8,8 +8,8 @@ from tern_proxy.openapi import schemas
 from tern_proxy.openapi.operations import ASKED, BROKER, READ, TOPIC, Operation, gives, in_query, takes
 from tern_proxy.openapi.schemas import Count, Queue, Schema, Time
 from tern_wire import limits, messages, paths
-from tern_wire.membership import MEMBER_PATTERN, Role, Strategy
 from tern_wire.paths import JSON
+from tern_wire.routing.membership import MEMBER_PATTERN, Role, Strategy
 
 MemberId = Annotated[str, Meta(pattern=MEMBER_PATTERN, description="Its own choice, unique in the group.")]
 Generation = Annotated[int, Meta(ge=0, description="Grows when members or what they say change; 0 without members.")]

@@ -23,7 +23,7 @@ from tern_proxy.openapi.scheduled import TIMING
 from tern_proxy.openapi.schemas import Schema, ref
 from tern_proxy.routes.pull import MESSAGES_DEFAULT
 from tern_wire import limits, messages, paths
-from tern_wire.codec import encode_json
+from tern_wire.link.codec import encode_json
 from tern_wire.paths import JSON, JSONL, MSGPACK, NDJSON, OCTETS, RECORDS
 
 EXAMPLE_HANDLE = "AQABAAAAAQAAAAEAAAADAAAAAAAAACoAAAAAAAAAB2Jyb2tlci1hb3JkZXJzYmlsbGlu"

@@ -10,10 +10,10 @@ from tern_proxy.openapi.operations import ASKED, BROKER, DECLARED, READ, Operati
 from tern_proxy.openapi.schemas import DURATION_PATTERN, GROUP_PATTERN, TOPIC_PATTERN, Schema
 from tern_proxy.openapi.topics import Cursor
 from tern_wire import limits, messages, paths
-from tern_wire.client_keys import BEARER, HMAC, KEY_TYPES, KID_LENGTH
 from tern_wire.paths import JSON
-from tern_wire.principal_documents import QUOTA_MAX
-from tern_wire.principals import ACTIONS, ACTIONS_OF, ALL, EFFECTS, KINDS, PRINCIPAL_PATTERN
+from tern_wire.principals.client_keys import BEARER, HMAC, KEY_TYPES, KID_LENGTH
+from tern_wire.principals.documents import QUOTA_MAX
+from tern_wire.principals.principals import ACTIONS, ACTIONS_OF, ALL, EFFECTS, KINDS, PRINCIPAL_PATTERN
 
 PrincipalName = Annotated[str, Meta(pattern=f"^{PRINCIPAL_PATTERN}$")]
 Kid = Annotated[str, Meta(pattern=f"^[A-Za-z0-9]{{{KID_LENGTH}}}$", description="The key's name, which is no secret.")]

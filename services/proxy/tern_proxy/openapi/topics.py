@@ -11,7 +11,7 @@ from tern_proxy.openapi.operations import ASKED, BROKER, DECLARED, Operation, gi
 from tern_proxy.openapi.schemas import Count, QueueOffsets, Schema, Time, ref
 from tern_wire import limits, messages, paths
 from tern_wire.paths import JSON
-from tern_wire.when_full import CHOICES, MEANING
+from tern_wire.settings.when_full import CHOICES, MEANING
 
 Kind = Literal["NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"]
 Permission = Literal["rw", "r", "w", "none"]

@@ -17,8 +17,8 @@ from tern_proxy.routes.documents import answer_form, broker_group_names, read_pa
 from tern_proxy.routes.joining import join_groups
 from tern_wire.errors import BrokerGroupNotFound, InvalidField, WarmingUp
 from tern_wire.limits import LISTED_MAX
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.paths import broker_group_path, broker_group_topics_path, join_path
-from tern_wire.requests import RequestCode, body_parts
 
 _NAME_SHOWN_MAX = 80
 # Looked at before other requests have their turn: a millisecond or two.

@@ -15,9 +15,9 @@ from tern_proxy.routes.first_use import create_producer_group
 from tern_proxy.routes.receive import put_body_of
 from tern_proxy.routes.settle import body_too_large
 from tern_proxy.waiting.interrupts import Interrupt
-from tern_wire.codec import read_json, read_msgpack
 from tern_wire.errors import ProducerGroupNotFound
 from tern_wire.limits import CHECKS_CLAIMED_MAX, KIB
+from tern_wire.link.codec import read_json, read_msgpack
 from tern_wire.messages import ChecksRequest
 from tern_wire.names import check_group
 from tern_wire.paths import HEADER_WAIT_APPLIED

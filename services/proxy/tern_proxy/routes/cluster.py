@@ -10,7 +10,7 @@ from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import refuse_query, respond
 from tern_wire.errors import NoNameServer
 from tern_wire.paths import topic_route_path
-from tern_wire.route_document import route_document
+from tern_wire.routing.route_document import route_document
 
 
 def cluster_router(proxy: Proxy) -> APIRouter:

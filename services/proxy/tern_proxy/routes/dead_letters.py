@@ -36,11 +36,11 @@ from tern_wire.errors import (
     TaskNotFound,
 )
 from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, RECEIVE_SIZE_DEFAULT_BYTES
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.messages import RedriveRequest
 from tern_wire.names import check_group, is_of, own_name
 from tern_wire.paths import HEADER_IDEMPOTENCY_KEY, dead_letters_path, redrive_path, task_path
-from tern_wire.principals import DESCRIBE, GROUP, SEEK, SUB, TOPIC
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.principals.principals import DESCRIBE, GROUP, SEEK, SUB, TOPIC
 
 LIMIT_DEFAULT = 32
 # Name and answer of each broker group that has a part in a task.

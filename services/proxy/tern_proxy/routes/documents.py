@@ -10,10 +10,10 @@ from tern_proxy.core.sending.parameters import BASIC, answer_kind, is_packed, re
 from tern_proxy.core.sending.topic import Topic
 from tern_proxy.exchange import encode
 from tern_proxy.proxy import Proxy
-from tern_wire.codec import read_json, read_msgpack
 from tern_wire.errors import InvalidField, MessageTooLarge, NoLeader, NoNameServer, TernError, WarmingUp
 from tern_wire.limits import KIB
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.codec import read_json, read_msgpack
+from tern_wire.link.requests import RequestCode, body_parts
 
 # 1,024 queues with offset and expected offset.
 BODY_SIZE_MAX_BYTES = 128 * KIB

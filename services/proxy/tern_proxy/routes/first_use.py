@@ -20,12 +20,12 @@ from tern_proxy.routes.joining import make_group
 from tern_proxy.routes.late_groups import begin_group
 from tern_proxy.routes.topic_homes import change_topic, complete_topic, create_topic_at_first_use, wants_completion
 from tern_wire.errors import GroupNotFound, NoLeader, ProducerGroupNotFound, TernError, TopicNotFound
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.names import check_group
-from tern_wire.principals import CREATE, GROUP, PRODUCER_GROUP, TOPIC
-from tern_wire.producer_settings import ProducerChange
-from tern_wire.requests import RequestCode, body_parts
-from tern_wire.route import PERM_READ, PERM_WRITE
-from tern_wire.topic_settings import ALTER, DECLARE, MIXED
+from tern_wire.principals.principals import CREATE, GROUP, PRODUCER_GROUP, TOPIC
+from tern_wire.routing.route import PERM_READ, PERM_WRITE
+from tern_wire.settings.producer_settings import ProducerChange
+from tern_wire.settings.topic_settings import ALTER, DECLARE, MIXED
 
 # What the mesh keeps for itself is written and read, whatever somebody has said.
 _READ_WRITE = PERM_READ | PERM_WRITE

@@ -15,14 +15,14 @@ from tern_proxy.routes.documents import ask_all, read_document, read_parameters,
 from tern_proxy.routes.filtered_lists import take_visible
 from tern_proxy.routes.topics import confirm, mode_of_put, names_settings
 from tern_wire.errors import GroupNotFound, QuotaExceeded
-from tern_wire.group_settings import read_group_change
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.messages import GroupSettings
 from tern_wire.names import check_group
 from tern_wire.paths import GROUPS_PATH
-from tern_wire.principals import ALTER as ALTER_IT
-from tern_wire.principals import DESCRIBE, GROUP, TOPIC
-from tern_wire.requests import RequestCode, body_parts
-from tern_wire.topic_settings import ALTER, CREATE, DECLARE
+from tern_wire.principals.principals import ALTER as ALTER_IT
+from tern_wire.principals.principals import DESCRIBE, GROUP, TOPIC
+from tern_wire.settings.group_settings import read_group_change
+from tern_wire.settings.topic_settings import ALTER, CREATE, DECLARE
 
 Answers = list[tuple[str, dict[str, Any]]]
 _LOSS = "its offsets, leases and dead letters"

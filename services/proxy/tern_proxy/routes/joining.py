@@ -16,9 +16,9 @@ from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import ask_all
 from tern_proxy.routes.late_groups import begin_group
 from tern_wire.errors import AlreadyExists
-from tern_wire.group_settings import LATEST, read_group_change
 from tern_wire.limits import JOINS_AT_ONCE, LISTED_MAX
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.settings.group_settings import LATEST, read_group_change
 
 Heads = list[tuple[str, dict[str, Any]]]
 # Makes one group of that name as others have it; whether it is new.

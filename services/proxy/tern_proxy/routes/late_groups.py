@@ -13,8 +13,8 @@ from typing import Any
 
 from tern_proxy.proxy import Proxy
 from tern_wire.errors import GroupNotFound, TopicNotFound
-from tern_wire.group_settings import LATEST
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.settings.group_settings import LATEST
 
 
 async def begin_topic(proxy: Proxy, topic: str, broker_group: str, queues: int) -> int:

@@ -27,11 +27,11 @@ from tern_wire.limits import (
     QUEUE_LOCK_RENEWAL_MS,
     QUEUES_PER_TOPIC_MAX,
 )
-from tern_wire.membership import Role, check_member, read_heartbeat, read_role, read_strategy
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.messages import LockRequest, MemberHeartbeat
 from tern_wire.names import check_group
-from tern_wire.principals import DESCRIBE, GROUP, PRODUCER_GROUP, SUB, TOPIC, TXN
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.principals.principals import DESCRIBE, GROUP, PRODUCER_GROUP, SUB, TOPIC, TXN
+from tern_wire.routing.membership import Role, check_member, read_heartbeat, read_role, read_strategy
 
 # Name of a broker group -> the head of its reply, or why there is none.
 Answers = Mapping[str, dict[str, Any] | TernError]

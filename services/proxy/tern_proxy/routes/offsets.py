@@ -12,10 +12,10 @@ from tern_proxy.core.sending.parameters import number_of, time_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import ask_each, read_document, read_parameters, respond
 from tern_wire.errors import InvalidField, OffsetMoved, QueueLockLost
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.messages import OffsetsCommit, SeekRequest
 from tern_wire.names import check_group
-from tern_wire.principals import DESCRIBE, SUB, TOPIC
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.principals.principals import DESCRIBE, SUB, TOPIC
 
 OFFSET_MAX = (1 << 63) - 1
 

@@ -17,8 +17,8 @@ from tern_proxy.access.principals_cache import PrincipalsCache
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import broker_group_names
 from tern_wire.errors import PrincipalPartlyWritten, TernError
-from tern_wire.principal_documents import PrincipalDocument
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.principals.documents import PrincipalDocument
 
 ANY_VERSION = -1
 

@@ -20,7 +20,10 @@ from tern_proxy.core.listing import read_page, take_page
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import answer_form, read_document, read_parameters, refuse_query, respond
 from tern_proxy.routes.principal_writes import ANY_VERSION, known, write, write_everywhere
-from tern_wire.client_keys import (
+from tern_wire.errors import ClientKeyNotFound, PrincipalChanged, PrincipalNotFound, TernError
+from tern_wire.messages import KeySettings, PrincipalSettings
+from tern_wire.paths import ACLS_PATH, PRINCIPALS_PATH, WHOAMI_PATH, keys_path, principal_path
+from tern_wire.principals.client_keys import (
     KID_ALPHABET,
     KID_LENGTH,
     SECRET_SIZE_BYTES,
@@ -28,12 +31,9 @@ from tern_wire.client_keys import (
     is_kid,
     key_document,
 )
-from tern_wire.errors import ClientKeyNotFound, PrincipalChanged, PrincipalNotFound, TernError
-from tern_wire.messages import KeySettings, PrincipalSettings
-from tern_wire.paths import ACLS_PATH, PRINCIPALS_PATH, WHOAMI_PATH, keys_path, principal_path
-from tern_wire.principal_documents import PrincipalDocument, addition, deletion, revocation
-from tern_wire.principals import ROOT_NAME, check_principal
-from tern_wire.signing_secrets import SigningSecrets
+from tern_wire.principals.documents import PrincipalDocument, addition, deletion, revocation
+from tern_wire.principals.principals import ROOT_NAME, check_principal
+from tern_wire.principals.signing_secrets import SigningSecrets
 
 # A writer who was too late looks again, if the request does not say what it expects.
 PUT_ATTEMPTS = 4

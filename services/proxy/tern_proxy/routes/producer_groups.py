@@ -35,12 +35,12 @@ from tern_proxy.routes.documents import (
 from tern_proxy.routes.filtered_lists import take_visible
 from tern_proxy.routes.topics import names_settings
 from tern_wire.errors import ProducerGroupBusy, ProducerGroupNotFound
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.messages import ProducerGroupSettings
 from tern_wire.names import check_group
 from tern_wire.paths import PRODUCER_GROUPS_PATH, producer_group_path
-from tern_wire.principals import ALTER, PRODUCER_GROUP
-from tern_wire.producer_settings import ProducerChange
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.principals.principals import ALTER, PRODUCER_GROUP
+from tern_wire.settings.producer_settings import ProducerChange
 
 
 def producer_groups_router(proxy: Proxy) -> APIRouter:

@@ -16,7 +16,6 @@ from tern_proxy.core.sending.topic import Queue, Topic
 from tern_proxy.exchange import CONTENT_TYPES, HotRequest, RawHeaders, Reply, encode
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.receive import put_body_of
-from tern_wire.codec import encode_json
 from tern_wire.errors import InvalidField, TernError
 from tern_wire.filters import compile_filter
 from tern_wire.limits import (
@@ -25,6 +24,8 @@ from tern_wire.limits import (
     RECEIVE_SIZE_DEFAULT_BYTES,
     RECEIVE_SIZE_MAX_BYTES,
 )
+from tern_wire.link.codec import encode_json
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.paths import (
     HEADER_MAX_OFFSET,
     HEADER_MIN_OFFSET,
@@ -34,7 +35,6 @@ from tern_wire.paths import (
     RECORDS,
     pull_path,
 )
-from tern_wire.requests import RequestCode, body_parts
 
 _PARAMETERS = ("offset", "end_offset", "max_messages", "max_bytes", "wait", "tags", "sql", "encoding")
 # A leader that hangs is noticed within this time and a request's own.

@@ -22,8 +22,8 @@ from tern_proxy.routes.documents import answer_form, ask_each, read_parameters, 
 from tern_proxy.routes.receive import put_body_of
 from tern_wire.errors import InvalidField, MessageNotFound
 from tern_wire.limits import PROPERTIES_SIZE_MAX_BYTES, QUERY_MESSAGES_MAX
-from tern_wire.principals import DESCRIBE, GROUP, TOPIC
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.principals.principals import DESCRIBE, GROUP, TOPIC
 
 MESSAGES_DEFAULT = 32
 MESSAGE_ID_LENGTH_MAX = 128

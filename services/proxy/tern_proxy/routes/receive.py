@@ -29,15 +29,15 @@ from tern_proxy.routes.first_use import create_group
 from tern_proxy.routes.settle import SETTLE_BODY_SIZE_MAX_BYTES, apply_settles, body_too_large
 from tern_proxy.waiting.interrupts import Interrupt
 from tern_proxy.waiting.reading_turns import Reader
-from tern_wire.codec import encode_json, read_json, read_msgpack
 from tern_wire.errors import GroupNotFound, InvalidField, NoLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.handles import HandleMaker
 from tern_wire.limits import ATTEMPT_ID_LENGTH_MAX, JSON_BATCH_NODES_MAX, RECEIVE_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES
+from tern_wire.link.codec import encode_json, read_json, read_msgpack
+from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.rows import RELEASE, SETTLE_ROW
 from tern_wire.messages import ReceiveRequest
 from tern_wire.paths import HEADER_WAIT_APPLIED, MSGPACK, NDJSON, OCTETS
-from tern_wire.principals import ACK, GROUP
-from tern_wire.requests import RequestCode, body_parts
-from tern_wire.rows import RELEASE, SETTLE_ROW
+from tern_wire.principals.principals import ACK, GROUP
 
 _PARAMETERS = ("max_messages", "max_bytes", "wait", "invisible", "encoding", "format", "attempt_id", "tags", "sql")
 _WAIT_APPLIED = HEADER_WAIT_APPLIED.lower().encode()

@@ -43,9 +43,9 @@ from tern_wire.errors import (
     TopicNotFound,
 )
 from tern_wire.limits import APPEND_DEADLINE_MS, MESSAGE_BODY_SIZE_MAX_BYTES, REPLY_CLOCKS_SLACK_MS
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.paths import HEADER_REPLAYED, JSON, MSGPACK, OCTETS, pull_path
 from tern_wire.replies import ReplyAddress
-from tern_wire.requests import RequestCode, body_parts
 
 # The reply as it is, its metadata in headers; or a document.
 ANSWERED = (OCTETS, JSON, MSGPACK)

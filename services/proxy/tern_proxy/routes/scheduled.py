@@ -12,7 +12,7 @@ from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import read_parameters, refuse_query, respond
 from tern_wire.errors import InvalidField
 from tern_wire.limits import SCHEDULED_LISTED_MAX
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
 
 LISTED_DEFAULT = 100
 _FIELDS = ("from", "to", "limit", "cursor")

@@ -4,11 +4,11 @@ from tern_proxy.core.reading.settling import Rejects, Settles, read_acks, read_s
 from tern_proxy.core.sending.parameters import BASIC, answer_kind, is_packed, read_query
 from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
-from tern_wire.codec import read_json, read_msgpack
 from tern_wire.errors import BatchTooLarge, InvalidField, LinkBodyMalformed, TernError
 from tern_wire.limits import JSON_BATCH_NODES_MAX, MIB
+from tern_wire.link.codec import read_json, read_msgpack
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.messages import AckRequest, SettleRequest
-from tern_wire.requests import RequestCode, body_parts
 
 # More entries than there may be are told so by their own limit: as many values are read as a body of this size can hold.
 # 1,024 entries of a handle, an action and an invisible time are a quarter of this.

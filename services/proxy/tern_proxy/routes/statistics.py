@@ -15,9 +15,9 @@ from tern_proxy.core.access.namespaces import whole_topic
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import answer_form, ask_all, ask_each, read_parameters, refuse_query, respond
 from tern_wire.errors import GroupNotFound
+from tern_wire.link.requests import RequestCode
 from tern_wire.names import check_group
-from tern_wire.principals import DESCRIBE, GROUP, TOPIC
-from tern_wire.requests import RequestCode
+from tern_wire.principals.principals import DESCRIBE, GROUP, TOPIC
 
 _FLOW = ("messages", "bytes", "messages_per_s", "bytes_per_s")
 _LAG_ROW = ("committed", "max_offset", "lag", "lag_ms", "leased", "resting", "dying")

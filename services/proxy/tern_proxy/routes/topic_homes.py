@@ -20,9 +20,9 @@ from tern_proxy.routes.documents import ask_all
 from tern_proxy.routes.late_groups import begin_topic
 from tern_wire.errors import InvalidField, NoLeader, PlacementMoving, TernError, TopicNotFound
 from tern_wire.limits import PLACEMENT_GROUPS_MAX
-from tern_wire.placement import Placement, placement_of, read_placement
-from tern_wire.requests import RequestCode, body_parts
-from tern_wire.topic_settings import ALTER, CREATE, DECLARE
+from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.routing.placement import Placement, placement_of, read_placement
+from tern_wire.settings.topic_settings import ALTER, CREATE, DECLARE
 
 Head = dict[str, Any]
 Answers = list[tuple[str, Head]]

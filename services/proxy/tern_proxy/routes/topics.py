@@ -28,13 +28,13 @@ from tern_proxy.routes.documents import (
 )
 from tern_proxy.routes.topic_homes import change_topic
 from tern_wire.errors import ConfirmationNeeded, InvalidField, NoNameServer, TopicNotFound, WarmingUp
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.messages import TopicSettings
 from tern_wire.names import check_topic, is_of, own_name
 from tern_wire.paths import TOPICS_PATH
-from tern_wire.principals import ALTER as ALTER_IT
-from tern_wire.principals import GROUP, TOPIC
-from tern_wire.requests import RequestCode, body_parts
-from tern_wire.topic_settings import ALTER, CREATE, DECLARE, read_topic_change
+from tern_wire.principals.principals import ALTER as ALTER_IT
+from tern_wire.principals.principals import GROUP, TOPIC
+from tern_wire.settings.topic_settings import ALTER, CREATE, DECLARE, read_topic_change
 
 _LOSS = "its messages"
 _SORTS: Mapping[str, Callable[[Topic], Any]] = {

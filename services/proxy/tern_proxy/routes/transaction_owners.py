@@ -7,8 +7,8 @@ from tern_proxy.access.authorization import OPEN, Admission
 from tern_proxy.proxy import Proxy
 from tern_wire.errors import Forbidden, TernError, TransactionUnknown
 from tern_wire.limits import PRODUCER_GROUPS_MAX
-from tern_wire.principals import PRODUCER_GROUP
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.principals.principals import PRODUCER_GROUP
 from tern_wire.transactions import TransactionId
 
 Names = dict[tuple[str, int], str]

@@ -30,10 +30,10 @@ from tern_proxy.routes.documents import (
 from tern_proxy.routes.transaction_owners import require_of_transaction
 from tern_proxy.routes.transactions import describe_end, resolve
 from tern_wire.errors import ProducerGroupNotFound
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.messages import TransactionResolution
 from tern_wire.paths import TRANSACTIONS_PATH, transaction_path
-from tern_wire.principals import ALTER, DESCRIBE, PRODUCER_GROUP
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.principals.principals import ALTER, DESCRIBE, PRODUCER_GROUP
 from tern_wire.transactions import BY_HAND
 
 

@@ -45,11 +45,11 @@ from tern_proxy.routes.transaction_owners import remember_owner, require_of_tran
 from tern_proxy.sending import NEWS_INTERVAL_S
 from tern_wire.errors import BatchTooLarge, OwnerUnknown, PlacementChanged, ProducerGroupNotFound, TernError
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES, PLACEMENT_NEWS_MS
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.messages import JsonTopicMessage, PackedTopicMessage
 from tern_wire.paths import transaction_path
-from tern_wire.principals import PRODUCER_GROUP, PUB, TOPIC, TXN
-from tern_wire.record import host_bytes
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.principals.principals import PRODUCER_GROUP, PUB, TOPIC, TXN
+from tern_wire.records.record import host_bytes
 from tern_wire.transactions import BY_CLIENT, COMMIT, ENDED, ROLLBACK, TransactionId
 
 

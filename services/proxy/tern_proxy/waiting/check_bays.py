@@ -20,7 +20,7 @@ from tern_remoting import problem_of
 from tern_routing import GroupLink
 from tern_wire.errors import ProducerGroupNotFound, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, CHECKS_CLAIMED_MAX
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
 
 # Longer polls are asked for again: so long, at most, a broker holds a question that nobody waits for any more.
 WAIT_AT_BROKER_MAX_MS = 10_000

@@ -23,7 +23,7 @@ from tern_service.crowd import AT_A_TIME
 from tern_wire.errors import ShareExceeded, TernError, Unauthenticated
 from tern_wire.limits import BODY_DEADLINE_MS, REQUESTS_MAX, WAIT_MAX_MS
 from tern_wire.limits_requests import CALM_SHARE, SHARE_OF_FREE
-from tern_wire.principals import CLUSTER
+from tern_wire.principals.principals import CLUSTER
 
 # No request is open for longer, with a minute for what comes after body and wait.
 OPEN_MAX_MS = BODY_DEADLINE_MS + WAIT_MAX_MS + 60_000

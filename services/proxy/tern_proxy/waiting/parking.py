@@ -16,7 +16,7 @@ from tern_remoting import problem_of
 from tern_routing import GroupLink
 from tern_wire.errors import Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX, PARKED_POLLS_PER_PRINCIPAL_MAX
-from tern_wire.requests import RequestCode, body_parts
+from tern_wire.link.requests import RequestCode, body_parts
 
 # How much later than asked a broker may answer a NOTIFY before it counts as gone.
 NOTIFY_SLACK_MS = 2_000

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tern_wire.codec import encode_json
 from tern_wire.errors import LinkBodyMalformed
+from tern_wire.link.codec import encode_json
 from tern_wire.names import namespace_of, own_name
 from tern_wire.paths import JSON, producer_group_path
-from tern_wire.record import CONTENT_TYPE, KEYS, MESSAGE_ID, RESERVED_PROPERTIES, TAGS, Record, decode_record
+from tern_wire.records.record import CONTENT_TYPE, KEYS, MESSAGE_ID, RESERVED_PROPERTIES, TAGS, Record, decode_record
 from tern_wire.transactions import TransactionId, TransactionIds
 
 EVENT_TYPE = "ternmq.transaction.check.v1"

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from tern_txn_checker.core.answers import BUSY, CIRCUIT_OPEN
 from tern_txn_checker.core.circuit import CLOSED, Circuit
-from tern_wire.check_urls import CheckUrl
+from tern_wire.checks.urls import CheckUrl
 
 # A host that was not called for so long, and did not fail, is forgotten: its successor begins with a closed circuit, too.
 HOST_KEPT_MS = 300_000

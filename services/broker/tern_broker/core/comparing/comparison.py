@@ -11,34 +11,9 @@ from typing import Any
 
 from tern_broker.core.applied import Applied, Handler, read_map
 from tern_broker.core.comparing.digest import Verdict
-from tern_wire.codec import encode_msgpack
-from tern_wire.commands import CommandKind
+from tern_broker.core.comparing.judgement import Judgement
 from tern_wire.errors import LinkBodyMalformed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """Of the nodes' digests just before entry *index*: *right* is that of a majority, or of the node that an operator chose; None: nobody's.
-
-    *leaving*: who goes now; with *is_final* that is everybody who differs.
-    """
-
-    index: int
-    digests: dict[str, int]
-    right: int | None = None
-    leaving: tuple[str, ...] = ()
-    is_final: bool = True
-
-    def parts(self) -> list[bytes | bytearray | memoryview]:
-        """The payload of a JUDGE."""
-        facts = {
-            "index": self.index,
-            "digests": self.digests,
-            "right": self.right,
-            "leaving": list(self.leaving),
-            "is_final": self.is_final,
-        }
-        return [encode_msgpack(facts)]
+from tern_wire.link.commands import CommandKind
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tern_wire.codec import encode_msgpack
 from tern_wire.errors import TernError
+from tern_wire.link.codec import encode_msgpack
 
 Verdict = npt.NDArray[Any] | bytes | dict[str, Any] | TernError
 _NUMBERS = struct.Struct("<qqq")

@@ -13,8 +13,8 @@ from tern_broker.core.applied import Part
 from tern_broker.core.delivery.leasing import Leasing
 from tern_broker.core.sending.idempotency import KeyTable
 from tern_broker.core.windows import Windowed
-from tern_wire.codec import encode_msgpack
 from tern_wire.limits import INSPECTED_DELIVERIES_MAX
+from tern_wire.link.codec import encode_msgpack
 
 
 class Inspection:

@@ -20,9 +20,9 @@ from tern_broker.core.dead_topics import NOTES, ORIGINALS, DeadTopics
 from tern_broker.core.delivery.leasing import Leasing
 from tern_broker.core.delivery.offset_set import OffsetSet
 from tern_broker.core.topics import Group, Names, Topic
-from tern_wire.commands import SEND_HEAD, CommandKind
 from tern_wire.errors import GroupNotFound, LinkBodyMalformed
-from tern_wire.rows import BURIED, BURY_ROWS, NOT_DYING, QUEUE_ENTRIES, QueueAppend, QueueAppends
+from tern_wire.link.commands import SEND_HEAD, CommandKind
+from tern_wire.link.rows import BURIED, BURY_ROWS, NOT_DYING, QUEUE_ENTRIES, QueueAppend, QueueAppends
 
 
 class DeadLetters:

@@ -26,10 +26,10 @@ from tern_broker.core.dead_letters.dead_letters import DeadLetters
 from tern_broker.core.dead_topics import NOTES
 from tern_broker.core.delivery.leasing import Leasing
 from tern_broker.core.topics import Names, Topic
-from tern_wire.commands import CommandKind
 from tern_wire.dead_letters import CANCELLED, DONE, LETTER_GONE, ORIGIN_GONE, REDRIVEN, RUNNING, Selection
 from tern_wire.errors import LimitReached, LinkBodyMalformed, TaskNotFound
 from tern_wire.limits import REDRIVE_FAILURES_MAX, REDRIVE_TASKS_MAX
+from tern_wire.link.commands import CommandKind
 
 
 @dataclass(slots=True, kw_only=True)

@@ -21,8 +21,8 @@ from tern_broker.core.delivery.lease import Lease, Run, clear_bits
 from tern_broker.core.delivery.parked import Parked
 from tern_broker.core.topics import Group, Names, Topic
 from tern_wire.errors import GroupConflict
-from tern_wire.rows import FIFO_PARK, FIFO_SKIP
-from tern_wire.topic_settings import FIFO
+from tern_wire.link.rows import FIFO_PARK, FIFO_SKIP
+from tern_wire.settings.topic_settings import FIFO
 
 # (offset, message group) of one queue -> whether what lies in other queues comes first.
 MustWait = Callable[[int, int], bool]

@@ -23,9 +23,9 @@ from tern_broker.core.delivery.leasing import Leasing
 from tern_broker.core.delivery.replays import TOKEN_SIZE_BYTES
 from tern_broker.core.delivery.slots import Slots
 from tern_broker.core.topics import Names, Topic
-from tern_wire.commands import CommandKind
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.rows import FIFO_HEAD, FIFO_OPEN, FIFO_ROWS, LEASE_VERDICTS
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import FIFO_HEAD, FIFO_OPEN, FIFO_ROWS, LEASE_VERDICTS
 
 _NO_TOKEN = bytes(TOKEN_SIZE_BYTES)
 

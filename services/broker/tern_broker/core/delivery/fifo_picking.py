@@ -30,7 +30,7 @@ from tern_wire.limits import (
     LEASED_PER_QUEUE_MAX,
     RECEIVE_MESSAGES_MAX,
 )
-from tern_wire.rows import FIFO_HEAD, FIFO_OPEN, FIFO_PARK, FIFO_ROWS, FIFO_SKIP, LEASE_SKIP, QUEUE_ENTRIES
+from tern_wire.link.rows import FIFO_HEAD, FIFO_OPEN, FIFO_PARK, FIFO_ROWS, FIFO_SKIP, LEASE_SKIP, QUEUE_ENTRIES
 
 # ConsumeQueue entries (QUEUE_ENTRIES) -> the hash of each one's message group, 0 for none, shape (n,).
 ReadMessageGroups = Callable[[npt.NDArray[Any]], npt.NDArray[np.uint64]]

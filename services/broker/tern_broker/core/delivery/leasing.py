@@ -19,10 +19,10 @@ from tern_broker.core.delivery.lease import Cause, Death, Lease
 from tern_broker.core.delivery.replays import TOKEN_SIZE_BYTES, Replays
 from tern_broker.core.delivery.settles import Settles
 from tern_broker.core.topics import Names, Topic
-from tern_wire.commands import CommandKind
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.limits import EXPIRES_MAX
-from tern_wire.rows import LEASE_ROWS, LEASE_SKIP, LEASE_VERDICTS
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import LEASE_ROWS, LEASE_SKIP, LEASE_VERDICTS
 
 # A lease row with this run number asks only that the group's start in the queue be fixed.
 OPEN_QUEUE = -1

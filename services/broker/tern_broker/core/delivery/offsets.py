@@ -13,8 +13,8 @@ from tern_broker.core.delivery.leasing import Leasing
 from tern_broker.core.delivery.seeking import seek_moves
 from tern_broker.core.members.queue_locks import QueueLocks
 from tern_broker.core.topics import Group, Names, Topic
-from tern_wire.commands import CommandKind
 from tern_wire.errors import GroupNotFound, InvalidField, OffsetMoved, QueueNotFound, TopicNotFound
+from tern_wire.link.commands import CommandKind
 
 
 class Offsets:

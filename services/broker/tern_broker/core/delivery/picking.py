@@ -17,7 +17,7 @@ from tern_broker.core.machine import StateMachine
 from tern_broker.core.topics import Group, Topic
 from tern_wire.errors import LimitReached
 from tern_wire.limits import LEASED_PER_QUEUE_MAX
-from tern_wire.rows import LEASE_ROWS
+from tern_wire.link.rows import LEASE_ROWS
 
 # (topic id, queue, offset, count) -> ConsumeQueue entries, dtype QUEUE_ENTRIES; may be cut short by the end.
 ReadQueue = Callable[[int, int, int, int], npt.NDArray[Any]]

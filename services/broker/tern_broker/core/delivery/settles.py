@@ -15,9 +15,9 @@ from tern_broker.core.applied import Applied, Counters, Handler, read_map
 from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.delivery.lease import Cause, Death, Lease
 from tern_broker.core.topics import Names
-from tern_wire.commands import CommandKind
 from tern_wire.limits import DEAD_LETTER_REASON_SIZE_MAX_BYTES
-from tern_wire.rows import ACK, EXTEND, LEASE_OVER, LEASE_UNKNOWN, NACK, RELEASE, SETTLE_ROWS, SETTLED
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import ACK, EXTEND, LEASE_OVER, LEASE_UNKNOWN, NACK, RELEASE, SETTLE_ROWS, SETTLED
 
 if TYPE_CHECKING:
     from tern_broker.core.delivery.leasing import Leasing

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tern_broker.core.delivery.delivery import Delivery
 from tern_broker.core.delivery.picking import Look, Pick, Picker, ReceiveRequest
 from tern_wire.limits import LEASED_PER_QUEUE_MAX
-from tern_wire.rows import LEASE_SKIP, QUEUE_ENTRIES
+from tern_wire.link.rows import LEASE_SKIP, QUEUE_ENTRIES
 
 # Queue entries that are read at once: 80 KiB.
 PAGE_ENTRIES = 4_096

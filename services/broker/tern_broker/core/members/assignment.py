@@ -17,7 +17,7 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 
-from tern_wire.membership import Strategy, room_of
+from tern_wire.routing.membership import Strategy, room_of
 
 Assignment = dict[str, list[str]]
 

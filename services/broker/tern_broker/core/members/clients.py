@@ -12,11 +12,11 @@ from tern_broker.core.comparing.digest import Verdict
 from tern_broker.core.members.members import Members
 from tern_broker.core.members.queue_locks import QueueLocks
 from tern_broker.core.topics import Names
-from tern_wire.commands import CommandKind
 from tern_wire.errors import GroupNotFound, InvalidField, MemberNotFound, QueueNotFound, TopicNotFound
 from tern_wire.limits import MEMBER_EXPIRY_MAX_MS, MEMBER_EXPIRY_MS, QUEUES_PER_TOPIC_MAX
-from tern_wire.membership import Role, check_member, read_heartbeat, read_role
+from tern_wire.link.commands import CommandKind
 from tern_wire.names import check_group
+from tern_wire.routing.membership import Role, check_member, read_heartbeat, read_role
 
 
 class Clients:

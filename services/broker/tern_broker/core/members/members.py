@@ -21,7 +21,7 @@ from tern_wire.limits import (
     MEMBERS_PER_GROUP_MAX,
     MEMBERS_SIZE_MAX_BYTES,
 )
-from tern_wire.membership import Heartbeat, Role, Strategy, read_heartbeat
+from tern_wire.routing.membership import Heartbeat, Role, Strategy, read_heartbeat
 
 # Of a conflict people need an example, and an answer must fit into a frame: 16 topics, each with a filter for each of 1,000 members.
 CONFLICTS_SHOWN_MAX = 16

@@ -15,12 +15,12 @@ from tern_broker.core.appending import append_few
 from tern_broker.core.delivery.slots import SLOTS, Slots
 from tern_broker.core.sending.idempotency import KeyTable, NewKey
 from tern_broker.core.topics import Names, Topic
-from tern_wire.commands import SEND_HEAD
-from tern_wire.key_rows import QUEUE_SHIFT, SCHEDULED_QUEUE, split_key
 from tern_wire.limits import TIMER_DELAY_MAX_MS
-from tern_wire.route import PERM_WRITE
-from tern_wire.rows import FLAG_KEYED, PLAIN_FLAGS, SCHEDULED, SEND_ROW, SEND_VERDICTS, SENT, QueueAppends
-from tern_wire.timer_rows import TIMER_ROWS
+from tern_wire.link.commands import SEND_HEAD
+from tern_wire.link.key_rows import QUEUE_SHIFT, SCHEDULED_QUEUE, split_key
+from tern_wire.link.rows import FLAG_KEYED, PLAIN_FLAGS, SCHEDULED, SEND_ROW, SEND_VERDICTS, SENT, QueueAppends
+from tern_wire.link.timer_rows import TIMER_ROWS
+from tern_wire.routing.route import PERM_WRITE
 
 # As many as cost less one by one.
 FEW_ROWS = 4

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tern_wire.codec import encode_msgpack
-from tern_wire.key_rows import KEY_ROWS, OFFSET_MASK, QUEUE_SHIFT, Halves, Receipt, split_keys
 from tern_wire.limits import IDEMPOTENCY_KEYS_MAX, IDEMPOTENCY_TABLE_KEYS_MAX, IDEMPOTENCY_WINDOW_MS
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.key_rows import KEY_ROWS, OFFSET_MASK, QUEUE_SHIFT, Halves, Receipt, split_keys
 
 # How long a table is the youngest: so much longer than the window keys may be remembered, and so many tables there are at least.
 TABLE_PERIOD_MS = 60_000

@@ -21,9 +21,9 @@ from tern_broker.core.delivery.slots import Slots
 from tern_broker.core.topics import Topic
 from tern_wire.errors import PlacementMoving
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
-from tern_wire.placement_slots import owned_by, slots_of_keys, slots_of_message_groups
-from tern_wire.rows import FLAG_KEYED, FLAG_PINNED, FLAG_SENT_ON
-from tern_wire.topic_settings import ALTER, TopicChange
+from tern_wire.link.rows import FLAG_KEYED, FLAG_PINNED, FLAG_SENT_ON
+from tern_wire.routing.placement_slots import owned_by, slots_of_keys, slots_of_message_groups
+from tern_wire.settings.topic_settings import ALTER, TopicChange
 
 Rows = npt.NDArray[Any]
 

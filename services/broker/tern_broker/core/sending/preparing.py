@@ -23,7 +23,7 @@ from tern_wire.limits import (
     TRANSACTION_MESSAGES_MAX,
     TRANSACTIONS_MAX,
 )
-from tern_wire.rows import (
+from tern_wire.link.rows import (
     FLAG_HALF,
     FLAG_KEYED,
     FLAG_SAME_TRANSACTION,

@@ -20,9 +20,9 @@ from tern_broker.core.sending.idempotency import KeyTable
 from tern_broker.core.sending.placing import Placing
 from tern_broker.core.sending.preparing import HalfRows, Preparing
 from tern_broker.core.topics import Names
-from tern_wire.commands import SEND_HEAD
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.key_rows import (
+from tern_wire.link.commands import SEND_HEAD
+from tern_wire.link.key_rows import (
     RECEIPT_ROW_SIZE_BYTES,
     RECEIPT_ROWS,
     SCHEDULED_QUEUE,
@@ -32,8 +32,7 @@ from tern_wire.key_rows import (
     prepared_receipts,
     split_keys,
 )
-from tern_wire.route import PERM_WRITE
-from tern_wire.rows import (
+from tern_wire.link.rows import (
     FLAG_HALF,
     FLAG_KEYED,
     KEY_REUSED,
@@ -55,7 +54,8 @@ from tern_wire.rows import (
     SENT,
     QueueAppends,
 )
-from tern_wire.timer_rows import TIMER_ROWS
+from tern_wire.link.timer_rows import TIMER_ROWS
+from tern_wire.routing.route import PERM_WRITE
 
 Rows = npt.NDArray[Any]
 _NONE: Rows = np.zeros(0, np.int64)

@@ -25,10 +25,10 @@ from tern_broker.core.transactions.open_transactions import MESSAGE, MESSAGES, P
 from tern_broker.core.transactions.outcomes import Outcomes
 from tern_broker.core.transactions.producers import Producers
 from tern_broker.core.transactions.requests import read_claim, read_reports, read_resolution
-from tern_wire.commands import CommandKind
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.limits import REASONS_KEPT_MAX
-from tern_wire.rows import MOVED_HALF, QUEUE_ENTRIES
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.rows import MOVED_HALF, QUEUE_ENTRIES
 from tern_wire.transactions import (
     BY_CHECK,
     BY_CLIENT,

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_broker.core.windows import rows_of, windows_of
-from tern_wire.rows import MOVE_ROWS, MOVED_HALF
+from tern_wire.link.rows import MOVE_ROWS, MOVED_HALF
 
 # A half message as the state keeps it, 32 bytes.
 MESSAGES = np.dtype(

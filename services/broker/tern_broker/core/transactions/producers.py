@@ -14,12 +14,12 @@ from tern_broker.core.applied import Applied, Handler, read_map
 from tern_broker.core.comparing.digest import Verdict
 from tern_broker.core.namespace_counts import NamespaceCounts
 from tern_broker.core.windows import rows_of, windows_of
-from tern_wire.commands import CommandKind
 from tern_wire.errors import LimitReached, ProducerGroupBusy, ProducerGroupNotFound
 from tern_wire.limits import PRODUCER_GROUPS_MAX
+from tern_wire.link.commands import CommandKind
 from tern_wire.names import check_group, is_of
-from tern_wire.producer_settings import ProducerSettings, read_producer_change
-from tern_wire.topic_settings import text_of
+from tern_wire.settings.producer_settings import ProducerSettings, read_producer_change
+from tern_wire.settings.topic_settings import text_of
 
 _COUNTS = ("open", "expired", "committed", "rolled_back", "checks")
 

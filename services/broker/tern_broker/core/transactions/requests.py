@@ -19,7 +19,7 @@ from tern_wire.limits import (
     RECEIVE_SIZE_MAX_BYTES,
     RESOLVE_REASON_LENGTH_MAX,
 )
-from tern_wire.topic_settings import is_whole
+from tern_wire.settings.topic_settings import is_whole
 from tern_wire.transactions import BY_CLIENT, BY_HAND, COMMIT, NUMBER_MAX, ROLLBACK
 
 _ID_MAX = _LATENCY_MAX_MS = (1 << 32) - 1

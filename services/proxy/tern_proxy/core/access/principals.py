@@ -9,7 +9,9 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from tern_wire.client_keys import (
+from tern_wire.errors import InvalidField, PrincipalChanged
+from tern_wire.messages import GrantSettings, KeySettings, PrincipalSettings
+from tern_wire.principals.client_keys import (
     BEARER,
     ED25519,
     HMAC,
@@ -24,11 +26,9 @@ from tern_wire.client_keys import (
     key_document,
     read_networks,
 )
-from tern_wire.errors import InvalidField, PrincipalChanged
-from tern_wire.messages import GrantSettings, KeySettings, PrincipalSettings
-from tern_wire.principal_documents import PrincipalDocument, settings_change
-from tern_wire.principals import CLUSTER, GROUP, PRODUCER_GROUP, TOPIC, Grant, read_grant
-from tern_wire.signing_secrets import SigningSecrets
+from tern_wire.principals.documents import PrincipalDocument, settings_change
+from tern_wire.principals.principals import CLUSTER, GROUP, PRODUCER_GROUP, TOPIC, Grant, read_grant
+from tern_wire.principals.signing_secrets import SigningSecrets
 from tern_wire.times import parse_duration_ms, parse_time_ms
 
 Document = dict[str, Any]

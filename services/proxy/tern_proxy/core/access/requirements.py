@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tern_wire.principals import ACTIONS_OF, CLUSTER
+from tern_wire.principals.principals import ACTIONS_OF, CLUSTER
 
 _TEXT = re.compile(r"([A-Z]+) (cluster|topic|group|producer-group)(?: (\{\w+\}|of the [\w -]+?))?(?: if ([\w ,]+))?")
 

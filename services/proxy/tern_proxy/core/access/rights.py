@@ -9,7 +9,7 @@
 What a principal may not DESCRIBE is refused as if it were not there, with the same error; what it may see, with `forbidden`. A right to make
 something says nothing about whether it is there, so that one is always `forbidden`. Lists show what may be listed or described.
 
-Reference: tern_wire.principals (`is_permitted`), whose DESCRIBE is implied as Kafka's is.
+Reference: tern_wire.principals.principals (`is_permitted`), whose DESCRIBE is implied as Kafka's is.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from tern_wire import kept_topics
 from tern_wire.dead_letters import PREFIX
 from tern_wire.errors import Forbidden, GroupNotFound, ProducerGroupNotFound, TernError, TopicNotFound
 from tern_wire.kept_topics import DEAD_LETTERS, KeptTopics
-from tern_wire.principals import (
+from tern_wire.principals.principals import (
     ADMIN,
     ALTER,
     AUDIT,

@@ -21,8 +21,8 @@ from ipaddress import IPv6Address
 from msgspec import Struct
 
 from tern_proxy.core.access.namespaces import HEADER
-from tern_wire.client_keys import ED25519, HMAC, KID_LENGTH
 from tern_wire.limits import SIGNATURE_NONCE_LENGTH_MAX, SIGNATURE_NONCE_LENGTH_MIN
+from tern_wire.principals.client_keys import ED25519, HMAC, KID_LENGTH
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 _INPUT, _SIGNATURE, _DIGEST = b"signature-input", b"signature", b"content-digest"

@@ -13,7 +13,7 @@ from tern_proxy.core.sending.batches import media_type
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.handles import HandleMaker, Receipt
 from tern_wire.paths import JSON, OCTETS
-from tern_wire.record import (
+from tern_wire.records.record import (
     CONTENT_TYPE,
     CORRELATION_ID,
     DELIVER_MS,
@@ -27,7 +27,7 @@ from tern_wire.record import (
     TAGS,
 )
 
-# size, queue, offset, born ms, stored ms and body size of tern_wire.record's head; the rest is skipped.
+# size, queue, offset, born ms, stored ms and body size of tern_wire.records.record's head; the rest is skipped.
 _FIELDS = struct.Struct(">I4x4xI4xq8x4xq8xq8x4x8xI")
 _HEAD_SIZE = _FIELDS.size
 assert HEAD.size == _HEAD_SIZE

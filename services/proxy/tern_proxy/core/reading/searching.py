@@ -9,8 +9,8 @@ import binascii
 from dataclasses import dataclass
 from typing import Any
 
-from tern_wire.codec import decode_msgpack, encode_msgpack
 from tern_wire.errors import InvalidField, TernError
+from tern_wire.link.codec import decode_msgpack, encode_msgpack
 
 Message = dict[str, Any]
 Place = list[int]

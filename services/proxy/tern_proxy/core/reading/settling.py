@@ -18,8 +18,8 @@ from tern_wire.limits import (
     INVISIBLE_MAX_MS,
     SETTLE_ENTRIES_MAX,
 )
+from tern_wire.link.rows import ACK, EXTEND, NACK, RELEASE, SETTLE_ROW, SETTLED
 from tern_wire.messages import SettleEntry
-from tern_wire.rows import ACK, EXTEND, NACK, RELEASE, SETTLE_ROW, SETTLED
 from tern_wire.times import given_duration, parse_duration_ms
 
 

@@ -36,14 +36,14 @@ from tern_wire.limits import (
     PROPERTY_NAME_SIZE_MAX_BYTES,
     PROPERTY_VALUE_SIZE_MAX_BYTES,
 )
+from tern_wire.link.rows import FLAG_KEYED, FLAG_PINNED, NO_KEY, SEND_ROW, key_hash
 from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.paths import JSON
-from tern_wire.placement import slot_of_key, slot_of_message_group
-from tern_wire.record import HEAD, MAGIC, NO_HOST, OVERHEAD_SIZE_BYTES, RESERVED_PROPERTIES
-from tern_wire.rows import FLAG_KEYED, FLAG_PINNED, NO_KEY, SEND_ROW, key_hash
-from tern_wire.topic_settings import MIXED
+from tern_wire.records.record import HEAD, MAGIC, NO_HOST, OVERHEAD_SIZE_BYTES, RESERVED_PROPERTIES
+from tern_wire.routing.placement import slot_of_key, slot_of_message_group
+from tern_wire.settings.topic_settings import MIXED
 
-# The head of tern_wire.record with its middle (queue to prepared offset) as one piece.
+# The head of tern_wire.records.record with its middle (queue to prepared offset) as one piece.
 _HEAD = struct.Struct(">III72sI")
 assert _HEAD.size == HEAD.size
 CONTENT_TYPE_SIZE_MAX_BYTES = 255

@@ -15,7 +15,7 @@ from collections.abc import Container, Sequence
 from itertools import product
 
 from tern_wire.errors import OwnerUnknown, PlacementChanged, TopicsApart
-from tern_wire.placement import Placement, owners
+from tern_wire.routing.placement import Placement, owners
 
 # One topic of a transaction: its name, its placement, and the broker groups that are seen to have it.
 Placed = tuple[str, Placement, Container[str]]

@@ -5,7 +5,6 @@ from functools import lru_cache
 from urllib.parse import parse_qsl, urlencode
 
 from tern_proxy.core.sending.batches import PACKED, media_type
-from tern_wire.codec import read_json
 from tern_wire.errors import (
     IllegalDeliveryTime,
     IllegalIdempotencyKey,
@@ -19,6 +18,7 @@ from tern_wire.errors import (
     UnknownParameter,
 )
 from tern_wire.limits import INVISIBLE_MAX_MS, INVISIBLE_MIN_MS, WAIT_MAX_MS
+from tern_wire.link.codec import read_json
 from tern_wire.messages import PackedMessage
 from tern_wire.paths import (
     HEADER_DELAY,

@@ -14,8 +14,7 @@ from tern_wire.errors import (
     TopicNotFound,
     TopicNotWritable,
 )
-from tern_wire.recall_handles import Recall, RecallMaker
-from tern_wire.rows import (
+from tern_wire.link.rows import (
     KEY_REUSED,
     KEYS_FULL,
     MOVED,
@@ -27,6 +26,7 @@ from tern_wire.rows import (
     SCHEDULED_BEFORE,
     SENT,
 )
+from tern_wire.recall_handles import Recall, RecallMaker
 
 # In the receipt of a message that waits for its delivery time.
 NO_OFFSET = -1

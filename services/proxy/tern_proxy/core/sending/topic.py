@@ -4,11 +4,11 @@ from tern_proxy.core.sending.owners import is_sent_on, owner_or_refuse
 from tern_proxy.core.sending.topic_kinds import kind_of, perm_of
 from tern_wire.errors import IllegalTag, OwnerUnknown, QueueNotFound
 from tern_wire.limits import TAG_SIZE_MAX_BYTES
+from tern_wire.link.rows import FLAG_SENT_ON
 from tern_wire.names import parse_queue
-from tern_wire.placement import Placement, placement_of, read_placement, slot_of_key, slot_of_message_group
-from tern_wire.record import tag_hash
-from tern_wire.route import TopicRoute
-from tern_wire.rows import FLAG_SENT_ON
+from tern_wire.records.record import tag_hash
+from tern_wire.routing.placement import Placement, placement_of, read_placement, slot_of_key, slot_of_message_group
+from tern_wire.routing.route import TopicRoute
 
 # Tags are few per topic (RocketMQ's advice); a producer that makes them up costs a hash each, not memory.
 TAGS_KEPT_MAX = 1_024

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from tern_wire.errors import PropertyConflictsWithType, TernError, TopicNotWritable
 from tern_wire.messages import JsonMessage, PackedMessage
-from tern_wire.route import PERM_READ, PERM_WRITE, TopicRoute
-from tern_wire.topic_settings import DELAY, FIFO, MIXED, NORMAL, TRANSACTION
+from tern_wire.routing.route import PERM_READ, PERM_WRITE, TopicRoute
+from tern_wire.settings.topic_settings import DELAY, FIFO, MIXED, NORMAL, TRANSACTION
 
 Route = Mapping[str, TopicRoute]
 

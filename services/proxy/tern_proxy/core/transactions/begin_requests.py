@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from tern_proxy.core.sending.batches import PACKED, SUPPORTED_DOCUMENTS, media_type
 from tern_proxy.core.sending.parameters import SEND_PARAMETERS, Headers, header_text, read_send, split_own
 from tern_proxy.core.transactions.begins import check_after_of, key_of, producer_group_of
-from tern_wire.codec import read_json, read_msgpack
 from tern_wire.errors import BatchEmpty, BatchTooLarge, IllegalIdempotencyKey, UnknownField, UnsupportedBatchFormat
 from tern_wire.limits import JSON_BATCH_NODES_MAX, TRANSACTION_MESSAGES_MAX
+from tern_wire.link.codec import read_json, read_msgpack
 from tern_wire.messages import (
     JsonMessage,
     JsonTopicMessage,

@@ -13,9 +13,9 @@ from tern_proxy.core.sending.results import Outcome, refusal_of
 from tern_proxy.core.transactions.begins import Begin, Encoded, seconds_of
 from tern_wire.errors import InvalidField, ProducerGroupNotFound, TooManyOpenTransactions
 from tern_wire.limits import LISTED_MAX
+from tern_wire.link.rows import NO_PRODUCER_GROUP, PREPARED, PREPARED_BEFORE, TOO_MANY_OPEN
 from tern_wire.names import check_group
 from tern_wire.paths import transaction_path
-from tern_wire.rows import NO_PRODUCER_GROUP, PREPARED, PREPARED_BEFORE, TOO_MANY_OPEN
 from tern_wire.times import parse_duration_ms
 from tern_wire.transactions import EXPIRED, NUMBER_MAX, OPEN, TransactionId, TransactionIds
 

@@ -7,7 +7,6 @@ import struct
 from typing import Any
 
 from tern_proxy.core.sending.topic import is_printable
-from tern_wire.codec import read_json, read_msgpack
 from tern_wire.errors import (
     InvalidField,
     LinkBodyMalformed,
@@ -17,6 +16,7 @@ from tern_wire.errors import (
     TransactionUnknown,
 )
 from tern_wire.limits import ENDS_PER_REQUEST_MAX, KIB, LANE_SIZE_MAX_BYTES, RESOLVE_REASON_LENGTH_MAX
+from tern_wire.link.codec import read_json, read_msgpack
 from tern_wire.messages import TransactionEnd, TransactionResolution
 from tern_wire.transactions import (
     BY_CLIENT,

@@ -15,7 +15,7 @@ from msgspec import UnsetType
 
 from tern_wire.errors import InvalidField
 from tern_wire.messages import ProducerGroupSettings
-from tern_wire.producer_settings import SECRET_PREFIX, SETTINGS, ProducerChange, read_producer_change
+from tern_wire.settings.producer_settings import SECRET_PREFIX, SETTINGS, ProducerChange, read_producer_change
 from tern_wire.times import given_duration, parse_duration_ms
 
 Head = dict[str, Any]

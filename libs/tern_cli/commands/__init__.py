@@ -1,0 +1,1 @@
+"""The commands of `ternmq`, one file a subject."""

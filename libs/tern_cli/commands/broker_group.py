@@ -1,0 +1,188 @@
+"""`ternmq broker-group ls|show|join|restore`: broker groups of a running mesh, one added to it, one given its write permission back.
+
+Everything here may be repeated, after a Ctrl-C too: what is done is done, and the rest follows. Broker groups are the cluster's: a namespace in the
+environment changes nothing, and topics of all namespaces are moved. How one is taken out is in `broker_group_drain.py`.
+"""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from tern_cli.commands.admin import duration_ms
+from tern_cli.commands.mesh import DataDir
+from tern_cli.commands.namesrv import NameServers, name_server_urls
+from tern_cli.endpoint import DATA_DIR, Endpoint, endpoints
+from tern_cli.failures import CommandFailed
+from tern_cli.output import Format, Output, show_json, show_rows
+from tern_cli.progress import counting, waiting
+from tern_cli.views.broker_group_view import failure_lines, group_rows, left_lines, left_rows, move_lines
+from tern_cli.views.namesrv_view import permit
+from tern_cli.views.topic_moves import ClusterAdmin, TopicName, place_all
+
+broker_group_app = typer.Typer(
+    no_args_is_help=True,
+    help="""Add broker groups to a running mesh, and take them out.
+
+    A broker group is 1, 3 or 5 brokers that replicate one log. Topics are spread over several; where keyed and ordered messages of a topic go is its
+    placement (`ternmq topic placement`), which changes only when it is told to.""",
+)
+BrokerGroup = Annotated[
+    str, typer.Argument(metavar="NAME", help="The broker group, such as broker-b.", show_default=False)
+]
+# Between two looks at something that takes seconds.
+POLL_INTERVAL_S = 0.25
+
+
+@broker_group_app.command("ls")
+def list_broker_groups(endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
+    """List broker groups: who leads, how many nodes are linked, and which may be written.
+
+    [bold]Examples[/bold]
+
+    ternmq broker-group ls
+    ternmq broker-group ls -o json
+    """
+    with ClusterAdmin(endpoints(endpoint)) as admins:
+        rows = group_rows(admins.whole.cluster())
+    show_rows(rows, ("broker_group", "leader", "term", "nodes", "writable"), output)
+
+
+@broker_group_app.command("show")
+def show_broker_group(name: BrokerGroup, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
+    """Show what is left to be read in a broker group, and what keeps it from being taken out.
+
+    [bold]Examples[/bold]
+
+    ternmq broker-group show broker-b
+    ternmq broker-group show broker-b -o json
+    """
+    with ClusterAdmin(endpoints(endpoint)) as admins:
+        left = admins.whole.broker_group(name)
+    tell_left(left, output)
+
+
+@broker_group_app.command("join")
+def join_broker_group(
+    name: BrokerGroup,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            metavar="PATTERN",
+            help="Only topics like 'orders*', or 'shop/orders*' of a namespace. May be repeated.",
+        ),
+    ] = None,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics; so it is without --topic.")] = False,
+    timeout: Annotated[str, typer.Option(help="How long it may take until the broker group has a leader.")] = "60s",
+    endpoint: Endpoint = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Let a broker group that was added to the mesh take its share of the topics.
+
+    Waits until it has a leader, declares there the groups that others have, and places the topics of all namespaces there, too. Order and idempotency
+    keys hold meanwhile: a topic is on its way for 10 minutes or more. Repeat the command whenever you like: it completes what was broken off.
+
+    [bold]Examples[/bold]
+
+    ternmq broker-group join broker-b
+    ternmq broker-group join broker-b --topic 'orders*' --topic 'shop/*'
+    ternmq broker-group join broker-b -o json
+    """
+    if topic and all_topics:
+        raise CommandFailed("Which topics?", "Say --topic or --all-topics, not both.", exit_code=2)
+    patience_ms = duration_ms("--timeout", timeout)
+    with ClusterAdmin(endpoints(endpoint)) as admins:
+        _wait_for_leader(admins, name, patience_ms / 1_000)
+        joined = admins.whole.join(name)
+        topics = [each for each in _topics_of(admins, name) if each.matches(topic or ())]
+        if topic and not topics:
+            raise CommandFailed("No such topic", f"No topic is like {', '.join(topic)}. See `ternmq topic ls`.")
+        with counting(len(topics), f"topics to {name}") as step:
+            moves = place_all(admins, topics, lambda placed: with_group(placed["broker_groups"], name), step)
+    if output is Format.JSON:
+        show_json({**joined, "moves": [move.document() for move in moves]})
+    else:
+        typer.echo(
+            f"{name}: {joined['groups']:,} groups and {joined['producer_groups']:,} producer groups are new there."
+        )
+        for line in move_lines(moves, _again(name, topic or [])):
+            typer.echo(line)
+    if failures := failure_lines(moves):
+        raise CommandFailed(
+            "Not every topic is placed", f"Repeat `{_again(name, topic or [])}`: what is done stays.", lines=failures
+        )
+
+
+@broker_group_app.command("restore")
+def restore_broker_group(
+    name: BrokerGroup, namesrv: NameServers = None, data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE
+) -> None:
+    """Give a broker group its write permission back, when it is to stay after all. Topics come back with `ternmq broker-group join`.
+
+    [bold]Examples[/bold]
+
+    ternmq broker-group restore broker-b
+    """
+    taken, topics = permit(name_server_urls(namesrv, data_dir), name, writable=True, data_dir=data_dir)
+    if output is Format.JSON:
+        facts = {"broker_group": name, "writable": True, "topics": topics}
+        show_json({**facts, "name_servers": [one.url for one in taken]})
+        return
+    typer.echo(f"{name} may be written again. `ternmq broker-group join {name}` places topics there.")
+
+
+# For draining, too ------------------------------------------------------------------------------------------------
+def tell_left(left: dict[str, Any], output: Format, *, is_withdrawn: bool = False) -> None:
+    """What is left in a broker group. *is_withdrawn*: this command has withdrawn its write permission."""
+    if output is Format.JSON:
+        show_json(left)
+        return
+    if rows := left_rows(left):
+        show_rows(rows, tuple(rows[0]), output)
+        if (more := sum(left[count] for count in ("placed", "moving"))) > len(rows):
+            typer.echo(f"These are {len(rows)} of {more:,} or more topics.")
+    for line in left_lines(left, is_withdrawn=is_withdrawn):
+        typer.echo(line)
+    if left["is_drained"]:
+        typer.echo(f"{left['broker_group']} is drained: nothing in it is waited for.")
+
+
+def with_group(groups: list[str], name: str) -> list[str]:
+    """*groups* with *name* among them."""
+    return groups if name in groups else [*groups, name]
+
+
+def _topics_of(admins: ClusterAdmin, name: str) -> list[TopicName]:
+    """All topics of the cluster, in order."""
+    rows = [row for which in ("here", "elsewhere") for row in admins.whole.broker_group_topics(name, which=which)]
+    return sorted({TopicName(row["namespace"], row["topic"]) for row in rows})
+
+
+def _wait_for_leader(admins: ClusterAdmin, name: str, patience_s: float) -> None:
+    """Until broker group *name* has a leader; CommandFailed when it does not come, or may not be written."""
+    give_up_s = time.monotonic() + patience_s
+    with waiting(f"{name} has no leader yet"):
+        while True:
+            known = admins.whole.cluster()["broker_groups"]
+            found = known.get(name)
+            if found is not None and not found["writable"]:
+                detail = f"Nothing may be written to {name}. Say `ternmq broker-group restore {name}` first."
+                raise CommandFailed("Its write permission is withdrawn", detail)
+            if found is not None and found["leader"]:
+                return
+            if time.monotonic() >= give_up_s:
+                break
+            time.sleep(POLL_INTERVAL_S)
+    if found is None:
+        names = ", ".join(sorted(known)) or "none"
+        detail = (
+            f"No broker of {name} has registered; known: {names}. Start its brokers, and see `ternmq namesrv status`."
+        )
+        raise CommandFailed("No such broker group", detail)
+    detail = f"Most of the brokers of {name} must run and see each other. See `ternmq raft status`, and their logs."
+    raise CommandFailed("The broker group has no leader", detail)
+
+
+def _again(name: str, patterns: list[str]) -> str:
+    return " ".join([f"ternmq broker-group join {name}", *(f"--topic '{pattern}'" for pattern in patterns)])

@@ -1,0 +1,239 @@
+"""`ternmq dlq ls|show|redrive|task|cancel|purge`: the dead letters of a group."""
+
+import base64
+from typing import Annotated, Any
+
+import typer
+
+from tern_cli.commands.admin import Group
+from tern_cli.endpoint import Endpoint, administration
+from tern_cli.failures import CommandFailed
+from tern_cli.output import Format, Output, show_facts, show_json, show_rows
+from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, REDRIVE_RATE_MAX_PER_S
+from tern_wire.messages import TO_ORIGIN
+
+dlq_app = typer.Typer(
+    no_args_is_help=True, help="Dead letters of a group: ls, show, redrive, purge; and the tasks of redrives."
+)
+
+_TIME_HELP = "Ms since 1970, or such as 2026-01-31T12:00:00Z."
+OfTopic = Annotated[str, typer.Option("-t", "--topic", help="Only those of this topic.", show_default=False)]
+OfTag = Annotated[str, typer.Option("--tag", help="Only those with this tag.", show_default=False)]
+OfReason = Annotated[str, typer.Option("--reason", help="Only those with this in their reason.", show_default=False)]
+Begin = Annotated[str, typer.Option("--from", help=f"Died at this time or later. {_TIME_HELP}", show_default=False)]
+End = Annotated[str, typer.Option("--to", help=f"Died before this time. {_TIME_HELP}", show_default=False)]
+EndOrTarget = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        help=f"Died before this time. {_TIME_HELP} Or 'origin': to their own queues, as without it; alone it means --all.",
+        show_default=False,
+    ),
+]
+Task = Annotated[str, typer.Argument(help="The task, as `redrive` names it.", show_default=False)]
+_COLUMNS = ("offset", "topic", "queue", "at", "attempts", "cause", "reason", "dead_at")
+_TASK_COLUMNS = ("task", "group", "state", "total", "examined", "redriven", "skipped", "failed")
+
+
+@dlq_app.command("ls")
+def list_letters(
+    group: Group,
+    *,
+    topic: OfTopic = "",
+    tag: OfTag = "",
+    reason: OfReason = "",
+    begin: Begin = "",
+    end: End = "",
+    limit: Annotated[
+        int, typer.Option("-n", "--limit", min=1, max=DEAD_LETTERS_PAGE_MAX, help="At most so many.")
+    ] = 32,
+    cursor: Annotated[str, typer.Option("--cursor", help="Go on behind a page: its next_cursor.")] = "",
+    endpoint: Endpoint = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """List dead letters, the oldest first: where they came from, how often they were tried, and why they died.
+
+    [bold]Examples[/bold]
+
+    ternmq dlq ls billing
+    ternmq dlq ls billing --topic orders --reason 'no such shop' -n 100
+    """
+
+    with administration(endpoint) as admin:
+        page = admin.dead_letters(
+            group, topic=topic, tag=tag, reason=reason, begin=begin, end=end, limit=limit, cursor=cursor
+        )
+    messages = [_readable(message) for message in page["messages"]]
+    if output is Format.JSON:
+        show_json({**page, "messages": messages})
+        return
+    show_rows([_row(message) for message in messages], _COLUMNS, output)
+    if page.get("next_cursor"):
+        typer.echo(f"There may be more: --cursor {page['next_cursor']}")
+    elif not messages and not cursor:
+        typer.echo(f"No dead letters of {group}.")
+
+
+@dlq_app.command("show")
+def show_letter(
+    group: Group,
+    offset: Annotated[str, typer.Argument(help="As `ls` names it, such as broker-a:17.", show_default=False)],
+    endpoint: Endpoint = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Show one dead letter with its body.
+
+    [bold]Examples[/bold]
+
+    ternmq dlq show billing broker-a:17
+    """
+
+    with administration(endpoint) as admin:
+        found = admin.dead_letters(group, limit=1, cursor=offset)["messages"]
+    if not found or found[0]["dlq"]["offset"] != offset:
+        raise CommandFailed(
+            "There is no such dead letter",
+            f"{offset} was redriven, purged, or dropped by retention: see ternmq dlq ls {group}.",
+        )
+    message = _readable(found[0])
+    if output is Format.JSON:
+        show_json(message)
+    else:
+        facts = {**{name: value for name, value in message.items() if name != "dlq"}, **_row(message)}
+        show_facts(facts)
+
+
+@dlq_app.command("redrive")
+def redrive_letters(
+    group: Group,
+    offsets: Annotated[
+        list[str] | None,
+        typer.Argument(help="Dead letters as `ls` names them, such as broker-a:17.", show_default=False),
+    ] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="All dead letters of the group.")] = False,
+    topic: OfTopic = "",
+    tag: OfTag = "",
+    reason: OfReason = "",
+    begin: Begin = "",
+    end: EndOrTarget = "",
+    rate: Annotated[
+        int, typer.Option("--rate", min=0, max=REDRIVE_RATE_MAX_PER_S, help="Messages a second; 0: as fast as it goes.")
+    ] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be redriven; redrive nothing.")] = False,
+    endpoint: Endpoint = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Deliver dead letters to their group again, from their own queues, as if they had never been received.
+
+    A task does it: `ternmq dlq task` tells how it is going, `ternmq dlq cancel` ends it.
+
+    [bold]Examples[/bold]
+
+    ternmq dlq redrive billing broker-a:17 broker-a:21
+    ternmq dlq redrive billing --topic orders --reason 'no such shop' --rate 100
+    ternmq dlq redrive billing --all --dry-run
+    ternmq dlq redrive billing --to origin
+    """
+
+    if not (offsets or everything or topic or tag or reason or begin or end):
+        raise CommandFailed("Which dead letters?", "Name offsets, a condition such as --topic, or --all.", exit_code=2)
+    with administration(endpoint) as admin:
+        task = admin.redrive(
+            group,
+            offsets=offsets or (),
+            everything=everything,
+            topic=topic,
+            tag=tag,
+            reason=reason,
+            begin=begin,
+            end="" if end == TO_ORIGIN else end,
+            to=TO_ORIGIN if end == TO_ORIGIN else "",
+            rate=rate,
+            dry_run=dry_run,
+        )
+    _show_task(task, output)
+
+
+@dlq_app.command("task")
+def show_task(task: Task, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
+    """Show how a redrive is going, and which dead letters it could not redrive.
+
+    [bold]Examples[/bold]
+
+    ternmq dlq task 5b1f0c9a7e2d4c3b8a190f6e
+    """
+
+    with administration(endpoint) as admin:
+        _show_task(admin.task(task), output)
+
+
+@dlq_app.command("cancel")
+def cancel_task(task: Task, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
+    """End a redrive where it is; what was redriven stays so.
+
+    [bold]Examples[/bold]
+
+    ternmq dlq cancel 5b1f0c9a7e2d4c3b8a190f6e
+    """
+
+    with administration(endpoint) as admin:
+        _show_task(admin.cancel_task(task), output)
+
+
+@dlq_app.command("purge")
+def purge_letters(
+    group: Group,
+    confirm: Annotated[str, typer.Option("--confirm", help="The group's name again.", show_default=False)] = "",
+    endpoint: Endpoint = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Drop all dead letters of a group, for good.
+
+    [bold]Examples[/bold]
+
+    ternmq dlq purge billing --confirm billing
+    """
+
+    if confirm != group:
+        raise CommandFailed("Not confirmed", f"Nothing was dropped. Say --confirm {group}.", exit_code=2)
+    with administration(endpoint) as admin:
+        purged = admin.purge_dead_letters(group)
+    if output is Format.JSON:
+        show_json({"group": group, "purged": purged})
+    else:
+        typer.echo(f"{purged} dead letters of {group} are gone.")
+
+
+def _show_task(task: dict[str, Any], output: Format) -> None:
+    if output is Format.JSON:
+        show_json(task)
+        return
+    show_rows([{name: task[name] for name in _TASK_COLUMNS}], _TASK_COLUMNS, output)
+    for failure in task["failures"]:
+        typer.echo(f"{failure['offset']}: {failure['error']['detail']}")
+
+
+def _row(message: dict[str, Any]) -> dict[str, Any]:
+    dlq = message["dlq"]
+    origin = dlq["origin"]
+    facts = {name: dlq[name] for name in ("attempts", "cause", "reason", "dead_at")}
+    return {
+        "offset": dlq["offset"],
+        "topic": origin["topic"],
+        "queue": origin["queue"],
+        "at": origin["offset"],
+        **facts,
+    }
+
+
+def _readable(message: dict[str, Any]) -> dict[str, Any]:
+    """The body as text where it is text."""
+    body = message["body"]
+    try:
+        return {**message, "body": body.decode()}
+    except UnicodeDecodeError:
+        return {
+            **{name: value for name, value in message.items() if name != "body"},
+            "body_base64": base64.b64encode(body).decode(),
+        }

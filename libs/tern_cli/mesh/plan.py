@@ -1,0 +1,240 @@
+"""Which processes make up a mesh, with which commands and ports. Pure: paths and ids are arguments, nothing is touched.
+
+A plan travels as JSON from `ternmq up` to the supervisor; standard library only, so that the supervisor stays small.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from tern_cli.mesh.supervision import KILL_AFTER_S
+
+BROKER_GROUP = "broker-a"
+HOST = "127.0.0.1"
+# Between the first ports of two neighbouring brokers: link, Raft and HTTP take three, the rest keeps numbers readable.
+BROKER_PORT_STEP = 10
+# Dev mode is faster than production's 30 s and 120 s: a killed broker is out of the tables in 5 s. Nobody waits for the end of the warm-up
+# (35 s): it is over as soon as the one broker group has told its topics.
+NAMESRV_PACE = ("--expiry-ms", "5000", "--scan-interval-ms", "500")
+HEARTBEAT = ("--heartbeat-interval-ms", "1000")
+# A laptop's mesh takes whatever is sent to it; elsewhere somebody decides what there is.
+AUTO_CREATE = ("--auto-create-topics", "--auto-create-groups")
+ROUTES_PACE = ("--route-interval-ms", "1000")
+# A checker that was killed is missed for as long as its claims last: this, and the patience of the producer group that is asked.
+CLAIM_PACE = ("--claim-ms", "5000")
+# Callbacks stay on the machine, as everything does.
+CHECK_HOSTS = "127.0.0.1,localhost,[::1]"
+BOOTSTRAP = "--bootstrap"
+# A mesh beside other things on a disk: at most this, and at most half of what is free.
+BUDGET_MAX_BYTES = 20 << 30
+_SEGMENT_MIN_BYTES, SEGMENT_MAX_BYTES = 16 << 20, 1 << 30
+# Retention drops whole segments, and a broker holds up to three that are not full: with fewer the marks would mean nothing.
+_SEGMENTS_PER_BUDGET, _SEGMENTS_MIN = 16, 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshShape:
+    """How many of each and where their ports begin; kept in cluster.json, so that the next `up` needs no options."""
+
+    cluster: str = "tern"
+    brokers: int = 3
+    proxies: int = 1
+    namesrvs: int = 1
+    checkers: int = 1
+    proxy_port: int = 8080
+    namesrv_port: int = 9876
+    broker_port: int = 10911
+    # Behind nine proxies, the most that there can be.
+    checker_port: int = 8090
+    # TLS and keys, as beyond loopback: certificates lie in the data directory.
+    secure: bool = False
+    # Whom checkers may call, as tern_wire.checks.urls has it.
+    check_hosts: str = CHECK_HOSTS
+    # Whether those of them that are private may be called by http.
+    check_http: bool = False
+    # 0: the broker's default. A new mesh gets what suits its budget.
+    segment_size_bytes: int = 0
+    # What the brokers' files may hold together. 0: the marks of 75, 85 and 90 % are those of the disk. -1: not decided yet.
+    disk_budget_bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessPlan:
+    """One process: its command, and ports by what they are for (`http`, `link`, `raft`)."""
+
+    name: str
+    role: str
+    argv: tuple[str, ...]
+    ports: Mapping[str, int] = field(default_factory=dict)
+    # Whether its HTTP is TLS.
+    is_secure: bool = False
+
+    @property
+    def url(self) -> str:
+        """Where its HTTP is."""
+        return f"{'https' if self.is_secure else 'http'}://{HOST}:{self.ports.get('http', 0)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshPlan:
+    """All processes of a mesh, in the order in which they are started, and when stopping turns into killing."""
+
+    cluster: str
+    data_dir: str
+    processes: tuple[ProcessPlan, ...]
+    stop_within_s: float = KILL_AFTER_S
+
+    def ports(self) -> list[tuple[int, ProcessPlan, str]]:
+        """Every port with its process and purpose."""
+        return [(port, process, use) for process in self.processes for use, port in process.ports.items()]
+
+    def endpoints(self, role: str) -> list[str]:
+        """The HTTP addresses of all processes of *role*."""
+        return [process.url for process in self.processes if process.role == role]
+
+
+def shape_from_base(shape: dict[str, Any], port_base: int) -> dict[str, Any]:
+    """*shape* with all ports in one range of 100: proxies at +0, name servers at +10, brokers at +20, +30 ... +60, checkers at +70."""
+    return {
+        **shape,
+        "proxy_port": port_base,
+        "namesrv_port": port_base + 10,
+        "broker_port": port_base + 20,
+        "checker_port": port_base + 70,
+    }
+
+
+def plan_mesh(shape: MeshShape, *, data_dir: str, group_id: str, python: str) -> MeshPlan:
+    """The processes of *shape*; *data_dir* is absolute, *group_id* 32 hex digits. Brokers carry --bootstrap:
+    the supervisor leaves it out once the group is born."""
+    processes = (
+        *(_namesrv(shape, number, python, data_dir) for number in range(shape.namesrvs)),
+        *(_broker(shape, number, python, data_dir, group_id) for number in range(shape.brokers)),
+        *(_proxy(shape, number, python, data_dir) for number in range(shape.proxies)),
+        *(_checker(shape, number, python, data_dir) for number in range(shape.checkers)),
+    )
+    return MeshPlan(
+        cluster=shape.cluster,
+        data_dir=data_dir,
+        processes=tuple(_protected(shape, process, data_dir) for process in processes),
+    )
+
+
+def with_budget(shape: MeshShape, *, free_bytes: int, is_new: bool) -> MeshShape:
+    """*shape* with its budget decided, and for a new mesh a segment size that suits it; *free_bytes*: of the disk."""
+    if shape.disk_budget_bytes < 0:
+        shape = replace(shape, disk_budget_bytes=min(BUDGET_MAX_BYTES, free_bytes // 2))
+    if is_new and not shape.segment_size_bytes:
+        wanted = (shape.disk_budget_bytes or free_bytes) // shape.brokers // _SEGMENTS_PER_BUDGET
+        size = 1 << max(wanted, 1).bit_length() - 1
+        size = min(max(size, _SEGMENT_MIN_BYTES), SEGMENT_MAX_BYTES)
+        # Without a budget, on a large disk, the broker's own default is as good.
+        if shape.disk_budget_bytes or size < SEGMENT_MAX_BYTES:
+            shape = replace(shape, segment_size_bytes=size)
+    return shape
+
+
+def member_names(brokers: int) -> list[str]:
+    """The nodes of the broker group."""
+    return [f"{BROKER_GROUP}-{number}" for number in range(brokers)]
+
+
+def _namesrvs(shape: MeshShape) -> str:
+    scheme = "https" if shape.secure else "http"
+    return ",".join(f"{scheme}://{HOST}:{shape.namesrv_port + number}" for number in range(shape.namesrvs))
+
+
+def certificate_role(role: str) -> str:
+    """What the certificate of a process of *role* says."""
+    return {"namesrv": "name-server", "txn-checker": "checker"}.get(role, role)
+
+
+def _protected(shape: MeshShape, plan: ProcessPlan, data_dir: str) -> ProcessPlan:
+    """*plan* with its certificate, if the mesh is a secure one; its proxies take no request without a key."""
+    if not shape.secure:
+        return plan
+    pair = f"{data_dir}/certs/{certificate_role(plan.role)}/{plan.name}"
+    argv = [*plan.argv, "--tls-cert-file", f"{pair}.crt", "--tls-key-file", f"{pair}.key"]
+    argv += ["--tls-ca-file", f"{data_dir}/ca.crt", "--auth", "required"]
+    return replace(plan, argv=tuple(argv), is_secure=True)
+
+
+def _namesrv(shape: MeshShape, number: int, python: str, data_dir: str) -> ProcessPlan:
+    name, port = f"namesrv-{number}", shape.namesrv_port + number
+    argv = [python, "-P", "-m", "tern_namesrv", "--listen", HOST, "--port", str(port), "--cluster", shape.cluster]
+    argv += ["--data-dir", f"{data_dir}/data/{name}"]
+    # All that there are: a name server that has heard of them need not wait, and no first send is answered `warming-up`.
+    expected = ("--expected-broker-groups", BROKER_GROUP)
+    return ProcessPlan(name=name, role="namesrv", argv=(*argv, *NAMESRV_PACE, *expected), ports={"http": port})
+
+
+def _broker(shape: MeshShape, number: int, python: str, data_dir: str, group_id: str) -> ProcessPlan:
+    names = member_names(shape.brokers)
+    first = [shape.broker_port + BROKER_PORT_STEP * at for at in range(shape.brokers)]
+    peers = ",".join(f"{name}={HOST}:{port + 1}" for name, port in zip(names, first, strict=True))
+    node, link = names[number], first[number]
+    argv = [
+        python,
+        "-P",
+        "-m",
+        "tern_broker",
+        "--cluster",
+        shape.cluster,
+        "--broker-group",
+        BROKER_GROUP,
+        "--node",
+        node,
+    ]
+    argv += ["--listen", HOST, "--link-port", str(link), "--raft-port", str(link + 1), "--http-port", str(link + 2)]
+    argv += ["--peers", peers, "--namesrv", _namesrvs(shape), "--data-dir", f"{data_dir}/data/{node}"]
+    argv += ["--cluster-key-file", f"{data_dir}/cluster.key", "--group-id", group_id, *HEARTBEAT]
+    if shape.segment_size_bytes:
+        argv += ["--segment-size-bytes", str(shape.segment_size_bytes)]
+    if shape.disk_budget_bytes > 0:
+        segment = shape.segment_size_bytes or SEGMENT_MAX_BYTES
+        share = max(shape.disk_budget_bytes // shape.brokers, _SEGMENTS_MIN * segment)
+        argv += ["--disk-budget-bytes", str(share)]
+    ports = {"link": link, "raft": link + 1, "http": link + 2}
+    return ProcessPlan(name=node, role="broker", argv=(*argv, BOOTSTRAP), ports=ports)
+
+
+def _proxy(shape: MeshShape, number: int, python: str, data_dir: str) -> ProcessPlan:
+    port = shape.proxy_port + number
+    argv: tuple[str, ...] = (
+        python,
+        "-P",
+        "-m",
+        "tern_proxy",
+        "--listen",
+        HOST,
+        "--port",
+        str(port),
+        "--cluster",
+        shape.cluster,
+    )
+    argv += ("--namesrv", _namesrvs(shape), "--cluster-key-file", f"{data_dir}/cluster.key", *ROUTES_PACE, *AUTO_CREATE)
+    argv += ("--check-hosts", shape.check_hosts, *_check_http(shape))
+    return ProcessPlan(name=f"proxy-{number}", role="proxy", argv=argv, ports={"http": port})
+
+
+def _check_http(shape: MeshShape) -> tuple[str, ...]:
+    return ("--check-http",) if shape.check_http else ()
+
+
+def _checker(shape: MeshShape, number: int, python: str, data_dir: str) -> ProcessPlan:
+    name, port = f"txn-checker-{number}", shape.checker_port + number
+    argv = [python, "-P", "-m", "tern_txn_checker", "--listen", HOST, "--port", str(port), "--cluster", shape.cluster]
+    argv += ["--namesrv", _namesrvs(shape), "--cluster-key-file", f"{data_dir}/cluster.key", "--name", name]
+    argv += ["--check-hosts", shape.check_hosts, *_check_http(shape), *ROUTES_PACE, *CLAIM_PACE]
+    return ProcessPlan(name=name, role="txn-checker", argv=tuple(argv), ports={"http": port})
+
+
+def plan_to_document(plan: MeshPlan) -> dict[str, Any]:
+    """*plan* as JSON takes it."""
+    return asdict(plan)
+
+
+def plan_from_document(document: Mapping[str, Any]) -> MeshPlan:
+    """The plan again."""
+    processes = tuple(ProcessPlan(**{**process, "argv": tuple(process["argv"])}) for process in document["processes"])
+    return MeshPlan(**{**document, "processes": processes})

@@ -1,0 +1,74 @@
+"""Whether a mesh accepts a message: it is sent one; and whether its name servers know all of it. Standard library only, one short connection, so that `ternmq up` starts fast."""
+
+import http.client
+import json
+from pathlib import Path
+from typing import Any
+
+from tern_cli.mesh.http import connect, connect_to_proxy
+from tern_wire.reasons import reason_of
+
+# Where `ternmq up` sends its one message per start; kept, so that a mesh's starts can be read back.
+READINESS_TOPIC = "ternmq-up"
+_TIMEOUT_S = 2.0
+# The code of a mesh that refuses sends for want of disk space (tern_wire.errors.DiskFull, not imported: this starts fast).
+DISK_FULL = "disk-full"
+
+
+def accepts_a_message(endpoint: str, directory: Path) -> str:
+    """ "" once a message is stored through *endpoint* of the mesh in *directory*, else why it was not.
+
+    A secure mesh is asked with its root key, which may declare a topic (as durable as a message) and may not send.
+    """
+    path = f"/v1/topics/{READINESS_TOPIC}"
+    # Declared every time: a name server that has just started answers an unknown topic with 503 for some seconds.
+    is_secure = endpoint.startswith("https://")
+    key = f"Bearer {(directory / 'root.key').read_text().strip()}" if is_secure else ""
+
+    def ask(method: str, path: str, body: bytes) -> tuple[int, dict[str, Any], str]:
+        connection = connect_to_proxy(endpoint, timeout_s=_TIMEOUT_S, directory=directory)
+        return _ask(connection, endpoint, method, path, body, key)
+
+    status, told, said = ask("PUT", path, b'{"queues":1}')
+    if status < 300 and not is_secure:
+        status, told, said = ask("POST", f"{path}/messages", b"up")
+    # A full disk refuses sends only; reading and acking, which may free it, must be possible.
+    return "" if 200 <= status < 300 or told.get("code") == DISK_FULL else said
+
+
+def is_warming_up(namesrv: str, directory: Path) -> str:
+    """Why a topic that the name server does not know may exist all the same; "" when it cannot, or when nobody answers.
+
+    One that does not answer keeps nobody waiting: proxies ask another one.
+    """
+    connection = connect(namesrv, timeout_s=_TIMEOUT_S, data_dir=str(directory))
+    _, told, _ = _ask(connection, namesrv, "GET", "/readyz")
+    return f"The name server {namesrv} has not heard of every broker group yet" if told.get("warm") is False else ""
+
+
+def _ask(
+    connection: http.client.HTTPConnection, endpoint: str, method: str, path: str, body: bytes = b"", key: str = ""
+) -> tuple[int, dict[str, Any], str]:
+    """Status, the document ({} when there is none), and a sentence. Closes *connection*."""
+    try:
+        headers = {"Content-Type": "application/json" if method == "PUT" else "text/plain"}
+        if key:
+            headers["Authorization"] = key
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        body = response.read()
+        told = _document(body)
+        detail = told.get("detail") or body[:200].decode("utf-8", "replace")
+        return response.status, told, f"{endpoint} answers {response.status}: {detail}"
+    except (OSError, http.client.HTTPException) as error:
+        return 599, {}, f"{endpoint} does not answer ({reason_of(error)})"
+    finally:
+        connection.close()
+
+
+def _document(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,1 @@
+"""What the commands show: tables and lines, made from what services answer."""

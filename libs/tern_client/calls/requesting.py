@@ -1,0 +1,252 @@
+"""Request-reply: requests, replies and what is answered, as values; and the calls of both shells. Requests and answers are pure.
+
+    Producer.request -> POST .../requests -> the reply
+                            | reply-timeout before the time is over (a proxy that stops) -> GET .../requests/{correlation id} for the rest
+    Consumer.reply   -> POST .../replies
+
+Law: a request is stored once, however often it is repeated: it has an idempotency key, and its correlation id follows from that, so every
+repeat waits for the same reply.
+"""
+
+import json
+import os
+from collections.abc import Generator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from tern_client.calls.documents import read_document, read_results
+from tern_client.calls.models import OutgoingMessage, ReceivedMessage, ReplyMessage, SendReceipt
+from tern_client.calls.ordered_calls import BlockingOrderedCalls, OrderedCalls
+from tern_client.client import AsyncClient, BlockingClient
+from tern_client.transport.calling import Course, Outcome, Pause, Step, call
+from tern_client.transport.exchange import Request, Response
+from tern_client.transport.transport import now_ms
+from tern_wire import paths
+from tern_wire.errors import IllegalTimeout, InvalidField, ReplyTimeout, TernError
+from tern_wire.limits import REPLY_TIMEOUT_DEFAULT_MS
+from tern_wire.names import check_topic
+from tern_wire.times import given_duration, parse_duration_ms
+
+Timeout = str | int | timedelta
+# So little time is left to nobody: not worth another question.
+_LEFT_MIN_MS = 50
+
+
+# Requests and answers ---------------------------------------------------------------------------------------------
+def timeout_ms_of(timeout: Timeout) -> int:
+    """Milliseconds of `"10s"`, `10_000` or a timedelta; IllegalTimeout for anything else."""
+    if isinstance(timeout, timedelta):
+        return timeout // timedelta(milliseconds=1)
+    try:
+        return parse_duration_ms(timeout)
+    except ValueError as error:
+        raise IllegalTimeout(actual=given_duration(timeout)) from error
+
+
+def new_request(
+    topic: str, message: OutgoingMessage, timeout_ms: int, correlation_id: str = "", client: str = ""
+) -> Request:
+    """*message* as a request that waits *timeout_ms* for its reply."""
+    fields: list[tuple[str, str | int]] = [("timeout", timeout_ms)]
+    fields += [
+        (name, text)
+        for name, text in (
+            ("correlation_id", correlation_id),
+            ("client", client),
+            ("tag", message.tag),
+            ("queue", message.queue),
+            ("idempotency_key", message.idempotency_key),
+        )
+        if text
+    ]
+    fields += [("key", key) for key in message.keys] + list(message.timing().items())
+    headers = _headers(message.content_type, message.properties, paths.MSGPACK)
+    path = f"{paths.requests_path(check_topic(topic))}?{urlencode(fields)}"
+    is_repeatable = bool(message.idempotency_key)
+    return Request("POST", path, headers, message.body, wait_ms=timeout_ms, repeatable=is_repeatable, stores=True)
+
+
+def find_request(topic: str, correlation_id: str, client: str, wait_ms: int) -> Request:
+    """Look for the reply to a request that was stored before."""
+    query = urlencode({**({"client": client} if client else {}), "wait": wait_ms})
+    path = paths.requests_path(check_topic(topic), quote(correlation_id, safe=""))
+    return Request("GET", f"{path}?{query}", (("Accept", paths.MSGPACK),), wait_ms=wait_ms)
+
+
+def reply_request(
+    topic: str,
+    body: bytes,
+    *,
+    reply_to: str,
+    correlation_id: str,
+    content_type: str = "",
+    properties: Mapping[str, str] | None = None,
+    keys: Sequence[str] = (),
+) -> Request:
+    """*body* as the reply to a request of *topic*, with an idempotency key; InvalidField when that is none."""
+    if not reply_to or not correlation_id:
+        raise InvalidField(reason="This message is no request: nobody waits for a reply to it", pointer="/reply_to")
+    fields = [("reply_to", reply_to), ("correlation_id", correlation_id), ("idempotency_key", os.urandom(16).hex())]
+    fields += [("key", key) for key in keys]
+    path = f"{paths.replies_path(check_topic(topic))}?{urlencode(fields)}"
+    return Request("POST", path, _headers(content_type, properties or {}, paths.JSON), body)
+
+
+def read_reply(response: Response) -> ReplyMessage:
+    """The reply in an answer."""
+    message = read_document(response)
+    return ReplyMessage(
+        message_id=message["message_id"],
+        topic=message["topic"],
+        queue=message["queue"],
+        offset=message["offset"],
+        body=message["body"],
+        content_type=message.get("content_type", ""),
+        keys=tuple(message.get("keys", ())),
+        properties=message.get("properties", {}),
+        born_at=message["born_at"],
+        stored_at=message["stored_at"],
+        correlation_id=message["correlation_id"],
+    )
+
+
+def _headers(content_type: str, properties: Mapping[str, str], accept: str) -> tuple[tuple[str, str], ...]:
+    headers = [("Accept", accept)]
+    if content_type:
+        headers.append(("Content-Type", content_type))
+    if properties:
+        headers.append((paths.HEADER_PROPERTIES, json.dumps(dict(properties), separators=(",", ":"))))
+    return tuple(headers)
+
+
+def ask(
+    course: Course, topic: str, request: Request, timeout_ms: int, began_ms: float
+) -> Generator[Step, Outcome, ReplyMessage]:
+    """Steps of a request; ReplyTimeout when no reply came in *timeout_ms*, other errors when it was not stored, or may not be."""
+    try:
+        response = yield from call(course, request, began_ms)
+    except ReplyTimeout as error:
+        # The clock is only known after a step, so ask for the shortest pause there is.
+        at_ms = (yield Pause(0)).now_ms
+        left_ms = int(timeout_ms - (at_ms - began_ms))
+        correlation_id, client = error.fields.get("correlation_id"), error.fields.get("client")
+        if left_ms < _LEFT_MIN_MS or not correlation_id:
+            raise
+        try:
+            again = find_request(topic, str(correlation_id), str(client or ""), left_ms)
+            response = yield from call(course, again, at_ms)
+        except TernError as trouble:
+            raise error from trouble
+    return read_reply(response)
+
+
+def _message(body: bytes, fields: Mapping[str, Any]) -> OutgoingMessage:
+    """With an idempotency key of its own, so that repeating it is harmless."""
+    given = {**fields, "idempotency_key": fields.get("idempotency_key") or os.urandom(16).hex()}
+    return OutgoingMessage(body=body, **given)
+
+
+def _reply(request: ReceivedMessage, body: bytes, fields: Mapping[str, Any]) -> Request:
+    return reply_request(
+        request.topic, body, reply_to=request.reply_to, correlation_id=request.correlation_id, **fields
+    )
+
+
+# Calls ------------------------------------------------------------------------------------------------------------
+class RequestCalls(OrderedCalls):
+    """What the async Producer can ask."""
+
+    __slots__ = ()
+
+    async def request(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        timeout: Timeout = REPLY_TIMEOUT_DEFAULT_MS,
+        correlation_id: str = "",
+        client: str = "",
+        **fields: Any,
+    ) -> ReplyMessage:
+        """Send a request and wait for its reply; 1 ms to 30 s. ReplyTimeout: it is stored, and `find_reply` asks again, by its fields.
+
+        *client* is who asks, *correlation_id* which of its requests this is; the proxy makes what is left out. *fields*: as in `send`. With a
+        message group it is sent in turn, when its predecessor has its reply; the time for the reply begins then.
+        """
+        timeout_ms, message = timeout_ms_of(timeout), _message(body, fields)
+        request = new_request(topic, message, timeout_ms, correlation_id, client)
+        return await self._drive_in_turn(
+            topic, [message], lambda: ask(self._course, topic, request, timeout_ms, now_ms())
+        )
+
+    async def find_reply(self, topic: str, correlation_id: str, client: str = "", wait_ms: int = 0) -> ReplyMessage:
+        """The reply to a request that was stored before; NoReply when none came within *wait_ms*."""
+        return read_reply(await self._call(find_request(topic, correlation_id, client, wait_ms)))
+
+    async def reply(self, topic: str, body: bytes, *, reply_to: str, correlation_id: str, **fields: Any) -> SendReceipt:
+        """Reply to a request of *topic* that somebody else has received. *fields*: content_type, properties, keys."""
+        request = reply_request(topic, body, reply_to=reply_to, correlation_id=correlation_id, **fields)
+        return _receipt(await self._call(request))
+
+
+class BlockingRequestCalls(BlockingOrderedCalls):
+    """What the blocking Producer can ask."""
+
+    def request(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        timeout: Timeout = REPLY_TIMEOUT_DEFAULT_MS,
+        correlation_id: str = "",
+        client: str = "",
+        **fields: Any,
+    ) -> ReplyMessage:
+        """Send a request and wait for its reply; 1 ms to 30 s. ReplyTimeout: it is stored, and `find_reply` asks again, by its fields.
+
+        *client* is who asks, *correlation_id* which of its requests this is; the proxy makes what is left out. *fields*: as in `send`. With a
+        message group it is sent in turn, when its predecessor has its reply; the time for the reply begins then.
+        """
+        timeout_ms, message = timeout_ms_of(timeout), _message(body, fields)
+        request = new_request(topic, message, timeout_ms, correlation_id, client)
+        return self._drive_in_turn(topic, [message], lambda: ask(self._course, topic, request, timeout_ms, now_ms()))
+
+    def find_reply(self, topic: str, correlation_id: str, client: str = "", wait_ms: int = 0) -> ReplyMessage:
+        """The reply to a request that was stored before; NoReply when none came within *wait_ms*."""
+        return read_reply(self._call(find_request(topic, correlation_id, client, wait_ms)))
+
+    def reply(self, topic: str, body: bytes, *, reply_to: str, correlation_id: str, **fields: Any) -> SendReceipt:
+        """Reply to a request of *topic* that somebody else has received. *fields*: content_type, properties, keys."""
+        request = reply_request(topic, body, reply_to=reply_to, correlation_id=correlation_id, **fields)
+        return _receipt(self._call(request))
+
+
+class ReplyCalls(AsyncClient):
+    """How the async Consumer replies."""
+
+    __slots__ = ()
+
+    async def reply(self, request: ReceivedMessage, body: bytes, **fields: Any) -> SendReceipt:
+        """Reply to *request*, which is acked as any message. The first reply counts; one that comes too late is stored all the same.
+
+        *fields*: content_type, properties, keys.
+        """
+        return _receipt(await self._call(_reply(request, body, fields)))
+
+
+class BlockingReplyCalls(BlockingClient):
+    """How the blocking Consumer replies."""
+
+    def reply(self, request: ReceivedMessage, body: bytes, **fields: Any) -> SendReceipt:
+        """Reply to *request*, which is acked as any message. The first reply counts; one that comes too late is stored all the same.
+
+        *fields*: content_type, properties, keys.
+        """
+        return _receipt(self._call(_reply(request, body, fields)))
+
+
+def _receipt(response: Response) -> SendReceipt:
+    (receipt,) = read_results(response)
+    assert isinstance(receipt, SendReceipt), "a single send that failed has another status"
+    return receipt

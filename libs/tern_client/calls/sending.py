@@ -1,0 +1,117 @@
+"""The course of a send, single or batch, until every message has a receipt or a final error. Pure: steps for a shell to drive."""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import TypeVar
+
+from tern_client.calls.batching import split
+from tern_client.calls.documents import batch_request, read_results, send_request
+from tern_client.calls.models import BatchOutcome, OutgoingMessage, SendReceipt
+from tern_client.transport.calling import Course, Outcome, Pause, Step, call
+from tern_client.transport.retrying import decide
+from tern_wire.errors import BatchEmpty, MessageTooLarge, OutcomeUnknown, TernError
+from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES
+
+KeySource = Callable[[], str]
+Message = TypeVar("Message", bound=OutgoingMessage)
+
+
+def unique_keys(prefix: str) -> KeySource:
+    """Idempotency keys of one producer: *prefix*, which must be nobody else's, and a counter."""
+    numbers = count()
+    return lambda: f"{prefix}-{next(numbers)}"
+
+
+def with_key(message: Message, key_source: KeySource | None) -> Message:
+    """*message* with an idempotency key, so that repeating it is harmless; as it is when it has one or nobody makes any."""
+    if message.idempotency_key or key_source is None:
+        return message
+    return replace(message, idempotency_key=key_source())
+
+
+def too_large(message: OutgoingMessage) -> MessageTooLarge | None:
+    """The proxy's own error for a body over the limit."""
+    if len(message.body) <= MESSAGE_BODY_SIZE_MAX_BYTES:
+        return None
+    return MessageTooLarge(actual=len(message.body), limit=MESSAGE_BODY_SIZE_MAX_BYTES)
+
+
+def none_stored(count: int, error: TernError) -> BatchOutcome:
+    """The outcome of *count* messages that all met *error*."""
+    return BatchOutcome(receipts=(None,) * count, errors=dict.fromkeys(range(count), error))
+
+
+def _told(before: TernError | None, error: TernError) -> TernError:
+    """What is told of a message: an unknown outcome stays unknown, unless a later attempt was refused for good."""
+    return before if isinstance(before, OutcomeUnknown) and error.retryable else error
+
+
+def send_one(
+    course: Course, topic: str, message: OutgoingMessage, began_ms: float
+) -> Generator[Step, Outcome, SendReceipt]:
+    """Steps of a single send; raises the TernError when the message is not stored, or may not be. None for what is too large."""
+    if error := too_large(message):
+        raise error
+    response = yield from call(course, send_request(topic, message), began_ms)
+    result = read_results(response)[0]
+    if isinstance(result, TernError):
+        raise result
+    return result
+
+
+def send_many(
+    course: Course, topic: str, messages: Sequence[OutgoingMessage], began_ms: float
+) -> Generator[Step, Outcome, BatchOutcome]:
+    """Steps of a batch of any size: split into requests, and only what failed for now is sent again.
+
+    A request that fails as a whole gives its error to all of its messages; the others keep their receipts. A message over the
+    limit gets the proxy's error without a request: the proxy would close the connection in the middle of its body.
+    """
+    if not messages:
+        raise BatchEmpty()
+    receipts: list[SendReceipt | None] = [None] * len(messages)
+    errors: dict[int, TernError] = {at: error for at, each in enumerate(messages) if (error := too_large(each))}
+    for chunk in split(topic, messages):
+        pending = [at for at in chunk if at not in errors]
+        attempt, now_ms = 0, began_ms
+        while pending:
+            request = batch_request(topic, [messages[at] for at in pending])
+            try:
+                response = yield from call(course, request, now_ms)
+            except TernError as error:
+                errors.update({at: _told(errors.get(at), error) for at in pending})
+                break
+            results = dict(zip(pending, read_results(response), strict=True))
+            for at, result in results.items():
+                if isinstance(result, SendReceipt):
+                    receipts[at] = result
+                    errors.pop(at, None)
+                else:
+                    errors[at] = _told(errors.get(at), result)
+            pending = [
+                at
+                for at, result in results.items()
+                if isinstance(result, TernError)
+                and result.retryable
+                # Without a key it could be stored twice.
+                and (messages[at].idempotency_key or not isinstance(result, OutcomeUnknown))
+            ]
+            if not pending:
+                break
+            # The clock is only known after a step, so ask for the shortest pause there is.
+            now_ms = (yield Pause(0)).now_ms
+            verdict = decide(
+                errors[pending[0]],
+                attempt=attempt + len(course.endpoints.urls),
+                endpoints=len(course.endpoints.urls),
+                elapsed_ms=now_ms - began_ms,
+                repeatable=request.repeatable,
+                chance=course.chance(),
+                policy=course.policy,
+            )
+            if not verdict.repeat:
+                break
+            now_ms = (yield Pause(verdict.delay_ms)).now_ms
+            attempt += 1
+    return BatchOutcome(receipts=tuple(receipts), errors=errors)

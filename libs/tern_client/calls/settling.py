@@ -1,0 +1,47 @@
+"""Which leases are confirmed and not yet told to the proxy. Pure: both consumers keep one of these."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from tern_client.calls.documents import Settle
+from tern_wire.errors import ReceiptExpired, TernError
+from tern_wire.limits import SETTLE_ENTRIES_MAX
+
+
+class PendingSettles:
+    """Settles that wait for the next request. Owned by one consumer.
+
+    Bounded by what that consumer has received. A settle that was sent in vain comes back; settling twice is harmless.
+    """
+
+    __slots__ = ("_waiting", "expired")
+
+    def __init__(self) -> None:
+        self._waiting: deque[Settle] = deque()
+        # Leases that were over before their ack arrived: those messages are delivered again.
+        self.expired = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, settles: Iterable[Settle]) -> None:
+        """Take *settles* for the next request."""
+        self._waiting.extend(settles)
+
+    def take(self, count: int = SETTLE_ENTRIES_MAX) -> list[Settle]:
+        """At most *count* of what waits, oldest first."""
+        return [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
+
+    def give_back(self, settles: Sequence[Settle]) -> None:
+        """The request failed: they wait again, in front."""
+        self._waiting.extendleft(reversed(settles))
+
+    def settled(self, settles: Sequence[Settle], errors: Mapping[int, TernError]) -> None:
+        """What went along with a receive has its results: what may still succeed waits again, the rest is counted."""
+        self.give_back([settles[at] for at, error in errors.items() if error.retryable])
+        self.refused(settles, {at: error for at, error in errors.items() if not error.retryable})
+
+    def refused(self, settles: Sequence[Settle], errors: Mapping[int, TernError]) -> dict[str, TernError]:
+        """*errors* by receipt handle, for who asked; leases that were over are counted. None of these waits again."""
+        self.expired += sum(isinstance(error, ReceiptExpired) for error in errors.values())
+        return {settles[at].receipt_handle: error for at, error in errors.items()}

@@ -1,0 +1,107 @@
+"""What a consumer asks of its topic for its group, as steps for a shell to drive: receive, and settle. Pure.
+
+The async and the blocking Consumer are two shells over this; leases in flight are the async one's alone.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+
+from tern_client.calls.documents import Settle, read_received, read_settled, receive_request, settle_request
+from tern_client.calls.models import ReceivedMessage
+from tern_client.calls.settling import PendingSettles
+from tern_client.transport.calling import Course, Outcome, Step, call
+from tern_wire.errors import InvalidField, TernError
+from tern_wire.limits import INVISIBLE_MIN_MS, SETTLE_ENTRIES_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """A consumer's settings, and the settles that it has not sent yet. Owned by one consumer. Times are ms."""
+
+    topic: str
+    group: str
+    max_messages: int
+    max_bytes: int
+    wait_ms: int
+    # None: the group's own.
+    invisible_ms: int | None
+    # What is wanted, one of them at most; without both, what the group's members subscribe to.
+    tags: str = ""
+    sql: str = ""
+    pending: PendingSettles = field(default_factory=PendingSettles)
+
+    def receive(
+        self, course: Course, max_messages: int, wait_ms: int | None, began_ms: float, attempt_id: str = ""
+    ) -> Generator[Step, Outcome, list[ReceivedMessage]]:
+        """Steps of one receive; what waits to be settled goes along, and waits again when the receive fails or is given up."""
+        settles = self.pending.take()
+        request = receive_request(
+            self.topic,
+            self.group,
+            max_messages=max_messages,
+            max_bytes=self.max_bytes,
+            wait_ms=self.wait_ms if wait_ms is None else wait_ms,
+            invisible_ms=self.invisible_ms,
+            settles=settles,
+            attempt_id=attempt_id,
+            tags=self.tags,
+            sql=self.sql,
+        )
+        try:
+            response = yield from call(course, request, began_ms)
+        except BaseException:
+            self.pending.give_back(settles)
+            raise
+        messages, errors = read_received(response)
+        self.pending.settled(settles, errors)
+        return messages
+
+    def settle(
+        self, course: Course, settles: list[Settle], began_ms: float
+    ) -> Generator[Step, Outcome, dict[str, TernError]]:
+        """Steps of settling now; the errors by receipt handle. Raises when it is not known what became of them."""
+        if not settles:
+            return {}
+        try:
+            response = yield from call(course, settle_request(self.topic, self.group, settles), began_ms)
+        except TernError as error:
+            if error.retryable:
+                raise
+            return self.pending.refused(settles, dict.fromkeys(range(len(settles)), error))
+        return self.pending.refused(settles, read_settled(response))
+
+    def release(
+        self, course: Course, messages: Sequence[ReceivedMessage], began_ms: float
+    ) -> Generator[Step, Outcome, bool]:
+        """Steps of giving back *messages* that no handler has seen: visible at once, their attempt does not count.
+
+        False when the proxy is of a release that cannot do it: nothing has happened then. Raises when it is not known what became of them.
+        """
+        for settles in _settles_of(messages, "release"):
+            try:
+                response = yield from call(course, settle_request(self.topic, self.group, settles), began_ms)
+                errors = read_settled(response)
+                if again := [settles[at] for at, error in errors.items() if error.retryable]:
+                    # Of several broker groups one was in trouble.
+                    yield from call(course, settle_request(self.topic, self.group, again), began_ms)
+            except InvalidField:
+                return False
+            except TernError as error:
+                if error.retryable:
+                    raise
+        return True
+
+    def shorten(
+        self, course: Course, messages: Sequence[ReceivedMessage], began_ms: float
+    ) -> Generator[Step, Outcome, None]:
+        """As `release`, at a proxy that cannot: visible in a second, and the attempt counts."""
+        for settles in _settles_of(messages, "extend", INVISIBLE_MIN_MS):
+            yield from self.settle(course, settles, began_ms)
+
+
+def _settles_of(
+    messages: Sequence[ReceivedMessage], action: str, invisible_ms: int = 0
+) -> Generator[list[Settle], None, None]:
+    for at in range(0, len(messages), SETTLE_ENTRIES_MAX):
+        part = messages[at : at + SETTLE_ENTRIES_MAX]
+        yield [Settle(message.receipt_handle, action, invisible_ms) for message in part]

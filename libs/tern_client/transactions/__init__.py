@@ -1,0 +1,1 @@
+"""Transactions in the SDK: producers, courses of a transaction, checks and their callbacks."""

@@ -1,0 +1,130 @@
+"""What a client proves itself with, and whom it trusts: a key in a file, a certificate authority in a file. Read here and nowhere else.
+
+    key_file=, or TERNMQ_KEY_FILE    one line: a bearer key `mqk_...`, sent with every request, or a signing key `mqs_...` or `mqh_...`, which never is
+    ca_file=, or TERNMQ_CA_FILE      PEM; without it, https trusts what the system trusts
+
+A file that is replaced is read again within REREAD_INTERVAL_S, so a key is rotated without a restart. "" in place of a file: none, whatever the
+environment says. Keys are never arguments: what is on a command line, every process of the machine can read.
+
+Law: a bearer key leaves this process over TLS, or to this machine. Owner: one client; safe to share between its threads.
+"""
+
+import os
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+from tern_client.transport.exchange import Headers, Request
+from tern_client.transport.signing import hmac_signer, signer
+from tern_wire.errors import TernError
+from tern_wire.extras import ExtraMissing
+from tern_wire.principals.client_keys import BEARER, HMAC, read_key_text
+from tern_wire.reasons import reason_of
+
+KEY_FILE, CA_FILE = "TERNMQ_KEY_FILE", "TERNMQ_CA_FILE"
+REREAD_INTERVAL_S = 2.0
+# A key and a line's end; whatever is longer is another file.
+_KEY_SIZE_MAX_BYTES = 1_024
+FileName = str | os.PathLike[str]
+# Of a request to an endpoint: the headers that prove who sends it.
+Prove = Callable[[Request, str], Headers]
+
+
+_MAKE_KEY = "Make a key with `ternmq key create --out FILE`, and name it by key_file or TERNMQ_KEY_FILE"
+_NAME_CA = "Name the cluster's ca.crt, in PEM, by ca_file or TERNMQ_CA_FILE"
+
+
+class CredentialsUnusable(TernError, ValueError):
+    """A file that was named cannot be used, or may not be used with these endpoints. Raised by clients, never on the wire."""
+
+    code: ClassVar[str] = "credentials-unusable"
+    status: ClassVar[int] = 400
+    title: ClassVar[str] = "The credentials cannot be used"
+    fix: ClassVar[str] = "{reason}. {remedy}."
+
+    def __init__(self, *, reason: str, remedy: str = _MAKE_KEY) -> None:
+        super().__init__(reason=reason, remedy=remedy)
+
+
+class Credentials:
+    """A key and an authority, each perhaps none."""
+
+    __slots__ = ("_ca_file", "_key_file", "_prove", "_read_at_s", "_seen")
+
+    def __init__(
+        self, endpoints: Sequence[str], key_file: FileName | None = None, ca_file: FileName | None = None
+    ) -> None:
+        """None stands for the environment. CredentialsUnusable when a file cannot be used, or a key would travel in the clear;
+        ExtraMissing when a library for its signatures is not installed."""
+        self._key_file = os.fspath(os.environ.get(KEY_FILE, "") if key_file is None else key_file)
+        self._ca_file = os.fspath(os.environ.get(CA_FILE, "") if ca_file is None else ca_file)
+        self._prove: Prove | None = None
+        self._seen: tuple[int, int, int] = (0, 0, 0)
+        self._read_at_s = 0.0
+        if not self._key_file:
+            return
+        for endpoint in endpoints:
+            address = urlsplit(endpoint)
+            if address.scheme != "https" and address.hostname not in {"127.0.0.1", "::1", "localhost"}:
+                raise CredentialsUnusable(
+                    reason=f"A key is not sent to {endpoint}, where anybody could read it on its way"
+                )
+        self._read()
+
+    def applied(self, request: Request, endpoint: str) -> Request:
+        """*request* with what proves who sends it to *endpoint*."""
+        if not self._key_file:
+            return request
+        if time.monotonic() - self._read_at_s >= REREAD_INTERVAL_S:
+            self._reread()
+        assert self._prove is not None
+        return Request(
+            request.method,
+            request.path,
+            (*request.headers, *self._prove(request, endpoint)),
+            request.body,
+            request.wait_ms,
+            request.repeatable,
+            request.stores,
+        )
+
+    def context(self) -> ssl.SSLContext:
+        """Whom https connections trust; CredentialsUnusable."""
+        try:
+            return ssl.create_default_context(cafile=self._ca_file or None)
+        except OSError as error:
+            raise CredentialsUnusable(
+                reason=f"The file {self._ca_file} has no certificates ({reason_of(error)})", remedy=_NAME_CA
+            ) from error
+
+    def _reread(self) -> None:
+        """Take the file as it is now; one that is being written, or is gone, changes nothing."""
+        self._read_at_s = time.monotonic()
+        try:
+            found = os.stat(self._key_file)
+            if (found.st_mtime_ns, found.st_size, found.st_ino) != self._seen:
+                self._read()
+        except (OSError, CredentialsUnusable, ExtraMissing):
+            return
+
+    def _read(self) -> None:
+        try:
+            with open(self._key_file, "rb") as file:
+                found = os.fstat(file.fileno())
+                text = file.read(_KEY_SIZE_MAX_BYTES).decode("ascii").strip()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise CredentialsUnusable(reason=f"The key file {self._key_file} cannot be read ({reason})") from None
+        key = read_key_text(text)
+        if key is None:
+            raise CredentialsUnusable(reason=f"The file {self._key_file} does not hold a key")
+        kind, kid, secret = key
+        if kind == BEARER:
+            header = (("Authorization", f"Bearer {text}"),)
+            self._prove = lambda _request, _endpoint: header
+        else:
+            self._prove = hmac_signer(kid, secret) if kind == HMAC else signer(kid, secret)
+        self._seen = (found.st_mtime_ns, found.st_size, found.st_ino)
+        self._read_at_s = time.monotonic()

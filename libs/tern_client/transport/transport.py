@@ -1,0 +1,154 @@
+"""How a request reaches a proxy: one protocol, two async implementations; which one is used, and the async shell of a call."""
+
+import asyncio
+import random
+import ssl
+import time
+from collections.abc import Generator, Sequence
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from tern_client.transport.calling import Attempt, Course, Outcome, Step, namespace_headers
+from tern_client.transport.credentials import Credentials, FileName
+from tern_client.transport.endpoints import Endpoints
+from tern_client.transport.exchange import CONNECTIONS_MAX, Request, Response, lost_connection, unreachable
+from tern_client.transport.retrying import RetryPolicy
+from tern_wire.errors import TernError
+from tern_wire.extras import is_installed
+
+T = TypeVar("T")
+
+
+class Transport(Protocol):
+    """Exchanges one request for one response. Raises ProxyUnreachable (nothing was sent) or OutcomeUnknown (it may have been)."""
+
+    async def exchange(self, endpoint: str, request: Request, timeout_ms: float) -> Response:
+        """The whole response, whatever its status."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+class HttpxTransport:
+    """The general one: for forward proxies of the environment. Owns an httpx client."""
+
+    __slots__ = ("_client", "_httpx")
+
+    def __init__(self, endpoints: Sequence[str], tls: ssl.SSLContext | None = None) -> None:
+        import httpx  # noqa: PLC0415 - costs 100 ms and 15 MB, and most connections do not need it
+
+        self._httpx = httpx
+        limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX)
+        self._client = httpx.AsyncClient(
+            limits=limits, trust_env=not all(map(is_loopback, endpoints)), verify=tls or True
+        )
+
+    async def exchange(self, endpoint: str, request: Request, timeout_ms: float) -> Response:
+        """As the protocol says."""
+        try:
+            response = await self._client.request(
+                request.method,
+                endpoint + request.path,
+                headers=list(request.headers),
+                content=request.body,
+                timeout=timeout_ms / 1000,
+            )
+        except (self._httpx.ConnectError, self._httpx.ConnectTimeout, self._httpx.PoolTimeout) as error:
+            raise unreachable(endpoint, error) from error
+        except self._httpx.TransportError as error:
+            raise lost_connection(endpoint, error) from error
+        return Response(response.status_code, dict(response.headers), response.content)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether *endpoint* is on this machine, where no forward proxy could reach it."""
+    return urlsplit(endpoint).hostname in {"127.0.0.1", "::1", "localhost"}
+
+
+def is_direct(endpoint: str) -> bool:
+    """Whether plain sockets do, with TLS or without: no forward proxy is set for it in the environment."""
+    address = urlsplit(endpoint)
+    proxied = address.scheme in getproxies() and not proxy_bypass(address.hostname or "")
+    return is_loopback(endpoint) or not proxied
+
+
+def choose_transport(endpoints: Sequence[str], credentials: Credentials) -> Transport:
+    """The fast transport when no endpoint has a forward proxy in front and httptools is installed, else httpx."""
+    tls = tls_of(endpoints, credentials)
+    if is_installed("httptools") and all(map(is_direct, endpoints)):
+        from tern_client.transport.fast_transport import FastTransport  # noqa: PLC0415 - httptools is optional
+
+        return FastTransport(tls=tls)
+    return HttpxTransport(endpoints, tls)
+
+
+def tls_of(endpoints: Sequence[str], credentials: Credentials) -> ssl.SSLContext | None:
+    """Whom connections trust; None when none of them is https, which spares some 20 ms."""
+    return credentials.context() if any(each.startswith("https:") for each in endpoints) else None
+
+
+class AsyncCaller:
+    """Drives calls over a transport: the async shell. Owns the transport and the choice of endpoint."""
+
+    __slots__ = ("_credentials", "_transport", "course")
+
+    def __init__(
+        self,
+        endpoints: str | Sequence[str],
+        *,
+        namespace: str = "",
+        policy: RetryPolicy | None = None,
+        key_file: FileName | None = None,
+        ca_file: FileName | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        proxies = Endpoints(endpoints)
+        headers = namespace_headers(namespace)
+        self.course = Course(endpoints=proxies, policy=policy or RetryPolicy(), chance=random.random, headers=headers)
+        self._credentials = Credentials(proxies.urls, key_file, ca_file)
+        self._transport = transport or choose_transport(proxies.urls, self._credentials)
+
+    async def drive(self, steps: Generator[Step, Outcome, T]) -> T:
+        """Do what *steps* say until they return; their errors are raised. A cancelled call ends its steps, too."""
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(await self._take(step))
+        except StopIteration as end:
+            value: Any = end.value
+            return value  # type: ignore[no-any-return]
+        finally:
+            steps.close()
+
+    async def _take(self, step: Step) -> Outcome:
+        result: Response | TernError | None = None
+        if isinstance(step, Attempt):
+            try:
+                request = self._credentials.applied(step.request, step.endpoint)
+                result = await self._transport.exchange(step.endpoint, request, step.timeout_ms)
+            except TernError as error:
+                result = error
+        elif step.delay_ms:
+            await asyncio.sleep(step.delay_ms / 1000)
+        return Outcome(result, now_ms())
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._transport.close()
+
+
+def now_ms() -> float:
+    """The clock of calls: monotonic, ms."""
+    return time.monotonic() * 1000
+
+
+def epoch_ms() -> int:
+    """The clock of leases: ms since the epoch."""
+    return time.time_ns() // 1_000_000

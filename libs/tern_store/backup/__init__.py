@@ -1,0 +1,1 @@
+"""Backups of a group at one cut, and restores."""

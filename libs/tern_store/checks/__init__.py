@@ -1,0 +1,1 @@
+"""Checks of files: what is damaged, where, and what it costs."""

@@ -1,0 +1,1 @@
+"""A node's copy of another one's log: what is read, sent, and swapped in."""

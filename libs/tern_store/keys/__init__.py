@@ -1,0 +1,1 @@
+"""Idempotency keys of messages sent: sealed files and their filter."""

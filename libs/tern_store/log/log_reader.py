@@ -1,0 +1,230 @@
+"""Records out of the log, verified: no byte reaches a reader that its entry's checksum does not cover.
+
+An entry is checked as a whole when it is first read in this process; then it is remembered (one bit) and its records are read
+alone, since what the checksum has covered comes from the page cache. Records that lie side by side arrive in their place with one
+scattered read: the entry's other bytes go into buffers of their own, so nothing is copied twice.
+"""
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_store.errors import EntryRefused, LogRot, StoreError
+from tern_store.files import Buffer
+from tern_store.log.entry import HEADER_SIZE_BYTES, EntryHeader, StoredEntry, crc_of_parts, decode_header, stored
+from tern_store.log.entry_index import IndexRow
+from tern_store.log.segment import Segments
+
+# Rows of the entry index that are looked at together: a search costs some twenty reads, what follows it none.
+WINDOW_ROWS = 256
+# Verified entries are remembered in chunks of bits; the oldest chunks give way. 2 MiB for 16 million entries.
+_CHUNK_BITS = 4096
+CHUNKS_MAX = 4096
+# A gap between two records that is cheaper to read than to skip.
+GAP_SIZE_MAX_BYTES = 64 << 10
+
+Positions = npt.NDArray[np.int64]
+# Positions and sizes of records of one entry, ascending.
+Spans = tuple[Positions, Positions]
+
+
+class VerifiedEntries:
+    """Which entries were read and found good since this process began. Owner: the log reader."""
+
+    def __init__(self) -> None:
+        self._chunks: OrderedDict[int, bytearray] = OrderedDict()
+
+    def __contains__(self, index: int) -> bool:
+        chunk = self._chunks.get(index // _CHUNK_BITS)
+        return chunk is not None and bool(chunk[index % _CHUNK_BITS >> 3] >> (index & 7) & 1)
+
+    def add(self, index: int) -> None:
+        """Entry *index* is good."""
+        number = index // _CHUNK_BITS
+        chunk = self._chunks.get(number)
+        if chunk is None:
+            if len(self._chunks) >= CHUNKS_MAX:
+                self._chunks.popitem(last=False)
+            chunk = self._chunks[number] = bytearray(_CHUNK_BITS // 8)
+        chunk[index % _CHUNK_BITS >> 3] |= 1 << (index & 7)
+
+    def forget(self) -> None:
+        """Trust nothing any more."""
+        self._chunks.clear()
+
+
+class LogReader:
+    """Reads records by position. Owner: the commit log."""
+
+    def __init__(
+        self,
+        segments: Segments,
+        *,
+        row: Callable[[int], IndexRow],
+        begin: Callable[[int], int | None],
+        bounds: Callable[[], tuple[int, int]],
+        recent: Callable[[int], StoredEntry | None],
+    ) -> None:
+        """*row* gives the place of an entry, *begin* where it begins (None: ask *row*), *bounds* the first and last index, *recent* an entry in memory by position."""
+        self._segments = segments
+        self._row, self._begin, self._bounds, self._recent = row, begin, bounds, recent
+        self._verified = VerifiedEntries()
+        # Entries side by side: where each begins, and the rows of those that were asked for.
+        self._window_first = 0
+        self._window_positions: list[int] = []
+        self._window: dict[int, IndexRow] = {}
+
+    def forget(self) -> None:
+        """The log was cut: what was known of its end is not true any more."""
+        self._window, self._window_positions = {}, []
+        self._verified.forget()
+
+    def distrust(self) -> None:
+        """What was verified once may have gone bad since: verify it again when it is read."""
+        self._verified.forget()
+
+    def entry(self, row: IndexRow) -> StoredEntry:
+        """The entry at *row*, read and verified; LogRot if it went bad."""
+        raw = bytes(self._bytes(row.position, row.size))
+        return stored(self._verify(row, [raw]), raw)
+
+    def read(self, positions: Positions, sizes: Positions) -> memoryview:
+        """The bytes at *positions* (shape (n,)), *sizes* each, one behind the other; the caller may write into them.
+
+        Each lies within one entry. LogRot if an entry went bad; StoreError for a place that is not in the log.
+        """
+        ends = sizes.cumsum()
+        data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+        out = data.data
+        rising = len(positions) == 1 or bool((positions[1:] > positions[:-1]).all())
+        done, begin = 0, 0
+        while done < len(positions):
+            first = int(positions[done])
+            recent = self._recent(first)
+            row = None if recent is not None else self._find(first)
+            stop = recent.position + len(recent.raw) if recent is not None else _end(row)
+            until = int(positions.searchsorted(stop)) if rising else _rising_until(positions, done, stop)
+            last, end = int(positions[until - 1] + sizes[until - 1]), int(ends[until - 1])
+            if last > stop:
+                raise StoreError(f"bytes {int(positions[until - 1])} to {last} are not in one entry")
+            place = out[begin:end]
+            spans = (positions[done:until], sizes[done:until])
+            if recent is not None:
+                _gather(place, memoryview(recent.raw)[first - recent.position : last - recent.position], spans)
+            elif row is not None:
+                self._read_entry(place, row, spans, last)
+            done, begin = until, end
+        return out
+
+    # One entry -------------------------------------------------------------------------------------------------
+    def _read_entry(self, place: memoryview, row: IndexRow, spans: Spans, last: int) -> None:
+        positions, sizes = spans
+        first, stop = int(positions[0]), row.position + row.size
+        is_together = last - first == len(place)
+        if row.index in self._verified:
+            if is_together:
+                self._fill([place], first)
+            elif last - first <= 2 * len(place) + len(sizes) * GAP_SIZE_MAX_BYTES:
+                _gather(place, memoryview(self._bytes(first, last - first)), spans)
+            else:
+                for position, size in zip(positions.tolist(), sizes.tolist(), strict=True):
+                    self._fill([place[:size]], position)
+                    place = place[size:]
+            return
+        if is_together and first - row.position >= HEADER_SIZE_BYTES:
+            head, tail = bytearray(first - row.position), bytearray(stop - last)
+            self._fill([head, place, tail], row.position)
+            self._verify(row, [head, place, tail])
+            return
+        raw = self._bytes(row.position, row.size)
+        self._verify(row, [raw])
+        _gather(place, memoryview(raw)[first - row.position : last - row.position], spans)
+
+    def _verify(self, row: IndexRow, parts: Sequence[Buffer]) -> EntryHeader:
+        try:
+            header = decode_header(parts[0])
+            if (header.index, header.position, header.size) != (row.index, row.position, row.size):
+                raise EntryRefused(f"entry {row.index} was expected, entry {header.index} is there")
+            if not crc_of_parts(parts) == header.crc == row.crc:
+                raise EntryRefused(f"entry {row.index} has a wrong checksum")
+        except EntryRefused as refused:
+            raise LogRot(self._path(row.position), row.position, refused.reason) from refused
+        self._verified.add(row.index)
+        return header
+
+    def _bytes(self, position: int, size: int) -> bytearray:
+        data = bytearray(size)
+        self._fill([data], position)
+        return data
+
+    def _fill(self, buffers: list[bytearray | memoryview], position: int) -> None:
+        wanted = sum(map(len, buffers))
+        buffers = [buffer for buffer in buffers if len(buffer)]
+        if (found := self._segments.read_into(buffers, position)) < wanted:
+            raise LogRot(self._path(position), position, f"the segment ends {wanted - found} bytes too early")
+
+    def _path(self, position: int) -> Path:
+        segment = self._segments.at(position)
+        return segment.path if segment is not None else self._segments.directory
+
+    # Where is it? ----------------------------------------------------------------------------------------------
+    def _find(self, position: int) -> IndexRow:
+        row = self._in_window(position)
+        if row is None:
+            self._load_window(position)
+            row = self._in_window(position)
+        if row is None:
+            raise StoreError(f"position {position} is in no entry of the log")
+        return row
+
+    def _in_window(self, position: int) -> IndexRow | None:
+        number = bisect_right(self._window_positions, position) - 1
+        if number < 0:
+            return None
+        index = self._window_first + number
+        row = self._window.get(index)
+        if row is None:
+            row = self._window[index] = self._row(index)
+        return row if row.position <= position < _end(row) else None
+
+    def _load_window(self, position: int) -> None:
+        low, high = self._bounds()
+        last = high
+        while low < high:  # the last entry that begins at or before *position*
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._begin_of(middle) <= position else (low, middle - 1)
+        # Not the newest entry of all: a cut would leave it here.
+        self._window_positions = [self._begin_of(index) for index in range(low, min(low + WINDOW_ROWS, last + 1))]
+        self._window_first, self._window = low, {}
+
+    def _begin_of(self, index: int) -> int:
+        begin = self._begin(index)
+        return self._row(index).position if begin is None else begin
+
+
+def _end(row: IndexRow | None) -> int:
+    assert row is not None
+    return row.position + row.size
+
+
+def _rising_until(positions: Positions, done: int, stop: int) -> int:
+    """How far *positions* rise from number *done* on and stay before *stop*."""
+    until = done + 1
+    while until < len(positions) and positions[until - 1] < positions[until] < stop:
+        until += 1
+    return until
+
+
+def _gather(place: memoryview, source: memoryview, spans: Spans) -> None:
+    """Copy each of *spans* to *place*, one behind the other; *source* begins with the first and ends with the last."""
+    if len(source) == len(place):
+        place[:] = source
+        return
+    positions, sizes = spans
+    starts = positions - positions[0]
+    pairs = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
+    place[:] = b"".join([source[start:stop] for start, stop in pairs])

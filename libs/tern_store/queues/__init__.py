@@ -1,0 +1,1 @@
+"""Consume queues: rows of fixed size in files, by topic and queue."""

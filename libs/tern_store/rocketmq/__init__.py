@@ -1,0 +1,1 @@
+"""Apache RocketMQ's own files, read and written."""

@@ -1,0 +1,1 @@
+"""Saved states of the state machine, and the node's votes."""

@@ -1,0 +1,1 @@
+"""Timers: what is to happen at a time, in buckets on disk."""

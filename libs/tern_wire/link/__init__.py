@@ -1,0 +1,1 @@
+"""Frames between proxy, checker and broker: requests, rows, commands."""

@@ -1,0 +1,1 @@
+"""Principals, their keys and grants, and how callers prove who they are."""

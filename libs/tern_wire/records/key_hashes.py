@@ -1,0 +1,320 @@
+r"""The hashes under which an index file keeps many records of one topic: `topic#UNIQ_KEY`, `topic#key`, `topic#T#tag`.
+
+     UNIQ_KEY \x01 32 characters \x02 | KEYS \x01 word space word ... \x02 | TAGS \x01 tag \x02 | ...
+
+Our own proxy writes properties so, an id of fixed width first: one gather reads the ids of a whole entry. Everything else is laid
+end to end, and the hash of any text in there is a difference of two running sums: with S[i] the sum of byte[k] * 31^-k for k < i,
+the text from b to e has the hash (S[e] - S[b]) * 31^(e-1), modulo 2^32, where 31 has an inverse. Texts that are not ASCII are hashed
+one by one. Law: the same hashes, in the same order, as `record_columns.key_hashes`, which reads whole buffers and takes its time.
+Reference: Apache RocketMQ 5, IndexService.buildIndex, IndexFile.indexKeyHashMethod.
+"""
+
+import struct
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tern_wire.errors import RecordMalformed
+from tern_wire.records.index_layout import is_indexed
+from tern_wire.records.java_hashes import BLOCK_UNITS, Numbers, blocks, powers_of_31
+from tern_wire.records.record import (
+    HEAD_SIZE_BYTES,
+    KEYS,
+    MAGIC,
+    MESSAGE_ID,
+    OVERHEAD_SIZE_BYTES,
+    TAGS,
+    Bytes,
+    tag_hash,
+)
+from tern_wire.records.rocketmq_record import BORN_HOST_IPV6, HEADS, MAGIC_V2, STORE_HOST_IPV6, TRANSACTION
+
+Hashes = npt.NDArray[np.int32]
+_Octets = npt.NDArray[np.uint8]
+_Sums = npt.NDArray[np.uint32]
+# Texts: number of the record, where the text begins, where it ends.
+_Texts = tuple[Numbers, Numbers, Numbers]
+
+# Fewer are quicker one by one: arrays cost the same for 1 and for 50.
+FEW_RECORDS = 4
+_ID, _KEYS, _TAGS = MESSAGE_ID.encode(), KEYS.encode(), TAGS.encode()
+_SIZE_AND_MAGIC, _NUMBER = struct.Struct(">II"), struct.Struct(">I")
+_UNUSUAL = BORN_HOST_IPV6 | STORE_HOST_IPV6 | TRANSACTION
+_PAIR, _SEPARATOR, _SPACE, _ASCII_MAX = 0x01, 0x02, 0x20, 0x7F
+_ID_SIZE_BYTES = 32
+_ID_NAME = np.frombuffer(f"{MESSAGE_ID}\x01".encode(), np.uint8)
+_ID_AT = len(_ID_NAME)
+_ID_PROPERTY_SIZE_BYTES = _ID_AT + _ID_SIZE_BYTES + 1
+_HEAD = np.dtype(
+    {
+        "names": ["size", "magic", "sysflag", "body_size"],
+        "formats": [">u4", ">u4", ">i4", ">u4"],
+        "offsets": [0, 4, 36, HEAD_SIZE_BYTES - 4],
+        "itemsize": HEAD_SIZE_BYTES,
+    }
+)
+_BORN_GROWTH_BYTES = HEADS[BORN_HOST_IPV6].size - HEAD_SIZE_BYTES
+_STORE_GROWTH_BYTES = HEADS[STORE_HOST_IPV6].size - HEAD_SIZE_BYTES
+# The longest name that is looked for: so many bytes may be read behind the last property.
+_NAME_SIZE_BYTES = 8
+# `blocks` yields that many bytes and rows at most; each row gets a separator.
+_UNITS_MAX = 2 * BLOCK_UNITS + _NAME_SIZE_BYTES
+_POWERS = powers_of_31(_UNITS_MAX)
+_INVERSES = np.full(_UNITS_MAX, pow(31, -1, 1 << 32), np.uint32)
+_INVERSES[0] = 1
+_INVERSES = np.multiply.accumulate(_INVERSES, dtype=np.uint32)
+# Exact as doubles, which multiply faster: 32 characters below 2^7 times powers below 2^32 stay below 2^53.
+_ID_POWERS = _POWERS[:_ID_SIZE_BYTES][::-1].astype(np.float64)
+_ID_FACTOR = int(_POWERS[_ID_SIZE_BYTES])
+
+
+def hash_keys(data: Bytes, starts: Numbers, topic: bytes, *, tags: bool = False) -> tuple[Numbers, Hashes]:
+    """For the records that begin at *starts* of *data*, all of *topic*: whose hash, ascending, and the hash; shape (m,) each.
+
+    Of each record in RocketMQ's order: its UNIQ_KEY, the words of KEYS, with *tags* its tag. Rolled-back half messages have
+    none. RecordMalformed, with the position in *data*, for a record that is not sound.
+    """
+    if len(starts) <= FEW_RECORDS and (few := hash_few(data, starts.tolist(), topic, tags=tags)) is not None:
+        return np.array(few[0], np.int64), np.array(few[1], np.int32)
+    octets = np.frombuffer(data, np.uint8)
+    begins, sizes, sysflags = _properties(octets, starts)
+    prefix = _prefix_hash(topic, "")
+    indexed = None
+    if (sysflags & TRANSACTION).any():
+        indexed = np.flatnonzero(is_indexed(sysflags))
+        begins, sizes = begins[indexed], sizes[indexed]
+    ids = _leading_ids(octets, begins, sizes, prefix)
+    parts = []
+    if ids is not None:
+        parts.append((np.arange(len(begins), dtype=np.int64), ids))
+        begins, sizes = begins + _ID_PROPERTY_SIZE_BYTES, sizes - _ID_PROPERTY_SIZE_BYTES
+    if sizes.any():
+        more = _all_keys(data, begins, sizes, topic, tags=tags, repeats_ids=ids is not None)
+        if more is None:
+            # A second UNIQ_KEY, of which the last one counts: nobody but a test writes that.
+            begins, sizes = begins - _ID_PROPERTY_SIZE_BYTES, sizes + _ID_PROPERTY_SIZE_BYTES
+            parts = _all_keys(data, begins, sizes, topic, tags=tags) or []
+        else:
+            parts += more
+    owners, hashes = parts[0] if len(parts) == 1 else _in_order(parts)
+    return (owners if indexed is None else indexed[owners]), hashes
+
+
+def hash_few(data: Bytes, starts: list[int], topic: bytes, *, tags: bool = False) -> tuple[list[int], list[int]] | None:
+    """The same one by one, for records of the shape that our proxy writes; None if one is of another, or not sound."""
+    owners: list[int] = []
+    hashes: list[int] = []
+    for number, start in enumerate(starts):
+        text = _plain_properties(data, start)
+        if text is None:
+            return None
+        values: dict[bytes, bytes] = {}
+        for item in text.split(b"\x02"):
+            name, _, value = item.partition(b"\x01")
+            if value:
+                values[name] = value
+        keys = [("", values.get(_ID, b"")), *(("", word) for word in values.get(_KEYS, b"").split(b" "))]
+        if tags:
+            keys.append(("T#", values.get(_TAGS, b"")))
+        for infix, key in keys:
+            if key:
+                owners.append(number)
+                hashes.append(_few_hash(_prefix_hash(topic, infix), key))
+    return owners, hashes
+
+
+def _plain_properties(data: Bytes, start: int) -> bytes | None:
+    """The properties of a sound record of version 1 with IPv4 hosts, no transaction and nothing but ASCII; else None."""
+    if start < 0 or start + OVERHEAD_SIZE_BYTES > len(data):
+        return None
+    size, magic = _SIZE_AND_MAGIC.unpack_from(data, start)
+    end, body_size = start + size, _NUMBER.unpack_from(data, start + HEAD_SIZE_BYTES - 4)[0]
+    topic_at = start + HEAD_SIZE_BYTES + body_size + 1
+    if magic != MAGIC or _NUMBER.unpack_from(data, start + 36)[0] & _UNUSUAL or topic_at + 2 > end or end > len(data):
+        return None
+    begin = topic_at + data[topic_at - 1] + 2
+    if begin > end or begin + int.from_bytes(data[begin - 2 : begin], "big") != end:
+        return None
+    text = bytes(data[begin:end])
+    return text if text.isascii() else None
+
+
+def _few_hash(prefix: int, key: bytes) -> int:
+    value = prefix
+    for unit in key:
+        value = 31 * value + unit & 0xFFFFFFFF
+    value = abs(value - (1 << 32) if value >> 31 else value)
+    return 0 if value >> 31 else value
+
+
+# Where the properties are --------------------------------------------------------------------------------------
+def _properties(octets: _Octets, starts: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """Start and size of each record's properties, and its sysflag."""
+    _require(starts, (starts >= 0) & (starts + OVERHEAD_SIZE_BYTES <= len(octets)))
+    heads = _windows(octets, f"V{HEAD_SIZE_BYTES}")[starts].view(_HEAD)
+    ends = starts + heads["size"]
+    sysflags = heads["sysflag"].astype(np.int64)
+    topic_starts = starts + (HEAD_SIZE_BYTES + 1) + heads["body_size"]
+    second: Any = heads["magic"] != MAGIC
+    if second.any() or (sysflags & (BORN_HOST_IPV6 | STORE_HOST_IPV6)).any():
+        _require(starts, ~second | (heads["magic"] == MAGIC_V2))
+        growth = np.where(sysflags & BORN_HOST_IPV6, _BORN_GROWTH_BYTES, 0)
+        growth += np.where(sysflags & STORE_HOST_IPV6, _STORE_GROWTH_BYTES, 0)
+        body_starts = starts + growth + HEAD_SIZE_BYTES
+        _require(starts, body_starts <= ends)
+        _require(starts, ends <= len(octets))
+        topic_starts = body_starts + _windows(octets, ">u4")[body_starts - 4] + 1 + second
+    else:
+        second = False
+    _require(starts, (topic_starts + 2 <= ends) & (ends <= len(octets)))
+    topic_sizes = octets[topic_starts - 1].astype(np.int64)
+    if second is not False:
+        topic_sizes += (octets[topic_starts - 2].astype(np.int64) << 8) * second
+    begins = topic_starts + topic_sizes + 2
+    _require(starts, begins <= ends)
+    sizes = _windows(octets, ">u2")[begins - 2].astype(np.int64)
+    _require(starts, begins + sizes == ends)
+    return begins, sizes, sysflags
+
+
+def _require(starts: Numbers, sound: npt.NDArray[np.bool_]) -> None:
+    if not sound.all():
+        position = int(starts[np.flatnonzero(~sound)[0]])
+        raise RecordMalformed(position=position, reason="no record whose sizes add up begins here")
+
+
+def _windows(octets: _Octets, kind: str) -> npt.NDArray[Any]:
+    """`kind` at every byte: to be indexed by an array of starts, which gathers without a matrix of positions."""
+    size = np.dtype(kind).itemsize
+    return np.ndarray((max(0, len(octets) - size + 1),), kind, octets, 0, (1,))
+
+
+# What they hold ------------------------------------------------------------------------------------------------
+def _leading_ids(octets: _Octets, begins: Numbers, sizes: Numbers, prefix: int) -> Hashes | None:
+    """The hash of each id if every record's first property is an id as our proxy makes them; None otherwise."""
+    if not len(sizes) or sizes.min() < _ID_PROPERTY_SIZE_BYTES:
+        return None
+    rows = _windows(octets, f"V{_ID_PROPERTY_SIZE_BYTES}")[begins].view(np.uint8)
+    rows = rows.reshape(-1, _ID_PROPERTY_SIZE_BYTES)
+    ids = rows[:, _ID_AT:-1]
+    if (rows[:, :_ID_AT] != _ID_NAME).any() or (rows[:, -1] != _SEPARATOR).any():
+        return None
+    if ids.max() > _ASCII_MAX or ids.min() <= _SEPARATOR:
+        return None
+    # Not `@`: BLAS would wake a second thread for one large entry.
+    sums = np.einsum("ij,j->i", ids.astype(np.float64), _ID_POWERS)
+    return _slot_hashes((sums.astype(np.int64) + prefix * _ID_FACTOR % (1 << 32)).astype(np.uint32))
+
+
+def _all_keys(
+    data: Bytes, begins: Numbers, sizes: Numbers, topic: bytes, *, tags: bool, repeats_ids: bool = False
+) -> list[tuple[Numbers, Hashes]] | None:
+    """Owners and hashes of all ids, then of all words of KEYS, then of all tags; None if *repeats_ids* and there is an id."""
+    found = []
+    for run in blocks(sizes):
+        items = _Items(data, begins[run], sizes[run])
+        ids = items.values(MESSAGE_ID)
+        if repeats_ids and len(ids[0]):
+            return None
+        if not repeats_ids:
+            found.append(_numbered(items, ids, topic, "", run.start))
+        found.append(_numbered(items, items.words(items.values(KEYS)), topic, "", run.start))
+        if tags:
+            found.append(_numbered(items, items.values(TAGS), topic, "T#", run.start))
+    return found
+
+
+def _numbered(items: "_Items", texts: _Texts, topic: bytes, infix: str, first: int) -> tuple[Numbers, Hashes]:
+    return texts[0] + first, _slot_hashes(items.hashes(texts, topic, infix))
+
+
+class _Items:
+    """The properties of a run of records end to end, each record's with one more separator behind. Owner: one call."""
+
+    __slots__ = ("_begins", "_ends", "_firsts", "_octets", "_sums")
+
+    def __init__(self, data: Bytes, begins: Numbers, sizes: Numbers) -> None:
+        """*sizes* are one run of `blocks`."""
+        spans = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
+        # The last zeros are for names that are compared where too few bytes are left.
+        octets = b"\x02".join([*[data[begin:end] for begin, end in spans], bytes(_NAME_SIZE_BYTES)])
+        self._octets = np.frombuffer(octets, np.uint8)
+        self._ends = np.flatnonzero(self._octets == _SEPARATOR)
+        self._begins = np.concatenate((np.zeros(1, np.int64), self._ends[:-1] + 1))
+        self._firsts = np.cumsum(sizes + 1) - (sizes + 1)
+        self._sums: _Sums | None = None
+
+    def values(self, name: str) -> _Texts:
+        """Where each record has the value of *name*, if it is not empty; of equal names the last one counts."""
+        mark = np.frombuffer(name.encode() + bytes((_PAIR,)), np.uint8)
+        head = mark[:_NAME_SIZE_BYTES]
+        # As one number: the names' first bytes at the top of eight.
+        shift = np.uint64(8 * (_NAME_SIZE_BYTES - len(head)))
+        wanted = np.uint64(int.from_bytes(head.tobytes(), "big"))
+        words = _windows(self._octets, ">u8")[self._begins] >> shift
+        at = np.flatnonzero((words == wanted) & (self._ends - self._begins > len(mark)))
+        for place in range(_NAME_SIZE_BYTES, len(mark)):
+            at = at[self._octets[self._begins[at] + place] == mark[place]]
+        owners = np.searchsorted(self._firsts, self._begins[at], "right") - 1
+        if len(at) > 1:
+            last = np.append(owners[1:] != owners[:-1], True)
+            if not last.all():
+                at, owners = at[last], owners[last]
+        return owners, self._begins[at] + len(mark), self._ends[at]
+
+    def words(self, values: _Texts) -> _Texts:
+        """*values* split at spaces; a word is not empty."""
+        owners, begins, ends = values
+        spaces = np.flatnonzero(self._octets == _SPACE)
+        if not len(spaces) or not len(owners):
+            return values
+        within = np.searchsorted(begins, spaces, "right") - 1
+        spaces = spaces[(within >= 0) & (spaces < ends[within])]
+        if not len(spaces):
+            return values
+        # Values neither touch nor overlap: the n-th smallest begin belongs to the n-th smallest end.
+        word_begins, word_ends = np.sort(np.append(begins, spaces + 1)), np.sort(np.append(ends, spaces))
+        filled = word_begins < word_ends
+        word_begins, word_ends = word_begins[filled], word_ends[filled]
+        return owners[np.searchsorted(begins, word_begins, "right") - 1], word_begins, word_ends
+
+    def hashes(self, texts: _Texts, topic: bytes, infix: str) -> _Sums:
+        """Java's hash of `topic#` + *infix* + text for each of *texts*, modulo 2^32."""
+        _, begins, ends = texts
+        if not len(begins):
+            return np.zeros(0, np.uint32)
+        sums = self._sums
+        if sums is None:
+            sums = self._sums = np.zeros(len(self._octets) + 1, np.uint32)
+            np.cumsum(self._octets * _INVERSES[: len(self._octets)], dtype=np.uint32, out=sums[1:])
+        prefix = _prefix_hash(topic, infix)
+        values: _Sums = (sums[ends] - sums[begins]) * _POWERS[ends - 1] + np.uint32(prefix) * _POWERS[ends - begins]
+        if self._octets.max() > _ASCII_MAX:
+            wide = np.append(0, np.cumsum(self._octets > _ASCII_MAX))
+            for at in np.flatnonzero(wide[ends] > wide[begins]).tolist():
+                text = self._octets[begins[at] : ends[at]].tobytes().decode("utf-8", "replace")
+                units = len(text.encode("utf-16-be")) // 2
+                values[at] = (prefix * pow(31, units, 1 << 32) + tag_hash(text)) % (1 << 32)
+        return values
+
+
+def _slot_hashes(values: _Sums) -> Hashes:
+    """As `java_hashes.slot_hash`: the absolute value, and 0 for the smallest int, which has none."""
+    hashes: Hashes = np.maximum(np.abs(values.view(np.int32)), 0)
+    return hashes
+
+
+def _in_order(parts: list[tuple[Numbers, Hashes]]) -> tuple[Numbers, Hashes]:
+    """The records' hashes by record; those of one record stay in the order of *parts*."""
+    if not parts:
+        return np.zeros(0, np.int64), np.zeros(0, np.int32)
+    owners = np.concatenate([part[0] for part in parts])
+    order = np.argsort(owners, kind="stable")
+    return owners[order], np.concatenate([part[1] for part in parts])[order]
+
+
+@lru_cache(maxsize=1024)  # topics of recent entries
+def _prefix_hash(topic: bytes, infix: str) -> int:
+    return tag_hash(f"{topic.decode('utf-8', 'replace')}#{infix}") % (1 << 32)

@@ -1,0 +1,1 @@
+"""Which broker groups there are, what they host, and which of them owns a key."""

@@ -1,0 +1,1 @@
+"""Filters in SQL92: text, tree, and what it decides."""
