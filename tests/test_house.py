@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_tidy import ROOT, everything, imports, name_of, packages
+from tests.test_tidy import ROOT, everything, imports, name_of, packages, sources
 
 FILES_MAX = 25
 # Folders with more files than that. Each number may only fall; `routes` have one file a subject.
 FULL_FOLDERS = {"services/proxy/tern_proxy/routes": 32, "libs/tern_service": 28, "loadtest/bench": 52}
+FULL_TEST_FOLDERS = {"tests/mesh": 28, "tests/sim": 56, "tests/unit/raft": 26}
 DOCUMENTS = ["ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md"]
 # A path as documents write it: with a folder, in backticks, a file or a folder of ours.
 PATH = re.compile(r"`((?:[\w.-]+/)+(?:[\w*.-]+\.(?:py|md|json|yml))?)(?:::\w+)?`")
@@ -32,6 +33,13 @@ def test_no_folder_is_a_street() -> None:
     full = {folder: count for folder, count in counts.items() if count > FULL_FOLDERS.get(folder, FILES_MAX)}
     assert not full, f"look for the subjects: {full}"
     assert not [folder for folder in FULL_FOLDERS if counts[folder] <= FILES_MAX], "no exception any more"
+
+
+def test_no_folder_of_tests_is_a_street() -> None:
+    """As above; those with meshes of real processes have one file a subject, side by side."""
+    counts = Counter(name_of(path.parent) for path in sources("tests") if path.name != "conftest.py")
+    full = {folder: count for folder, count in counts.items() if count > FULL_TEST_FOLDERS.get(folder, FILES_MAX)}
+    assert not full, f"look for the subjects: {full}"
 
 
 def test_every_folder_says_what_its_subject_is() -> None:

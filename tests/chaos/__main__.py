@@ -25,7 +25,7 @@ from tests.chaos.load import Load
 from tests.chaos.namespaces import Namespaces
 from tests.chaos.network import may_make_namespaces
 from tests.chaos.rig import Asked, Rig
-from tests.support.mesh import free_port_base
+from tests.support.mesh.mesh import free_port_base
 
 RETENTION_BYTES = 2 << 30
 

@@ -18,7 +18,7 @@ from tern_wire import paths
 from tern_wire.records.record import HEAD_SIZE_BYTES
 from tests.chaos.door import Door, pause
 from tests.chaos.load import BODY_HEAD, VIOLATIONS_MAX, Load, Sender
-from tests.support.shared_log import shared_parts
+from tests.support.files.shared_log import shared_parts
 
 PAGE = "max_messages=16384&max_bytes=4194304"
 PAGE_WITHIN_S = 30.0

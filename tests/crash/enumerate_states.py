@@ -20,11 +20,11 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tests.support.crash_states import VARIANTS, CrashState, crash_states, crashed
-from tests.support.faulty_disk import Effect
-from tests.support.faulty_files import FaultyFiles, PowerCut
-from tests.support.store_node import Node
-from tests.support.store_run import StoreRun, examine, write_one_more
+from tests.support.files.crash_states import VARIANTS, CrashState, crash_states, crashed
+from tests.support.files.faulty_disk import Effect
+from tests.support.files.faulty_files import FaultyFiles, PowerCut
+from tests.support.files.store_node import Node
+from tests.support.files.store_run import StoreRun, examine, write_one_more
 
 LIVES = (1, 2)
 STEPS = 40

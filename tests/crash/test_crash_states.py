@@ -9,8 +9,8 @@ import pytest
 
 from tests.crash.enumerate_states import NEVER, Life, enumerate_life, live, repeat_command
 from tests.support.campaigns import campaign, cases
-from tests.support.faulty_disk import REMOVED, Effect
-from tests.support.store_node import DIRECTORY
+from tests.support.files.faulty_disk import REMOVED, Effect
+from tests.support.files.store_node import DIRECTORY
 
 # Chosen because it does everything within so few operations: see the test that says so.
 SEED, STEPS = 346, 38

@@ -26,8 +26,8 @@ from tests.doors import loads, steady
 from tests.doors.client import Door
 from tests.doors.loads import LOADS, READERS
 from tests.doors.steady import RATE_PER_S, Seen
-from tests.support.mesh import SEGMENT_SIZE_BYTES, Mesh, free_port_base, kept_up
-from tests.support.secure_mesh import SecureMesh, bearer, grant
+from tests.support.mesh.mesh import SEGMENT_SIZE_BYTES, Mesh, free_port_base, kept_up
+from tests.support.mesh.secure_mesh import SecureMesh, bearer, grant
 
 CALM_S, SETTLED_S = 6.0, 1.0
 RATE_MIN, RATE_BESIDE_READERS_MIN, SERIAL_MIN = 0.95, 0.6, 0.3

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from tests.support.mesh import SEGMENT_SIZE_BYTES, Mesh, free_port_base, kept_up
-from tests.support.strangers import hold, lowered_limit, open_descriptors, ports_of
+from tests.support.mesh.mesh import SEGMENT_SIZE_BYTES, Mesh, free_port_base, kept_up
+from tests.support.mesh.strangers import hold, lowered_limit, open_descriptors, ports_of
 
 TOPIC = "flood"
 SENDERS = 4

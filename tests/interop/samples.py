@@ -12,8 +12,8 @@ from typing import Any
 
 from tern_client import BlockingAdmin, BlockingProducer, OutgoingMessage
 from tern_wire.records.compression import Compression
-from tests.support.mesh import running_mesh
-from tests.support.store_builder import BORN_MS, StoreBuilder, message
+from tests.support.files.store_builder import BORN_MS, StoreBuilder, message
+from tests.support.mesh.mesh import running_mesh
 
 Expected = dict[tuple[str, int, int], dict[str, Any]]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.mesh import Mesh, eventually, running_mesh
+from tests.support.mesh.mesh import Mesh, eventually, running_mesh
 
 # The kill should meet a test's requests, not the silence behind them: half of the tests are over after a quarter of a second, others take
 # a few, so half of the kills come within the first 0.2 s.

@@ -14,7 +14,7 @@ from tern_client import Consumer
 from tests.mesh import test_fifo as fifo
 from tests.mesh.test_dead_letters import letters_of
 from tests.mesh.test_retry import both, consumer_of, prepare, taken
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 # A leader that dies after it has leased and before it has answered counts an attempt that nobody saw: its proxy cannot know of it.
 pytestmark = pytest.mark.calm
@@ -63,7 +63,7 @@ def test_what_a_worker_had_when_it_was_ended_counts_only_as_far_as_it_was_handed
     """In order, exactly; killed at its first message, too."""
     topic, group = f"ended-{shell}-{number.name}", f"ending-{shell}-{number.name}"
     prepare(mesh, topic, 40, group, invisible="2s")
-    command = [sys.executable, "-m", "tests.support.consuming_worker", shell, mesh.endpoint, "1", topic, group]
+    command = [sys.executable, "-m", "tests.support.client.consuming_worker", shell, mesh.endpoint, "1", topic, group]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, env=os.environ, text=True) as worker:
         try:
             assert worker.stdout is not None

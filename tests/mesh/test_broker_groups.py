@@ -9,8 +9,8 @@ from typer.testing import CliRunner, Result
 
 from tern_cli.app import app
 from tern_client import BlockingAdmin, BlockingProducer
-from tests.support.mesh import Mesh, running_mesh
-from tests.support.second_group import BROKER_GROUP, second_group
+from tests.support.mesh.mesh import Mesh, running_mesh
+from tests.support.mesh.second_group import BROKER_GROUP, second_group
 
 pytestmark = pytest.mark.calm
 RUNNER = CliRunner()

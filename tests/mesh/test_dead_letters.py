@@ -8,7 +8,7 @@ import pytest
 from tern_client import BlockingAdmin, BlockingConsumer, BlockingProducer, OutgoingMessage
 from tests.mesh.test_retry import taken
 from tests.mesh.test_topics import patient
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 
 def prepare(mesh: Mesh, topic: str, count: int, group: str, *, attempts: int = 1, tag: str = "") -> None:

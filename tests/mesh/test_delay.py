@@ -15,7 +15,7 @@ from tern_cli.app import app
 from tern_client import Admin, BlockingAdmin, BlockingProducer, OutgoingMessage, Producer
 from tern_wire.errors import AlreadyDelivered, NotScheduled, OutcomeUnknown
 from tests.mesh.test_groups import receive as one_receive
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 HOUR_MS = 3_600_000
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tern_client import BlockingConsumer, BlockingProducer, OutgoingMessage, ReceivedMessage
 from tests.mesh.test_retry import taken
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 DRAIN_S = 60.0
 

@@ -9,7 +9,7 @@ import pytest
 from tern_client import BlockingAdmin, BlockingProducer
 from tern_wire.errors import AlreadyExists, ConsumptionDisabled, GroupConflict, GroupNotFound
 from tests.mesh.test_topics import patient
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 
 def receive(mesh: Mesh, topic: str, group: str, **asked: Any) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from tests.mesh.test_topics import patient
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 RECEIPT = ("message_id", "queue", "offset")
 

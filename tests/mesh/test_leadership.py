@@ -7,7 +7,7 @@ from collections import Counter
 import httpx
 import pytest
 
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 
 @pytest.mark.calm

@@ -12,7 +12,7 @@ import msgspec
 from tern_wire.paths import MSGPACK, NDJSON, RECORDS
 from tern_wire.records.record import decode_record, record_starts
 from tests.mesh.test_topics import patient
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 
 def keyed(key: str, **message: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tern_cli.app import app
 from tern_client import BlockingAdmin, BlockingMembership
 from tern_wire.errors import MemberNotFound, QueueLockLost
 from tern_wire.routing.membership import Strategy
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 QUEUES = 12
 

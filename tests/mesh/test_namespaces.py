@@ -17,7 +17,7 @@ from tern_client import BlockingAdmin, BlockingConsumer, BlockingProducer
 from tern_wire.errors import TopicNotFound
 from tern_wire.paths import HEADER_NAMESPACE, MSGPACK, NDJSON, OCTETS
 from tests.mesh.test_topics import patient
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 OWNER, OTHER, NONE = "bank", "shop", ""
 # What nobody but the owner may ever be shown.

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES, IN_FLIGHT_SIZE_MAX_BYTES
 from tests.mesh.test_topics import patient
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 TOPIC = "/v1/topics/crowded/messages"
 HEAD = (

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tern_wire.paths import MSGPACK
-from tests.support.mesh import Mesh
+from tests.support.mesh.mesh import Mesh
 
 MIB = 1024 * 1024
 CASES: list[tuple[str, str, str, dict[str, Any], int, str]] = [

@@ -14,7 +14,7 @@ from tern_wire.limits import FRAME_SIZE_MAX_BYTES
 from tern_wire.link.requests import ERROR, RequestCode, body_parts, read_body, read_error
 from tern_wire.records.record import record_starts
 from tests.mesh.test_topics import patient
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 QUEUE = "broker-a:0"
 

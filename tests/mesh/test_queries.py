@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tern_cli.app import app
 from tests.mesh.test_groups import receive
 from tests.mesh.test_topics import patient
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 
 def send(mesh: Mesh, topic: str, *messages: dict[str, Any]) -> list[dict[str, Any]]:

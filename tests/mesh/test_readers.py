@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.support.mesh import Mesh
+from tests.support.mesh.mesh import Mesh
 
 READERS, PULLS = 160, 2
 MESSAGES, SIZE_BYTES, PAGE_BYTES = 12, 100_000, 1 << 20

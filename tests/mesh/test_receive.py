@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.mesh.test_groups import receive
 from tests.mesh.test_topics import patient
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 
 def fill(mesh: Mesh, topic: str, counts: dict[int, int]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tern_client import BlockingConsumer, BlockingProducer, Consumer, Producer, ReceivedMessage
 from tern_wire.errors import NoReply, ReplyTimeout, TernError
-from tests.support.mesh import Mesh
+from tests.support.mesh.mesh import Mesh
 
 REQUESTS = 50
 PATIENCE_S = 60

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tern_client import BlockingConsumer, BlockingProducer, OutgoingMessage, ReceivedMessage
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 
 def both(mesh: Mesh) -> list[str]:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from tests.mesh.test_topics import patient
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 
 def route(mesh: Mesh, topic: str, proxy: int = 0) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.mesh.test_groups import receive
 from tests.mesh.test_topics import patient
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 
 def fill(mesh: Mesh, topic: str, count: int, queue: str = "broker-a:0", first: int = 0) -> None:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.mesh.test_topics import patient
-from tests.support.mesh import Mesh, eventually, running_mesh
+from tests.support.mesh.mesh import Mesh, eventually, running_mesh
 
 # An entry is a MiB, and so is a flight of a proxy, of which each has two.
 BODY_SIZE_BYTES = 900 << 10

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.mesh.test_topics import patient
-from tests.support.mesh import Mesh, eventually, running_mesh
+from tests.support.mesh.mesh import Mesh, eventually, running_mesh
 
 EXPIRY_MS = 4_000
 OLD_DATA_MIN_BYTES = 256 << 10

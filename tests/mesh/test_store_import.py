@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from tern_cli.app import app
 from tern_cli.store.rocketmq_message import OWN_PROPERTIES
 from tern_client import BlockingConsumer, ReceivedMessage
-from tests.support.mesh import Mesh
-from tests.support.rocketmq_golden import GOLDEN, golden_part
+from tests.support.files.rocketmq_golden import GOLDEN, golden_part
+from tests.support.mesh.mesh import Mesh
 
 
 def described() -> dict[str, list[dict[str, Any]]]:

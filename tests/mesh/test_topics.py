@@ -11,7 +11,7 @@ import pytest
 
 from tern_client import BlockingAdmin, BlockingProducer
 from tern_wire.errors import AlreadyExists, OutcomeUnknown, TopicConflict, TopicNotFound
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 
 def patient(mesh: Mesh, method: str, path: str, **options: Any) -> httpx.Response:

@@ -4,7 +4,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from tests.mesh.test_transactions import ask, begin, declare, end
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 
 def waits(mesh: Mesh, method: str, path: str, **options: Any) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import httpx
 from tern_wire.paths import RECORDS
 from tern_wire.records.record import decode_record
 from tests.mesh.test_groups import receive
-from tests.support.mesh import Mesh, eventually
+from tests.support.mesh.mesh import Mesh, eventually
 
 SEVERAL = "/v1/transactions"
 

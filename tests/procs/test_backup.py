@@ -16,8 +16,8 @@ import pytest
 
 from tern_store.backup_note import BackupNote, read_backup, read_under_way
 from tern_store.files import REAL_FILES
-from tests.support.mesh import SEGMENT_SIZE_BYTES, Mesh, eventually, free_port_base, kept_up, running_mesh
-from tests.support.shared_log import shared_parts
+from tests.support.files.shared_log import shared_parts
+from tests.support.mesh.mesh import SEGMENT_SIZE_BYTES, Mesh, eventually, free_port_base, kept_up, running_mesh
 
 TOPIC = "ledger"
 BATCH, BODY_SIZE_BYTES, FIRST_BATCHES = 100, 4_000, 50

@@ -17,9 +17,9 @@ from zlib import crc32
 import httpx
 
 from tern_wire.paths import CHECKER_PATH
-from tests.support.counting_producer import CountingProducer
-from tests.support.mesh import Mesh, eventually, running_mesh
-from tests.support.scripted_checks import SECRET
+from tests.support.checker.counting_producer import CountingProducer
+from tests.support.checker.scripted_checks import SECRET
+from tests.support.mesh.mesh import Mesh, eventually, running_mesh
 
 CHECK_AFTER_S, INTERVAL_S, SLACK_S = 3, 3, 5
 CLAIM_MS, TIMEOUT_MS = 2_000, 800

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mesh import Mesh, eventually, running_mesh
-from tests.support.shared_log import shared_parts
+from tests.support.files.shared_log import shared_parts
+from tests.support.mesh.mesh import Mesh, eventually, running_mesh
 
 MESSAGES = 200
 

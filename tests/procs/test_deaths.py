@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.mesh import Mesh, eventually, running_mesh
+from tests.support.mesh.mesh import Mesh, eventually, running_mesh
 
 
 class Sender:

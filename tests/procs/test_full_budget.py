@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.support.mesh import Mesh, eventually, running_mesh
+from tests.support.mesh.mesh import Mesh, eventually, running_mesh
 
 # The emergency segment and the segments that are prepared are in it; so some 60 MiB of messages fit.
 BUDGET_BYTES, BODY_SIZE_BYTES, BATCH = 176 << 20, 250_000, 16

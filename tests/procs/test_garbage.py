@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mesh import Mesh, running_mesh
+from tests.support.mesh.mesh import Mesh, running_mesh
 
 CONNECTIONS = 10_000
 AT_ONCE = 100

@@ -1,6 +1,6 @@
 """More than a thousand hostile requests, raw over sockets, at every HTTP door of a real mesh: none is taken, and it goes on serving.
 
-Smuggling, traversal, bombs and slow clients (tests/support/hostile_requests.py). One mesh for all of them; after each family a message goes
+Smuggling, traversal, bombs and slow clients (tests/support/mesh/hostile_requests.py). One mesh for all of them; after each family a message goes
 in and comes out, and in the end nothing is stored that was not sent, no process has died, and no log has a traceback.
 """
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hostile_client import throw_all
-from tests.support.hostile_requests import FAMILIES_OF_ALL, FAMILIES_OF_PROXY, TOPIC, slow
-from tests.support.mesh import Mesh, running_mesh
+from tests.support.mesh.hostile_client import throw_all
+from tests.support.mesh.hostile_requests import FAMILIES_OF_ALL, FAMILIES_OF_PROXY, TOPIC, slow
+from tests.support.mesh.mesh import Mesh, running_mesh
 
 DOORS = ("proxy", "namesrv", "broker", "checker")
 CASES_MIN = 500

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.mesh import Mesh, eventually, free_port_base, running_mesh
+from tests.support.mesh.mesh import Mesh, eventually, free_port_base, running_mesh
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from tern_broker.upkeep.saver import SAVE_AFTER_BYTES
 from tern_remoting import LinkError, dial, encode_frame
 from tern_remoting.handshake import HELLO
 from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES
-from tests.support.mesh import Mesh, eventually, running_mesh
-from tests.support.strangers import Flood, lowered_limit, ports_of
+from tests.support.mesh.mesh import Mesh, eventually, running_mesh
+from tests.support.mesh.strangers import Flood, lowered_limit, ports_of
 
 # Everybody dials the member with the smallest name.
 VICTIM = "broker-a-0"

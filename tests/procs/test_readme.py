@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import tern_client
-from tests.support.mesh import Mesh, running_mesh
+from tests.support.mesh.mesh import Mesh, running_mesh
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 ENDPOINT = "http://127.0.0.1:8080"

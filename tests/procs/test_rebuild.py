@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 
 from tern_store import Genesis, Store
-from tests.support.mesh import SEGMENT_SIZE_BYTES, Mesh, eventually, running_mesh
-from tests.support.shared_log import shared
+from tests.support.files.shared_log import shared
+from tests.support.mesh.mesh import SEGMENT_SIZE_BYTES, Mesh, eventually, running_mesh
 
 # More than a segment's worth, so that one is closed.
 FIRST_BATCHES, BATCH, BODY_SIZE_BYTES = 24, 200, 4_000

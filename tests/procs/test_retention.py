@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.mesh import Mesh, eventually, running_mesh
+from tests.support.mesh.mesh import Mesh, eventually, running_mesh
 
 SEGMENT_SIZE_BYTES = 16 << 20
 

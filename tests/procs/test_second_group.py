@@ -16,8 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.mesh import Mesh, eventually, running_mesh
-from tests.support.second_group import BROKER_GROUP, second_group
+from tests.support.mesh.mesh import Mesh, eventually, running_mesh
+from tests.support.mesh.second_group import BROKER_GROUP, second_group
 
 MESSAGE_GROUPS, SENDERS = 24, 3
 

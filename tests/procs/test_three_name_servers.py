@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.procs.test_name_servers import held, lone_proxy
-from tests.support.mesh import Mesh, eventually, running_mesh
+from tests.support.mesh.mesh import Mesh, eventually, running_mesh
 
 NAME_SERVERS = 3
 # `ternmq up` expires a silent broker after 5 s and looks every 0.5 s.

@@ -6,7 +6,7 @@ import socket
 import time
 from pathlib import Path
 
-from tests.support.mesh import Mesh, free_port_base, running_mesh
+from tests.support.mesh.mesh import Mesh, free_port_base, running_mesh
 
 
 def is_alive(pid: int) -> bool:

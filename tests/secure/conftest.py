@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.secure_mesh import SecureMesh, running_secure_mesh
+from tests.support.mesh.secure_mesh import SecureMesh, running_secure_mesh
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 
 from tests.secure.test_ports import shown
-from tests.support.secure_mesh import SecureMesh, grant, running_secure_mesh
+from tests.support.mesh.secure_mesh import SecureMesh, grant, running_secure_mesh
 
 TOPIC, GROUP = "reloads", "reloads"
 _SHOWN_WITHIN_S = 5.0

@@ -1,6 +1,6 @@
 """Every route of the table of requirements against a real mesh over TLS: owner, others, bad credentials; and what brokers and the audit hear.
 
-The expectations are those of tests/unit/proxy/test_authorization_matrix.py: worked out from the table and the grants.
+The expectations are those of tests/unit/proxy/access/test_authorization_matrix.py: worked out from the table and the grants.
 """
 
 import time
@@ -13,11 +13,11 @@ import pytest
 from tern_proxy.core.access.requirements import RULES
 from tern_wire.principals.client_keys import bearer_text
 from tern_wire.principals.principals import ROOT, Principal
-from tests.support.guarded_mesh import EVERYTHING
-from tests.support.guarded_mesh import grant as read_grant
-from tests.support.route_samples import sample
-from tests.support.secure_mesh import SecureMesh
-from tests.unit.proxy.test_authorization_matrix import BUSINESS, GRANTS, code_of, expected
+from tests.support.mesh.secure_mesh import SecureMesh
+from tests.support.proxy.guarded_mesh import EVERYTHING
+from tests.support.proxy.guarded_mesh import grant as read_grant
+from tests.support.proxy.route_samples import sample
+from tests.unit.proxy.access.test_authorization_matrix import BUSINESS, GRANTS, code_of, expected
 
 # Of an object that samples name and that is not there any more, or has ended: the mesh is real, and samples are done in order.
 GONE = {

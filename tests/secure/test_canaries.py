@@ -10,7 +10,7 @@ import httpx
 from tern_client import BlockingAdmin, RetryPolicy
 from tern_wire.errors import TernError
 from tern_wire.principals.client_keys import HMAC, read_key_text, signing_text
-from tests.support.secure_mesh import SecureMesh, bearer, grant
+from tests.support.mesh.secure_mesh import SecureMesh, bearer, grant
 
 BODY = f"canary-{secrets.token_hex(16)}"
 CHECK_SECRET = f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"

@@ -12,9 +12,9 @@ import pytest
 
 from tern_security.authority import issue
 from tern_security.peer_identity import PeerIdentity
-from tests.support.cluster_pki import stranger
-from tests.support.mesh import eventually
-from tests.support.secure_mesh import SecureMesh
+from tests.support.mesh.mesh import eventually
+from tests.support.mesh.secure_mesh import SecureMesh
+from tests.support.pki.cluster_pki import stranger
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 # A link's HELLO of a proxy, and bytes that are nothing.

@@ -17,8 +17,8 @@ from tern_cli.app import app
 from tern_client import BlockingAdmin, BlockingProducer, RetryPolicy
 from tern_client.transport.credentials import CA_FILE, KEY_FILE
 from tern_wire.errors import Forbidden, TooManyFailures, Unauthenticated
-from tests.support.mesh import eventually
-from tests.support.secure_mesh import SecureMesh, grant
+from tests.support.mesh.mesh import eventually
+from tests.support.mesh.secure_mesh import SecureMesh, grant
 
 # What a revocation has to reach every proxy.
 EFFECTIVE_S = 5.0

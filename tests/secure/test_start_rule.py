@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster_pki import Pki
+from tests.support.pki.cluster_pki import Pki
 
 ARGUMENTS = {
     "tern_namesrv": ["--port", "0"],

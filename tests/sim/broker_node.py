@@ -23,7 +23,7 @@ from tests.sim.kept_unread import lost_unread
 from tests.sim.machine import DIRECTORY, Machine
 from tests.sim.observers import Observers
 from tests.sim.process import Process
-from tests.support.roomy_link import RoomyLink
+from tests.support.broker.roomy_link import RoomyLink
 
 DISK_CHECK_PERIOD_S = 1.0
 # What must stay free on the machines here, whose disks are small; the product's figure is for real ones.

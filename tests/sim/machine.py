@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.sim.process import Process
 from tests.sim.scheduler import Scheduler
-from tests.support.faulty_files import FaultyFiles, PowerCut
+from tests.support.files.faulty_files import FaultyFiles, PowerCut
 
 DIRECTORY = Path("/data")
 EPOCH_MS = 1_700_000_000_000

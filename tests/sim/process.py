@@ -19,7 +19,7 @@ import tern_raft.links
 from tern_raft import EXIT_BROKEN
 from tern_raft.process import JOB_AGAIN_AFTER_S
 from tern_store import StoreError, SyncLost
-from tests.support.faulty_files import PowerCut
+from tests.support.files.faulty_files import PowerCut
 
 if TYPE_CHECKING:
     from tests.sim.machine import Machine

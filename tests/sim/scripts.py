@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.sim.machine import DIRECTORY, Machine
-from tests.support.faulty_disk import SECTOR
+from tests.support.files.faulty_disk import SECTOR
 
 if TYPE_CHECKING:
     from tests.sim.broker_node import BrokerNode

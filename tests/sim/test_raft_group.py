@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.campaigns import campaign, cases
-from tests.support.raft_group import RaftGroup
+from tests.support.raft.raft_group import RaftGroup
 
 CHAOS_STEPS, CALM_STEPS = 1500, 4000
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.record_server import Script, record_server, stored
+from tests.support.client.record_server import Script, record_server, stored
 
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 pytest.importorskip("matplotlib", reason="the demo extra is not installed")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.record_server import Script, record_server, stored
+from tests.support.client.record_server import Script, record_server, stored
 
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 

@@ -11,7 +11,7 @@ from tern_spark.columns import record_batch
 from tern_spark.pages import ProxyPages
 from tern_wire.names import parse_queue
 from tern_wire.records.record import decode_record
-from tests.support.mesh import Mesh, running_mesh
+from tests.support.mesh.mesh import Mesh, running_mesh
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@
 The namespace and the digest of a body are covered where there are any; each attempt has its own nonce.
 
 Law: what is signed is written from one template, and is to the byte what the general library makes of such a request, which takes fifty times as
-long (`tests/unit/client/test_signing.py` compares them).
+long (`tests/unit/client/transport/test_signing.py` compares them).
 Reference: RFC 9421 sections 2.2, 2.5, 3.1, 3.3.3, 3.3.6; RFC 9530.
 """
 

@@ -11,7 +11,7 @@ from tern_broker.ending import FAIL_AFTER_S, HANDOVER_MAX_S, Ending, GuardedDisk
 from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED
 from tern_store import DerivedDamage, Genesis, LogRot, Store, SyncLost, VoteFile
 from tern_store.state.vote_file import Standing
-from tests.support.faulty_files import FaultyFiles
+from tests.support.files.faulty_files import FaultyFiles
 
 DIRECTORY = Path("/data")
 REFUSALS = (

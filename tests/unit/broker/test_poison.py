@@ -11,7 +11,7 @@ from tern_broker.poison import NOTE, TRIES_MAX, Poison, was_applied
 from tern_raft.pass_over import BODY, Stage, Waiting
 from tern_store import CommitLog, DerivedDamage, EntryKind, Genesis, LogRot, StoredEntry, encode_entry
 from tern_wire.link.commands import CommandKind, entry_parts
-from tests.support.faulty_files import FaultyFiles
+from tests.support.files.faulty_files import FaultyFiles
 
 DIRECTORY = Path("/data")
 MENDED = "a mended release"

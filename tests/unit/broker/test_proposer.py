@@ -15,7 +15,7 @@ from tern_wire.errors import DiskFull, NodeLacks, NotLeader, OutcomeUnknown, Ove
 from tern_wire.limits import GROUP_COMMIT_SIZE_MAX_BYTES, PROPOSALS_MAX
 from tern_wire.link.commands import CommandKind, read_entry
 from tern_wire.link.requests import Parts
-from tests.support.proposer_desk import Desk
+from tests.support.broker.proposer_desk import Desk
 
 YEAR_MS = 365 * 86_400_000
 

@@ -9,7 +9,7 @@ from tern_store.log.entry import ORIGIN, EntryKind, encode_entry, verify
 from tests.chaos.load import BODY_HEAD, Bodies, Event, Ledger, Load
 from tests.chaos.outage import outage_of
 from tests.chaos.verify import Findings, QueueReader, Stored, compare_logs
-from tests.support import shared_log
+from tests.support.files import shared_log
 
 SENT = 40
 Harm = Callable[[list[Stored]], list[Stored]]

@@ -13,9 +13,9 @@ from tern_cli.app import app
 from tern_cli.endpoint import endpoints
 from tern_cli.mesh.files import MeshFiles
 from tern_wire.errors import ReceiptExpired, TopicNotFound
-from tests.support.rocketmq_golden import golden_part
-from tests.support.scripted_proxy import Asked, Reply, blocking_proxy, packed, refused, said
-from tests.support.stand_in_mesh import mesh_document
+from tests.support.client.scripted_proxy import Asked, Reply, blocking_proxy, packed, refused, said
+from tests.support.files.rocketmq_golden import golden_part
+from tests.support.mesh.stand_in_mesh import mesh_document
 
 RUNNER = CliRunner()
 RECEIPT = {"message_id": "m1", "queue": "broker-a:1", "offset": 7, "born_at": 1}

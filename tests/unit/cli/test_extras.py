@@ -69,7 +69,7 @@ def test_the_sentence_names_what_for_what_and_how() -> None:
 def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
     """What every command says where nothing is installed but what a client needs."""
     folder = str(tmp_path_factory.mktemp("plain"))
-    command = [sys.executable, "-m", "tests.support.bare_installation", folder]
+    command = [sys.executable, "-m", "tests.support.mesh.bare_installation", folder]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100, stdin=subprocess.DEVNULL
     )

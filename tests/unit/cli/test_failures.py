@@ -17,7 +17,7 @@ from tern_cli.app import app
 from tern_cli.command_words import asks_for_json
 from tern_cli.mesh.files import MeshFiles
 from tern_cli.mesh.start import stop_mesh
-from tests.support.stand_in_mesh import mesh_document
+from tests.support.mesh.stand_in_mesh import mesh_document
 
 RUNNER = CliRunner()
 CLUSTER = {"version": 1, "group_id": "ab" * 16, "members": ["broker-a-0"], "shape": {"brokers": 1}, "born": True}

@@ -18,10 +18,10 @@ from tern_cli.app import app
 from tern_cli.output import Format, show_rows
 from tern_cli.readable import shown, shown_time
 from tern_wire.times import duration_text, given_duration, parse_time_ms
-from tests.support.bare_installation import leaves
-from tests.support.node_directory import filled
-from tests.support.scripted_proxy import Asked, Reply, blocking_proxy
-from tests.support.shown_samples import KID, T, answer
+from tests.support.client.scripted_proxy import Asked, Reply, blocking_proxy
+from tests.support.files.node_directory import filled
+from tests.support.mesh.bare_installation import leaves
+from tests.support.mesh.shown_samples import KID, T, answer
 
 RUNNER = CliRunner()
 # Every command that asks a proxy and shows something.

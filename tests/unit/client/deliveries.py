@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.support.scripted_proxy import Reply, packed
+from tests.support.client.scripted_proxy import Reply, packed
 
 # Leases of these deliveries end in the year 2100, unless a test says otherwise.
 FAR_MS = 4_102_444_800_000

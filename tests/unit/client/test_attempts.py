@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tern_client import BlockingConsumer, ClientClosed, Consumer
-from tests.support.leasing_proxy import LeasingProxy
-from tests.support.scripted_proxy import ScriptedProxy, blocking_proxy
+from tests.support.client.leasing_proxy import LeasingProxy
+from tests.support.client.scripted_proxy import ScriptedProxy, blocking_proxy
 
 # Some of these consumers are never closed, and their sockets neither: that is the test.
 pytestmark = [
@@ -204,7 +204,7 @@ def test_a_signal_ends_a_program_quietly_and_only_what_it_has_handed_out_counts(
     """A killed one gives nothing back: of the first message it costs nothing more, later at most what it had asked for last."""
     leasing = LeasingProxy(100)
     with blocking_proxy(leasing.answer) as proxy:
-        command = [sys.executable, "-m", "tests.support.consuming_worker", shell, proxy.url, str(at)]
+        command = [sys.executable, "-m", "tests.support.client.consuming_worker", shell, proxy.url, str(at)]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
             assert worker.stdout is not None
             try:

@@ -10,8 +10,8 @@ import pytest
 
 from tern_client import BlockingConsumer, ClientClosed
 from tern_client.transport.blocking_transport import PlainTransport
-from tests.support.leasing_proxy import LeasingProxy
-from tests.support.scripted_proxy import SILENT, Asked, Reply, ScriptedProxy, blocking_proxy, said
+from tests.support.client.leasing_proxy import LeasingProxy
+from tests.support.client.scripted_proxy import SILENT, Asked, Reply, ScriptedProxy, blocking_proxy, said
 from tests.unit.client.deliveries import delivered
 
 ROOT = Path(__file__).resolve().parents[3]

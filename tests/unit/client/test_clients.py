@@ -18,7 +18,7 @@ from tern_client import (
 )
 from tern_wire.errors import NoLeader, OutcomeUnknown, ReceiptExpired, TopicNotFound
 from tern_wire.records.record import decode_record, encode_record
-from tests.support.scripted_proxy import HANG_UP, Asked, Reply, ScriptedProxy, packed, refused, said
+from tests.support.client.scripted_proxy import HANG_UP, Asked, Reply, ScriptedProxy, packed, refused, said
 from tests.unit.client.deliveries import delivered
 
 # Quick pauses; a deadline that no healthy test comes near.

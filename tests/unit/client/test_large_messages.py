@@ -7,7 +7,7 @@ import pytest
 from tern_client import BlockingProducer, OutgoingMessage, Producer
 from tern_wire.errors import MessageTooLarge
 from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES
-from tests.support.scripted_proxy import Asked, Reply, ScriptedProxy, packed, said
+from tests.support.client.scripted_proxy import Asked, Reply, ScriptedProxy, packed, said
 
 RECEIPT = {"message_id": "m", "queue": "broker-a:1", "offset": 7, "born_at": 1}
 LARGE = OutgoingMessage(body=bytes(MESSAGE_BODY_SIZE_MAX_BYTES + 1))

@@ -3,7 +3,7 @@
 import pytest
 
 from tern_client.prefetch import RECEIVES_AHEAD, WORK_AHEAD_MAX_MS, WORK_AHEAD_MS, Pace, Prefetch
-from tests.unit.client.test_leases import received
+from tests.unit.client.calls.test_leases import received
 
 COUNT_MAX = 32
 

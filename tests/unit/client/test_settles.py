@@ -6,7 +6,7 @@ import pytest
 
 from tern_client import Admin, BlockingAdmin, BlockingConsumer, Consumer, RetryPolicy
 from tern_wire.errors import InvalidField, NoLeader, ReceiptExpired, TaskNotFound
-from tests.support.scripted_proxy import Asked, Reply, ScriptedProxy, blocking_proxy, refused, said
+from tests.support.client.scripted_proxy import Asked, Reply, ScriptedProxy, blocking_proxy, refused, said
 from tests.unit.client.deliveries import delivered
 
 QUICK = RetryPolicy(first_delay_ms=1, max_delay_ms=4, deadline_ms=8_000, attempt_timeout_ms=4_000)

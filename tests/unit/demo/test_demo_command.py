@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 from tern_cli.app import app
 from tern_cli.mesh.files import MeshFiles
 from tern_wire.errors import TopicNotFound
-from tests.support.scripted_proxy import blocking_proxy, refused
-from tests.support.stand_in_mesh import mesh_document
+from tests.support.client.scripted_proxy import blocking_proxy, refused
+from tests.support.mesh.stand_in_mesh import mesh_document
 
 
 def test_the_demo_goes_where_the_variable_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

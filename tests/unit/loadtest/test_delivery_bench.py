@@ -26,8 +26,8 @@ from loadtest.bench.ordered import Order
 from loadtest.bench.own_mesh import OwnMesh
 from loadtest.bench.pacing import run_paced
 from loadtest.bench.receiving import Message, Receivers
-from tests.support.proxy_in_memory import ProxyInMemory
-from tests.support.scripted_proxy import blocking_proxy
+from tests.support.client.scripted_proxy import blocking_proxy
+from tests.support.proxy.proxy_in_memory import ProxyInMemory
 
 TINY = replace(
     *(QUICK,),

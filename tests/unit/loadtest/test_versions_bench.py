@@ -8,8 +8,8 @@ import uvloop
 from loadtest.bench import versions
 from loadtest.bench.own_mesh import OwnMesh
 from loadtest.bench.versions import FIGURES, Side, ratios, take_turns
-from tests.support.proxy_in_memory import ProxyInMemory
-from tests.support.scripted_proxy import blocking_proxy
+from tests.support.client.scripted_proxy import blocking_proxy
+from tests.support.proxy.proxy_in_memory import ProxyInMemory
 
 
 def test_both_take_the_same_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

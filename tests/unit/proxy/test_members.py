@@ -8,8 +8,8 @@ import pytest
 
 from tern_wire.errors import GroupNotFound
 from tern_wire.link.requests import RequestCode
-from tests.support.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
-from tests.support.scripted_broker import ScriptedBroker
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
+from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 QUEUES = [f"{group}:{number}" for group in ("broker-a", "broker-b") for number in range(4)]

@@ -22,8 +22,8 @@ from tern_wire.messages import GroupSettings, TopicSettings
 from tern_wire.replies import reply_topic_of
 from tern_wire.settings.group_settings import read_group_change
 from tern_wire.settings.topic_settings import read_topic_change
-from tests.support.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
-from tests.support.scripted_broker import ScriptedBroker
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
+from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 

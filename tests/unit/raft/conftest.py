@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.raft_group import CLOCKS
+from tests.support.raft.raft_group import CLOCKS
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,9 @@ from tern_raft.consensus import APPLY_SLICE_S
 from tern_raft.elections import BACKLOG_MAX_ENTRIES, BACKLOG_WAIT_S
 from tern_store import StoredEntry
 from tests.fuzz.victim import StillRuntime, still_clocks
-from tests.support.faulty_files import FaultyFiles
-from tests.support.lone_node import lone_node
-from tests.support.raft_group import RaftGroup, SimNode, born_group
+from tests.support.broker.lone_node import lone_node
+from tests.support.files.faulty_files import FaultyFiles
+from tests.support.raft.raft_group import RaftGroup, SimNode, born_group
 
 
 def written(count: int) -> tuple[RaftGroup, SimNode, SimNode]:

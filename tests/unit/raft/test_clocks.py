@@ -2,7 +2,7 @@
 
 from tern_raft.clocks import HEARD_FOR_MS, PeerClocks
 from tern_raft.frames import decode_message, encode_message
-from tests.support.raft_group import born_group
+from tests.support.raft.raft_group import born_group
 
 APPEND = {"type": "append_entries", "term": 3, "commit_index": 4, "prevLogIdx": 6, "prevLogTerm": 2, "seq": 9}
 ACK = {"type": "next_node_idx", "term": 3, "next_node_idx": 7, "reset": False, "success": True, "seq": 1, "disk": 0}

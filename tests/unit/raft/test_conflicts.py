@@ -12,7 +12,7 @@ import tern_raft.consensus
 from tern_store import EntryKind
 from tern_store.log.entry import encode_entry
 from tern_store.state.vote_file import Standing
-from tests.support.raft_group import RaftGroup, SimNode, born_group
+from tests.support.raft.raft_group import RaftGroup, SimNode, born_group
 
 
 def cut_off(group: RaftGroup, count: int) -> tuple[SimNode, SimNode, SimNode, set[int]]:

@@ -9,7 +9,7 @@ import pytest
 
 from tern_raft.frames import encode_message
 from tern_store import VoteFile
-from tests.support.raft_group import STEP_S, RaftGroup, SimNode
+from tests.support.raft.raft_group import STEP_S, RaftGroup, SimNode
 
 
 class Desk:

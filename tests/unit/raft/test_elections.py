@@ -11,8 +11,8 @@ import pytest
 from tern_raft.elections import PRE_VOTE_WORTH_S
 from tern_raft.transfer import Transfer
 from tern_store.state.vote_file import Standing
-from tests.support.faulty_files import FaultyFiles
-from tests.support.raft_group import RaftGroup, SimNode, born_group
+from tests.support.files.faulty_files import FaultyFiles
+from tests.support.raft.raft_group import RaftGroup, SimNode, born_group
 
 ELECTION_MIN_S = 1.0
 

@@ -11,7 +11,7 @@ from tern_raft.transfer import Transfer
 from tern_raft.transport import TERM_STEP_MAX
 from tern_store import LogMark
 from tern_wire.errors import LinkBodyMalformed
-from tests.support.raft_group import RaftGroup, SimNode
+from tests.support.raft.raft_group import RaftGroup, SimNode
 
 
 def started(directory: Path, seed: int = 1, *, size: int = 3) -> tuple[RaftGroup, SimNode, list[SimNode]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from tern_raft.membership import Membership, is_hello, read_readmit, readmit_parts
 from tern_store import Genesis, VoteFile
 from tern_store.state.vote_file import Standing
-from tests.support.faulty_files import FaultyFiles
+from tests.support.files.faulty_files import FaultyFiles
 
 NAMES = ("a", "b", "c")
 GROUP = Genesis(b"g" * 16, NAMES, 65536)

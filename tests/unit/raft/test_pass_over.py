@@ -8,8 +8,8 @@ import pytest
 from tern_raft.pass_over import AGAIN_AFTER_S, BODY, PassOver, Stage, Verdict, Waiting, read_word
 from tern_store import CommitLog, EntryKind, Genesis, encode_entry
 from tern_store.state.vote_file import Standing
-from tests.support.faulty_files import FaultyFiles
-from tests.support.raft_group import SimNode, born_group
+from tests.support.files.faulty_files import FaultyFiles
+from tests.support.raft.raft_group import SimNode, born_group
 
 
 class Blocked:

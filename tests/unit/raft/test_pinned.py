@@ -6,7 +6,7 @@ import pytest
 
 import tern_raft.consensus
 from tern_raft.consensus import PINNED_VERSION
-from tests.support.raft_group import RaftGroup
+from tests.support.raft.raft_group import RaftGroup
 
 
 def test_another_version_of_pysyncobj_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """Reads of a node: answered by who leads now, refused by who does not, and never left waiting by either."""
 
 from tests.fuzz.victim import StillRuntime, still_clocks
-from tests.support.faulty_files import FaultyFiles
-from tests.support.lone_node import lone_node
+from tests.support.broker.lone_node import lone_node
+from tests.support.files.faulty_files import FaultyFiles
 
 
 def test_who_does_not_lead_refuses_to_be_read_at_once_and_who_leads_answers() -> None:

@@ -8,8 +8,8 @@ from tern_raft.membership import read_readmit
 from tern_raft.readmission import AGAIN_AFTER_S, LAG_MAX_ENTRIES, Readmission
 from tern_store import EntryKind, SyncLost
 from tern_store.state.vote_file import Standing
-from tests.support.faulty_files import FaultyFiles
-from tests.support.raft_group import SimNode, born_group
+from tests.support.files.faulty_files import FaultyFiles
+from tests.support.raft.raft_group import SimNode, born_group
 
 
 class Returning:

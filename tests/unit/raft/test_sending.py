@@ -8,8 +8,8 @@ import pytest
 import tern_raft.consensus
 from tern_raft.consensus import HEARTBEAT_PERIOD_S, IN_FLIGHT_ENTRIES_MAX, IN_FLIGHT_SIZE_MAX_BYTES
 from tern_store.state.vote_file import Standing
-from tests.support.faulty_files import FaultyFiles
-from tests.support.raft_group import RaftGroup, SimNode, born_group
+from tests.support.files.faulty_files import FaultyFiles
+from tests.support.raft.raft_group import RaftGroup, SimNode, born_group
 
 
 def sent_entries(group: RaftGroup, sender: SimNode, receiver: SimNode) -> list[int]:

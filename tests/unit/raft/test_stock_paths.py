@@ -21,8 +21,8 @@ import pytest
 from tern_raft.frames import FIELDS, decode_message, encode_message
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.link.requests import body_parts
-from tests.support.faulty_files import FaultyFiles
-from tests.support.raft_group import RaftGroup, born_group
+from tests.support.files.faulty_files import FaultyFiles
+from tests.support.raft.raft_group import RaftGroup, born_group
 
 MEMBERSHIP_COMMAND = b"\x02" + pickle.dumps(["add", "n9", "n9"], 2)
 VERSION_COMMAND = b"\x03" + pickle.dumps(1, 2)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tern_remoting import Frame, HandshakeRefused, Link, LinkServer, dial
-from tests.support.cluster_pki import Pki
+from tests.support.pki.cluster_pki import Pki
 
 KEY = bytes(range(32))
 SIZE_MAX_BYTES = 9 << 20

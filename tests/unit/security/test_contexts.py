@@ -10,7 +10,7 @@ from tern_security.authority import issue
 from tern_security.contexts import TlsRefusal, WrongPeer
 from tern_security.peer_identity import PeerIdentity
 from tern_security.tls import ClusterTls
-from tests.support.cluster_pki import Pki, another_authority
+from tests.support.pki.cluster_pki import Pki, another_authority
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from tern_security.peer_identity import PeerIdentity
 from tern_security.tls import ClusterTls, TlsFiles, TlsUnusable
-from tests.support.cluster_pki import Pki, stranger
+from tests.support.pki.cluster_pki import Pki, stranger
 
 ROLE, NAME = "broker", "broker-a-0"
 DAY_S = 86_400

@@ -21,8 +21,8 @@ from tern_service import install_problems, open_socket, serve
 from tern_service.bounds import Bounds
 from tern_service.listener import Listener
 from tern_service.process_security import peer_of_request, require_broker, require_operator
-from tests.support.cluster_pki import Pki
 from tests.support.loops import BOTH_LOOPS
+from tests.support.pki.cluster_pki import Pki
 
 
 @pytest.fixture(params=BOTH_LOOPS)

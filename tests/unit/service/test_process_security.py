@@ -9,7 +9,7 @@ from tern_security.contexts import TlsRefusal
 from tern_service.plain import alive
 from tern_service.process_security import UNPROTECTED, ProcessSecurity
 from tern_service.protection import NOTICE_INSECURE, NOTICE_OPTIONAL, Protection
-from tests.support.cluster_pki import Pki
+from tests.support.pki.cluster_pki import Pki
 
 
 def metrics(security: ProcessSecurity) -> dict[str, float]:

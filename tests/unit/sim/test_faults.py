@@ -11,7 +11,7 @@ from tests.sim.machine import DIRECTORY, Machine
 from tests.sim.network import Network, SimLink
 from tests.sim.process import Process
 from tests.sim.scheduler import BEGIN_S, Scheduler
-from tests.support.faulty_files import PowerCut
+from tests.support.files.faulty_files import PowerCut
 
 FRAMES = 200
 

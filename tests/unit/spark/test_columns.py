@@ -10,7 +10,7 @@ from tern_spark import COLUMNS, arrow_schema, record_batch
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.names import QueueName
 from tern_wire.records.record import decode_record, encode_record, fill_in, record_starts
-from tests.support.record_server import stored
+from tests.support.client.record_server import stored
 
 QUEUE = QueueName("broker-a", 3)
 LIFTED = {"UNIQ_KEY": "message_id", "KEYS": "keys", "TAGS": "tags"}

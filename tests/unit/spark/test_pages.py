@@ -7,7 +7,7 @@ import pytest
 from tern_spark import ProxyPages, read_options
 from tern_spark.source import QueuePartition, TernReader
 from tern_wire.errors import NoLeader, NotAcceptable, OffsetExpired, OutcomeUnknown, TopicNotFound
-from tests.support.record_server import Script, record_server, stored
+from tests.support.client.record_server import Script, record_server, stored
 
 NO_LEADER = (503, {"code": "no-leader", "broker_group": "broker-a", "retry_after_ms": 700})
 READ_COLUMNS = ("queue_offset", "body")

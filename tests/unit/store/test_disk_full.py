@@ -14,10 +14,10 @@ import pytest
 from tern_store import CommitLog, EntryKind, Genesis, StoreError, SyncLost, small_files
 from tern_store.store import Store
 from tests.support.campaigns import campaign, cases
-from tests.support.crash_states import VARIANTS, crashed
-from tests.support.faulty_files import FaultyFiles
-from tests.support.store_node import DIRECTORY, GROUP, Node
-from tests.support.store_run import StoreRun, examine, require_served
+from tests.support.files.crash_states import VARIANTS, crashed
+from tests.support.files.faulty_files import FaultyFiles
+from tests.support.files.store_node import DIRECTORY, GROUP, Node
+from tests.support.files.store_run import StoreRun, examine, require_served
 
 END = 1 << 60
 # Space that is left: nothing, half a write, one file but not the next.

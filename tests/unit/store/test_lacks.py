@@ -12,10 +12,10 @@ import pytest
 from tern_store import EntryKind, LogRot, SyncLost
 from tern_store.files import REAL_FILES, is_done
 from tern_store.noted_files import TOLD_S, NotedFiles
-from tests.support import faulty_files
-from tests.support.faulty_files import FaultyFiles
-from tests.support.store_node import DIRECTORY, Node
-from tests.support.store_run import examine, require_served
+from tests.support.files import faulty_files
+from tests.support.files.faulty_files import FaultyFiles
+from tests.support.files.store_node import DIRECTORY, Node
+from tests.support.files.store_run import examine, require_served
 from tests.unit.store.test_disk_full import WRITES, again, go_on
 
 REFUSALS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EDQUOT, errno.EINTR, errno.EACCES)

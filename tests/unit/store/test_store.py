@@ -9,8 +9,8 @@ import pytest
 from tern_store import HEADER_SIZE_BYTES, Checked, DerivedDamage, LogRot, Quarantined, Store
 from tern_wire.link.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
 from tern_wire.records.record import encode_properties, encode_record, system_properties
-from tests.support.faulty_files import FaultyFiles
-from tests.support.single_broker import DIRECTORY, GROUP, LIMITS, SingleBroker
+from tests.support.broker.single_broker import DIRECTORY, GROUP, LIMITS, SingleBroker
+from tests.support.files.faulty_files import FaultyFiles
 
 
 def filled(files: FaultyFiles, *, saves: bool = True) -> tuple[SingleBroker, dict[tuple[int, int], list[bytes]]]:

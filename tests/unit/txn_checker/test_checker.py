@@ -11,9 +11,9 @@ from tern_txn_checker import producer_groups, results
 from tern_wire.errors import Overloaded
 from tern_wire.link.requests import RequestCode
 from tern_wire.transactions import BY_CHECK, COMMIT, ROLLBACK, TransactionId, TransactionIds
-from tests.support.checker_mesh import KEY, checking, eventually, world
-from tests.support.scripted_checks import BEGUN_MS, SECRET, ScriptedChecks
-from tests.support.scripted_producer import Behaviour, ScriptedProducer, answers, hangs, says
+from tests.support.checker.checker_mesh import KEY, checking, eventually, world
+from tests.support.checker.scripted_checks import BEGUN_MS, SECRET, ScriptedChecks
+from tests.support.checker.scripted_producer import Behaviour, ScriptedProducer, answers, hangs, says
 
 pytestmark = pytest.mark.anyio
 

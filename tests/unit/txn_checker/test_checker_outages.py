@@ -11,9 +11,9 @@ from tern_txn_checker.core.answers import Answer
 from tern_txn_checker.core.schedule import Check
 from tern_wire.errors import NoLeader, Overloaded
 from tern_wire.link.requests import RequestCode
-from tests.support.checker_mesh import KEY, checking, eventually, hanging, world
-from tests.support.scripted_checks import ScriptedChecks
-from tests.support.scripted_producer import Asked, hangs, says
+from tests.support.checker.checker_mesh import KEY, checking, eventually, hanging, world
+from tests.support.checker.scripted_checks import ScriptedChecks
+from tests.support.checker.scripted_producer import Asked, hangs, says
 
 pytestmark = pytest.mark.anyio
 

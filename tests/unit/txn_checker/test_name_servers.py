@@ -10,9 +10,9 @@ import pytest
 
 from tern_txn_checker.name_servers import NameServers
 from tern_wire.errors import NoNameServer
-from tests.support.checker_mesh import checking, eventually
-from tests.support.scripted_checks import ScriptedChecks
-from tests.support.scripted_producer import Asked, ScriptedProducer, answers, hangs, says, sends
+from tests.support.checker.checker_mesh import checking, eventually
+from tests.support.checker.scripted_checks import ScriptedChecks
+from tests.support.checker.scripted_producer import Asked, ScriptedProducer, answers, hangs, says, sends
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ import pytest
 
 from tern_wire.checks.urls import CheckHosts, CheckUrl
 from tern_wire.errors import CheckUrlForbidden
-from tests.support.forbidden_urls import EVERYTHING, FORBIDDEN
+from tests.support.checker.forbidden_urls import EVERYTHING, FORBIDDEN
 
 ALL = CheckHosts.parse(EVERYTHING, is_http_allowed=True)
 CORPUS = [(url, reason) for reason, urls in FORBIDDEN.items() for url in urls]

@@ -23,7 +23,7 @@ from tern_wire.records.rocketmq_record import (
     encode_rocketmq_record,
     read_properties,
 )
-from tests.support.rocketmq_golden import PARTS, golden_part
+from tests.support.files.rocketmq_golden import PARTS, golden_part
 
 # Values that meet every branch: ASCII, two and three bytes, surrogate pairs, long ones; no control characters.
 TEXT = st.text(st.characters(min_codepoint=32, codec="utf-8"), max_size=12) | st.sampled_from(

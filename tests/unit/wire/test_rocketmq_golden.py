@@ -33,7 +33,7 @@ from tern_wire.records.rocketmq_record import (
     encode_blank,
     encode_rocketmq_record,
 )
-from tests.support.rocketmq_golden import GOLDEN, NOT_ORDINARY, PARTS, GoldenPart, golden_part
+from tests.support.files.rocketmq_golden import GOLDEN, NOT_ORDINARY, PARTS, GoldenPart, golden_part
 
 
 @pytest.fixture(params=PARTS)

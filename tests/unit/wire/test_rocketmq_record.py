@@ -40,7 +40,7 @@ from tern_wire.records.rocketmq_record import (
     encode_rocketmq_record,
     read_properties,
 )
-from tests.support.rocketmq_golden import PARTS, golden_part
+from tests.support.files.rocketmq_golden import PARTS, golden_part
 
 INTS, LONGS = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
 WORDS = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), max_size=8)

@@ -15,7 +15,7 @@ from tern_wire.messages import ProducerGroupSettings
 from tern_wire.settings.producer_settings import SETTINGS, read_producer_change
 from tern_wire.transactions import TransactionId, TransactionIds
 from tests.fuzz.mutations import bend
-from tests.support.forbidden_urls import FORBIDDEN
+from tests.support.checker.forbidden_urls import FORBIDDEN
 
 SEEDS = st.integers(0, 1 << 40)
 IDS, OTHER_IDS = TransactionIds(bytes(range(32))), TransactionIds(bytes(range(1, 33)))

@@ -6,7 +6,7 @@ r"""The one form in which the SDK writes a signature, read without a parser: by 
 
 `mq-namespace` and `content-digest` stand there where the request has them; the label may be another one.
 
-Law: what is read here means, to the byte, what the general library finds in it (`tests/unit/proxy/test_signature_form.py` compares them). So
+Law: what is read here means, to the byte, what the general library finds in it (`tests/unit/proxy/access/test_signature_form.py` compares them). So
 whatever is written in any other way, however harmless, is None here: another order, a space, a leading zero, a field in two lines, a path that
 is not plain RFC 3986. The library decides about that, at fifteen times the price.
 Reference: RFC 9421 sections 2.2, 2.3, 2.5, 4; RFC 9530 section 2; RFC 3986 sections 3.2 to 3.4.

@@ -1,0 +1,99 @@
+"""Reading a queue with a filter, over a real store: what is found agrees with looking at every message; bounds hold; nothing twice."""
+
+import random
+from typing import Any
+
+import pytest
+
+from tern_broker.reading.reader import Reader
+from tern_broker.reading.scan import QueueScan
+from tern_wire.errors import OffsetExpired
+from tern_wire.filters import compile_filter
+from tern_wire.records.record import TAGS, decode_record, record_starts
+from tests.support.broker.single_broker import SingleBroker
+from tests.support.files.faulty_files import FaultyFiles
+
+
+def filled(count: int, *, seed: int = 0) -> SingleBroker:
+    """Messages 0 to *count* - 1 in queue 0, with tags of which two have the same hash; some in queue 1 between them."""
+    broker = SingleBroker(FaultyFiles())
+    broker.create()
+    rng = random.Random(seed)
+    number = 0
+    while number < count:
+        batch = rng.randrange(1, 9)
+        tag = rng.choice(["Aa", "BB", "C", ""])
+        broker.send("t", *((0, b"%d" % n) for n in range(number, min(count, number + batch))), tag=tag)
+        broker.send("t", (1, b"other"), tag="Aa")
+        number += batch
+    return broker
+
+
+def scan(broker: SingleBroker, offset: int, tags: str | None, sql: str | None, **bounds: Any) -> QueueScan:
+    """A scan of queue 0."""
+    limits = {"end": None, "messages_max": 1_000, "size_max_bytes": 1 << 20, **bounds}
+    topic = broker.state.names.topics["t"]
+    return QueueScan(Reader(broker.store), topic, 0, offset, compile_filter(tags, sql), **limits)
+
+
+def found_by(looked: QueueScan) -> list[int]:
+    """Offsets that a scan finds, run to its end."""
+    while not looked.is_over:
+        before = looked.offset
+        looked.step()
+        assert looked.offset > before or looked.is_over
+    return [decode_record(data, int(start)).offset for data in looked.found for start in record_starts(data).tolist()]
+
+
+@pytest.mark.parametrize(
+    ("tags", "sql"), [("Aa", None), ("BB||C", None), (None, "TAGS = 'C'"), (None, "TAGS IS NULL"), (None, None)]
+)
+def test_a_scan_finds_what_the_filter_says_of_each_message(tags: str | None, sql: str | None) -> None:
+    """All of it, in order, and `offset` is then the queue's end."""
+    broker = filled(300)
+    wanted = compile_filter(tags, sql)
+    topic = broker.state.names.topics["t"]
+    records = Reader(broker.store).pull_records(topic, 0, 0, 1_000)
+    looked = scan(broker, 0, tags, sql)
+    assert found_by(looked) == [record.offset for record in records if wanted.matches_properties(record.properties)]
+    assert (looked.offset, looked.messages) == (300, len(found_by(looked)))
+    assert {record.properties.get(TAGS) for record in records} == {"Aa", "BB", "C", None}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("tags", "sql"), [("Aa", None), (None, "TAGS = 'Aa'"), (None, None)])
+def test_pages_of_any_size_put_together_are_the_whole(seed: int, tags: str | None, sql: str | None) -> None:
+    """However few messages or bytes fit: every page goes on behind the one before, nothing is twice, nothing is left out."""
+    broker = filled(120, seed=seed)
+    rng = random.Random(seed)
+    whole = found_by(scan(broker, 0, tags, sql))
+    seen: list[int] = []
+    offset = 0
+    while offset < 120:
+        page = scan(
+            broker, offset, tags, sql, messages_max=rng.randrange(1, 7), size_max_bytes=rng.choice([1, 300, 5_000])
+        )
+        seen += found_by(page)
+        assert page.offset > offset
+        offset = page.offset
+    assert seen == whole
+
+
+def test_a_closed_range_ends_where_it_was_asked_to() -> None:
+    """Also where nothing in it is wanted, and before the queue's own end."""
+    broker = filled(50)
+    looked = scan(broker, 10, "none-has-this", None, end=20)
+    assert found_by(looked) == []
+    assert (looked.offset, looked.is_closed) == (20, True)
+    beyond = scan(broker, 40, None, None, end=99)
+    assert found_by(beyond) == list(range(40, 50))
+    assert not beyond.is_closed
+
+
+def test_what_retention_has_dropped_cannot_be_looked_at() -> None:
+    """410, also when the queue's begin passes a scan that is under way."""
+    broker = filled(30)
+    looked = scan(broker, 5, "Aa", None)
+    broker.state.names.topics["t"].mins[0] = 6
+    with pytest.raises(OffsetExpired):
+        looked.step()

@@ -1,0 +1,130 @@
+"""Lanes gather while two flights are under way, keep order, and never carry more than their size but for one large piece."""
+
+import asyncio
+from collections.abc import Sized
+from functools import partial
+
+import orjson
+import pytest
+
+from tern_proxy.brokers.lanes import LANES_IN_FLIGHT
+from tern_wire.errors import Overloaded
+from tern_wire.limits import LANE_SIZE_MAX_BYTES
+from tern_wire.link.requests import RequestCode
+from tern_wire.paths import JSON
+from tern_wire.records.record import decode_record
+from tests.support.proxy.proxy_mesh import eventually, proxy_mesh
+
+pytestmark = pytest.mark.anyio
+ONE = "/v1/topics/orders/messages"
+
+
+def _has(things: Sized, count: int) -> bool:
+    return len(things) == count
+
+
+async def test_what_arrives_during_two_flights_goes_as_one() -> None:
+    """Ten sends behind two flights under way become one request to the broker, each with its own receipt."""
+    async with proxy_mesh() as mesh:
+        lane = mesh.proxy.groups["broker-a"].sends
+        mesh.broker.hold()
+        tasks = []
+        for number in range(LANES_IN_FLIGHT):
+            tasks.append(asyncio.create_task(mesh.post(ONE, b"first")))
+            await eventually(partial(_has, mesh.broker.held, number + 1), "a flight at the broker")
+        tasks += [asyncio.create_task(mesh.post(ONE, b"later %d" % number)) for number in range(10)]
+        await eventually(lambda: lane.waiting == 10, "ten to gather")
+        assert mesh.broker.asked[RequestCode.SEND] == LANES_IN_FLIGHT
+        mesh.broker.let_go()
+        answers = await asyncio.gather(*tasks)
+        assert mesh.broker.flights == [1, 1, 10]
+        places = [(answer.json()["queue"], answer.json()["offset"]) for answer in answers]
+        assert len(set(places)) == 12
+        by_place = {
+            (f"broker-a:{record.queue}", record.offset): record
+            for record in map(decode_record, mesh.broker.records("orders"))
+        }
+        for answer, place in zip(answers, places, strict=True):
+            assert by_place[place].properties["UNIQ_KEY"] == answer.json()["message_id"]
+
+
+async def test_an_idle_lane_sends_at_once() -> None:
+    """One send, one flight: nothing waits for company."""
+    async with proxy_mesh() as mesh:
+        await mesh.send(count=3)
+        assert mesh.broker.flights == [1, 1, 1]
+
+
+async def test_one_flights_failure_is_not_anothers() -> None:
+    """What gathered behind a broken flight is sent and answered."""
+    async with proxy_mesh() as mesh:
+        mesh.broker.script(RequestCode.SEND, lambda link, _: link.abort("scripted"))
+        lost = await mesh.post(ONE, b"lost")
+        assert lost.status_code == 504
+        assert (await mesh.post(ONE, b"fine")).status_code == 201
+
+
+async def test_a_large_batch_flies_in_pieces_and_keeps_its_order() -> None:
+    """No flight is over the lane's size; offsets follow the input."""
+    async with proxy_mesh() as mesh:
+        messages = [{"body": f"{number:04d}" + "x" * 250_000} for number in range(12)]
+        answer = await mesh.post(f"{ONE}/batch", orjson.dumps({"messages": messages}), content_type=JSON)
+        assert [result["offset"] for result in answer.json()["results"]] == list(range(12))
+        assert [int(decode_record(record).body[:4]) for record in mesh.broker.records("orders")] == list(range(12))
+        assert len(mesh.broker.flights) >= 12 * 250_000 // LANE_SIZE_MAX_BYTES
+
+
+async def test_a_message_larger_than_a_lane_flies_alone() -> None:
+    """4 MiB is a legal message: it is its own flight."""
+    async with proxy_mesh() as mesh:
+        assert (await mesh.post(ONE, bytes(4 << 20))).status_code == 201
+        assert mesh.broker.flights == [1]
+
+
+async def test_settles_gather_as_sends_do() -> None:
+    """Eight acks behind two flights under way become one request."""
+    async with proxy_mesh() as mesh:
+        await mesh.send(count=10)
+        messages = (await mesh.receive(max_messages=10)).json()["messages"]
+        mesh.broker.hold()
+        path = "/v1/topics/orders/groups/billing/ack"
+        tasks = []
+        for number, message in enumerate(messages):
+            tasks.append(asyncio.create_task(mesh.http.post(f"{path}?receipt_handle={message['receipt_handle']}")))
+            if number < LANES_IN_FLIGHT:
+                await eventually(partial(_has, mesh.broker.held, number + 1), "a flight at the broker")
+        await eventually(lambda: mesh.proxy.groups["broker-a"].settles.waiting == 8, "eight to gather")
+        mesh.broker.let_go()
+        assert {answer.status_code for answer in await asyncio.gather(*tasks)} == {200}
+        assert [head["rows"] for code, head in mesh.broker.heads if code == RequestCode.SETTLE] == [1, 1, 8]
+
+
+async def test_an_overloaded_broker_is_passed_on_by_both_lanes_and_repeated_by_neither() -> None:
+    """503 with a pause for sends, with and without key, and for settles; the next ones go through."""
+    async with proxy_mesh() as mesh:
+        await mesh.send()
+        (message,) = (await mesh.receive()).json()["messages"]
+        ack = f"/v1/topics/orders/groups/billing/ack?receipt_handle={message['receipt_handle']}"
+        for code, path in ((RequestCode.SEND, ONE), (RequestCode.SEND, f"{ONE}?key=k"), (RequestCode.SETTLE, ack)):
+            asked = mesh.broker.asked[code]
+            mesh.broker.script(code, Overloaded(what="requests that wait in broker group 'broker-a'"))
+            answer = await mesh.http.post(path, headers={"Idempotency-Key": path})
+            problem = answer.json()
+            assert (answer.status_code, problem["code"], problem["retryable"]) == (503, "overloaded", True)
+            assert problem["what"] == "requests that wait in broker group 'broker-a'"
+            assert (answer.headers["retry-after"], 500 <= problem["retry_after_ms"] < 750) == ("1", True)
+            assert mesh.broker.asked[code] == asked + 1
+            assert (await mesh.http.post(path)).status_code in {200, 201}
+
+
+async def test_a_link_with_too_much_on_its_way_is_overload(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is sent, and the answer names the link."""
+    async with proxy_mesh() as mesh:
+        assert (await mesh.post(ONE, b"x")).status_code == 201
+        (link,) = mesh.proxy.groups["broker-a"].link._links_up().values()
+        monkeypatch.setattr(link, "_in_flight_max", 0)
+        problem = (await mesh.post(ONE, b"x")).json()
+        assert (problem["code"], problem["what"]) == ("overloaded", "requests on their way to broker group 'broker-a'")
+        assert mesh.broker.asked[RequestCode.SEND] == 1
+        monkeypatch.undo()
+        assert (await mesh.post(ONE, b"x")).status_code == 201

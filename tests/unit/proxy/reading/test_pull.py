@@ -1,0 +1,202 @@
+"""Pulls by offset, topic and group administration, the cluster's picture, health and metrics."""
+
+import asyncio
+
+import msgspec
+import orjson
+import pytest
+
+from tern_wire.link.requests import RequestCode
+from tern_wire.paths import MSGPACK, RECORDS
+from tern_wire.records.record import decode_record, record_starts
+from tests.support.proxy.proxy_mesh import KEY, eventually, proxy_mesh
+from tests.support.scripted.broker import ScriptedBroker
+
+pytestmark = pytest.mark.anyio
+QUEUE = "/v1/topics/orders/queues/broker-a:0/messages"
+
+
+async def fill(mesh: object, count: int) -> None:
+    """Messages 0 to *count* - 1 in queue broker-a:0."""
+    for number in range(count):
+        answer = await mesh.post("/v1/topics/orders/messages?queue=broker-a:0", b"%d" % number)  # type: ignore[attr-defined]
+        assert answer.status_code == 201
+
+
+async def test_a_pull_reads_a_range_and_says_where_it_goes_on() -> None:
+    """Messages in order with offsets, next, min and max in the document and in headers, and a Link to the rest."""
+    async with proxy_mesh() as mesh:
+        await fill(mesh, 5)
+        answer = await mesh.http.get(f"{QUEUE}?offset=1&max_messages=2")
+        document = answer.json()
+        assert [(message["offset"], message["body"]) for message in document["messages"]] == [(1, "1"), (2, "2")]
+        assert (document["next_offset"], document["min_offset"], document["max_offset"]) == (3, 0, 5)
+        assert [answer.headers[f"mq-{name}-offset"] for name in ("next", "min", "max")] == ["3", "0", "5"]
+        rest = await mesh.http.get(answer.links["next"]["url"])
+        assert [message["offset"] for message in rest.json()["messages"]] == [3, 4]
+        bounded = await mesh.http.get(f"{QUEUE}?offset=1&end_offset=3")
+        assert [message["offset"] for message in bounded.json()["messages"]] == [1, 2]
+
+
+async def test_a_pull_begins_at_the_earliest_or_at_the_latest() -> None:
+    """By name; without `offset` it is the earliest."""
+    async with proxy_mesh() as mesh:
+        await fill(mesh, 3)
+        mesh.broker.min_offsets["orders", 0] = 1
+        for query in ("", "?offset=earliest"):
+            assert (await mesh.http.get(QUEUE + query)).json()["messages"][0]["offset"] == 1
+        latest = (await mesh.http.get(f"{QUEUE}?offset=latest")).json()
+        assert (latest["messages"], latest["next_offset"]) == ([], 3)
+
+
+async def test_raw_records_are_the_brokers_own_bytes() -> None:
+    """One body of records that tern_wire reads; MessagePack and NDJSON carry the same messages."""
+    async with proxy_mesh() as mesh:
+        await fill(mesh, 3)
+        raw = await mesh.http.get(f"{QUEUE}?offset=0", headers={"accept": RECORDS})
+        assert raw.headers["content-type"] == RECORDS
+        assert raw.content == b"".join(mesh.broker.topics["orders"][1][0])
+        assert [decode_record(raw.content, int(at)).offset for at in record_starts(raw.content)] == [0, 1, 2]
+        packed = await mesh.http.get(QUEUE, headers={"accept": MSGPACK})
+        assert [message["body"] for message in msgspec.msgpack.decode(packed.content)["messages"]] == [b"0", b"1", b"2"]
+        lines = await mesh.http.get(QUEUE, headers={"accept": "application/x-ndjson"})
+        assert [orjson.loads(line)["body"] for line in lines.content.splitlines()] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        (f"{QUEUE}?offset=-1", 400, "invalid-field"),
+        (f"{QUEUE}?offset=first", 400, "invalid-field"),
+        (f"{QUEUE}?max_messages=0", 400, "invalid-field"),
+        (f"{QUEUE}?max_bytes=0", 400, "invalid-field"),
+        (f"{QUEUE}?wait=1h", 400, "illegal-wait"),
+        (f"{QUEUE}?tag=A", 400, "unknown-parameter"),
+        (f"{QUEUE}?tags=A||B|", 400, "illegal-filter"),
+        (f"{QUEUE}?sql=a+>", 400, "illegal-filter"),
+        (f"{QUEUE}?tags=A&sql=a>1", 400, "illegal-filter"),
+        (f"{QUEUE}?offset=@yesterday", 400, "invalid-field"),
+        ("/v1/topics/orders/queues/broker-a:9/messages", 404, "queue-not-found"),
+        ("/v1/topics/orders/queues/3/messages", 404, "queue-not-found"),
+        ("/v1/topics/nope/queues/broker-a:0/messages", 404, "topic-not-found"),
+    ],
+)
+async def test_bad_pulls_are_problems(path: str, status: int, code: str) -> None:
+    """Refused before the broker is asked."""
+    async with proxy_mesh() as mesh:
+        answer = await mesh.http.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (status, code)
+        assert mesh.broker.asked[RequestCode.PULL] == 0
+
+
+async def test_an_offset_that_was_removed_is_gone() -> None:
+    """410 with the oldest offset that is kept."""
+    async with proxy_mesh() as mesh:
+        await fill(mesh, 3)
+        mesh.broker.min_offsets["orders", 0] = 2
+        answer = await mesh.http.get(f"{QUEUE}?offset=0")
+        assert (answer.status_code, answer.json()["code"]) == (410, "offset-expired")
+        assert int(answer.json()["min_offset"]) == 2
+
+
+async def test_a_pull_can_wait_for_the_next_message() -> None:
+    """It looks again until something is there."""
+    async with proxy_mesh() as mesh:
+        waiting = asyncio.create_task(mesh.http.get(f"{QUEUE}?offset=0&wait=30s"))
+        await eventually(lambda: mesh.broker.asked[RequestCode.PULL], "a first look")
+        await fill(mesh, 1)
+        assert [message["offset"] for message in (await waiting).json()["messages"]] == [0]
+
+
+# Admin ------------------------------------------------------------------------------------------------------------
+async def test_a_topic_is_declared_in_every_broker_group_and_known_at_once() -> None:
+    """201, then 200; a send right after it needs no name server."""
+    one, two = ScriptedBroker(KEY), ScriptedBroker(KEY, broker_group="broker-b", node="broker-b-0")
+    async with proxy_mesh(one, two, route_interval_ms=60_000) as mesh:
+        answer = await mesh.http.put("/v1/topics/new", json={"queues": 3})
+        assert (answer.status_code, answer.json()["broker_groups"]) == (201, {"broker-a": 3, "broker-b": 3})
+        mesh.name_server.is_up = False
+        await mesh.send("new")
+        assert (await mesh.http.put("/v1/topics/new", json={"queues": 3})).status_code == 200
+        default = await mesh.http.put("/v1/topics/other")
+        assert default.json()["broker_groups"] == {"broker-a": 8, "broker-b": 8}
+        offsets = (await mesh.http.get("/v1/topics/new/offsets")).json()
+        assert [queue["queue"] for queue in offsets["queues"]] == [f"broker-{x}:{n}" for x in "ab" for n in range(3)]
+        assert sum(queue["max_offset"] - queue["min_offset"] for queue in offsets["queues"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("PUT", "/v1/topics/a.b", b"", 400, "illegal-topic"),
+        ("PUT", "/v1/topics/ok", b'{"queues":0}', 400, "invalid-field"),
+        ("PUT", "/v1/topics/ok", b'{"queues":1025}', 400, "invalid-field"),
+        ("PUT", "/v1/topics/ok", b'{"queue":1}', 400, "unknown-field"),
+        ("PUT", "/v1/topics/ok", b"{", 400, "malformed-body"),
+        ("PUT", "/v1/topics/ok?x=1", b"", 400, "unknown-parameter"),
+        ("PUT", "/v1/topics/ok", b'{"queues":' + b" " * (256 << 10) + b"1}", 413, "message-too-large"),
+        ("PUT", "/v1/groups/a b", b"", 400, "illegal-group"),
+        ("PUT", "/v1/groups/ok", b'{"start":"now"}', 400, "invalid-field"),
+        ("PUT", "/v1/groups/ok", b'{"invisible":"0s"}', 400, "illegal-invisible-time"),
+        ("GET", "/v1/groups/billing/offsets", b"", 400, "invalid-field"),
+        ("GET", "/v1/groups/nobody/offsets?topic=orders", b"", 404, "group-not-found"),
+        ("GET", "/v1/groups/billing/offsets?topic=nope", b"", 404, "topic-not-found"),
+        ("PUT", "/v1/groups/billing/offsets", b'{"topic":"orders","offsets":{}}', 400, "invalid-field"),
+        ("PUT", "/v1/groups/billing/offsets", b'{"topic":"orders","offsets":{"3":1}}', 404, "queue-not-found"),
+        ("PUT", "/v1/groups/billing/offsets", b'{"topic":"orders","offsets":{"broker-a:0":-1}}', 400, "invalid-field"),
+        ("GET", "/v1/topics/nope/offsets", b"", 404, "topic-not-found"),
+        ("GET", "/v1/nothing", b"", 404, "route-not-found"),
+        ("POST", "/v1/topics/orders", b"", 405, "method-not-allowed"),
+        ("PUT", "/v1/topics/orders/messages", b"", 405, "method-not-allowed"),
+        ("POST", QUEUE, b"", 405, "method-not-allowed"),
+        ("POST", "/v1/topics/orders/groups/billing/nack", b"", 404, "route-not-found"),
+    ],
+    ids=lambda value: None if isinstance(value, str | int) else f"{len(value)}-{sum(value)}",
+)
+async def test_bad_admin_requests_and_unknown_paths_are_problems(
+    method: str, path: str, body: bytes, status: int, code: str
+) -> None:
+    """A stable code and the request id, from FastAPI's routes as from the raw ones."""
+    async with proxy_mesh() as mesh:
+        answer = await mesh.http.request(method, path, content=body)
+        assert (answer.status_code, answer.json()["code"]) == (status, code)
+        assert answer.headers["mq-request-id"] == answer.json()["request_id"]
+
+
+async def test_groups_and_their_offsets() -> None:
+    """Declare, commit, read, and commit only if nothing moved (409 says what did)."""
+    async with proxy_mesh() as mesh:
+        assert (
+            await mesh.http.put("/v1/groups/audit", json={"invisible": "90s", "start": "latest"})
+        ).status_code == 201
+        assert (await mesh.http.put("/v1/groups/audit")).status_code == 200
+        path = "/v1/groups/audit/offsets"
+        commit = {"topic": "orders", "offsets": {"broker-a:0": 5, "broker-a:2": 7}}
+        assert (await mesh.http.put(path, json=commit)).json()["offsets"] == commit["offsets"]
+        assert (await mesh.http.get(f"{path}?topic=orders")).json()["offsets"] == commit["offsets"]
+        expected = {"topic": "orders", "offsets": {"broker-a:0": 9}, "expected": {"broker-a:0": 4}}
+        moved = await mesh.http.put(path, json=expected)
+        assert (moved.status_code, moved.json()["code"], moved.json()["queue"]) == (409, "offset-moved", "broker-a:0")
+
+
+async def test_the_cluster_health_and_metrics_can_be_read() -> None:
+    """Leaders and terms, this proxy's id, readiness with reasons, and counters that moved."""
+    async with proxy_mesh() as mesh:
+        await mesh.send(count=2)
+        await mesh.receive()
+        cluster = (await mesh.http.get("/v1/cluster")).json()
+        group = cluster["broker_groups"]["broker-a"]
+        assert (group["leader"], group["term"], cluster["topics"]) == ("broker-a-0", 1, 1)
+        assert cluster["proxy"] == mesh.proxy.name
+        assert (await mesh.http.get("/healthz")).status_code == 200
+        ready = await mesh.http.get("/readyz")
+        assert (ready.status_code, ready.json()["leaders"]) == (200, {"broker-a": "broker-a-0"})
+        metrics = (await mesh.http.get("/metrics")).text
+        for line in (
+            'ternmq_proxy_requests_total{route="produce",status="201"} 2.0',
+            'ternmq_proxy_messages_total{what="stored"} 2.0',
+            'ternmq_proxy_messages_total{what="delivered"} 2.0',
+            'ternmq_proxy_request_seconds_count{route="produce"} 2.0',
+            'ternmq_proxy_parked_polls{of="all"} 0.0',
+        ):
+            assert line in metrics
