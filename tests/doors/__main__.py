@@ -251,7 +251,7 @@ def main() -> int:
     """Both meshes."""
     parser = argparse.ArgumentParser(prog="python -m tests.doors", description=__doc__)
     parser.add_argument("loads", nargs="*", metavar="LOAD", help=f"some of: {', '.join(LOADS)} (all)")
-    parser.add_argument("--seconds", type=float, default=8.0, help="of each load (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=6.5, help="of each load (%(default)s)")
     parser.add_argument("--only", choices=("clear", "secure"), help="one of the two meshes")
     options = parser.parse_args()
     wrong: list[str] = []
