@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from pysyncobj.monotonic import monotonic
 
+from tern_raft.core import Core
 from tern_raft.rules import Message, may_lead
 
 if TYPE_CHECKING:
-    from tern_raft.consensus import Consensus
     from tern_raft.membership import Membership
 
 # A pre-vote is asked again after this long, and its grants are worth that much.
@@ -37,7 +37,7 @@ class Elections:
         me: str,
         others: list[str],
         *,
-        core: Callable[[], "Consensus"],
+        core: Callable[[], Core],
         membership: "Membership",
         post: Callable[[str, Message], bool],
         kick_later: Callable[[float], object],

@@ -19,16 +19,13 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING
 
+from tern_raft.core import Core
 from tern_raft.journal import NO_VERSION
 from tern_raft.membership import Membership
 from tern_store import CommitLog, EntryKind, StoredEntry
 from tern_store.files import is_done
 from tern_store.state.vote_file import Standing
-
-if TYPE_CHECKING:
-    from tern_raft.consensus import Consensus
 
 BODY = struct.Struct(">BQI")
 # How often a leader that is blocked looks for an heir that is not, and one that is past the entry tells those that wait.
@@ -84,7 +81,7 @@ class PassOver:
         self,
         log: CommitLog,
         *,
-        consensus: "Callable[[], Consensus]",
+        consensus: Callable[[], Core],
         membership: Membership,
         others: list[str],
         monotonic: Callable[[], float],
@@ -211,14 +208,14 @@ class PassOver:
                 return False
         return True
 
-    def _hand_over(self, core: "Consensus") -> None:
+    def _hand_over(self, core: Core) -> None:
         """Somebody who is not blocked can lead and serve."""
         for peer in self._others:
             if self._membership.counts(peer) and peer not in self._known and core.has_all(peer):
                 core.hand_over(peer)
                 return
 
-    def _tell_those_that_wait(self, core: "Consensus") -> None:
+    def _tell_those_that_wait(self, core: Core) -> None:
         """This node has applied what others wait for, so nobody will ever pass over it (if it was passed over, DONE is on its way to them)."""
         for waiting in {waiting for waiting in self.peers.values() if waiting.asked_at}:
             if waiting.index <= core.raftLastApplied and self._log.first_index <= waiting.index:

@@ -13,6 +13,7 @@ from pysyncobj.transport import Transport
 
 from tern_raft.barrier import ReadBarrier
 from tern_raft.clocks import PeerClocks
+from tern_raft.core import Core
 from tern_raft.elections import Elections
 from tern_raft.frames import decode_message, encode_message
 from tern_raft.membership import Membership, is_hello
@@ -24,7 +25,6 @@ from tern_wire.errors import LinkBodyMalformed
 from tern_wire.link.requests import Parts
 
 if TYPE_CHECKING:
-    from tern_raft.consensus import Consensus
     from tern_raft.pass_over import PassOver
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self._nodes = {other: Node(other) for other in others}
         self._post, self._buffered, self._kick = post, buffered, kick
         self._on_behind, self._on_fatal = on_behind, on_fatal
-        self._consensus: Consensus | None = None
+        self._consensus: Core | None = None
         self.membership, self.clocks = membership, clocks
         self.barrier = ReadBarrier(len(others) + 1)
         self.elections = Elections(
@@ -91,7 +91,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         # What this node and its peers cannot apply; None: nobody asks.
         self.pass_over: PassOver | None = None
 
-    def bind(self, consensus: "Consensus") -> None:
+    def bind(self, consensus: Core) -> None:
         """The consensus that this transport serves."""
         self._consensus = consensus
 
@@ -365,7 +365,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self.flight_base[peer] = base
 
     @property
-    def _core(self) -> "Consensus":
+    def _core(self) -> Core:
         assert self._consensus is not None
         return self._consensus
 

@@ -5,26 +5,34 @@ Law: the log is the truth. What it says of a timer that is not here is damage of
 unless they were made again from a log that begins behind the timer's own entry, which its copy has not reached yet.
 """
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tern_store.errors import DerivedDamage
+from tern_store.index.key_index import KeyIndex
 from tern_store.log.entry import StoredEntry
 from tern_store.timers.buckets import FOLDER, TimerRows
 from tern_store.timers.timers import Timers
 from tern_wire.link.timer_rows import TIMER_ROWS
 from tern_wire.records.key_hashes import FEW_RECORDS
 
-if TYPE_CHECKING:
-    from tern_store.store import Store
-
 # Columns that rows of a move and of timers share.
 _SHARED = ("deliver_ms", "size", "queue", "tag")
 
 
-def schedule(store: "Store", entry: StoredEntry, rows: TimerRows, topics: dict[int, bytes], now_ms: int) -> None:
+class Delaying(Protocol):
+    """The store's parts that timers touch."""
+
+    directory: Path
+    timers: Timers
+    keys: KeyIndex
+    timers_are_partial: bool
+
+
+def schedule(store: Delaying, entry: StoredEntry, rows: TimerRows, topics: dict[int, bytes], now_ms: int) -> None:
     """Records of *entry* wait for their delivery time, as *rows* (TIMER_ROWS) say; their keys are found from now on.
 
     *topics*: topic id to name (UTF-8) of all of them; *now_ms*: the entry's time.
@@ -43,12 +51,12 @@ def schedule(store: "Store", entry: StoredEntry, rows: TimerRows, topics: dict[i
         store.keys.add(entry.raw, positions - entry.position, positions, now_ms, topic=topics[topic_id])
 
 
-def fire(store: "Store", rows: TimerRows, now_ms: int) -> None:
+def fire(store: Delaying, rows: TimerRows, now_ms: int) -> None:
     """The time of *rows* has come, as the leader saw it at *now_ms*. DerivedDamage if some of them do not wait here."""
     _require(store, store.timers.take(rows, now_ms), "came due")
 
 
-def recall(store: "Store", rows: TimerRows) -> None:
+def recall(store: Delaying, rows: TimerRows) -> None:
     """*rows* were recalled; only their ids and times count. DerivedDamage as `fire`."""
     missing = sum(not store.timers.cancel(row[0], row[1]) for row in rows[["deliver_ms", "timer_id"]].tolist())
     _require(store, missing, "were recalled")
@@ -67,6 +75,6 @@ def move_timers(timers: Timers, rows: npt.NDArray[Any], positions: npt.NDArray[n
     timers.add(moved if is_partial else moved[was_pending])
 
 
-def _require(store: "Store", missing: int, what: str) -> None:
+def _require(store: Delaying, missing: int, what: str) -> None:
     if missing and not store.timers_are_partial:
         raise DerivedDamage(store.directory / FOLDER, 0, f"{missing} timers {what} that are not there")

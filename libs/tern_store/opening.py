@@ -5,7 +5,7 @@ Law: damage of what follows from the log costs its making again, damage of the l
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 from tern_store import small_files
 from tern_store.errors import DerivedDamage, LogRot, StateCorrupt, StateOfOtherRelease, StoreError
@@ -14,23 +14,38 @@ from tern_store.log.commit_log import CommitLog
 from tern_store.log.entry import LogMark
 from tern_store.log.genesis import Genesis
 from tern_store.state.saving import split_payload
-from tern_store.state.state_file import boundaries, load_boundary, load_states
+from tern_store.state.state_file import SavedState, boundaries, load_boundary, load_states
 
-if TYPE_CHECKING:
-    from tern_store.store import Store, StoreLimits
+
+class Opened(Protocol):
+    """What is opened: `store.Store`."""
+
+    def close(self) -> None:
+        """Close the files."""
+        ...
+
+    def begin_again(self, reason: str, base: SavedState | None) -> None:
+        """As Store.begin_again."""
+        ...
+
+
+Made = TypeVar("Made", bound=Opened)
 
 
 def open_store(
-    cls: "type[Store]",
+    made: Callable[[CommitLog, SavedState | None], Made],
     directory: Path,
     group: Genesis,
     accepts: Callable[[bytes], bool],
     knows: Callable[[bytes], bool],
     on_tear: Callable[[], None],
-    limits: "StoreLimits",
+    bounds: tuple[int, int],
     files: Files,
-) -> "Store":
-    """As `Store.open`, in a directory that is there and not quarantined."""
+) -> Made:
+    """What *made* makes of a log and a saved state, as `Store.open` says, in a directory that is there and not quarantined.
+
+    *bounds*: bytes of the largest entry, and of the newest entries that stay in memory.
+    """
     reason = small_files.read_text(directory / small_files.REBUILD, files) or ""
     refused: StoreError | None = None
 
@@ -38,8 +53,8 @@ def open_store(
         return CommitLog.open(
             directory,
             group=group,
-            entry_size_max_bytes=limits.entry_size_max_bytes,
-            recent_max_bytes=limits.recent_max_bytes,
+            entry_size_max_bytes=bounds[0],
+            recent_max_bytes=bounds[1],
             start=start,
             on_tear=on_tear,
             files=files,
@@ -54,7 +69,7 @@ def open_store(
         try:
             if not accepts(split_payload(state.payload)[1]):
                 raise StateCorrupt(f"the state of entry {state.mark.index} was saved in another format")
-            return cls(directory, files, limits, log=log, state=state)
+            return made(log, state)
         except (DerivedDamage, StateCorrupt) as damage:
             log.close()
             reason = str(damage)
@@ -65,7 +80,7 @@ def open_store(
         if refused is None or isinstance(error, LogRot):
             raise
         raise refused from error
-    store = cls(directory, files, limits, log=log, state=None)
+    store = made(log, None)
     base = None
     if log.start.index:
         found = [item for item in boundaries(directory, files) if item.position == log.start.position]

@@ -64,7 +64,7 @@ class Store:
     """One node's files. Owner: the core loop; only the `run` of its jobs may be called elsewhere."""
 
     def __init__(
-        self, directory: Path, files: Files, limits: StoreLimits, *, log: CommitLog, state: SavedState | None
+        self, directory: Path, files: Files, limits: StoreLimits, log: CommitLog, state: SavedState | None
     ) -> None:
         """Use `open`."""
         self.directory, self.files = directory, files
@@ -118,8 +118,12 @@ class Store:
         small_files.refuse_quarantined(directory, files)
         if not may_begin and not has_log(directory / LOG_FOLDER, files):
             raise LogRot(directory / LOG_FOLDER, 0, "there are votes but no log: it was lost")
+        sizes = limits or StoreLimits()
+        bounds = (sizes.entry_size_max_bytes, sizes.recent_max_bytes)
         try:
-            return open_store(cls, directory, group, accepts, knows, on_tear, limits or StoreLimits(), files)
+            return open_store(
+                partial(cls, directory, files, sizes), directory, group, accepts, knows, on_tear, bounds, files
+            )
         except LogRot as rot:
             if not isinstance(rot, Quarantined):
                 small_files.quarantine(directory, rot, files)

@@ -7,11 +7,12 @@ A DEAD_LETTER's map: {rows: [[group id, topic id, queue, offset, lease, reason],
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from tern_broker.core.applied import Applied, Counters, Handler, read_map
+from tern_broker.core.delivery.delivery import Delivery
 from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.delivery.lease import Cause, Death, Lease
 from tern_broker.core.topics import Names
@@ -19,16 +20,40 @@ from tern_wire.limits import DEAD_LETTER_REASON_SIZE_MAX_BYTES
 from tern_wire.link.commands import CommandKind
 from tern_wire.link.rows import ACK, EXTEND, LEASE_OVER, LEASE_UNKNOWN, NACK, RELEASE, SETTLE_ROWS, SETTLED
 
-if TYPE_CHECKING:
-    from tern_broker.core.delivery.leasing import Leasing
-
 _Place = tuple[int, int, int]
+
+
+class Leases(Protocol):
+    """What settles change. `leasing.Leasing` is it, and says what each does."""
+
+    deliveries: dict[tuple[int, int], list[Delivery | None]]
+    is_behind: bool
+
+    def next_id(self) -> int:
+        """As Leasing.next_id."""
+        ...
+
+    def find(self, group_id: int, topic_id: int, queue: int) -> Delivery | None:
+        """As Leasing.find."""
+        ...
+
+    def rest(self, place: _Place, lease: Lease, mask: int, delay_ms: int, applied: Applied) -> None:
+        """As Leasing.rest."""
+        ...
+
+    def watch(self, lease: Lease, group_id: int, topic_id: int, queue: int) -> None:
+        """As Leasing.watch."""
+        ...
+
+    def condemn(self, place: _Place, lease: Lease, mask: int, death: Death) -> None:
+        """As Leasing.condemn."""
+        ...
 
 
 class Settles:
     """Changes the deliveries of *leasing*. Owner: Leasing."""
 
-    def __init__(self, leasing: "Leasing", names: Names, counters: Counters) -> None:
+    def __init__(self, leasing: Leases, names: Names, counters: Counters) -> None:
         self._leasing, self._names, self._counters = leasing, names, counters
 
     def commands(self) -> Mapping[int, Handler]:
