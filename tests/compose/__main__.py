@@ -1,6 +1,6 @@
 """`python -m tests.compose`: builds the images, brings the deployment up, holds it to its promises, takes it down again. `make compose-test`.
 
-Without an engine that answers, deploy/lab-docker.sh makes one, which is taken away again at the end (--keep-engine leaves it, for the next
+Without an engine that answers, tests/compose/lab-docker.sh makes one, which is taken away again at the end (--keep-engine leaves it, for the next
 run). The deployment has a name and ports of its own. Progress goes to standard error; the last line of standard output is one JSON document
 with all figures. Exit code 1 when a promise is broken: the last lines of every container's log are printed then.
 """

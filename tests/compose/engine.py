@@ -1,6 +1,6 @@
 """A Docker engine with Compose, and one deployment of ours on it: commands, states of containers, harm.
 
-If an engine answers it is used as it is. If none does, deploy/lab-docker.sh brings one up in a scratch folder; then images are built by its
+If an engine answers it is used as it is. If none does, tests/compose/lab-docker.sh brings one up in a scratch folder; then images are built by its
 build mode, and whatever talks to published ports runs in its network (`inside`).
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "deploy" / "docker-compose.yml"
-LAB = ROOT / "deploy" / "lab-docker.sh"
+LAB = ROOT / "tests" / "compose" / "lab-docker.sh"
 # Its own names, so that a deployment that somebody uses is not touched.
 PROJECT = "ternmq-test"
 PORTS = (18443, 18444)
