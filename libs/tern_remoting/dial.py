@@ -75,6 +75,9 @@ async def dial(
         else:
             await _connect_by_tls(link, host, port, tls, timeout_s)
     except TimeoutError as error:
+        if link.ready and not link.closed:
+            # In one turn of a loop that stood still, ready and then too late: requests may be on their way on it.
+            return link
         link.abort("not ready in time")
         raise LinkTimeout(f"no link to {host}:{port} within {timeout_s:g} s") from error
     except BaseException:

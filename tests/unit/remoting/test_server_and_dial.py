@@ -274,3 +274,22 @@ async def test_a_link_is_up_before_its_first_frame_is_delivered(make_mesh: Any) 
         await done.wait()
         redialer.close()
         assert order == ["up", "frame 7"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_link_that_is_ready_stays_though_its_time_is_over_in_the_same_turn(
+    make_mesh: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that stood still for a second finds both at once; what was sent on the link when it came up has an answer."""
+    loop = asyncio.get_running_loop()
+    asked: list[asyncio.Task[Frame]] = []
+    clock = loop.time
+
+    def on_ready(link: Link) -> None:
+        asked.append(asyncio.create_task(link.request(1, [b"1"], timeout_s=600)))
+        monkeypatch.setattr(loop, "time", lambda: clock() + 60)
+
+    async with make_mesh(echo) as mesh:
+        link = await mesh.dial(on_ready=on_ready, timeout_s=5)
+        assert not link.closed
+        assert (await asked[0]).body == b"1"
