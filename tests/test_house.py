@@ -16,6 +16,9 @@ FULL_TEST_FOLDERS = {"tests/mesh": 28, "tests/sim": 56, "tests/unit/raft": 26}
 DOCUMENTS = ["ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md"]
 # A path as documents write it: with a folder, in backticks, a file or a folder of ours.
 PATH = re.compile(r"`((?:[\w.-]+/)+(?:[\w*.-]+\.(?:py|md|json|yml))?)(?:::\w+)?`")
+# A file of Python as docstrings and comments write it, with or without its folders; and those of pysyncobj that we speak of.
+SOURCE = re.compile(r"(?<![\w./-])((?:[\w-]+/)*[a-z_]+\.py)\b")
+NOT_OURS_SOURCES = {"syncobj.py", "tcp_connection.py", "serializer.py"}
 # What is made at run time, or is a part of a path of the HTTP API.
 NOT_OURS = re.compile(
     r"^(data|demo|bench|load|logs|certs|\.tern|commitlog|entryindex|consumequeue|index|timers|sentkeys|state|times|v1)/"
@@ -117,3 +120,15 @@ def test_documents_name_what_is_there(document: str) -> None:
         if not any(wanted.match(name) for name in (folders if place.endswith("/") else have)):
             missing.append(place)
     assert not missing, missing
+
+
+def test_sources_name_what_is_there() -> None:
+    """As above, for the files that docstrings and comments of the product speak of."""
+    have = {"/".join(path.parts[at:]) for path in everything() for at in range(1, len(path.parts))} | NOT_OURS_SOURCES
+    missing = {
+        f"{name_of(path)}: {place}"
+        for path in product()
+        for place in SOURCE.findall(path.read_text("utf-8"))
+        if place not in have
+    }
+    assert not missing, "\n".join(sorted(missing))

@@ -1,4 +1,4 @@
-"""A node without a log that it may use, in virtual time: tern_broker/rebuilder.py's conversation with the leader, over the simulated network.
+"""A node without a log that it may use, in virtual time: tern_broker/node/rebuilder.py's conversation with the leader, over the simulated network.
 
 The real RebuildSink writes, the real RebuildSource (behind `rebuild_offer`) answers. A request is lost with its way or its process, and
 the copy goes on where it was, as the rebuilder's does. Owner: one process of one machine.

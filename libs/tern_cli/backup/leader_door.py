@@ -1,6 +1,6 @@
 """The rebuild routes of a broker group, asked by an operator: what there is to be copied, and pieces of it.
 
-Each request is signed with the cluster key in the name `operator` (`tern_wire/peer_proof.py`); in a secure mesh the connection shows the
+Each request is signed with the cluster key in the name `operator` (`tern_wire/principals/peer_proof.py`); in a secure mesh the connection shows the
 operator's certificate besides (`mesh/http.py`). Whoever leads now is asked.
 """
 

@@ -3,7 +3,7 @@
     app = check_app(checker, secret="whsec_...")         uvicorn shop.checks:app --port 9000
 
     POST, Content-Type application/cloudevents+json, headers webhook-id, -timestamp, -signature, MQ-Check-Nonce
-      --> 200 {"state": "commit" | "rollback" | "unknown"}, MQ-Check-Signature: of this answer to this question (tern_wire/check_answers.py)
+      --> 200 {"state": "commit" | "rollback" | "unknown"}, MQ-Check-Signature: of this answer to this question (tern_wire/checks/answers.py)
           401 the signature is not ours, or the timestamp is more than 5 minutes off; the checker is not asked
           400, 405, 413 no check; 500 the checker failed (the transaction is asked about again)
 

@@ -1,6 +1,6 @@
 """The idempotency keys that are not in the replicated state any more but for their tables' numbers: files, asked by the leader alone.
 
-The youngest table is part of the state (tern_broker/core/idempotency.py). When an entry makes apply seal it, every node takes it over
+The youngest table is part of the state (tern_broker/core/sending/idempotency.py). When an entry makes apply seal it, every node takes it over
 here, where it stays in memory until its file is durable. Tables have numbers that are never used again; which there are, the state
 says: `add` and `drop` follow apply.
 

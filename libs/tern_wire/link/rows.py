@@ -80,7 +80,7 @@ NOT_WRITABLE = 9
 # group, or all of them, have as many transactions as they may. A transaction is prepared whole or not at all: the rows of one that is
 # refused all have the status of the first row that was.
 PREPARED, PREPARED_BEFORE, TOO_MANY_OPEN, NO_PRODUCER_GROUP = 10, 11, 12, 13
-# Nothing was stored: the row's key or message group belongs to another broker group now (tern_wire/placement.py).
+# Nothing was stored: the row's key or message group belongs to another broker group now (tern_wire/routing/placement.py).
 MOVED = 14
 SEND_VERDICTS = np.dtype([("status", "<u4"), ("queue", "<u4"), ("offset", "<i8")])
 

@@ -13,7 +13,7 @@ TOPIC_TYPES = frozenset({"NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"})
 class TopicRoute:
     """A topic in one broker group: its id there, how many queues it has, which messages it takes, and RocketMQ's permission bits.
 
-    *placement*: which broker groups take its keyed and ordered messages, as this one knows it (tern_wire/placement.py).
+    *placement*: which broker groups take its keyed and ordered messages, as this one knows it (tern_wire/routing/placement.py).
     """
 
     topic_id: int

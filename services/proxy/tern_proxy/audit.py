@@ -2,7 +2,7 @@
 
 The log has all of them at once. The topic has them as soon as a broker group takes them, each once: an event keeps its idempotency key until it is
 stored. While none does, so many wait, and then the oldest are dropped and counted. Refusals beyond a rate are counted, not told one by one: whoever
-has no key must not fill a disk. Only a principal with AUDIT of the cluster can read the topic (core/access.py).
+has no key must not fill a disk. Only a principal with AUDIT of the cluster can read the topic (core/access/rights.py).
 
 Law: an event has names, kinds and numbers of requests, never a body, a header or a key. Owner: the event loop.
 """

@@ -5,7 +5,7 @@
         └──────────────────────────┘
 Law: a message goes on only when a broker group has said that it stores nothing of it, so it is stored once; and messages of one request that
 go on keep their order. A proxy whose routes are older than a broker group's word waits a moment for newer ones.
-Reference: tern_wire/placement.py.
+Reference: tern_wire/routing/placement.py.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Principals of one broker group: what each was joined to so far, and in which order they changed, so that a proxy asks for the rest only.
 
-Law: a change is joined with what is there (`principal_documents.py`), so nothing that was taken away comes back, in whatever order broker
+Law: a change is joined with what is there (`tern_wire/principals/documents.py`), so nothing that was taken away comes back, in whatever order broker
 groups hear of things. Only what would be too much is refused, and what a client wanted to change that was changed meanwhile.
 """
 

@@ -14,7 +14,7 @@ from tern_wire.errors import TernError
 from tern_wire.principals.principals import CREATE
 
 ADMISSION = "tern.admission"
-# Whose admin request the task handles, "" for nobody's: it goes along to the brokers (principal_link.py).
+# Whose admin request the task handles, "" for nobody's: it goes along to the brokers (brokers/caller_link.py).
 CALLER: ContextVar[str] = ContextVar("caller", default="")
 
 

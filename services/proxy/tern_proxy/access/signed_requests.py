@@ -8,7 +8,7 @@ Law: the signature names its algorithm (`alg`; without one it is Ed25519), and t
 never looked at for the other, so no public key is ever a secret. What verifying costs follows from what the request says, whether its kid is
 known, of another kind, or not known.
 
-What the SDK writes is read by `core/signature_form.py`, and costs a fifth of what Ed25519 costs by itself; what is written in any other way is read by
+What the SDK writes is read by `core/access/signature_form.py`, and costs a fifth of what Ed25519 costs by itself; what is written in any other way is read by
 the library, at three times of what Ed25519 costs. Both say the same of everything.
 
 Reference: RFC 9421 (HTTP Message Signatures; 3.3.3 HMAC, 3.3.6 Ed25519), RFC 9530 (Content-Digest), RFC 8032 (Ed25519), RFC 2104 (HMAC).

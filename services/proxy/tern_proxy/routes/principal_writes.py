@@ -1,7 +1,7 @@
 """Principals changed: a change told to every broker group, and what is promised when some of them do not answer.
 
 Every broker group that answers has the change for good, and from then on every proxy that reaches it: who joins what two groups say takes
-the newer settings, and never a key that one of them knows as revoked (`tern_wire/principal_documents.py`). So a change does not wait for a
+the newer settings, and never a key that one of them knows as revoked (`tern_wire/principals/documents.py`). So a change does not wait for a
 broker group that is without a leader. It is reported as partly done (503 principal-partly-written, which names both kinds of groups), since a
 proxy that reaches only the others has not heard of it; a repeat completes it, and the proxies do that by themselves too, as soon as the
 group answers. If no group has it, nothing was done.

@@ -1,6 +1,6 @@
 """Where topics are: created in broker groups, and moved among them. What proxies do at once, and what becomes of it when one dies in between.
 
-Law: a topic is born with its placement (tern_wire/placement.py), in the first of its broker groups first, whose word about it counts. A
+Law: a topic is born with its placement (tern_wire/routing/placement.py), in the first of its broker groups first, whose word about it counts. A
 broker group that joins the mesh later gets the topics that are placed there, no others. Every step may be repeated, by any proxy: a change
 that was broken off is completed by the next one that asks for it.
 
@@ -31,7 +31,7 @@ _SETTINGS = ("queues", "type", "perm", "attributes")
 
 
 async def change_topic(proxy: Proxy, change: Head, names: list[str]) -> Answers:
-    """Bring *change* (tern_wire/topic_settings.py) about: where the topic is, or if it is new in all of *names*. What they answer, in order.
+    """Bring *change* (tern_wire/settings/topic_settings.py) about: where the topic is, or if it is new in all of *names*. What they answer, in order.
 
     The first trouble of a broker group is raised; what the others have done stays, and a repeat completes it.
     """

@@ -1,7 +1,7 @@
 """What a producer's answer means. Law: only one answer commits and one rolls back; whatever else comes, however odd, is unknown.
 
     200 {"state": "commit" | "rollback" | "unknown"}      a JSON object in UTF-8 of at most 64 KiB, each of its names once,
-                                                          with the MAC of this question and this answer (tern_wire/check_answers.py)
+                                                          with the MAC of this question and this answer (tern_wire/checks/answers.py)
 
 Texts of at most 32 characters go into the history of a transaction's checks: commit, rollback, unknown, malformed, http-503, or why there was no
 answer at all.

@@ -1,7 +1,7 @@
 """Idempotency keys: the youngest table of them, and which older ones there are; from key hash to the first send's queue, offset and body CRC.
 
 Keys are added to the youngest table, in memory. When it is full, or its first key a minute old, the end of an entry seals it: from then
-on the state knows its number, count and newest time only, its keys are in a file (tern_store/sent_keys.py). A table goes whole, when all
+on the state knows its number, count and newest time only, its keys are in a file (tern_store/keys/sent_keys.py). A table goes whole, when all
 its keys are older than the window. All tables together have a limit, and what is full refuses new keys: forgetting one early would break
 the promise that a repeat is stored once.
 

@@ -10,7 +10,7 @@ A requirement is written `ACTION kind place`, perhaps with a condition:
     TXN producer-group of the header          the name is in a header, the query, the body, or what an id names: checked where that is read
     ACK group {group} if it settles           as above: the handler knows whether
 
-Lists ask nothing in front: they show what the principal may LIST or DESCRIBE. What an action implies is in `access.py`.
+Lists ask nothing in front: they show what the principal may LIST or DESCRIBE. What an action implies is in `rights.py`.
 Reference: Kafka's table of operations and resources per request (DESCRIBE is implied by READ, WRITE, ALTER and DELETE; a consumer needs READ of
 the topic and of the group); RocketMQ's ACL 2.0 (Pub, Sub, Create, Update, Delete, Get, List of Cluster, Topic and Group).
 """

@@ -8,7 +8,7 @@ is refused, which stores nothing, and the client sends it again.
 A key of a transaction with several topics is the first topic's, if the broker group that it belongs to has all of them. Otherwise it is
 one of those that all topics are placed on, and stored there whatever the first topic's placement says (*is_pinned*). Such a broker group never answers
 MOVED, so while any of the topics moves the key is taken only if it belongs to the same one before and after.
-Reference: tern_wire/placement.py.
+Reference: tern_wire/routing/placement.py.
 """
 
 from collections.abc import Container, Sequence

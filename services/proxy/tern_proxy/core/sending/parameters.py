@@ -58,7 +58,7 @@ _MQ_HEADERS = (
     HEADER_PROPERTIES,
     HEADER_PROPERTY_PREFIX + "<name>",
     HEADER_IDEMPOTENCY_KEY,
-    # Read at the door, before any route: see core/namespaces.py.
+    # Read at the door, before any route: see core/access/namespaces.py.
     HEADER_NAMESPACE,
     HEADER_REQUEST_ID,
 )

@@ -150,7 +150,7 @@ def _refuse_if_unseen(halves: Sequence[HalfMessage]) -> None:
 
 def broker_group_of_key(begin: Begin, names: Sequence[str], moved_from: str = "") -> tuple[str, bool]:
     """The broker group whose key table knows whether *begin* was sent before, and whether it is one that the first topic's placement does
-    not name for it (core/owners.py). *names*: those that have all topics; one, where a message names its queue, which has chosen then.
+    not name for it (core/sending/owners.py). *names*: those that have all topics; one, where a message names its queue, which has chosen then.
 
     *moved_from*: the broker group that has said that the key belongs to another one. As owner_of_several: OwnerUnknown, PlacementChanged, TopicsApart.
     """
