@@ -30,7 +30,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test campaigns shake test-spark test-failover crash-states sim chaos reloads flood doors fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
+.PHONY: help install run down test campaigns shake shake-meshes test-spark test-failover crash-states sim chaos reloads flood doors fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -53,6 +53,9 @@ campaigns: .venv/.test ## Run what `make test` has a part of with all its cases:
 
 shake: .venv/.test ## Run the unit tests on a loop of a busy machine, to find those that would fail on one some day (SEED=1)
 	TERNMQ_SHAKE_SEED=$(SEED) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -p tests.support.shaken_loop tests/unit $(DEMO_TESTS:%=--ignore=%) $(ARGS)
+
+shake-meshes: .venv/.test ## Run the tests of real meshes while processes of theirs stand still now and then (SEED=1)
+	TERNMQ_SHAKE_SEED=$(SEED) $(BIN)/python -m pytest -n 2 --dist loadfile -p tests.support.shaken_mesh $(ALONE_TESTS) $(ARGS)
 
 test-spark: .venv/.ready ## Run the tests of the Spark source and of the demo's data; needs Java 17
 	@command -v java >/dev/null || { echo "No java on the PATH: install Java 17, for example openjdk-17-jre-headless."; exit 1; }

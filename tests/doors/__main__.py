@@ -3,10 +3,15 @@
 Three brokers, a name server, a proxy, a checker; each load is a process of its own. Progress goes to standard error, a table to standard output, its
 last line is JSON. Exit code 1 when the steady client noticed more than it may: its rate, its slowest sends, an answer that was none, a process
 that grew, a mesh that did not recover, a traceback in a log.
+
+Every bar is a share or a multiple of what calm is like on the same machine. The steady client sends 200/s, or less on a machine whose cores calm
+alone would keep busy. Where a machine is shared, a pause of it looks like ours: a load under which only a time was missed is measured a second
+time, with a calm of its own, and counts when it misses again. What was answered, what grew and what is logged counts at once.
 """
 
 import argparse
 import json
+import os
 import random
 import statistics
 import sys
@@ -16,12 +21,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection as Told
 from pathlib import Path
 from typing import Any
 
-from loadtest.bench.process_cpu import memory_mb
+from loadtest.bench.process_cpu import cpu_seconds, memory_mb
 from tests.doors import loads, steady
 from tests.doors.client import Door
 from tests.doors.loads import LOADS, READERS
@@ -29,7 +35,9 @@ from tests.doors.steady import RATE_PER_S, Seen
 from tests.support.mesh.mesh import SEGMENT_SIZE_BYTES, Mesh, free_port_base, kept_up
 from tests.support.mesh.secure_mesh import SecureMesh, bearer, grant
 
-CALM_S, SETTLED_S = 6.0, 1.0
+CALM_S, CALM_AGAIN_S, SETTLED_S = 6.0, 3.0, 1.0
+# Beyond it there is no room for those who ask too much, and the bars would say only how slow the machine is.
+CALM_CORES_SHARE_MAX = 0.6
 RATE_MIN, RATE_BESIDE_READERS_MIN, SERIAL_MIN = 0.95, 0.6, 0.3
 P99_TIMES_MAX = 10.0
 # A machine that is shared has pauses of this length by itself.
@@ -54,16 +62,18 @@ class Row:
     growth_mb: float = 0.0
     recovery_s: float = 0.0
     answers: dict[str, int] = field(default_factory=dict)
+    late: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
 
 class Watch:
-    """The steady client's process. Owner of it."""
+    """The steady client's process. Owner of it. *per_s*: what it sends."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, per_s: float) -> None:
+        self.per_s = per_s
         self._ask, asked = Pipe()
         self._heard, told = Pipe()
-        self._process = SPAWN.Process(target=steady.work, args=(door, asked, told), daemon=True)
+        self._process = SPAWN.Process(target=steady.work, args=(door, per_s, asked, told), daemon=True)
         self._process.start()
         self.take()
 
@@ -72,6 +82,11 @@ class Watch:
         self._ask.send("take")
         seen: Seen = self._heard.recv()
         return seen
+
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process.pid is not None
+        return self._process.pid
 
     def stop(self) -> None:
         """The end."""
@@ -90,6 +105,21 @@ def call(work: Callable[..., None], *arguments: Any) -> "tuple[Any, Told]":
 def sizes_mb(mesh: Mesh) -> dict[str, float]:
     """Resident memory of each process of the mesh."""
     return {one["name"]: memory_mb({one["name"]: one["pid"]})[0] for one in mesh.processes() if one["pid"] > 1}
+
+
+def affordable_per_s(mesh: Mesh, door: Door) -> float:
+    """What the steady client may send on this machine: RATE_PER_S, or less where that alone keeps the cores busy."""
+    watch = Watch(door, RATE_PER_S)
+    settled(1.0)
+    pids = {one["name"]: one["pid"] for one in mesh.processes() if one["pid"] > 1} | {"steady": watch.pid()}
+    before, began_s = sum(cpu_seconds(pids).values()), time.monotonic()
+    settled(CALM_AGAIN_S)
+    spent_s, passed_s = sum(cpu_seconds(pids).values()) - before, time.monotonic() - began_s
+    watch.stop()
+    share = spent_s / passed_s / len(os.sched_getaffinity(0))
+    per_s = RATE_PER_S * min(1.0, CALM_CORES_SHARE_MAX / share)
+    print(f"  {RATE_PER_S}/s take {share:.0%} of the cores: the steady client sends {per_s:.0f}/s", file=sys.stderr)
+    return per_s
 
 
 def settled(wait_s: float) -> None:
@@ -112,11 +142,11 @@ def beside(name: str, mesh: Mesh, watch: Watch, door: Door, seconds: float, calm
     process.join(60)
     row = Row(name, seen.per_s, seen.percentile(0.99), growth_mb, answers=dict(answers.most_common(4)))
     is_reading = "readers of" in name
-    rate_min = (RATE_BESIDE_READERS_MIN if is_reading else RATE_MIN) * RATE_PER_S
+    rate_min = (RATE_BESIDE_READERS_MIN if is_reading else RATE_MIN) * watch.per_s
     if row.rate < rate_min:
-        row.wrong.append(f"{row.rate:.0f} sends/s, {rate_min:.0f} are wanted")
+        row.late.append(f"{row.rate:.0f} sends/s, {rate_min:.0f} are wanted")
     if row.p99_ms > P99_TIMES_MAX * max(calm_p99_ms, P99_CALM_MIN_MS):
-        row.wrong.append(f"p99 {row.p99_ms:.0f} ms, {calm_p99_ms:.0f} in the calm")
+        row.late.append(f"p99 {row.p99_ms:.0f} ms, {calm_p99_ms:.0f} in the calm")
     if coming.refused or seen.refused:
         row.wrong.append(f"the steady client was answered {coming.refused} as they came, then {seen.refused}")
     if growth_mb > GROWTH_MAX_MB:
@@ -129,33 +159,42 @@ def beside(name: str, mesh: Mesh, watch: Watch, door: Door, seconds: float, calm
         settled(SETTLED_S)
         seen = watch.take()
         row.recovery_s = time.monotonic() - ended_s - SETTLED_S
-        if seen.per_s >= RATE_MIN * RATE_PER_S and not seen.wrong:
+        if seen.per_s >= RATE_MIN * watch.per_s and not seen.wrong:
             break
         if row.recovery_s > 2 * RECOVERY_MAX_S:
             break
     if row.recovery_s > RECOVERY_MAX_S:
-        row.wrong.append(f"{row.recovery_s:.0f} s until the steady client had its rate again")
+        row.late.append(f"{row.recovery_s:.0f} s until the steady client had its rate again")
     return row
 
 
-def serial(door: Door, readers: Door, seconds: float) -> Iterator[Row]:
-    """A client that sends one message after the other, beside readers; its calm is taken before and behind each."""
-    for name in READERS:
-        rates = [_serial_rate(door, 3.0)[0]]
-        process, heard = call(loads.work, name, readers, seconds)
-        rate, wrong = _serial_rate(door, seconds)
-        answers: Counter[str] = heard.recv()
-        process.join(60)
-        rates.append(_serial_rate(door, 3.0)[0])
-        share = rate / statistics.mean(rates)
-        row = Row(f"{name}, sends one by one", rate, 0.0, answers=dict(answers))
-        if share < SERIAL_MIN:
-            row.wrong.append(f"{share:.2f} of the calm rate")
-        if wrong:
-            row.wrong.append(f"sends were answered {wrong}")
-        if not set(answers) <= {"200", "later"}:
-            row.wrong.append("readers were answered something else")
-        yield row
+def serial(name: str, door: Door, readers: Door, seconds: float) -> Row:
+    """A client that sends one message after the other, beside the readers *name*; its calm is taken before and behind."""
+    rates = [_serial_rate(door, CALM_AGAIN_S)[0]]
+    process, heard = call(loads.work, name, readers, seconds)
+    rate, wrong = _serial_rate(door, seconds)
+    answers: Counter[str] = heard.recv()
+    process.join(60)
+    rates.append(_serial_rate(door, CALM_AGAIN_S)[0])
+    share = rate / statistics.mean(rates)
+    row = Row(f"{name}, sends one by one", rate, 0.0, answers=dict(answers))
+    if share < SERIAL_MIN:
+        row.late.append(f"{share:.2f} of the calm rate")
+    if wrong:
+        row.wrong.append(f"sends were answered {wrong}")
+    if not set(answers) <= {"200", "later"}:
+        row.wrong.append("readers were answered something else")
+    return row
+
+
+def judged(measure: Callable[[], Row], measure_again: Callable[[], Row]) -> Row:
+    """A row of *measure*, or of *measure_again* where the first missed nothing but times."""
+    row = measure()
+    tell(row)
+    if row.late and not row.wrong:
+        row = measure_again()
+        tell(row)
+    return row
 
 
 def _serial_rate(door: Door, seconds: float) -> tuple[float, dict[str, int]]:
@@ -180,31 +219,38 @@ def prepared(mesh: Mesh, headers: Mapping[str, str] | None = None) -> None:
 
 def run(mesh: Mesh, doors: Doors, options: argparse.Namespace) -> list[Row]:
     """All loads, one after the other."""
-    watch = Watch(doors[0])
+    watch = Watch(doors[0], affordable_per_s(mesh, doors[0]))
     rows: list[Row] = []
-    settled(2.0)
-    watch.take()
-    settled(CALM_S)
-    calm = watch.take()
-    rows.append(Row("calm", calm.per_s, calm.percentile(0.99)))
+
+    def calm(seconds: float) -> Row:
+        settled(SETTLED_S)
+        watch.take()
+        settled(seconds)
+        seen = watch.take()
+        return Row("calm", seen.per_s, seen.percentile(0.99))
+
+    def with_new_calm(measure: Callable[[float], Row]) -> Row:
+        return measure(calm(CALM_AGAIN_S).p99_ms)
+
+    rows.append(calm(CALM_S))
     for name in options.loads or LOADS:
         if name in LOADS:
             door = doors[2] if "quota" in name else doors[1]
             if "4 MiB" in name:
                 door = replace(door, backlog=LARGE)
-            rows.append(beside(name, mesh, watch, door, options.seconds, calm.percentile(0.99)))
-            tell(rows[-1])
+            measure = partial(beside, name, mesh, watch, door, options.seconds)
+            rows.append(judged(partial(measure, rows[0].p99_ms), partial(with_new_calm, measure)))
     watch.stop()
     if not options.loads:
-        for row in serial(doors[0], doors[1], options.seconds):
-            tell(row)
-            rows.append(row)
+        for name in READERS:
+            measure_serial = partial(serial, name, doors[0], doors[1], options.seconds)
+            rows.append(judged(measure_serial, measure_serial))
     return rows
 
 
 def tell(row: Row) -> None:
     """Progress."""
-    said = "; ".join(row.wrong) or "well"
+    said = "; ".join(row.late + row.wrong) or "well"
     print(f"  {row.name}: {row.rate:.0f}/s, p99 {row.p99_ms:.0f} ms, {said}; answers {row.answers}", file=sys.stderr)
 
 
@@ -266,7 +312,7 @@ def main() -> int:
             print(f"{name:<36}{'sends/s':>8}{'p99 ms':>8}{'grew MB':>8}{'again s':>8}")
             for row in rows:
                 print(f"{row.name:<36}{row.rate:>8.0f}{row.p99_ms:>8.0f}{row.growth_mb:>8.0f}{row.recovery_s:>8.1f}")
-                wrong += [f"{name}, {row.name}: {each}" for each in row.wrong]
+                wrong += [f"{name}, {row.name}: {each}" for each in row.late + row.wrong]
             wrong += [f"{name}: {line}" for line in logged[:10]]
             for each in wrong:
                 print(f"  WRONG: {each}")

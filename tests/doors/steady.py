@@ -53,8 +53,8 @@ class Seen:
 class Steady:
     """Works until `stop`; `take` ends a phase and begins the next. Owner: one event loop."""
 
-    def __init__(self, door: Door) -> None:
-        self._door, self._context = door, door.context()
+    def __init__(self, door: Door, per_s: float) -> None:
+        self._door, self._context, self._per_s = door, door.context(), per_s
         self._seen, self._began_s = Seen(), time.monotonic()
         self._idle = [Connection(door, self._context) for _ in range(CONNECTIONS)]
         self._is_over = False
@@ -66,7 +66,7 @@ class Steady:
                 group.create_task(self._receive())
             due_s = time.monotonic()
             while not self._is_over:
-                due_s += 1 / RATE_PER_S
+                due_s += 1 / self._per_s
                 await asyncio.sleep(max(0.0, due_s - time.monotonic()))
                 if self._idle:
                     group.create_task(self._send(due_s))
@@ -119,11 +119,12 @@ def first_in_line() -> None:
         os.nice(-5)
 
 
-def work(door: Door, asked: Any, told: Any) -> None:
-    """A process: each thing that comes through *asked* ends a phase, whose Seen goes to *told*; None ends it all."""
+def work(door: Door, per_s: float, asked: Any, told: Any) -> None:
+    """A process that sends *per_s* messages a second: each thing that comes through *asked* ends a phase, whose Seen goes to *told*; None
+    ends it all."""
 
     async def run() -> None:
-        steady = Steady(door)
+        steady = Steady(door, per_s)
         working = asyncio.create_task(steady.run())
         wait: Callable[[], Any] = asked.recv
         while await asyncio.to_thread(wait) is not None:

@@ -7,7 +7,6 @@ import pytest
 
 from tern_client import BlockingAdmin, BlockingConsumer, BlockingProducer, OutgoingMessage
 from tests.mesh.test_retry import taken
-from tests.mesh.test_topics import patient
 from tests.support.mesh.mesh import Mesh, eventually
 
 
@@ -15,7 +14,7 @@ def prepare(mesh: Mesh, topic: str, count: int, group: str, *, attempts: int = 1
     """Topic, group that tries so often, and messages 0 ... in queue 0."""
     mesh.create(topic, group)
     settings = {"max_attempts": attempts, "retry": {"policy": "custom", "delays": ["100ms"]}}
-    changed = patient(mesh, "PATCH", f"/v1/groups/{group}", json=settings)
+    changed = mesh.patient("PATCH", f"/v1/groups/{group}", json=settings)
     assert changed.status_code == 200, changed.text
     send(mesh, topic, range(count), tag)
 
@@ -48,7 +47,7 @@ def letters_of(mesh: Mesh, group: str, query: str = "") -> list[dict[str, Any]]:
     cursor: str | None = ""
     while cursor is not None:
         part = f"&cursor={cursor}" if cursor else ""
-        page = patient(mesh, "GET", f"/v1/groups/{group}/dlq?limit=3{query}{part}")
+        page = mesh.patient("GET", f"/v1/groups/{group}/dlq?limit=3{query}{part}")
         assert page.status_code == 200, page.text
         assert len(page.json()["messages"]) <= 3
         found += page.json()["messages"]
@@ -72,7 +71,7 @@ def finished(mesh: Mesh, task: dict[str, Any]) -> dict[str, Any]:
     """The task when it is over."""
 
     def over() -> dict[str, Any] | None:
-        known = patient(mesh, "GET", f"/v1/tasks/{task['task']}", proxy=1).json()
+        known = mesh.patient("GET", f"/v1/tasks/{task['task']}", proxy=1).json()
         return known if known["state"] != "running" else None
 
     document: dict[str, Any] = eventually(over, within_s=30, what="the end of a task")
@@ -112,13 +111,13 @@ def test_after_the_last_attempt_a_message_is_a_dead_letter_with_its_origin_and_r
     }
     assert abs(first["dlq"]["dead_at"] - time.time() * 1000) < 120_000
     assert (second["dlq"]["cause"], second["dlq"]["reason"], second["dlq"]["attempts"]) == ("rejected", "not   ours", 1)
-    offsets = patient(mesh, "GET", "/v1/groups/mortals/offsets?topic=dying").json()["offsets"]
+    offsets = mesh.patient("GET", "/v1/groups/mortals/offsets?topic=dying").json()["offsets"]
     assert offsets["broker-a:0"] == 2
     with BlockingConsumer(mesh.endpoint, "dying", "mortals", wait_ms=0) as consumer:
         assert taken(consumer) == []
-    topics = patient(mesh, "GET", "/v1/cluster").json()["topics"]
+    topics = mesh.patient("GET", "/v1/cluster").json()["topics"]
     assert isinstance(topics, int)
-    assert patient(mesh, "GET", "/v1/topics/%25DLQ%25mortals/offsets").status_code in {400, 404}
+    assert mesh.patient("GET", "/v1/topics/%25DLQ%25mortals/offsets").status_code in {400, 404}
 
 
 def test_dead_letters_are_browsed_by_topic_tag_reason_and_time(mesh: Mesh) -> None:
@@ -145,9 +144,9 @@ def test_dead_letters_are_browsed_by_topic_tag_reason_and_time(mesh: Mesh) -> No
         ("?cursor=7", "query/cursor"),
         ("?from=yesterday", "query/from"),
     ):
-        refused = patient(mesh, "GET", f"/v1/groups/readers-of-browse/dlq{query}")
+        refused = mesh.patient("GET", f"/v1/groups/readers-of-browse/dlq{query}")
         assert (refused.status_code, refused.json()["pointer"]) == (400, pointer), query
-    assert patient(mesh, "GET", "/v1/groups/nobody-at-all/dlq").json()["code"] == "group-not-found"
+    assert mesh.patient("GET", "/v1/groups/nobody-at-all/dlq").json()["code"] == "group-not-found"
 
 
 def test_a_redrive_delivers_to_this_group_again_each_once(mesh: Mesh) -> None:
@@ -156,7 +155,7 @@ def test_a_redrive_delivers_to_this_group_again_each_once(mesh: Mesh) -> None:
     kill_all(mesh, "again", "redriven", 6, "later")
     letters = wait_for_letters(mesh, "redriven", 6)
     path = "/v1/groups/redriven/dlq/redrive"
-    dry = patient(mesh, "POST", path, json={"all": True, "dry_run": True}, headers={"Idempotency-Key": "dry"})
+    dry = mesh.patient("POST", path, json={"all": True, "dry_run": True}, headers={"Idempotency-Key": "dry"})
     assert dry.status_code == 202, dry.text
     assert dry.headers["location"] == f"/v1/tasks/{dry.json()['task']}"
     counted = finished(mesh, dry.json())
@@ -164,7 +163,7 @@ def test_a_redrive_delivers_to_this_group_again_each_once(mesh: Mesh) -> None:
     assert len(letters_of(mesh, "redriven")) == 6
     offsets = [letters[at]["dlq"]["offset"] for at in (1, 4)]
     key = {"Idempotency-Key": "these two"}
-    tasks = [patient(mesh, "POST", path, json={"offsets": [*offsets, "broker-a:99"]}, headers=key) for _ in range(2)]
+    tasks = [mesh.patient("POST", path, json={"offsets": [*offsets, "broker-a:99"]}, headers=key) for _ in range(2)]
     assert tasks[0].json()["task"] == tasks[1].json()["task"]
     done = finished(mesh, tasks[0].json())
     assert (done["state"], done["redriven"], done["failed"]) == ("done", 2, 1)
@@ -173,7 +172,7 @@ def test_a_redrive_delivers_to_this_group_again_each_once(mesh: Mesh) -> None:
     ]
     back = received(mesh, "again", "redriven", 2)
     assert [(message.body, message.attempt, message.offset) for message in back] == [(b"1", 1, 1), (b"4", 1, 4)]
-    rest = patient(mesh, "POST", path, json={"to": "origin"}, headers={"Idempotency-Key": "the rest"}).json()
+    rest = mesh.patient("POST", path, json={"to": "origin"}, headers={"Idempotency-Key": "the rest"}).json()
     assert finished(mesh, rest)["redriven"] == 4
     assert [message.body for message in received(mesh, "again", "redriven", 4)] == [b"0", b"2", b"3", b"5"]
     assert letters_of(mesh, "redriven") == []
@@ -186,16 +185,16 @@ def test_a_redrive_at_a_rate_can_be_watched_and_cancelled(mesh: Mesh) -> None:
     wait_for_letters(mesh, "slow", 40)
     key = {"Idempotency-Key": "slowly"}
     asked = {"topic": "slowly", "rate": 2}
-    begun = patient(mesh, "POST", "/v1/groups/slow/dlq/redrive", json=asked, headers=key).json()
+    begun = mesh.patient("POST", "/v1/groups/slow/dlq/redrive", json=asked, headers=key).json()
     assert (begun["state"], begun["finished_at"]) == ("running", None)
     path = f"/v1/tasks/{begun['task']}"
-    eventually(lambda: patient(mesh, "GET", path, proxy=1).json()["redriven"], within_s=20, what="a first one")
-    ended = patient(mesh, "DELETE", path, proxy=1).json()
+    eventually(lambda: mesh.patient("GET", path, proxy=1).json()["redriven"], within_s=20, what="a first one")
+    ended = mesh.patient("DELETE", path, proxy=1).json()
     assert ended["state"] == "cancelled"
     assert 0 < ended["redriven"] < 40
     assert len(letters_of(mesh, "slow")) == 40 - ended["redriven"]
-    assert patient(mesh, "GET", path).json() == ended
-    unknown = patient(mesh, "GET", "/v1/tasks/0123456789abcdef01234567")
+    assert mesh.patient("GET", path).json() == ended
+    unknown = mesh.patient("GET", "/v1/tasks/0123456789abcdef01234567")
     assert (unknown.status_code, unknown.json()["code"]) == (404, "task-not-found")
 
 
@@ -218,7 +217,7 @@ def test_a_redrive_at_a_rate_can_be_watched_and_cancelled(mesh: Mesh) -> None:
 def test_a_redrive_that_does_not_say_what_is_refused(mesh: Mesh, body: dict[str, Any], pointer: str) -> None:
     """Nothing is redriven by mistake."""
     mesh.create("choice", "choosers")
-    refused = patient(mesh, "POST", "/v1/groups/choosers/dlq/redrive", json=body)
+    refused = mesh.patient("POST", "/v1/groups/choosers/dlq/redrive", json=body)
     assert (refused.status_code, refused.json().get("pointer", pointer)) == (400, pointer), refused.text
 
 
@@ -228,7 +227,7 @@ def test_a_purge_needs_the_group_s_name_and_drops_everything(mesh: Mesh) -> None
     kill_all(mesh, "purged", "purgers", 4)
     wait_for_letters(mesh, "purgers", 4)
     for query in ("", "?confirm=", "?confirm=purger"):
-        refused = patient(mesh, "DELETE", f"/v1/groups/purgers/dlq{query}")
+        refused = mesh.patient("DELETE", f"/v1/groups/purgers/dlq{query}")
         assert (refused.status_code, refused.json()["code"]) == (400, "confirmation-needed")
     with BlockingAdmin(mesh.endpoint) as admin:
         assert admin.purge_dead_letters("purgers") in {4, 0}  # 0: repeated, since the first answer was lost

@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 
 from tests.mesh.test_groups import receive
-from tests.mesh.test_topics import patient
 from tests.support.mesh.mesh import Mesh, eventually
 
 
 def send(mesh: Mesh, topic: str, *messages: dict[str, Any]) -> None:
     """A batch, every message stored once."""
     keyed = [{"idempotency_key": f"{topic}-{message['body']}", **message} for message in messages]
-    answer = patient(mesh, "POST", f"/v1/topics/{topic}/messages/batch", json={"messages": keyed})
+    answer = mesh.patient("POST", f"/v1/topics/{topic}/messages/batch", json={"messages": keyed})
     assert answer.json()["failed"] == 0, answer.text
 
 
@@ -23,7 +22,7 @@ def drain(mesh: Mesh, topic: str, group: str, **body: Any) -> list[str]:
     while messages := receive(mesh, topic, group, max_messages=256, **body):
         seen += [message["body"] for message in messages]
         handles = {"receipt_handles": [message["receipt_handle"] for message in messages]}
-        assert patient(mesh, "POST", f"/v1/topics/{topic}/groups/{group}/ack", json=handles).status_code == 200
+        assert mesh.patient("POST", f"/v1/topics/{topic}/groups/{group}/ack", json=handles).status_code == 200
     return seen
 
 
@@ -94,15 +93,15 @@ def test_without_a_filter_of_its_own_a_receive_has_the_groups_subscription(mesh:
     send(mesh, "filters-members", *({"body": f"{n}", "tag": "odd" if n % 2 else "even"} for n in range(10)))
     beat = "/v1/groups/filters-crew/members/heartbeat"
     says = {"member": "one", "subscriptions": {"filters-members": "odd"}}
-    assert patient(mesh, "POST", beat, json=says).status_code == 200
+    assert mesh.patient("POST", beat, json=says).status_code == 200
     assert [message["body"] for message in receive(mesh, "filters-members", "filters-crew", max_messages=2)] == [
         "1",
         "3",
     ]
     says = {"member": "two", "subscriptions": {"filters-members": "even"}}
-    assert patient(mesh, "POST", beat, json=says).status_code == 200
+    assert mesh.patient("POST", beat, json=says).status_code == 200
     path = "/v1/topics/filters-members/groups/filters-crew/receive"
-    refused = patient(mesh, "POST", path, json={})
+    refused = mesh.patient("POST", path, json={})
     assert (refused.status_code, refused.json()["code"]) == (409, "subscription-conflict"), refused.text
     assert [
         message["body"]

@@ -8,14 +8,13 @@ import pytest
 
 from tern_client import BlockingAdmin, BlockingProducer
 from tern_wire.errors import AlreadyExists, ConsumptionDisabled, GroupConflict, GroupNotFound
-from tests.mesh.test_topics import patient
 from tests.support.mesh.mesh import Mesh, eventually
 
 
 def receive(mesh: Mesh, topic: str, group: str, **asked: Any) -> list[dict[str, Any]]:
     """Messages of one receive, the same ones if it has to be repeated."""
     body = {**asked, "attempt_id": secrets.token_hex(8)}
-    reply = patient(mesh, "POST", f"/v1/topics/{topic}/groups/{group}/receive", json=body)
+    reply = mesh.patient("POST", f"/v1/topics/{topic}/groups/{group}/receive", json=body)
     assert reply.status_code == 200, reply.text
     found: list[dict[str, Any]] = reply.json()["messages"]
     return found
@@ -25,9 +24,9 @@ def test_a_group_has_the_settings_that_were_declared(mesh: Mesh) -> None:
     """And keeps those that a later declaration does not name."""
     settings = {"invisible": "45s", "max_attempts": 5, "broadcast": True, "attributes": {"owner": "x"}}
     retry = {"policy": "exponential", "initial": "1s", "multiplier": 2, "max": "10s"}
-    patient(mesh, "PUT", "/v1/groups/declared-group", json={**settings, "retry": retry})
-    patient(mesh, "PATCH", "/v1/groups/declared-group", json={"max_attempts": 1_000})
-    found = patient(mesh, "GET", "/v1/groups/declared-group", proxy=1).json()
+    mesh.patient("PUT", "/v1/groups/declared-group", json={**settings, "retry": retry})
+    mesh.patient("PATCH", "/v1/groups/declared-group", json={"max_attempts": 1_000})
+    found = mesh.patient("GET", "/v1/groups/declared-group", proxy=1).json()
     assert (found["invisible_ms"], found["max_attempts"], found["broadcast"]) == (45_000, 1_000, True)
     assert (found["attributes"], found["start"], found["consume"]) == ({"owner": "x"}, "earliest", True)
     assert found["retry"]["delays_ms"] == [1_000, 2_000, 4_000, 8_000, 10_000]
@@ -36,8 +35,8 @@ def test_a_group_has_the_settings_that_were_declared(mesh: Mesh) -> None:
 
 def test_defaults_are_rocketmqs(mesh: Mesh) -> None:
     """16 attempts, 10 s to 2 h."""
-    patient(mesh, "PUT", "/v1/groups/default-group")
-    found = patient(mesh, "GET", "/v1/groups/default-group").json()
+    mesh.patient("PUT", "/v1/groups/default-group")
+    found = mesh.patient("GET", "/v1/groups/default-group").json()
     assert (found["max_attempts"], found["invisible_ms"], found["fifo"]) == (16, 60_000, False)
     assert found["retry"]["policy"] == "table"
     assert (found["retry"]["delays_ms"][0], found["retry"]["delays_ms"][-1]) == (10_000, 7_200_000)
@@ -48,20 +47,20 @@ def test_a_group_begins_where_its_start_says_and_that_is_fixed_at_its_first_rece
     mesh.create("started", queues=1)
     with BlockingProducer(mesh.endpoint) as producer:
         producer.send("started", b"before")
-        before = patient(mesh, "GET", "/v1/topics/started/queues/broker-a:0/messages").json()["messages"][-1][
+        before = mesh.patient("GET", "/v1/topics/started/queues/broker-a:0/messages").json()["messages"][-1][
             "stored_at"
         ]
         eventually(lambda: time.time() * 1_000 > before + 50, within_s=5, what="a later millisecond")
         producer.send("started", b"after")
-        stored = patient(mesh, "GET", "/v1/topics/started/queues/broker-a:0/messages").json()["messages"]
+        stored = mesh.patient("GET", "/v1/topics/started/queues/broker-a:0/messages").json()["messages"]
         moment = stored[-1]["stored_at"]
         assert moment > before
         for group, start in (("from-earliest", "earliest"), ("from-latest", "latest"), ("from-time", moment)):
-            patient(mesh, "PUT", f"/v1/groups/{group}", json={"start": start})
+            mesh.patient("PUT", f"/v1/groups/{group}", json={"start": start})
         seen = {group: receive(mesh, "started", group) for group in ("from-earliest", "from-latest", "from-time")}
         bodies = {group: [message["body"] for message in messages] for group, messages in seen.items()}
         assert bodies == {"from-earliest": ["before", "after"], "from-latest": [], "from-time": ["after"]}
-        patient(mesh, "PATCH", "/v1/groups/from-latest", json={"start": "earliest"})
+        mesh.patient("PATCH", "/v1/groups/from-latest", json={"start": "earliest"})
         producer.send("started", b"last")
         for group in ("from-earliest", "from-latest", "from-time"):
             assert [message["body"] for message in receive(mesh, "started", group, wait="5s")] == ["last"], group
@@ -74,11 +73,10 @@ def test_a_group_that_is_switched_off_receives_nothing_until_it_is_switched_on(m
         producer.send("switched", b"x")
         (held,) = receive(mesh, "switched", "switched-readers")
         admin.alter_group("switched-readers", consume=False)
-        reply = patient(mesh, "POST", "/v1/topics/switched/groups/switched-readers/receive", json={"wait": "1s"})
+        reply = mesh.patient("POST", "/v1/topics/switched/groups/switched-readers/receive", json={"wait": "1s"})
         assert (reply.status_code, reply.json()["code"]) == (409, ConsumptionDisabled.code)
         assert "ternmq group alter switched-readers" in reply.json()["detail"]
-        acked = patient(
-            mesh,
+        acked = mesh.patient(
             "POST",
             "/v1/topics/switched/groups/switched-readers/ack",
             json={"receipt_handles": [held["receipt_handle"]]},
@@ -97,7 +95,7 @@ def test_a_description_says_how_far_a_group_is(mesh: Mesh) -> None:
             producer.send("progress", b"%d" % number)
         held = receive(mesh, "progress", "progress-readers", max_messages=3)
         first = {"receipt_handles": [held[0]["receipt_handle"]]}
-        patient(mesh, "POST", "/v1/topics/progress/groups/progress-readers/ack", json=first)
+        mesh.patient("POST", "/v1/topics/progress/groups/progress-readers/ack", json=first)
         found = admin.group("progress-readers")
         (row,) = found["topics"]
         assert row == {
@@ -123,7 +121,7 @@ def test_groups_are_listed_in_order_page_by_page(mesh: Mesh) -> None:
     seen: list[str] = []
     cursor = ""
     while True:
-        page = patient(mesh, "GET", f"/v1/groups?q=counted-&limit=2&cursor={cursor}").json()
+        page = mesh.patient("GET", f"/v1/groups?q=counted-&limit=2&cursor={cursor}").json()
         seen += [row["group"] for row in page["groups"]]
         cursor = page["next_cursor"]
         if not cursor:
@@ -142,11 +140,11 @@ def test_a_deleted_group_forgets_everything_and_its_name_is_free(mesh: Mesh) -> 
             admin.group("forgetful")
         # 412: a first attempt whose outcome nobody knew had created it.
         only_new = {"If-None-Match": "*"}
-        assert patient(mesh, "PUT", "/v1/groups/forgetful", headers=only_new).status_code in {201, 412}
+        assert mesh.patient("PUT", "/v1/groups/forgetful", headers=only_new).status_code in {201, 412}
         with pytest.raises(AlreadyExists):
             admin.create_group("forgetful", only_new=True)
         old = {"receipt_handles": [held["receipt_handle"]]}
-        late = patient(mesh, "POST", "/v1/topics/remembered/groups/forgetful/ack", json=old)
+        late = mesh.patient("POST", "/v1/topics/remembered/groups/forgetful/ack", json=old)
         assert late.status_code in {400, 410}, late.text
         assert [message["attempt"] for message in receive(mesh, "remembered", "forgetful")] == [1]
 
@@ -162,7 +160,7 @@ def test_fifo_changes_while_nothing_is_held(mesh: Mesh) -> None:
         with pytest.raises(GroupConflict, match="settled"):
             admin.alter_group("decided-readers", fifo=True)
         acked = {"receipt_handles": [held["receipt_handle"]]}
-        patient(mesh, "POST", "/v1/topics/decided/groups/decided-readers/ack", json=acked)
+        mesh.patient("POST", "/v1/topics/decided/groups/decided-readers/ack", json=acked)
         assert admin.alter_group("decided-readers", fifo=True)["fifo"]
         producer.send("decided", b"y")
         assert [message["body"] for message in receive(mesh, "decided", "decided-readers", wait="5s")] == ["y"]
@@ -174,13 +172,11 @@ def test_the_first_receive_creates_the_group(mesh: Mesh) -> None:
     with BlockingProducer(mesh.endpoint) as producer:
         producer.send("read-at-once", b"x")
     assert [message["body"] for message in receive(mesh, "read-at-once", "made-by-receive")] == ["x"]
-    assert patient(mesh, "GET", "/v1/groups/made-by-receive").json()["max_attempts"] == 16
-    reply = patient(mesh, "POST", "/v1/topics/read-at-once/groups/made%20by/receive", json={})
+    assert mesh.patient("GET", "/v1/groups/made-by-receive").json()["max_attempts"] == 16
+    reply = mesh.patient("POST", "/v1/topics/read-at-once/groups/made%20by/receive", json={})
     assert (reply.status_code, reply.json()["code"]) == (400, "illegal-group")
-    assert (
-        patient(mesh, "POST", "/v1/topics/nowhere-at-all/groups/made-for-nothing/receive", json={}).status_code == 404
-    )
-    assert patient(mesh, "GET", "/v1/groups/made-for-nothing").status_code == 404
+    assert mesh.patient("POST", "/v1/topics/nowhere-at-all/groups/made-for-nothing/receive", json={}).status_code == 404
+    assert mesh.patient("GET", "/v1/groups/made-for-nothing").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -212,6 +208,6 @@ def test_bad_input_is_a_problem_and_creates_nothing(
     mesh: Mesh, method: str, path: str, body: dict[str, Any] | None, code: str
 ) -> None:
     """A stable code and a sentence."""
-    reply = patient(mesh, method, path, **({} if body is None else {"json": body}))
+    reply = mesh.patient(method, path, **({} if body is None else {"json": body}))
     assert reply.json()["code"] == code, reply.text
-    assert patient(mesh, "GET", "/v1/groups?q=bad-group").json()["groups"] == []
+    assert mesh.patient("GET", "/v1/groups?q=bad-group").json()["groups"] == []

@@ -6,7 +6,6 @@ from typing import Any
 
 import httpx
 
-from tests.mesh.test_topics import patient
 from tests.support.mesh.mesh import Mesh, eventually
 
 RECEIPT = ("message_id", "queue", "offset")
@@ -14,7 +13,7 @@ RECEIPT = ("message_id", "queue", "offset")
 
 def send(mesh: Mesh, topic: str, messages: list[dict[str, Any]], proxy: int = 0) -> list[dict[str, Any]]:
     """The results of a batch, all of them receipts."""
-    answer = patient(mesh, "POST", f"/v1/topics/{topic}/messages/batch", json={"messages": messages}, proxy=proxy)
+    answer = mesh.patient("POST", f"/v1/topics/{topic}/messages/batch", json={"messages": messages}, proxy=proxy)
     assert answer.json()["failed"] == 0, answer.text
     results: list[dict[str, Any]] = answer.json()["results"]
     return results
@@ -27,7 +26,7 @@ def receipts(results: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 def stored(mesh: Mesh, topic: str) -> int:
     """Messages in all queues."""
-    queues = patient(mesh, "GET", f"/v1/topics/{topic}/offsets").json()["queues"]
+    queues = mesh.patient("GET", f"/v1/topics/{topic}/offsets").json()["queues"]
     return sum(int(queue["max_offset"]) for queue in queues)
 
 
@@ -51,7 +50,7 @@ def test_a_repeat_gets_the_first_receipts_from_another_leader_and_in_a_topic_tha
     first = send(mesh, "once", messages)
     change_leader(mesh)
     assert receipts(send(mesh, "once", messages, proxy=1)) == receipts(first)
-    assert patient(mesh, "PUT", "/v1/topics/once", json={"queues": 7}).status_code == 200
+    assert mesh.patient("PUT", "/v1/topics/once", json={"queues": 7}).status_code == 200
     new = [{"body": f"{number}", "idempotency_key": f"once-{number}"} for number in range(50, 60)]
     mixed = send(mesh, "once", [*new, *messages[::-1]])
     assert receipts(mixed[10:]) == receipts(first)[::-1]
@@ -65,7 +64,7 @@ def test_many_who_send_one_key_at_once_have_one_message(mesh: Mesh) -> None:
     path = "/v1/topics/race/messages?idempotency_key=race"
 
     def one(number: int) -> tuple[Any, ...]:
-        answer = patient(mesh, "POST", path, content=b"x", proxy=number % 2)
+        answer = mesh.patient("POST", path, content=b"x", proxy=number % 2)
         assert answer.status_code in {200, 201}, answer.text
         return receipts([answer.json()])[0]
 
@@ -82,7 +81,7 @@ def test_one_key_twice_in_a_batch_is_one_message_and_another_body_is_refused(mes
     same = send(mesh, "reused", [first, first])
     assert receipts(same)[0] == receipts(same)[1]
     body = {"messages": [{"body": "b", "idempotency_key": "k"}, {"body": "c", "idempotency_key": "k2"}]}
-    answer = patient(mesh, "POST", "/v1/topics/reused/messages/batch", json=body)
+    answer = mesh.patient("POST", "/v1/topics/reused/messages/batch", json=body)
     refused, taken = answer.json()["results"]
     assert (answer.status_code, refused["error"]["code"]) == (207, "idempotency-key-reused"), answer.text
     assert taken["offset"] == 1

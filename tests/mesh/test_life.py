@@ -11,7 +11,6 @@ import msgspec
 
 from tern_wire.paths import MSGPACK, NDJSON, RECORDS
 from tern_wire.records.record import decode_record, record_starts
-from tests.mesh.test_topics import patient
 from tests.support.mesh.mesh import Mesh, eventually
 
 
@@ -23,7 +22,7 @@ def keyed(key: str, **message: Any) -> dict[str, Any]:
 def receive(mesh: Mesh, topic: str, attempt: str, **asked: Any) -> dict[str, Any]:
     """What the group `readers` gets; if it has to be repeated, the same."""
     path = f"/v1/topics/{topic}/groups/readers/receive"
-    document: dict[str, Any] = patient(mesh, "POST", path, json={**asked, "attempt_id": attempt}).json()
+    document: dict[str, Any] = mesh.patient("POST", path, json={**asked, "attempt_id": attempt}).json()
     return document
 
 
@@ -32,7 +31,7 @@ def test_a_message_is_sent_received_and_acked_once(mesh: Mesh) -> None:
     mesh.create("life", "readers")
     headers = {"MQ-Tag": "A", "MQ-Key": "k-1", "MQ-Properties": '{"Colour":"blue"}', "content-type": "text/plain"}
     headers["Idempotency-Key"] = "life"
-    sent = patient(mesh, "POST", "/v1/topics/life/messages", content=b"hello", headers=headers)
+    sent = mesh.patient("POST", "/v1/topics/life/messages", content=b"hello", headers=headers)
     assert sent.status_code in {200, 201}, sent.text
     got = receive(mesh, "life", "first", wait="5s")["messages"]
     assert [(m["body"], m["tag"], m["keys"], m["properties"], m["attempt"]) for m in got] == [
@@ -42,7 +41,7 @@ def test_a_message_is_sent_received_and_acked_once(mesh: Mesh) -> None:
     assert (sent.json()["queue"], sent.json()["offset"]) == (got[0]["queue"], got[0]["offset"])
     for _ in range(2):
         handles = {"receipt_handles": [got[0]["receipt_handle"]]}
-        acked = patient(mesh, "POST", "/v1/topics/life/groups/readers/ack", json=handles)
+        acked = mesh.patient("POST", "/v1/topics/life/groups/readers/ack", json=handles)
         assert (acked.status_code, acked.json()["failed"]) == (200, 0)
     assert receive(mesh, "life", "again", wait=0)["messages"] == []
 
@@ -52,19 +51,19 @@ def test_batches_in_all_formats_come_back_whole_and_in_order(mesh: Mesh) -> None
     mesh.create("formats", "readers")
     path = "/v1/topics/formats/messages/batch"
     bodies = {"messages": [keyed("0", body="a"), keyed("1", json={"b": 1})]}
-    as_json = patient(mesh, "POST", path, json=bodies)
+    as_json = mesh.patient("POST", path, json=bodies)
     lines = b"\n".join(json.dumps(keyed(key, body_base64="/wA=")).encode() for key in ("2", "3"))
-    as_lines = patient(mesh, "POST", path, content=lines, headers={"content-type": NDJSON})
+    as_lines = mesh.patient("POST", path, content=lines, headers={"content-type": NDJSON})
     packed = msgspec.msgpack.encode({"messages": [keyed(f"{n + 4}", body=b"\xff%d" % n) for n in range(1000)]})
-    as_msgpack = patient(mesh, "POST", path, content=packed, headers={"content-type": MSGPACK})
+    as_msgpack = mesh.patient("POST", path, content=packed, headers={"content-type": MSGPACK})
     assert [reply.status_code for reply in (as_json, as_lines, as_msgpack)] == [200, 200, 200], as_json.text
     assert list(range(1004)) == [
         result["offset"] for reply in (as_json, as_lines, as_msgpack) for result in reply.json()["results"]
     ]
     queue = "/v1/topics/formats/queues/broker-a:0/messages?max_messages=2000"
-    messages = patient(mesh, "GET", f"{queue}&offset=0").json()["messages"]
+    messages = mesh.patient("GET", f"{queue}&offset=0").json()["messages"]
     assert [m.get("body", m.get("json", m.get("body_base64"))) for m in messages[:4]] == ["a", {"b": 1}, "/wA=", "/wA="]
-    raw = patient(mesh, "GET", f"{queue}&offset=4", headers={"accept": RECORDS})
+    raw = mesh.patient("GET", f"{queue}&offset=4", headers={"accept": RECORDS})
     records = [decode_record(raw.content, int(start)) for start in record_starts(raw.content)]
     assert [(n + 4, b"\xff%d" % n) for n in range(1000)] == [(record.offset, record.body) for record in records]
     assert raw.headers["mq-next-offset"] == "1004"
@@ -74,9 +73,9 @@ def test_an_idempotency_key_stores_once_and_answers_with_the_first_receipt(mesh:
     """Through the other proxy too; another body under the same key is refused."""
     mesh.create("keys")
     path, headers = "/v1/topics/keys/messages", {"Idempotency-Key": "order-1"}
-    first = patient(mesh, "POST", path, content=b"x", headers=headers)
+    first = mesh.patient("POST", path, content=b"x", headers=headers)
     second = eventually(
-        lambda: (r := patient(mesh, "POST", path, proxy=1, content=b"x", headers=headers)).status_code != 404 and r,
+        lambda: (r := mesh.patient("POST", path, proxy=1, content=b"x", headers=headers)).status_code != 404 and r,
         within_s=5,
         what="the other proxy knows the topic",
     )
@@ -84,9 +83,9 @@ def test_an_idempotency_key_stores_once_and_answers_with_the_first_receipt(mesh:
     assert second.status_code == 200
     assert second.headers["idempotency-replayed"] == "true"
     assert first.json() == second.json()
-    other = patient(mesh, "POST", path, content=b"y", headers=headers)
+    other = mesh.patient("POST", path, content=b"y", headers=headers)
     assert (other.status_code, other.json()["code"]) == (422, "idempotency-key-reused")
-    offsets = patient(mesh, "GET", "/v1/topics/keys/offsets").json()["queues"]
+    offsets = mesh.patient("GET", "/v1/topics/keys/offsets").json()["queues"]
     assert sum(queue["max_offset"] for queue in offsets) == 1
 
 
@@ -106,7 +105,7 @@ def test_a_long_poll_is_woken_by_a_message_and_wakes_nobody_else(mesh: Mesh) -> 
         path = "/v1/topics/polls/groups/readers/receive"
         while not is_over.is_set():
             asked = {"wait": "1500ms", "attempt_id": f"{proxy} {len(got)}"}
-            answer = patient(mesh, "POST", path, json=asked, proxy=proxy)
+            answer = mesh.patient("POST", path, json=asked, proxy=proxy)
             got.extend(message["body"] for message in answer.json()["messages"])
 
     with ThreadPoolExecutor(2) as pool:
@@ -116,7 +115,7 @@ def test_a_long_poll_is_woken_by_a_message_and_wakes_nobody_else(mesh: Mesh) -> 
                 eventually(partial(parked, mesh, proxy), within_s=20, what="a parked poll at each proxy")
             began_s = time.monotonic()
             path = "/v1/topics/polls/messages?idempotency_key=one"
-            assert patient(mesh, "POST", path, content=b"one").status_code in {200, 201}
+            assert mesh.patient("POST", path, content=b"one").status_code in {200, 201}
             eventually(lambda: got, within_s=20, what="the message")
             assert time.monotonic() - began_s < 20
         finally:
@@ -130,22 +129,22 @@ def test_an_unacked_message_comes_back_and_extending_keeps_it(mesh: Mesh) -> Non
     """Leases end on the group's clock; the old handle is 410 then."""
     mesh.create("leases", "readers", invisible="30s")
     path, messages = "/v1/topics/leases/groups/readers", [keyed("a", body="a"), keyed("b", body="b")]
-    assert patient(mesh, "POST", "/v1/topics/leases/messages/batch", json={"messages": messages}).json()["failed"] == 0
+    assert mesh.patient("POST", "/v1/topics/leases/messages/batch", json={"messages": messages}).json()["failed"] == 0
     kept, left = receive(mesh, "leases", "first", wait="2s", invisible="30s")["messages"]
     entries = [
         {"receipt_handle": kept["receipt_handle"], "action": "extend", "invisible": "60s"},
         {"receipt_handle": left["receipt_handle"], "action": "extend", "invisible": "1s"},
     ]
-    extended = patient(mesh, "POST", f"{path}/settle", json={"entries": entries})
+    extended = mesh.patient("POST", f"{path}/settle", json={"entries": entries})
     # The other one may be over when the request has to be repeated.
     assert extended.json()["results"][0]["status"] == "ok", extended.text
     again = eventually(
         lambda: receive(mesh, "leases", "again", wait="10s")["messages"], within_s=30, what="the message that was left"
     )
     assert [(m["body"], m["attempt"]) for m in again] == [("b", 2)]
-    expired = patient(mesh, "POST", f"{path}/ack", json={"receipt_handles": [left["receipt_handle"]]})
+    expired = mesh.patient("POST", f"{path}/ack", json={"receipt_handles": [left["receipt_handle"]]})
     assert (expired.status_code, expired.json()["code"]) == (410, "receipt-expired")
-    acked = patient(mesh, "POST", f"{path}/ack", json={"receipt_handles": [kept["receipt_handle"]]})
+    acked = mesh.patient("POST", f"{path}/ack", json={"receipt_handles": [kept["receipt_handle"]]})
     assert (acked.status_code, acked.json()["failed"]) == (200, 0)
 
 
@@ -153,7 +152,7 @@ def test_settles_ride_on_the_next_receive(mesh: Mesh) -> None:
     """One request a turn of a consumer's loop."""
     mesh.create("loop", "readers")
     messages = [keyed(f"{n}", body=f"{n}") for n in range(100)]
-    assert patient(mesh, "POST", "/v1/topics/loop/messages/batch", json={"messages": messages}).json()["failed"] == 0
+    assert mesh.patient("POST", "/v1/topics/loop/messages/batch", json={"messages": messages}).json()["failed"] == 0
     settle: list[dict[str, str]] = []
     seen: list[str] = []
     while True:
@@ -164,7 +163,7 @@ def test_settles_ride_on_the_next_receive(mesh: Mesh) -> None:
         if not settle:
             break
     assert [f"{n}" for n in range(100)] == seen
-    offsets = patient(mesh, "GET", "/v1/groups/readers/offsets?topic=loop").json()["offsets"]
+    offsets = mesh.patient("GET", "/v1/groups/readers/offsets?topic=loop").json()["offsets"]
     assert sum(offsets.values()) == 100
 
 
@@ -172,12 +171,12 @@ def test_offsets_are_committed_with_and_without_an_expectation(mesh: Mesh) -> No
     """Compare and set; the next receive begins there."""
     mesh.create("seek", "readers", queues=1)
     messages = {"messages": [keyed(f"{n}", body=f"{n}") for n in range(5)]}
-    assert patient(mesh, "POST", "/v1/topics/seek/messages/batch", json=messages).json()["failed"] == 0
+    assert mesh.patient("POST", "/v1/topics/seek/messages/batch", json=messages).json()["failed"] == 0
     path = "/v1/groups/readers/offsets"
     body = {"topic": "seek", "offsets": {"broker-a:0": 3}}
-    moved = patient(mesh, "PUT", path, json=body | {"expected": {"broker-a:0": 2}})
+    moved = mesh.patient("PUT", path, json=body | {"expected": {"broker-a:0": 2}})
     assert (moved.status_code, moved.json()["code"]) == (409, "offset-moved")
-    committed = patient(mesh, "PUT", path, json=body | {"expected": {"broker-a:0": 0}})
+    committed = mesh.patient("PUT", path, json=body | {"expected": {"broker-a:0": 0}})
     # 409: a first attempt whose outcome nobody knew had moved it.
     assert committed.status_code in {200, 409}, committed.text
     assert [m["body"] for m in receive(mesh, "seek", "first")["messages"]] == ["3", "4"]

@@ -16,7 +16,6 @@ import pytest
 from tern_client import BlockingAdmin, BlockingConsumer, BlockingProducer
 from tern_wire.errors import TopicNotFound
 from tern_wire.paths import HEADER_NAMESPACE, MSGPACK, NDJSON, OCTETS
-from tests.mesh.test_topics import patient
 from tests.support.mesh.mesh import Mesh, eventually
 
 OWNER, OTHER, NONE = "bank", "shop", ""
@@ -120,7 +119,7 @@ def ask(mesh: Mesh, namespace: str, method: str, path: str, **options: Any) -> h
     headers = {**options.pop("headers", {}), **({HEADER_NAMESPACE: namespace} if namespace else {})}
     if "/requests?" in path:
         return mesh.settled(method, path, headers=headers, **options)
-    return patient(mesh, method, path, headers=headers, **options)
+    return mesh.patient(method, path, headers=headers, **options)
 
 
 def filled(value: Any, names: dict[str, str]) -> Any:
@@ -273,7 +272,7 @@ def test_a_name_with_a_namespace_in_a_body_or_query_is_refused(
     mesh: Mesh, method: str, path: str, options: dict[str, Any]
 ) -> None:
     """By the same error as any other wrong name, whoever writes it."""
-    patient(mesh, "PUT", "/v1/topics/mine", json={})
+    mesh.patient("PUT", "/v1/topics/mine", json={})
     for namespace in (NONE, OTHER):
         refused = ask(mesh, namespace, method, path, **options)
         assert refused.status_code == 400, refused.text
@@ -325,7 +324,7 @@ def test_the_same_names_live_side_by_side_and_what_users_wrote_is_theirs(mesh: M
         receive = "/v1/topics/same/groups/readers/receive?format=raw&wait=5s"
         raw = ask(mesh, namespace, "POST", receive, headers={"Accept": OCTETS})
         assert (raw.text, raw.headers["mq-topic"]) == (body, "same")
-    assert "same" not in patient(mesh, "GET", "/v1/topics?q=same").text
+    assert "same" not in mesh.patient("GET", "/v1/topics?q=same").text
 
 
 def test_sdk_and_command_line_work_in_a_namespace(mesh: Mesh) -> None:

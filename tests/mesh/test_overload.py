@@ -4,7 +4,6 @@ import socket
 from contextlib import ExitStack
 
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES, IN_FLIGHT_SIZE_MAX_BYTES
-from tests.mesh.test_topics import patient
 from tests.support.mesh.mesh import Mesh, eventually
 
 TOPIC = "/v1/topics/crowded/messages"
@@ -40,21 +39,21 @@ def test_batches_that_are_only_announced_stop_nobody(mesh: Mesh) -> None:
     """Four times what a proxy may hold, announced: sends, receives and acks there go on, and it is ready."""
     mesh.create("crowded", queues=1)
     # Short: the answer of a receive is lost with a leader, and its messages come again after this time.
-    patient(mesh, "PUT", "/v1/groups/readers", json={"invisible": "2s"})
+    mesh.patient("PUT", "/v1/groups/readers", json={"invisible": "2s"})
     with ExitStack() as stack:
         for _ in range(4 * IN_FLIGHT_SIZE_MAX_BYTES // BATCH_SIZE_MAX_BYTES):
             stack.enter_context(dial(mesh, 1)).sendall(HEAD + b" ")
-        sent = patient(mesh, "POST", TOPIC, content=b"x", headers={"Idempotency-Key": "beside"}, proxy=1)
+        sent = mesh.patient("POST", TOPIC, content=b"x", headers={"Idempotency-Key": "beside"}, proxy=1)
         assert sent.status_code in {200, 201}, sent.text
         receive = "/v1/topics/crowded/groups/readers/receive"
         got = eventually(
-            lambda: patient(mesh, "POST", receive, json={"max_messages": 1}, proxy=1).json()["messages"],
+            lambda: mesh.patient("POST", receive, json={"max_messages": 1}, proxy=1).json()["messages"],
             within_s=30,
             what="the message",
         )
         acks = {"receipt_handles": [got[0]["receipt_handle"]]}
-        assert patient(mesh, "POST", "/v1/topics/crowded/groups/readers/ack", json=acks, proxy=1).status_code == 200
-        assert patient(mesh, "GET", "/readyz", proxy=1).json()["room"]["bytes of requests in flight"] == "free"
+        assert mesh.patient("POST", "/v1/topics/crowded/groups/readers/ack", json=acks, proxy=1).status_code == 200
+        assert mesh.patient("GET", "/readyz", proxy=1).json()["room"]["bytes of requests in flight"] == "free"
 
 
 def test_large_bodies_that_have_come_leave_room_for_small_requests(mesh: Mesh) -> None:
@@ -69,6 +68,6 @@ def test_large_bodies_that_have_come_leave_room_for_small_requests(mesh: Mesh) -
         assert b'"code":"overloaded"' in refused
         assert b"bytes of requests in flight" in refused
         assert b"retry_after_ms" in refused
-        sent = patient(mesh, "POST", TOPIC, content=b"x", headers={"Idempotency-Key": "small"}, proxy=1)
+        sent = mesh.patient("POST", TOPIC, content=b"x", headers={"Idempotency-Key": "small"}, proxy=1)
         assert sent.status_code in {200, 201}, sent.text
     eventually(lambda: held(mesh) == 0, within_s=10, what="all of it given back")

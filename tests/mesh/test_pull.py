@@ -13,7 +13,6 @@ from tern_wire.errors import NotLeader, TopicNotFound
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
 from tern_wire.link.requests import ERROR, RequestCode, body_parts, read_body, read_error
 from tern_wire.records.record import record_starts
-from tests.mesh.test_topics import patient
 from tests.support.mesh.mesh import Mesh, eventually
 
 QUEUE = "broker-a:0"
@@ -24,7 +23,7 @@ def send(mesh: Mesh, topic: str, *messages: dict[str, Any], queue: str = QUEUE) 
     keyed = [
         {"queue": queue, "idempotency_key": f"{topic}-{queue}-{message['body']}", **message} for message in messages
     ]
-    answer = patient(mesh, "POST", f"/v1/topics/{topic}/messages/batch", json={"messages": keyed})
+    answer = mesh.patient("POST", f"/v1/topics/{topic}/messages/batch", json={"messages": keyed})
     assert answer.json()["failed"] == 0, answer.text
     results: list[dict[str, Any]] = answer.json()["results"]
     return results

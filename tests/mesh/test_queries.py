@@ -9,14 +9,13 @@ from typer.testing import CliRunner
 
 from tern_cli.app import app
 from tests.mesh.test_groups import receive
-from tests.mesh.test_topics import patient
 from tests.support.mesh.mesh import Mesh, eventually
 
 
 def send(mesh: Mesh, topic: str, *messages: dict[str, Any]) -> list[dict[str, Any]]:
     """The receipts of a batch, every message stored once."""
     keyed = [{"idempotency_key": f"{topic}-{message['body']}", **message} for message in messages]
-    answer = patient(mesh, "POST", f"/v1/topics/{topic}/messages/batch", json={"messages": keyed})
+    answer = mesh.patient("POST", f"/v1/topics/{topic}/messages/batch", json={"messages": keyed})
     assert answer.json()["failed"] == 0, answer.text
     results: list[dict[str, Any]] = answer.json()["results"]
     return results
@@ -92,7 +91,7 @@ def test_a_trace_follows_a_message_to_the_dead_letters(mesh: Mesh) -> None:
     (receipt,) = send(mesh, "trace-dead", {"body": "poison"})
     (got,) = receive(mesh, "trace-dead", "trace-dead-readers", wait="5s")
     entry = {"receipt_handle": got["receipt_handle"], "action": "dead_letter", "reason": "poison"}
-    settled = patient(mesh, "POST", "/v1/topics/trace-dead/groups/trace-dead-readers/settle", json={"entries": [entry]})
+    settled = mesh.patient("POST", "/v1/topics/trace-dead/groups/trace-dead-readers/settle", json={"entries": [entry]})
     assert settled.status_code == 200, settled.text
     one = receipt["message_id"]
     eventually(
@@ -156,7 +155,7 @@ def test_a_trace_says_where_a_message_is_for_each_group(mesh: Mesh) -> None:
     assert states(mesh, "trace", second) == {"trace-one": "waiting"}
     both = receive(mesh, "trace", "trace-two", max_messages=2)
     handles = {"receipt_handles": [message["receipt_handle"] for message in both]}
-    assert patient(mesh, "POST", "/v1/topics/trace/groups/trace-two/ack", json=handles).status_code == 200
+    assert mesh.patient("POST", "/v1/topics/trace/groups/trace-two/ack", json=handles).status_code == 200
     assert states(mesh, "trace", second) == {"trace-one": "waiting", "trace-two": "settled"}
     eventually(
         lambda: states(mesh, "trace", first)["trace-one"] not in {"leased"}, within_s=10, what="the end of the lease"
@@ -177,7 +176,7 @@ def test_statistics_say_what_is_there_and_how_far_groups_are_behind(mesh: Mesh) 
     assert lag(mesh, "numbers-readers", "?topic=numbers")["lag"] == 10
     got = receive(mesh, "numbers", "numbers-readers", max_messages=4, invisible="60s")
     acked = {"receipt_handles": [message["receipt_handle"] for message in got[:2]]}
-    assert patient(mesh, "POST", "/v1/topics/numbers/groups/numbers-readers/ack", json=acked).status_code == 200
+    assert mesh.patient("POST", "/v1/topics/numbers/groups/numbers-readers/ack", json=acked).status_code == 200
     behind = lag(mesh, "numbers-readers")
     (topic,) = behind["topics"]
     assert (behind["lag"], topic["leased"], topic["resting"], behind["dead_letters"]) == (8, 2, 0, 0)

@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from tests.mesh.test_groups import receive
-from tests.mesh.test_topics import patient
 from tests.support.mesh.mesh import Mesh, eventually
 
 
@@ -17,14 +16,14 @@ def fill(mesh: Mesh, topic: str, counts: dict[int, int]) -> None:
         for queue, count in counts.items()
         for number in range(count)
     ]
-    answer = patient(mesh, "POST", f"/v1/topics/{topic}/messages/batch", json={"messages": messages})
+    answer = mesh.patient("POST", f"/v1/topics/{topic}/messages/batch", json={"messages": messages})
     assert answer.json()["failed"] == 0, answer.text
 
 
 def ack(mesh: Mesh, topic: str, group: str, messages: list[dict[str, Any]]) -> None:
     """All of them."""
     handles = {"receipt_handles": [message["receipt_handle"] for message in messages]}
-    acked = patient(mesh, "POST", f"/v1/topics/{topic}/groups/{group}/ack", json=handles)
+    acked = mesh.patient("POST", f"/v1/topics/{topic}/groups/{group}/ack", json=handles)
     assert (acked.status_code, acked.json()["failed"]) == (200, 0), acked.text
 
 
@@ -51,7 +50,7 @@ def test_a_receive_takes_no_more_than_it_may(mesh: Mesh) -> None:
         {"body": f"{number}" + "x" * 10_000, "queue": "broker-a:0", "idempotency_key": f"bounded-{number}"}
         for number in range(10)
     ]
-    sent = patient(mesh, "POST", "/v1/topics/bounded/messages/batch", json={"messages": messages})
+    sent = mesh.patient("POST", "/v1/topics/bounded/messages/batch", json={"messages": messages})
     assert sent.json()["failed"] == 0, sent.text
     sizes = []
     for most in ({"max_messages": 3}, {"max_bytes": 25_000}, {"max_bytes": 1}, {"max_messages": 256}):

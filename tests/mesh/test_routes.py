@@ -3,13 +3,12 @@
 import json
 from typing import Any
 
-from tests.mesh.test_topics import patient
 from tests.support.mesh.mesh import Mesh, eventually
 
 
 def route(mesh: Mesh, topic: str, proxy: int = 0) -> dict[str, Any]:
     """The topic's route as a proxy knows it."""
-    answer = patient(mesh, "GET", f"/v1/topics/{topic}/route", proxy=proxy)
+    answer = mesh.patient("GET", f"/v1/topics/{topic}/route", proxy=proxy)
     assert answer.status_code == 200, answer.text
     document: dict[str, Any] = answer.json()
     return document
@@ -18,7 +17,7 @@ def route(mesh: Mesh, topic: str, proxy: int = 0) -> dict[str, Any]:
 def test_a_route_names_queues_nodes_and_the_leader_at_every_proxy(mesh: Mesh) -> None:
     """Proxies follow it as soon as a topic grows; a topic that is not there is a problem that says how to create it."""
     mesh.create("routed", queues=3)
-    assert patient(mesh, "PUT", "/v1/topics/routed", json={"queues": 5}).status_code == 200
+    assert mesh.patient("PUT", "/v1/topics/routed", json={"queues": 5}).status_code == 200
     for proxy in (0, 1):
 
         def is_complete(proxy: int = proxy) -> bool:
@@ -28,7 +27,7 @@ def test_a_route_names_queues_nodes_and_the_leader_at_every_proxy(mesh: Mesh) ->
             return queues == [5] and len(group["nodes"]) == 3 and group["leader"] == mesh.leader(within_s=30)
 
         eventually(is_complete, within_s=30, what=f"the whole route at proxy {proxy}")
-    unknown = patient(mesh, "GET", "/v1/topics/never-routed/route")
+    unknown = mesh.patient("GET", "/v1/topics/never-routed/route")
     assert (unknown.status_code, unknown.json()["code"]) == (404, "topic-not-found")
     assert "PUT /v1/topics/never-routed" in unknown.json()["detail"]
 
@@ -53,7 +52,7 @@ def test_a_group_without_write_permission_takes_no_sends_and_goes_on_reading(mes
     """503 with its own code until it is restored; what was stored before is received meanwhile."""
     mesh.create("withdrawn", "withdrawn-readers", queues=1)
     send = "/v1/topics/withdrawn/messages"
-    assert patient(mesh, "POST", send + "?idempotency_key=w1", content=b"before").status_code in {200, 201}
+    assert mesh.patient("POST", send + "?idempotency_key=w1", content=b"before").status_code in {200, 201}
 
     def is_refused() -> bool:
         answer = mesh.call("POST", send, content=b"x")
@@ -63,7 +62,7 @@ def test_a_group_without_write_permission_takes_no_sends_and_goes_on_reading(mes
     try:
         eventually(is_refused, within_s=30, what="a refused send")
         path = "/v1/topics/withdrawn/groups/withdrawn-readers/receive"
-        got = patient(mesh, "POST", path, json={"wait": "10s", "attempt_id": "withdrawn"}).json()["messages"]
+        got = mesh.patient("POST", path, json={"wait": "10s", "attempt_id": "withdrawn"}).json()["messages"]
         assert got[0]["body"] == "before"
         assert [data["perm"] for data in route(mesh, "withdrawn")["queue_data"]] == [4]
         assert mesh.settled("GET", "/v1/cluster").json()["broker_groups"]["broker-a"]["writable"] is False

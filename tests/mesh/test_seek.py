@@ -9,7 +9,6 @@ import httpx
 import pytest
 
 from tests.mesh.test_groups import receive
-from tests.mesh.test_topics import patient
 from tests.support.mesh.mesh import Mesh, eventually
 
 
@@ -18,7 +17,7 @@ def fill(mesh: Mesh, topic: str, count: int, queue: str = "broker-a:0", first: i
     messages = [
         {"body": f"{n}", "queue": queue, "idempotency_key": f"{topic}-{queue}-{n}"} for n in range(first, first + count)
     ]
-    answer = patient(mesh, "POST", f"/v1/topics/{topic}/messages/batch", json={"messages": messages})
+    answer = mesh.patient("POST", f"/v1/topics/{topic}/messages/batch", json={"messages": messages})
     assert answer.json()["failed"] == 0, answer.text
 
 
@@ -103,7 +102,7 @@ def test_a_seek_ends_leases_and_wakes_those_who_wait(mesh: Mesh) -> None:
         assert same(seek(mesh, group, topic, {"offsets": {"broker-a:0": 1}}), [("broker-a:0", 0, 1)])
         assert [message["body"] for message in waiting.result()] == ["1", "2", "3"]
     ack = {"receipt_handles": [message["receipt_handle"] for message in held[1:]]}
-    answer = patient(mesh, "POST", f"/v1/topics/{topic}/groups/{group}/ack", json=ack)
+    answer = mesh.patient("POST", f"/v1/topics/{topic}/groups/{group}/ack", json=ack)
     assert (answer.status_code, answer.json()["code"]) == (410, "receipt-expired"), answer.text
     assert receive(mesh, topic, group, max_messages=256) == []
 

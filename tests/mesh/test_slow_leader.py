@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tests.mesh.test_topics import patient
 from tests.support.mesh.mesh import Mesh, eventually, running_mesh
 
 # An entry is a MiB, and so is a flight of a proxy, of which each has two.
@@ -106,10 +105,10 @@ def test_sends_behind_a_queue_that_is_too_old_are_overloaded_with_a_pause(mesh: 
     assert (refused.status_code, refused.json()["retryable"]) == (503, True)
     assert "the time that sends wait in broker group 'broker-a'" in refused.json()["detail"]
     assert int(refused.headers["retry-after"]) >= 1
-    assert patient(mesh, "POST", SEND, content=b"%08d" % LAST).status_code == 201
+    assert mesh.patient("POST", SEND, content=b"%08d" % LAST).status_code == 201
     stored: list[int] = []
     while LAST not in stored:
-        page = patient(mesh, "GET", f"/v1/topics/slow/queues/broker-a:0/messages?offset={len(stored)}").json()
+        page = mesh.patient("GET", f"/v1/topics/slow/queues/broker-a:0/messages?offset={len(stored)}").json()
         stored += [int(message["body"][:8]) for message in page["messages"]]
     assert course.accepted <= set(stored) <= course.accepted | course.unknown | {LAST}
     assert len(stored) == len(set(stored))

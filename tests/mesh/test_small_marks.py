@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tests.mesh.test_topics import patient
 from tests.support.mesh.mesh import Mesh, eventually, running_mesh
 
 EXPIRY_MS = 4_000
@@ -28,7 +27,7 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
 def beat(mesh: Mesh, member: str) -> dict[str, Any]:
     """One heartbeat."""
     said = {"member": member, "subscriptions": {"silence": "*"}}
-    answer = patient(mesh, "POST", f"{HERE}/members/heartbeat", json=said)
+    answer = mesh.patient("POST", f"{HERE}/members/heartbeat", json=said)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     return found
@@ -40,21 +39,21 @@ def test_a_member_that_falls_silent_is_gone_with_its_queues_and_locks(mesh: Mesh
     first, second = beat(mesh, "m1"), beat(mesh, "m2")
     assert {first["expires_in_ms"], second["expires_in_ms"]} == {EXPIRY_MS}
     lock = {"topic": "silence", "queues": ["broker-a:0"]}
-    locked = patient(mesh, "POST", f"{HERE}/locks", json={**lock, "member": "m1"}).json()["locked"]
+    locked = mesh.patient("POST", f"{HERE}/locks", json={**lock, "member": "m1"}).json()["locked"]
 
     def is_alone() -> bool:
         beat(mesh, "m2")
-        members = patient(mesh, "GET", f"{HERE}/members").json()["members"]
+        members = mesh.patient("GET", f"{HERE}/members").json()["members"]
         assert "m2" in [member["member"] for member in members]
         return len(members) == 1
 
     eventually(is_alone, within_s=60, what="m1 is gone")
     assert beat(mesh, "m2")["generation"] > second["generation"]
-    assignments = patient(mesh, "GET", f"{HERE}/assignments?topic=silence").json()["assignments"]
+    assignments = mesh.patient("GET", f"{HERE}/assignments?topic=silence").json()["assignments"]
     assert {member: len(queues) for member, queues in assignments.items()} == {"m2": QUEUES}
-    again = patient(mesh, "POST", f"{HERE}/locks", json={**lock, "member": "m2"}).json()["locked"]
+    again = mesh.patient("POST", f"{HERE}/locks", json={**lock, "member": "m2"}).json()["locked"]
     assert again["broker-a:0"] > locked["broker-a:0"]
-    late = patient(mesh, "POST", f"{HERE}/locks", json={**lock, "member": "m1"})
+    late = mesh.patient("POST", f"{HERE}/locks", json={**lock, "member": "m1"})
     assert (late.status_code, late.json()["code"]) == (404, "member-not-found")
 
 
@@ -70,7 +69,7 @@ def read_all(mesh: Mesh, topic: str, count: int) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
     while len(found) < count:
         path = f"/v1/topics/{topic}/queues/broker-a:0/messages?offset={len(found)}&max_bytes={4 * BODY_SIZE_BYTES}"
-        page = patient(mesh, "GET", path).json()
+        page = mesh.patient("GET", path).json()
         assert page["next_offset"] <= page["max_offset"]
         found += [(message["offset"], message["body"][:8]) for message in page["messages"]]
     return found
@@ -82,7 +81,7 @@ def test_a_reader_that_is_far_behind_reads_from_followers_and_misses_nothing(mes
     bodies = [f"{number:08}" + "x" * BODY_SIZE_BYTES for number in range(48)]
     for number, body in enumerate(bodies):
         key = {"Idempotency-Key": f"old-{number}"}
-        sent = patient(mesh, "POST", "/v1/topics/old/messages", content=body.encode(), headers=key)
+        sent = mesh.patient("POST", "/v1/topics/old/messages", content=body.encode(), headers=key)
         assert sent.status_code in {200, 201}, sent.text
     wanted = [(number, body[:8]) for number, body in enumerate(bodies)]
     before = follower_pulls(mesh)

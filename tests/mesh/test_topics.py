@@ -6,7 +6,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
 import pytest
 
 from tern_client import BlockingAdmin, BlockingProducer
@@ -14,31 +13,20 @@ from tern_wire.errors import AlreadyExists, OutcomeUnknown, TopicConflict, Topic
 from tests.support.mesh.mesh import Mesh, eventually
 
 
-def patient(mesh: Mesh, method: str, path: str, **options: Any) -> httpx.Response:
-    """An answer that is no 503 and no 504: repeated, as every one of these requests may be."""
-
-    def attempt() -> httpx.Response | None:
-        reply = mesh.settled(method, path, **options)
-        return None if reply.status_code == 504 else reply
-
-    answer: httpx.Response = eventually(attempt, within_s=30, what=f"{method} {path} answered")
-    return answer
-
-
 def names_on(mesh: Mesh, q: str, proxy: int = 0) -> list[str]:
     """Names of listed topics with *q* in them."""
-    return [row["topic"] for row in patient(mesh, "GET", f"/v1/topics?q={q}", proxy=proxy).json()["topics"]]
+    return [row["topic"] for row in mesh.patient("GET", f"/v1/topics?q={q}", proxy=proxy).json()["topics"]]
 
 
 def test_a_topic_has_the_settings_that_were_declared_at_every_proxy(mesh: Mesh) -> None:
     """Described by the leader, so at once."""
     settings: dict[str, Any] = {"queues": 3, "type": "FIFO", "permission": "r", "when_full": "drop-oldest"}
     settings |= {"attributes": {"owner": "billing"}}
-    first = patient(mesh, "PUT", "/v1/topics/declared", json=settings)
+    first = mesh.patient("PUT", "/v1/topics/declared", json=settings)
     assert first.status_code in {200, 201}
-    again = patient(mesh, "PUT", "/v1/topics/declared", json={})
+    again = mesh.patient("PUT", "/v1/topics/declared", json={})
     assert (again.status_code, again.json()["created"]) == (200, False)
-    found = patient(mesh, "GET", "/v1/topics/declared", proxy=1).json()
+    found = mesh.patient("GET", "/v1/topics/declared", proxy=1).json()
     assert {name: found[name] for name in settings} == settings
     assert found["broker_groups"] == {"broker-a": 3}
     assert [row["queue"] for row in found["offsets"]] == [f"broker-a:{queue}" for queue in range(3)]
@@ -46,8 +34,8 @@ def test_a_topic_has_the_settings_that_were_declared_at_every_proxy(mesh: Mesh) 
 
 def test_what_is_not_named_has_its_default(mesh: Mesh) -> None:
     """8 queues, MIXED, read and write: a curl user's topic takes everything."""
-    patient(mesh, "PUT", "/v1/topics/default-topic")
-    found = patient(mesh, "GET", "/v1/topics/default-topic").json()
+    mesh.patient("PUT", "/v1/topics/default-topic")
+    found = mesh.patient("GET", "/v1/topics/default-topic").json()
     assert (found["queues"], found["type"], found["permission"]) == (8, "MIXED", "rw")
     assert (found["when_full"], found["attributes"]) == ("refuse", {})
 
@@ -91,7 +79,7 @@ def test_lists_are_paged_in_order_and_filtered_on_the_server(mesh: Mesh) -> None
     seen: list[str] = []
     cursor = ""
     while True:
-        page = patient(mesh, "GET", f"/v1/topics?q=LISTED-&limit=3&sort=-queues&cursor={cursor}").json()
+        page = mesh.patient("GET", f"/v1/topics?q=LISTED-&limit=3&sort=-queues&cursor={cursor}").json()
         assert len(page["topics"]) <= 3
         seen += [row["topic"] for row in page["topics"]]
         cursor = page["next_cursor"]
@@ -108,25 +96,24 @@ def test_a_deleted_topic_is_gone_with_its_messages_and_its_name_is_free(mesh: Me
     with BlockingProducer(mesh.endpoint) as producer:
         for number in range(5):
             producer.send("mortal", b"old %d" % number)
-    received = patient(
-        mesh,
+    received = mesh.patient(
         "POST",
         "/v1/topics/mortal/groups/mortal-readers/receive",
         json={"max_messages": 3, "attempt_id": "mortal"},
     ).json()
     assert len(received["messages"]) == 3
-    refused = patient(mesh, "DELETE", "/v1/topics/mortal")
+    refused = mesh.patient("DELETE", "/v1/topics/mortal")
     assert (refused.status_code, refused.json()["code"]) == (400, "confirmation-needed")
     # 404: a first attempt whose outcome nobody knew had deleted it.
-    assert patient(mesh, "DELETE", "/v1/topics/mortal?confirm=mortal").status_code in {200, 404}
-    assert patient(mesh, "GET", "/v1/topics/mortal").status_code == 404
+    assert mesh.patient("DELETE", "/v1/topics/mortal?confirm=mortal").status_code in {200, 404}
+    assert mesh.patient("GET", "/v1/topics/mortal").status_code == 404
     assert "mortal" not in names_on(mesh, "mortal")
-    assert patient(mesh, "DELETE", "/v1/topics/mortal?confirm=mortal").status_code == 404
+    assert mesh.patient("DELETE", "/v1/topics/mortal?confirm=mortal").status_code == 404
     eventually(lambda: "mortal" not in names_on(mesh, "mortal", proxy=1), within_s=15, what="the other proxy knows")
     mesh.create("mortal", queues=1)
     with BlockingProducer(mesh.endpoint) as producer:
         assert producer.send("mortal", b"new").offset == 0
-    received = patient(mesh, "POST", "/v1/topics/mortal/groups/mortal-readers/receive", json={"wait": "5s"}).json()
+    received = mesh.patient("POST", "/v1/topics/mortal/groups/mortal-readers/receive", json={"wait": "5s"}).json()
     assert [(message["body"], message["attempt"]) for message in received["messages"]] == [("new", 1)]
 
 
@@ -142,10 +129,10 @@ def test_types_decide_which_messages_a_topic_takes(mesh: Mesh) -> None:
     sends = {"plain": {}, "grouped": {"message_group": "u1"}, "delayed": {"delay": "1s"}}
     for kind, taken in takes.items():
         topic = f"of-type-{kind.lower()}"
-        patient(mesh, "PUT", f"/v1/topics/{topic}", json={"type": kind, "queues": 1})
+        mesh.patient("PUT", f"/v1/topics/{topic}", json={"type": kind, "queues": 1})
         for name, fields in sends.items():
             body = {"messages": [{"body": "x", **fields}]}
-            reply = patient(mesh, "POST", f"/v1/topics/{topic}/messages/batch", json=body)
+            reply = mesh.patient("POST", f"/v1/topics/{topic}/messages/batch", json=body)
             if name in taken:
                 assert reply.status_code == 200, f"{kind} {name}: {reply.text}"
             else:
@@ -158,23 +145,23 @@ def test_types_decide_which_messages_a_topic_takes(mesh: Mesh) -> None:
 def test_permissions_are_kept_at_every_proxy(mesh: Mesh) -> None:
     """403 for sends or reads; a proxy whose routes are older hears it from the broker."""
     mesh.create("guarded", "guarded-readers", queues=1)
-    assert patient(mesh, "POST", "/v1/topics/guarded/messages", content=b"x", proxy=1).status_code == 201
+    assert mesh.patient("POST", "/v1/topics/guarded/messages", content=b"x", proxy=1).status_code == 201
     for permission, may_send, may_read in (
         ("r", False, True),
         ("w", True, False),
         ("none", False, False),
         ("rw", True, True),
     ):
-        patient(mesh, "PATCH", "/v1/topics/guarded", json={"permission": permission})
+        mesh.patient("PATCH", "/v1/topics/guarded", json={"permission": permission})
         for proxy in (0, 1):
-            sent = patient(mesh, "POST", "/v1/topics/guarded/messages", content=b"x", proxy=proxy)
-            got = patient(mesh, "POST", "/v1/topics/guarded/groups/guarded-readers/receive", json={}, proxy=proxy)
-            pulled = patient(mesh, "GET", "/v1/topics/guarded/queues/broker-a:0/messages", proxy=proxy)
+            sent = mesh.patient("POST", "/v1/topics/guarded/messages", content=b"x", proxy=proxy)
+            got = mesh.patient("POST", "/v1/topics/guarded/groups/guarded-readers/receive", json={}, proxy=proxy)
+            pulled = mesh.patient("GET", "/v1/topics/guarded/queues/broker-a:0/messages", proxy=proxy)
             if may_send:
                 # The proxy that did not make the change forbids until its routes say otherwise.
                 eventually(
                     lambda proxy=proxy: (
-                        patient(mesh, "POST", "/v1/topics/guarded/messages", content=b"x", proxy=proxy).status_code
+                        mesh.patient("POST", "/v1/topics/guarded/messages", content=b"x", proxy=proxy).status_code
                         == 201
                     ),  # type: ignore[misc]
                     within_s=15,
@@ -191,18 +178,18 @@ def test_the_first_send_creates_the_topic_once_however_many_come(mesh: Mesh) -> 
     """`ternmq up` has it switched on: 16 first sends at two proxies, one topic with 8 queues, no message lost."""
 
     def send(number: int) -> int:
-        return patient(
-            mesh, "POST", "/v1/topics/made-by-use/messages", content=b"%d" % number, proxy=number % 2
+        return mesh.patient(
+            "POST", "/v1/topics/made-by-use/messages", content=b"%d" % number, proxy=number % 2
         ).status_code
 
     with ThreadPoolExecutor(16) as pool:
         assert set(pool.map(send, range(16))) == {201}
-    found = patient(mesh, "GET", "/v1/topics/made-by-use").json()
+    found = mesh.patient("GET", "/v1/topics/made-by-use").json()
     assert (found["queues"], found["type"]) == (8, "MIXED")
     assert sum(row["max_offset"] for row in found["offsets"]) >= 16
-    bad = patient(mesh, "POST", "/v1/topics/made.by.use/messages", content=b"x")
+    bad = mesh.patient("POST", "/v1/topics/made.by.use/messages", content=b"x")
     assert (bad.status_code, bad.json()["code"]) == (400, "illegal-topic")
-    assert patient(mesh, "POST", "/v1/topics/only-read/groups/g/receive", json={}).status_code == 404
+    assert mesh.patient("POST", "/v1/topics/only-read/groups/g/receive", json={}).status_code == 404
 
 
 def test_a_list_of_which_only_the_head_is_read_is_no_failure(mesh: Mesh) -> None:
@@ -245,7 +232,7 @@ def test_bad_input_is_a_problem_and_creates_nothing(
     mesh: Mesh, method: str, path: str, options: dict[str, Any], code: str
 ) -> None:
     """A stable code and a sentence."""
-    reply = patient(mesh, method, path, **options)
+    reply = mesh.patient(method, path, **options)
     assert reply.status_code in {400, 404}
     assert reply.json()["code"] == code, reply.text
     assert names_on(mesh, "bad-topic") == []

@@ -25,12 +25,14 @@ CHECK_AFTER_S, INTERVAL_S, SLACK_S = 3, 3, 5
 CLAIM_MS, TIMEOUT_MS = 2_000, 800
 TRANSACTIONS, PRODUCERS, CHECKERS = 240, 3, 3
 ANSWER_S = 0.1
+# A process, and the address of its HTTP port.
+Running = tuple[subprocess.Popen[bytes], str]
 
 
 @contextmanager
-def checkers(mesh: Mesh) -> Iterator[list[tuple[subprocess.Popen[bytes], str]]]:
+def checkers(mesh: Mesh) -> Iterator[list[Running]]:
     """CHECKERS processes that nobody restarts, each with the address of its HTTP port; they have found the leader."""
-    running: list[tuple[subprocess.Popen[bytes], str]] = []
+    running: list[Running] = []
     try:
         running += [_checker(mesh, number) for number in range(CHECKERS)]
         for _, address in running:
@@ -42,7 +44,7 @@ def checkers(mesh: Mesh) -> Iterator[list[tuple[subprocess.Popen[bytes], str]]]:
             process.wait()
 
 
-def _checker(mesh: Mesh, number: int) -> tuple[subprocess.Popen[bytes], str]:
+def _checker(mesh: Mesh, number: int) -> Running:
     port = mesh.port_base + 80 + number
     options = {
         "namesrv": mesh.namesrv,
@@ -98,11 +100,11 @@ def is_unsure(transaction_id: str, attempt: int) -> bool:
     return attempt == 1 and crc32(transaction_id.encode()) % 4 == 0
 
 
-def both_hold(running: list[tuple[subprocess.Popen[bytes], str]]) -> list[int]:
-    """How many checks each of them holds; nothing unless both hold some, and have called."""
-    held = [_status(address) for _, address in running]
-    busy = all(status.get("held") and status.get("under_way") for status in held)
-    return [status["held"] for status in held] if busy else []
+def two_that_hold(running: list[Running]) -> list[tuple[Running, int]]:
+    """Two of them that hold checks and have called, and how many they hold; nothing while there are no two."""
+    held = [(one, _status(one[1])) for one in running]
+    found = [(one, int(status["held"])) for one, status in held if status.get("held") and status.get("under_way")]
+    return found[:2] if len(found) >= 2 else []
 
 
 def test_two_of_three_checkers_die_in_the_middle_of_their_checks(tmp_path: Path) -> None:
@@ -116,11 +118,11 @@ def test_two_of_three_checkers_die_in_the_middle_of_their_checks(tmp_path: Path)
         checkers(mesh) as running,
     ):
         begun = begin(mesh, urls)
-        held = eventually(lambda: both_hold(running[:2]), within_s=30, what="the two that die have checks")
-        for process, _ in running[:2]:
+        chosen = eventually(lambda: two_that_hold(running), within_s=30, what="two have checks")
+        for (process, _), _ in chosen:
             process.send_signal(signal.SIGKILL)
         dying = producer.under_way
-        assert all(process.wait() == -signal.SIGKILL for process, _ in running[:2])
+        assert all(process.wait() == -signal.SIGKILL for (process, _), _ in chosen)
 
         def open_ones() -> int:
             answers = [mesh.settled("GET", f"/v1/producer-groups/app-{n}").json() for n in range(PRODUCERS)]
@@ -135,7 +137,7 @@ def test_two_of_three_checkers_die_in_the_middle_of_their_checks(tmp_path: Path)
     bar_s = CHECK_AFTER_S + INTERVAL_S + SLACK_S
     twice = sum(count == 2 for count in producer.asked.values())
     figures = {
-        "held_by_the_killed": held,
+        "held_by_the_killed": [held for _, held in chosen],
         "callbacks_under_way": dying,
         "callbacks": producer.asked.total(),
         "attempts": len(producer.asked),

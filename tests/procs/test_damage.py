@@ -16,8 +16,8 @@ def filled(mesh: Mesh) -> dict[tuple[str, int], str]:
     mesh.create("damage", group="readers", queues=2)
     sent: dict[tuple[str, int], str] = {}
     for batch in range(MESSAGES // 20):
-        messages = [{"body": f"{batch}-{number}" * 40} for number in range(20)]
-        reply = mesh.settled("POST", "/v1/topics/damage/messages/batch", json={"messages": messages})
+        messages = [{"body": f"{batch}-{number}" * 40, "idempotency_key": f"{batch}-{number}"} for number in range(20)]
+        reply = mesh.patient("POST", "/v1/topics/damage/messages/batch", json={"messages": messages})
         for message, result in zip(messages, reply.json()["results"], strict=True):
             sent[result["queue"], result["offset"]] = message["body"]
     return sent

@@ -88,6 +88,10 @@ def test_the_proxy_speaks_tls_only(secure_mesh: SecureMesh) -> None:
     assert answer == b"" or answer[:1] == b"\x15"
 
 
+def _is_ready(scraper: httpx.Client, url: str) -> bool:
+    return scraper.get(url + "/readyz").status_code == 200
+
+
 def test_health_and_metrics_of_every_process_are_for_any_certificate_of_the_cluster(secure_mesh: SecureMesh) -> None:
     """A scraper sees when the certificate ends, and that strangers were refused."""
     urls = [secure_mesh.namesrv, secure_mesh.checker_http, *map(secure_mesh.broker_http, secure_mesh.brokers())]

@@ -102,7 +102,7 @@ def up(
     ternmq up --data-dir .tern-b --port-base 18000     (a second mesh beside the first)
     """
     from tern_cli.mesh.options import AskedOptions  # noqa: PLC0415 - only `up` pays for these
-    from tern_cli.mesh.readiness import accepts_a_message, is_warming_up  # noqa: PLC0415
+    from tern_cli.mesh.readiness import accepts_a_message, is_warming_up, why_not_ready  # noqa: PLC0415
     from tern_cli.mesh.start import Probes, start_mesh, start_notes, stop_mesh  # noqa: PLC0415
     from tern_wire.checks.urls import CheckHosts  # noqa: PLC0415
 
@@ -140,7 +140,7 @@ def up(
         warnings.append(text)
         show_warning(text)
 
-    probes = Probes(accepts=accepts_a_message, warms_up=is_warming_up)
+    probes = Probes(accepts=accepts_a_message, warms_up=is_warming_up, why_not_ready=why_not_ready)
     started = start_mesh(files, asked, wait_s=wait, probes=probes, warn=warn)
     found = start_notes(files)
     if output is Format.JSON:

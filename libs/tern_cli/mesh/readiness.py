@@ -1,4 +1,4 @@
-"""Whether a mesh accepts a message: it is sent one; and whether its name servers know all of it. Standard library only, one short connection, so that `ternmq up` starts fast."""
+"""Whether a mesh accepts a message: it is sent one; whether its name servers know all of it; whether its other processes are there. Standard library only, one short connection, so that `ternmq up` starts fast."""
 
 import http.client
 import json
@@ -22,15 +22,14 @@ def accepts_a_message(endpoint: str, directory: Path) -> str:
     """
     path = f"/v1/topics/{READINESS_TOPIC}"
     # Declared every time: a name server that has just started answers an unknown topic with 503 for some seconds.
-    is_secure = endpoint.startswith("https://")
-    key = f"Bearer {(directory / 'root.key').read_text().strip()}" if is_secure else ""
+    key = _root_key(endpoint, directory)
 
     def ask(method: str, path: str, body: bytes) -> tuple[int, dict[str, Any], str]:
         connection = connect_to_proxy(endpoint, timeout_s=_TIMEOUT_S, directory=directory)
         return _ask(connection, endpoint, method, path, body, key)
 
     status, told, said = ask("PUT", path, b'{"queues":1}')
-    if status < 300 and not is_secure:
+    if status < 300 and not key:
         status, told, said = ask("POST", f"{path}/messages", b"up")
     # A full disk refuses sends only; reading and acking, which may free it, must be possible.
     return "" if 200 <= status < 300 or told.get("code") == DISK_FULL else said
@@ -44,6 +43,22 @@ def is_warming_up(namesrv: str, directory: Path) -> str:
     connection = connect(namesrv, timeout_s=_TIMEOUT_S, data_dir=str(directory))
     _, told, _ = _ask(connection, namesrv, "GET", "/readyz")
     return f"The name server {namesrv} has not heard of every broker group yet" if told.get("warm") is False else ""
+
+
+def why_not_ready(row: dict[str, Any], directory: Path) -> str:
+    """ "" once the proxy or the checker of *row* (of mesh.json) takes part, else why it does not. A proxy is asked with the root key."""
+    url = str(row["url"])
+    if row["role"] == "proxy":
+        key = _root_key(url, directory)
+        connection = connect_to_proxy(url, timeout_s=_TIMEOUT_S, directory=directory)
+    else:
+        key, connection = "", connect(url, timeout_s=_TIMEOUT_S, data_dir=str(directory))
+    status, _, said = _ask(connection, f"{row['name']} at {url}", "GET", "/readyz", key=key)
+    return "" if status < 300 else said
+
+
+def _root_key(endpoint: str, directory: Path) -> str:
+    return f"Bearer {(directory / 'root.key').read_text().strip()}" if endpoint.startswith("https://") else ""
 
 
 def _ask(

@@ -45,21 +45,32 @@ _PORT_OPTIONS = {
 # A mesh may accept messages before its last node has said how it is: worth waiting for, but not for long.
 NODES_ANSWER_WITHIN_S = 2.0
 
+# Whose address a user is told, or who works unasked. A broker may be long in coming, and the group serves without it.
+_READY_BY_PROBE = ("proxy", "txn-checker")
+
 # Asks an endpoint of the mesh in a directory for something: "" when it is so, else why not.
 Probe = Callable[[str, Path], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """What a mesh is asked before it counts as up: a proxy, whether it accepts a message; each name server, whether it still warms up."""
+    """What a mesh is asked before it counts as up: a proxy, whether it accepts a message; each name server, whether it still warms up;
+    every other proxy and each checker, whether it is ready."""
 
     accepts: Probe
     warms_up: Probe
+    why_not_ready: Callable[[dict[str, Any], Path], str]
 
     def why_not(self, mesh: dict[str, Any], directory: Path) -> str:
-        """ "" once *mesh*, whose files are in *directory*, is up."""
+        """ "" once *mesh*, whose files are in *directory*, is up. What has failed for good is not waited for: `notes` names it."""
         warming = (self.warms_up(each, directory) for each in mesh["namesrvs"])
-        return self.accepts(mesh["proxies"][0], directory) or next(filter(None, warming), "")
+        rest = [row for row in mesh["processes"] if row["role"] in _READY_BY_PROBE and row["state"] != "failed"]
+        late = (self.why_not_ready(row, directory) for row in rest if row["url"] != mesh["proxies"][0])
+        return (
+            self.accepts(mesh["proxies"][0], directory)
+            or next(filter(None, warming), "")
+            or next(filter(None, late), "")
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,6 +124,16 @@ class Mesh:
         answer: httpx.Response = eventually(attempt, within_s=within_s, what=f"{method} {path} answered")
         return answer
 
+    def patient(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """As settled for a request that may be repeated whatever its outcome was, a send with a key for example."""
+
+        def attempt() -> httpx.Response | None:
+            reply = self.settled(method, path, **options)
+            return None if reply.status_code == 504 else reply
+
+        answer: httpx.Response = eventually(attempt, within_s=30, what=f"{method} {path} answered")
+        return answer
+
     def broker(self, name: str) -> dict[str, Any]:
         """What one broker says about itself; {} when it does not answer."""
         try:
