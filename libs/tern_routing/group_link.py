@@ -11,9 +11,9 @@ the next leader's notice comes (attempts.py). Those that wait for a leader go on
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from tern_remoting import Frame, FrameTooLarge, Link, LinkBusy, LinkError
 from tern_routing.attempts import Attempts
@@ -21,6 +21,7 @@ from tern_routing.leader_search import SEARCH_INTERVAL_S, LeaderSearch, is_servi
 from tern_routing.leadership import LeaderBelief
 from tern_wire.errors import NoLeader, NotLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, LEADER_WAIT_MS
+from tern_wire.link.heads import LinkRequest, R, head_parts, read_head
 from tern_wire.link.requests import (
     ERROR,
     READS,
@@ -251,6 +252,26 @@ class GroupLink:
         return await self._search.statuses()
 
     # Requests ---------------------------------------------------------------------------------------------------
+    async def ask(
+        self,
+        request: LinkRequest[R],
+        raw: Sequence[bytes | bytearray | memoryview] = (),
+        *,
+        is_repeatable: bool,
+        deadline_ms: int = APPEND_DEADLINE_MS,
+        is_prompt: bool = True,
+    ) -> tuple[R, memoryview]:
+        """The leader's reply to *request*, with *raw* behind it, and what is behind the reply. As `exchange`; LinkBodyMalformed when
+        the reply is none of this request's."""
+        body = await self.exchange(
+            request.code,
+            head_parts(request, raw),
+            is_repeatable=is_repeatable,
+            deadline_ms=deadline_ms,
+            is_prompt=is_prompt,
+        )
+        return cast("tuple[R, memoryview]", read_head(request.reply, body))
+
     async def request(
         self,
         code: RequestCode,
@@ -260,7 +281,21 @@ class GroupLink:
         deadline_ms: int = APPEND_DEADLINE_MS,
         is_prompt: bool = True,
     ) -> tuple[dict[str, Any], memoryview]:
-        """Head and raw bytes of the leader's reply. *is_prompt* False: it may rightly take its time, such as a pull that waits.
+        """As `exchange`: head and raw bytes of the reply."""
+        return read_body(
+            await self.exchange(code, parts, is_repeatable=is_repeatable, deadline_ms=deadline_ms, is_prompt=is_prompt)
+        )
+
+    async def exchange(
+        self,
+        code: RequestCode,
+        parts: Parts,
+        *,
+        is_repeatable: bool,
+        deadline_ms: int = APPEND_DEADLINE_MS,
+        is_prompt: bool = True,
+    ) -> bytes | memoryview:
+        """The body of the leader's reply. *is_prompt* False: it may rightly take its time, such as a pull that waits.
 
         NoLeader, Overloaded and the broker's own errors: nothing was done. OutcomeUnknown: it may have been done, or
         (*is_repeatable*) every repeat up to the deadline failed too.
@@ -277,7 +312,7 @@ class GroupLink:
 
     async def _request(
         self, code: RequestCode, parts: Parts, is_repeatable: bool, deadline_ms: int, *, is_prompt: bool
-    ) -> tuple[dict[str, Any], memoryview]:
+    ) -> bytes | memoryview:
         loop = asyncio.get_running_loop()
         began = loop.time()
         deadline = began + deadline_ms / 1_000
@@ -308,7 +343,7 @@ class GroupLink:
                 is_open, leader_until = True, deadline
                 continue
             if frame.code != ERROR:
-                return read_body(frame.body)
+                return frame.body
             refusal = self._heed(read_error(frame.body), node, is_first=not refusals)
             if isinstance(refusal, OutcomeUnknown) and is_repeatable:
                 is_open, leader_until = True, deadline
@@ -321,6 +356,19 @@ class GroupLink:
             if refusals > 1:
                 # No hint helped, or a new leader does not serve yet.
                 await asyncio.sleep(min(refusals * REFUSED_PAUSE_S, SEARCH_INTERVAL_S))
+
+    async def ask_at(self, node: str, request: LinkRequest[R], timeout_ms: int) -> tuple[R, memoryview]:
+        """The reply of *node*, whether it leads or not. As `ask`; LinkError, or what the node has refused it with."""
+        entry = self._nodes.get(node)
+        if entry is None or entry.link is None or entry.link.closed:
+            raise GivenUp(f"{node} is not linked")
+        is_read = request.code in READS
+        frame = await entry.link.request(
+            request.code, head_parts(request), timeout_s=timeout_ms / 1_000, is_read=is_read
+        )
+        if frame.code == ERROR:
+            raise read_error(frame.body)
+        return cast("tuple[R, memoryview]", read_head(request.reply, frame.body))
 
     async def request_at(
         self, node: str, code: RequestCode, parts: Parts, timeout_ms: int

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import random
 import selectors
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,7 +19,8 @@ from tern_proxy.routes import first_use, transactions
 from tern_proxy.sending import store_messages
 from tern_proxy.waiting.reading_turns import ReadingTurns
 from tern_wire.errors import NoLeader, TernError
-from tern_wire.link.requests import Parts, RequestCode, read_body
+from tern_wire.link.heads import LinkRequest, R, head_parts, read_head
+from tern_wire.link.requests import Parts, RequestCode, body_parts, read_body
 from tern_wire.messages import PackedMessage
 from tern_wire.records.record import host_bytes
 from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
@@ -125,6 +126,19 @@ class Link:
         if self.is_cut:
             await asyncio.Event().wait()
         return answer, memoryview(data)
+
+    async def ask(
+        self,
+        request: LinkRequest[R],
+        raw: Sequence[bytes | bytearray | memoryview] = (),
+        *,
+        is_repeatable: bool,
+        deadline_ms: int = 0,
+    ) -> tuple[R, memoryview]:
+        """As GroupLink."""
+        parts = head_parts(request, raw)
+        head, data = await self.request(request.code, parts, is_repeatable=is_repeatable, deadline_ms=deadline_ms)
+        return cast("tuple[R, memoryview]", read_head(request.reply, b"".join(body_parts(head, [data]))))
 
 
 class ModelProxy(Proxy):

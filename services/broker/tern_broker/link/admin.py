@@ -75,10 +75,12 @@ class AdminRequests(Requests):
     # Reads -----------------------------------------------------------------------------------------------------
     def _describe_topic(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
         state = self._engine.state
-        link.reply(opaque, 0, body_parts(describe_topic(state.names, state.leasing.deliveries, self.topic(head))))
+        link.reply(
+            opaque, 0, body_parts(describe_topic(state.names, state.leasing.deliveries, self.topic(head["topic"])))
+        )
 
     def _describe_group(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        state, group = self._engine.state, self.group(head)
+        state, group = self._engine.state, self.group(head["group"])
         found = describe_group(state.names, state.leasing.deliveries, group, str(head["topic"]))
         link.reply(opaque, 0, body_parts(found))
 

@@ -1,12 +1,11 @@
 """For whom proxies ask: each admin request that tells its principal is one line of this broker's audit log. Owner: the core loop."""
 
 import logging
-from typing import Any
 
-from tern_remoting import Link
+from tern_remoting import Frame, Link
 from tern_wire.errors import LinkBodyMalformed
-from tern_wire.link.requests import RequestCode
-from tern_wire.principals.caller import CallerSeal
+from tern_wire.link.requests import RequestCode, read_body
+from tern_wire.principals.caller import FIELD, CallerSeal
 
 logger = logging.getLogger("ternmq.audit")
 # What of a head names the object of a request.
@@ -19,11 +18,14 @@ class Callers:
     def __init__(self, cluster_key: bytes) -> None:
         self._seal = CallerSeal(cluster_key)
 
-    def hear(self, link: Link, code: int, head: dict[str, Any]) -> None:
-        """Take the principal out of *head* and tell it; LinkBodyMalformed unless a proxy speaks, and has sealed it for this request."""
+    def hear(self, link: Link, frame: Frame) -> None:
+        """Tell for whom *frame* asks, if it says so; LinkBodyMalformed unless a proxy speaks, and has sealed it for this request."""
+        head, _ = read_body(frame.body)
+        if FIELD not in head:
+            return
         if link.peer.role != "proxy":
             raise LinkBodyMalformed(reason="a principal, told by somebody who is no proxy")
-        principal = self._seal.take(head, code)
+        principal = self._seal.take(head, frame.code)
         about = next((str(head[name])[:160] for name in _OBJECTS if name in head), "")
-        fields = {"principal": principal, "request": RequestCode(code).name, "object": about, "proxy": link.peer.name}
-        logger.info("audit", extra=fields)
+        told = {"principal": principal, "request": RequestCode(frame.code).name, "object": about}
+        logger.info("audit", extra={**told, "proxy": link.peer.name})

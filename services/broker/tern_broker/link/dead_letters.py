@@ -85,7 +85,7 @@ class DeadLetterRequests(Requests):
         self._engine.proposer.submit(proposal)
 
     def _purge(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        self.propose_map(link, opaque, CommandKind.PURGE, {"group": self.group(head).name})
+        self.propose_map(link, opaque, CommandKind.PURGE, {"group": self.group(head["group"]).name})
 
     def _redrive(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
         task_id = str(head["task"])
@@ -95,7 +95,7 @@ class DeadLetterRequests(Requests):
             request = {
                 "op": "start",
                 "task": task_id,
-                "group": self.group(head).name,
+                "group": self.group(head["group"]).name,
                 "selection": selection.pack(),
                 "rate": bounded(head["rate"], 0, REDRIVE_RATE_MAX_PER_S),
                 "dry_run": bool(head["dry_run"]),
@@ -122,7 +122,7 @@ class DeadLetterRequests(Requests):
 
     # Browsing --------------------------------------------------------------------------------------------------
     def _browse(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        group_id = self.group(head).group_id
+        group_id = self.group(head["group"]).group_id
         offset = bounded(head["offset"], 0, _OFFSET_MAX)
         count = bounded(head["count"], 1, DEAD_LETTERS_PAGE_MAX)
         size_max = bounded(head["max_bytes"], 1, RECEIVE_SIZE_MAX_BYTES)

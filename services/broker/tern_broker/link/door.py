@@ -24,7 +24,7 @@ from tern_broker.link.queries import QueryRequests
 from tern_broker.link.reads import ReadRequests
 from tern_broker.link.receives import ReceiveRequests
 from tern_broker.link.replies import ReplyRequests
-from tern_broker.link.requests import RequestHandler, Requests
+from tern_broker.link.requests import Handler, RequestHandler, Requests
 from tern_broker.link.sends import SendRequests
 from tern_broker.link.statistics import StatisticsRequests
 from tern_broker.link.timers import TimerRequests
@@ -34,8 +34,9 @@ from tern_broker.waiting.waiters import Waiters
 from tern_remoting import Frame, Link
 from tern_wire.errors import LinkBodyMalformed, Overloaded
 from tern_wire.limits import APPEND_DEADLINE_MS
+from tern_wire.link.heads import read_head
 from tern_wire.link.requests import RequestCode, read_body
-from tern_wire.principals.caller import FIELD
+from tern_wire.principals.caller import TELLING
 
 log = logging.getLogger(__name__)
 # Shorter than a proxy waits for an answer: it hears of the crowd instead, and tells its client when to come again.
@@ -70,10 +71,12 @@ class LinkDoor:
         subjects.append(TransactionRequests(config, engine, monotonic=monotonic))
         subjects += [ProducerRequests(config, engine, shares), PrincipalRequests(config, engine)]
         self._handlers: dict[int, RequestHandler] = {}
+        self._typed: dict[int, Handler] = {}
         # Links on which reads wait for room.
         self._crowded: dict[Link, None] = {}
         for subject in subjects:
             self._handlers.update(subject.handlers())
+            self._typed.update((each.code, each) for each in subject.typed())
             subject.crowded = self._crowded
         self._current_reads = frozenset().union(*(subject.reads for subject in subjects))
         self._anywhere = frozenset().union(*(subject.anywhere for subject in subjects))
@@ -98,18 +101,23 @@ class LinkDoor:
             self._handle(link, frame, is_leader=self._engine.raft.is_serving)
 
     def _handle(self, link: Link, frame: Frame, *, is_leader: bool) -> None:
-        handler = self._handlers.get(frame.code)
         try:
-            if handler is None:
-                raise LinkBodyMalformed(reason=f"request {frame.code} is not known to this release")
-            head, raw = read_body(frame.body)
-            if FIELD in head:
-                self._callers.hear(link, frame.code, head)
+            if frame.code in TELLING:
+                self._callers.hear(link, frame)
             # While nobody knows which node is right, what any of them has applied is in doubt.
             is_held = self._engine.raft.is_held and frame.code != RequestCode.STATUS
             if not is_leader and (is_held or frame.code not in self._anywhere):
                 raise self._reads.not_leader()
-            handler(link, frame.opaque, head, raw)
+            handler = self._typed.get(frame.code)
+            if handler is not None:
+                request, raw = read_head(handler.kind, frame.body)
+                handler.handle(link, frame.opaque, request, raw)
+                return
+            legacy = self._handlers.get(frame.code)
+            if legacy is None:
+                raise LinkBodyMalformed(reason=f"request {frame.code} is not known to this release")
+            head, raw = read_body(frame.body)
+            legacy(link, frame.opaque, head, raw)
         except Exception as error:
             self._refuse(link, frame, error)
 

@@ -59,11 +59,11 @@ class MemberRequests(Requests):
 
     def _group_members(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
         role = read_role(head["role"])
-        name = self.group(head).name if role is Role.CONSUMER else check_group(head["group"])
+        name = self.group(head["group"]).name if role is Role.CONSUMER else check_group(head["group"])
         link.reply(opaque, 0, body_parts(self._engine.state.clients.members.describe(role, name)))
 
     def _assignments(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        group, topic, queues, member = self.group(head), str(head["topic"]), head["queues"], head["member"]
+        group, topic, queues, member = self.group(head["group"]), str(head["topic"]), head["queues"], head["member"]
         strategy = read_strategy(head["strategy"]) if head["strategy"] else None
         if not isinstance(queues, list) or not all(isinstance(queue, str) for queue in queues):
             raise InvalidField(reason="'queues' are a list of names", pointer="/queues")
@@ -76,7 +76,7 @@ class MemberRequests(Requests):
         link.reply(opaque, 0, body_parts(found))
 
     def _queue_locks(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        group, topic = self.group(head), self.topic(head)
+        group, topic = self.group(head["group"]), self.topic(head["topic"])
         now_ms = self._engine.proposer.now_ms()
         holders = self._engine.state.clients.locks.holders(now_ms, group.name, topic.name, topic.queues)
         locks = {str(queue): [lock.member, lock.epoch, lock.until_ms - now_ms] for queue, lock in holders.items()}

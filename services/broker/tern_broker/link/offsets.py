@@ -31,7 +31,7 @@ class OffsetRequests(Requests):
         }
 
     def _offsets(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        topic = self.topic(head)
+        topic = self.topic(head["topic"])
         time_ms = bounded(head.get("time_ms", -1), -1, _TIME_MAX_MS)
         if time_ms < 0:
             queues = [[queue, topic.mins[queue], end] for queue, end in enumerate(topic.ends)]
@@ -55,15 +55,15 @@ class OffsetRequests(Requests):
             yield queue, offset_at(store, topic.topic_id, queue, time_ms, least=least, end=end)
 
     def _group_offsets(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        topic, group = self.topic(head), self.group(head)
+        topic, group = self.topic(head["topic"]), self.group(head["group"])
         row = self._engine.state.leasing.deliveries.get((group.group_id, topic.topic_id), [])
         offsets = {str(queue): delivery.committed() for queue, delivery in enumerate(row) if delivery is not None}
         link.reply(opaque, 0, body_parts({"offsets": offsets}))
 
     # Seek ------------------------------------------------------------------------------------------------------
     def _seek(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        topic = self.topic(head)
-        self.group(head)
+        topic = self.topic(head["topic"])
+        self.group(head["group"])
         queues = head.get("queues")
         if queues is not None:
             queues = [self.queue(topic, queue) for queue in queues[:QUEUES_PER_TOPIC_MAX]]
@@ -90,7 +90,7 @@ class OffsetRequests(Requests):
         if not is_dry:
             self.propose_map(link, opaque, CommandKind.SEEK, request)
             return
-        topic, group = self.topic(request), self.group(request)
+        topic, group = self.topic(request["topic"]), self.group(request["group"])
         row = self._engine.state.leasing.deliveries.get((group.group_id, topic.topic_id), [])
         moves = seek_moves(topic, group, row, request)
         link.reply(opaque, 0, body_parts({"queues": [[move.queue, move.before, move.after] for move in moves]}))

@@ -30,7 +30,7 @@ class QueryRequests(Requests):
     def _query(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
         query = KeyQuery(
             self._engine.store,
-            self.topic(head),
+            self.topic(head["topic"]),
             str(head["key"]),
             bounded(head["begin_ms"], 0, _TIME_MAX_MS),
             bounded(head["end_ms"], 0, _TIME_MAX_MS),
@@ -51,7 +51,7 @@ class QueryRequests(Requests):
         self.answer_in_turns(link, opaque, steps())
 
     def _trace(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        topic, message_id = self.topic(head), str(head["message_id"])
+        topic, message_id = self.topic(head["topic"]), str(head["message_id"])
 
         def steps() -> Iterator[None]:
             found: FoundRecord | None = None

@@ -80,7 +80,7 @@ class ReadRequests(Requests):
     def _begin(
         self, link: Link, opaque: int, head: dict[str, Any], deadline_s: float | None, *, is_leaders: bool
     ) -> None:
-        topic = self.topic(head)
+        topic = self.topic(head["topic"])
         topic.require_readable()
         queue = self.queue(topic, head["queue"])
         offset, end = bounded(head["offset"], 0, _OFFSET_MAX), bounded(head["end_offset"], -1, _OFFSET_MAX)

@@ -62,7 +62,7 @@ class ReceiveRequests(Requests):
         }
 
     def _receive(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        topic, group = self.topic(head), self.group(head)
+        topic, group = self.topic(head["topic"]), self.group(head["group"])
         topic.require_readable()
         group.require_enabled()
         _require_shared(group, topic)
@@ -205,7 +205,7 @@ class ReceiveRequests(Requests):
         return body_parts({"topic_id": topic.topic_id, "group_id": group.group_id, "runs": runs}, records)
 
     def _notify(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        topic, group = self.topic(head), self.group(head)
+        topic, group = self.topic(head["topic"]), self.group(head["group"])
         topic.require_readable()
         group.require_enabled()
         _require_shared(group, topic)

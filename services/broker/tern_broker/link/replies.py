@@ -56,7 +56,7 @@ class ReplyRequests(Requests):
             self,
             link,
             opaque,
-            topic=self.topic(head),
+            topic=self.topic(head["topic"]),
             correlation_id=str(head["correlation_id"]),
             reply_to=str(head["reply_to"]),
             from_ms=bounded(head["from_ms"], 0, _TIME_MAX_MS),

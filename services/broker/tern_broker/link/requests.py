@@ -1,8 +1,9 @@
 """What every subject of link requests needs: names looked up, a command proposed, a failed read answered."""
 
 import logging
-from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from tern_broker.config import BrokerConfig
 from tern_broker.core.delivery.picking import Pick
@@ -25,11 +26,29 @@ from tern_wire.errors import (
 )
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.requests import ERROR, body_parts, error_parts
+from tern_wire.link.heads import LinkReply, LinkRequest, head_parts
+from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts
 
 log = logging.getLogger(__name__)
 # Gets the link, the request's number, its head and its raw bytes; replies exactly once, or raises a TernError.
 RequestHandler = Callable[[Link, int, dict[str, Any], memoryview], None]
+Q = TypeVar("Q", bound=LinkRequest[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """What handles the requests of one code: *handle* gets the link, the request's number, its head as a *kind*, and its raw bytes."""
+
+    code: RequestCode
+    kind: Any
+    handle: Callable[[Link, int, Any, memoryview], None]
+
+
+def handler(kind: type[Q], handle: Callable[[Link, int, Q, memoryview], None]) -> Handler:
+    """The handler of the requests *kind*, which replies exactly once, or raises a TernError."""
+    return Handler(kind.code, kind, handle)
+
+
 # What an answer of unknown size reserves of its link's credit: a page beside sends is twice as large.
 ANSWER_SIZE_GUESS_BYTES = 128 * 1024
 
@@ -49,7 +68,11 @@ class Requests:
 
     def handlers(self) -> dict[int, RequestHandler]:
         """By request code."""
-        raise NotImplementedError
+        return {}
+
+    def typed(self) -> list[Handler]:
+        """What handles which requests."""
+        return []
 
     # For subclasses --------------------------------------------------------------------------------------------
     def propose_map(
@@ -72,6 +95,34 @@ class Requests:
                 link.reply(opaque, 0, body_parts(verdict))
 
         self._engine.proposer.submit(Proposal(kind, len(payload), done, build=lambda _now: [payload]))
+
+    def propose(
+        self,
+        link: Link,
+        opaque: int,
+        kind: CommandKind,
+        command: dict[str, Any],
+        reply: type[LinkReply],
+        *,
+        release: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Propose *command*, whose verdict has the fields of *reply*, and answer with it. *release* is called when it is known."""
+        payload = encode_msgpack(command)
+
+        def done(verdict: Any, _picks: list[Pick]) -> None:
+            release()
+            if isinstance(verdict, TernError):
+                link.reply(opaque, ERROR, error_parts(verdict))
+            else:
+                self.answer(link, opaque, reply(**verdict))
+
+        self._engine.proposer.submit(Proposal(kind, len(payload), done, build=lambda _now: [payload]))
+
+    def answer(
+        self, link: Link, opaque: int, reply: LinkReply, raw: Sequence[bytes | bytearray | memoryview] = ()
+    ) -> None:
+        """*reply*, and *raw* behind it."""
+        link.reply(opaque, 0, head_parts(reply, raw))
 
     def when_room(
         self,
@@ -139,18 +190,18 @@ class Requests:
             return lack_of(error, node=self._config.node, broker_group=self._config.broker_group)
         return TernError()
 
-    def topic(self, head: dict[str, Any]) -> Topic:
-        """The topic that a request names; TopicNotFound."""
-        topic = self._engine.state.names.topics.get(head["topic"])
+    def topic(self, name: str) -> Topic:
+        """The topic *name*; TopicNotFound."""
+        topic = self._engine.state.names.topics.get(name)
         if topic is None:
-            raise TopicNotFound(topic=str(head["topic"])[:160])
+            raise TopicNotFound(topic=str(name)[:160])
         return topic
 
-    def group(self, head: dict[str, Any]) -> Group:
-        """The consumer group that a request names; GroupNotFound."""
-        group = self._engine.state.names.groups.get(head["group"])
+    def group(self, name: str) -> Group:
+        """The consumer group *name*; GroupNotFound."""
+        group = self._engine.state.names.groups.get(name)
         if group is None:
-            raise GroupNotFound(group=str(head["group"])[:160])
+            raise GroupNotFound(group=str(name)[:160])
         return group
 
     def queue(self, topic: Topic, queue: Any) -> int:

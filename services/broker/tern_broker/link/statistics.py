@@ -27,7 +27,7 @@ class StatisticsRequests(Requests):
         return {RequestCode.TOPIC_STATS: self._topic_stats, RequestCode.GROUP_STATS: self._group_stats}
 
     def _topic_stats(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        topic = self.topic(head)
+        topic = self.topic(head["topic"])
 
         def steps() -> Iterator[None]:
             queues = []
@@ -64,9 +64,9 @@ class StatisticsRequests(Requests):
 
     # Groups ----------------------------------------------------------------------------------------------------
     def _group_stats(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        group = self.group(head)
+        group = self.group(head["group"])
         state = self._engine.state
-        topics = [self.topic(head)] if head.get("topic") is not None else []
+        topics = [self.topic(head["topic"])] if head.get("topic") is not None else []
         if not topics:
             ids = [topic_id for group_id, topic_id in state.leasing.deliveries if group_id == group.group_id]
             topics = [topic for topic_id in ids if (topic := state.names.topics_by_id.get(topic_id)) is not None]

@@ -3,8 +3,6 @@
 The guard says whose request a task handles (`CALLER`); tern_wire.principals.caller says what travels.
 """
 
-from typing import Any
-
 from tern_proxy.access.authorization import CALLER
 from tern_routing import GroupLink
 from tern_wire.limits import APPEND_DEADLINE_MS
@@ -18,7 +16,7 @@ class CallerLink(GroupLink):
     # Set once, before the first request.
     seal: CallerSeal
 
-    async def request(
+    async def exchange(
         self,
         code: RequestCode,
         parts: Parts,
@@ -26,11 +24,11 @@ class CallerLink(GroupLink):
         is_repeatable: bool,
         deadline_ms: int = APPEND_DEADLINE_MS,
         is_prompt: bool = True,
-    ) -> tuple[dict[str, Any], memoryview]:
+    ) -> bytes | memoryview:
         """As GroupLink, with the principal in the head where it belongs there."""
         if code in TELLING and (principal := CALLER.get()):
             head, _ = read_body(bytes(parts[0]))
             parts = [*body_parts(self.seal.put(head, code, principal)), *parts[1:]]
-        return await super().request(
+        return await super().exchange(
             code, parts, is_repeatable=is_repeatable, deadline_ms=deadline_ms, is_prompt=is_prompt
         )

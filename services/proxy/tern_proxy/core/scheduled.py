@@ -12,6 +12,7 @@ from typing import Any
 
 from tern_wire.errors import InvalidField, MalformedBody
 from tern_wire.link.codec import decode_msgpack, encode_msgpack
+from tern_wire.link.scheduled import ScheduledMessage, TimerPlace
 from tern_wire.recall_handles import Recall, RecallMaker
 
 _ID_MAX = (1 << 62) - 1
@@ -22,11 +23,11 @@ Place = tuple[int, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPage:
-    """What one broker group lists, in order: LIST_SCHEDULED's rows, and its last place if it has more."""
+    """What one broker group lists, in order, and its last place if it has more."""
 
     broker_group: str
-    rows: Sequence[Sequence[Any]]
-    next: Sequence[int] | None
+    rows: Sequence[ScheduledMessage]
+    next: TimerPlace | None
 
 
 def after_in(broker_group: str, place: Place | None) -> tuple[int, int]:
@@ -43,13 +44,13 @@ def put_together(
     pages: Iterable[GroupPage], limit: int, recalls: RecallMaker
 ) -> tuple[list[dict[str, Any]], Place | None]:
     """At most *limit* messages in order, and the place to go on behind; None: that was all."""
-    found: list[tuple[Place, Sequence[Any]]] = []
+    found: list[tuple[Place, ScheduledMessage]] = []
     horizons: list[Place] = []
     for page in pages:
-        found += [((int(row[0]), page.broker_group, int(row[1])), row) for row in page.rows]
+        found += [((row.deliver_ms, page.broker_group, row.timer_id), row) for row in page.rows]
         if page.next is not None:
             # Behind it, this group may have messages that it did not list.
-            horizons.append((int(page.next[0]), page.broker_group, int(page.next[1])))
+            horizons.append((page.next[0], page.broker_group, page.next[1]))
     found.sort(key=lambda item: item[0])
     shown = [item for item in found if not horizons or item[0] <= min(horizons)]
     if len(shown) > limit:
@@ -58,21 +59,20 @@ def put_together(
     return [_document(*item, recalls) for item in shown], min(horizons, default=None)
 
 
-def _document(place: Place, row: Sequence[Any], recalls: RecallMaker) -> dict[str, Any]:
+def _document(place: Place, message: ScheduledMessage, recalls: RecallMaker) -> dict[str, Any]:
     deliver_ms, broker_group, timer_id = place
-    queue, message_id, tag, keys, born_ms, body_size = row[2:]
     document = {
-        "message_id": message_id,
-        "queue": f"{broker_group}:{queue}",
+        "message_id": message.message_id,
+        "queue": f"{broker_group}:{message.queue}",
         "deliver_at": deliver_ms,
-        "born_at": born_ms,
-        "body_size": body_size,
+        "born_at": message.born_ms,
+        "body_size": message.body_size_bytes,
         "recall_handle": recalls.make(Recall(broker_group, deliver_ms, timer_id)),
     }
-    if tag:
-        document["tag"] = tag
-    if keys:
-        document["keys"] = keys.split(" ")
+    if message.tag:
+        document["tag"] = message.tag
+    if message.keys:
+        document["keys"] = message.keys.split(" ")
     return document
 
 

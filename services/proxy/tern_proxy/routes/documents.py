@@ -13,6 +13,7 @@ from tern_proxy.proxy import Proxy
 from tern_wire.errors import InvalidField, MessageTooLarge, NoLeader, NoNameServer, TernError, WarmingUp
 from tern_wire.limits import KIB
 from tern_wire.link.codec import read_json, read_msgpack
+from tern_wire.link.heads import LinkRequest, R
 from tern_wire.link.requests import RequestCode, body_parts
 
 # 1,024 queues with offset and expected offset.
@@ -98,6 +99,37 @@ async def ask_all(
     if troubles:
         raise troubles[0]
     return [(name, answer[0]) for name, answer in zip(names, answers, strict=True) if isinstance(answer, tuple)]
+
+
+async def ask_all_typed(
+    proxy: Proxy, request: LinkRequest[R], *, is_repeatable: bool = True, absent: type[TernError] | None = None
+) -> list[tuple[str, R]]:
+    """Name and answer of every broker group, in the order of their names. The first trouble is the answer, when all have answered.
+
+    *absent*: the error by which a broker group says that it has no such thing; it is left out, unless all of them say so.
+    NoNameServer, WarmingUp or NoLeader when no broker group is known.
+    """
+    names = await broker_group_names(proxy)
+    links = [proxy.groups[name].link for name in names]
+    answers = await asyncio.gather(
+        *(link.ask(request, is_repeatable=is_repeatable) for link in links), return_exceptions=True
+    )
+    troubles = [answer for answer in answers if isinstance(answer, BaseException)]
+    if absent is not None and not all(isinstance(trouble, absent) for trouble in answers):
+        troubles = [trouble for trouble in troubles if not isinstance(trouble, absent)]
+    if troubles:
+        raise troubles[0]
+    return [(name, answer[0]) for name, answer in zip(names, answers, strict=True) if isinstance(answer, tuple)]
+
+
+async def ask_each_typed(proxy: Proxy, topic: Topic, request: LinkRequest[R]) -> list[tuple[str, R, memoryview]]:
+    """Name, answer, and what is behind it, of every broker group that hosts *topic*, in the order of their names.
+
+    The request may be repeated. The first trouble is the answer.
+    """
+    names = list(topic.broker_groups)
+    answers = await asyncio.gather(*(proxy.group(name).link.ask(request, is_repeatable=True) for name in names))
+    return [(name, answer, raw) for name, (answer, raw) in zip(names, answers, strict=True)]
 
 
 async def ask_each(

@@ -6,13 +6,13 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tern_proxy.core.scheduled import GroupPage, Place, after_in, put_together, read_cursor, write_cursor
+from tern_proxy.core.scheduled import GroupPage, after_in, put_together, read_cursor, write_cursor
 from tern_proxy.core.sending.parameters import TIME_MAX_MS, number_of, time_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import read_parameters, refuse_query, respond
 from tern_wire.errors import InvalidField
 from tern_wire.limits import SCHEDULED_LISTED_MAX
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.scheduled import ListScheduled, Recall
 
 LISTED_DEFAULT = 100
 _FIELDS = ("from", "to", "limit", "cursor")
@@ -53,8 +53,17 @@ class _Scheduled:
             raise InvalidField(reason="'from' is later than 'to'", pointer="query/from")
         place = read_cursor(query["cursor"]) if query.get("cursor") else None
         found = await self._proxy.topic(topic)
-        asked = {"topic": topic, "begin_ms": begin_ms, "end_ms": end_ms, "count": limit}
-        pages = await asyncio.gather(*(self._ask(name, asked, place) for name in found.broker_groups))
+        pages = await asyncio.gather(
+            *(
+                self._ask(
+                    name,
+                    ListScheduled(
+                        topic=topic, begin_ms=begin_ms, end_ms=end_ms, count=limit, after=after_in(name, place)
+                    ),
+                )
+                for name in found.broker_groups
+            )
+        )
         messages, behind = put_together(pages, limit, self._proxy.recall_maker(topic))
         document: dict[str, Any] = {"topic": topic, "messages": messages}
         if behind is not None:
@@ -69,12 +78,10 @@ class _Scheduled:
         refuse_query(request)
         await self._proxy.topic(topic)
         recall = self._proxy.recall_maker(topic).read(recall_handle)
-        asked = {"topic": topic, "deliver_ms": recall.deliver_ms, "timer_id": recall.timer_id}
-        link = self._proxy.group(recall.broker_group).link
-        await link.request(RequestCode.RECALL, body_parts(asked), is_repeatable=False)
+        asked = Recall(topic=topic, deliver_ms=recall.deliver_ms, timer_id=recall.timer_id)
+        await self._proxy.group(recall.broker_group).link.ask(asked, is_repeatable=False)
         return Response(status_code=204)
 
-    async def _ask(self, name: str, asked: dict[str, Any], place: Place | None) -> GroupPage:
-        parts = body_parts({**asked, "after": after_in(name, place)})
-        head, _ = await self._proxy.group(name).link.request(RequestCode.LIST_SCHEDULED, parts, is_repeatable=True)
-        return GroupPage(broker_group=name, rows=head["messages"], next=head["next"])
+    async def _ask(self, name: str, asked: ListScheduled) -> GroupPage:
+        found, _ = await self._proxy.group(name).link.ask(asked, is_repeatable=True)
+        return GroupPage(broker_group=name, rows=found.messages, next=found.next)

@@ -41,7 +41,8 @@ def a_door(engine: SimpleNamespace) -> LinkDoor:
     """A door that knows only what the test gives it to handle."""
     door = LinkDoor.__new__(LinkDoor)
     door._engine = cast(Engine, engine)
-    door._handlers, door._current_reads, door._anywhere = {}, frozenset(), frozenset()
+    door._handlers, door._typed = {}, {}
+    door._current_reads, door._anywhere = frozenset(), frozenset()
     config = SimpleNamespace(node="a", broker_group="g")
     door._reads = cast(Any, ReceiveRequests(cast(Any, config), door._engine, rng=Random(1), monotonic=lambda: 0.0))
     return door

@@ -9,6 +9,7 @@ import pytest
 from tern_proxy.core.scheduled import GroupPage, Place, after_in, put_together, read_cursor, write_cursor
 from tern_wire.errors import AlreadyDelivered, InvalidField, NoLeader
 from tern_wire.link.requests import RequestCode
+from tern_wire.link.scheduled import ScheduledMessage
 from tern_wire.paths import JSON, scheduled_path
 from tern_wire.recall_handles import RecallMaker
 from tests.support.proxy.proxy_mesh import KEY, NOW_MS, proxy_mesh
@@ -142,7 +143,7 @@ def test_pages_of_many_broker_groups_make_one_list(seed: int) -> None:
             found = sorted(row for row in rows if row > after_in(name, place))
             # A broker may list fewer than it was asked for.
             count = min(limit, rng.randrange(1, 4))
-            listed = [[time_ms, number, 0, "ID", "", "", 1, 2] for time_ms, number in found[:count]]
+            listed = [ScheduledMessage(time_ms, number, 0, "ID", "", "", 1, 2) for time_ms, number in found[:count]]
             behind = found[count - 1] if len(found) > count else None
             pages.append(GroupPage(broker_group=name, rows=listed, next=behind))
         messages, behind_all = put_together(pages, limit, maker)

@@ -1,0 +1,71 @@
+"""Heads of link requests and replies as types, one struct each: the files beside this one have them by subject.
+
+A head is a MessagePack map whose keys are the struct's field names. Peers of other releases can talk: a field that the struct does not have
+is passed over, one that it has and the head lacks is refused unless it has a default, which is what an older peer means by leaving it out. A
+field at its default is not written. `Annotated[int, msgspec.Meta(ge=0, le=...)]` says what a number may be; anything else is refused here,
+once, so that a handler gets what its types say.
+
+    class Purge(LinkRequest["Purged"], frozen=True, kw_only=True):
+        code: ClassVar = RequestCode.PURGE
+        reply: ClassVar = Purged
+
+        group: str
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+import msgspec
+
+from tern_wire.errors import LinkBodyMalformed
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.requests import HEAD_SIZE, Parts, RequestCode
+
+
+class LinkReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The head of a reply."""
+
+
+class Done(LinkReply, frozen=True, kw_only=True):
+    """The head of a reply that says no more than that it was done; what else there is to say is in the raw bytes."""
+
+
+R = TypeVar("R", bound=LinkReply)
+
+
+class LinkRequest(msgspec.Struct, Generic[R], frozen=True, kw_only=True, omit_defaults=True):
+    """The head of a request, which is answered with an R."""
+
+    code: ClassVar[RequestCode]
+    # The R of the class, which types alone do not tell at run time. tests/unit/wire/link/test_heads.py holds both equal.
+    reply: ClassVar[type[LinkReply]]
+
+
+Q = TypeVar("Q")
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(kind)
+
+
+def head_parts(head: LinkRequest[Any] | LinkReply, raw: Sequence[bytes | bytearray | memoryview] = ()) -> Parts:
+    """The parts of a body: *head*, and *raw* behind it."""
+    packed = encode_msgpack(head)
+    return [HEAD_SIZE.pack(len(packed)) + packed, *raw]
+
+
+def read_head(kind: type[Q], body: bytes | memoryview) -> tuple[Q, memoryview]:
+    """The head of *body* as a *kind* (a struct, or a union of tagged ones), and the raw bytes; LinkBodyMalformed when it is none."""
+    view = memoryview(body)
+    if len(view) < HEAD_SIZE.size:
+        raise LinkBodyMalformed(reason="a body without a head")
+    end = HEAD_SIZE.size + HEAD_SIZE.unpack_from(view)[0]
+    if end > len(view):
+        raise LinkBodyMalformed(reason="a head that runs past its body")
+    try:
+        head = _decoder(cast(Any, kind)).decode(view[HEAD_SIZE.size : end])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise LinkBodyMalformed(reason=f"{getattr(kind, '__name__', kind)}: {error}") from error
+    return cast(Q, head), view[end:]
