@@ -21,7 +21,8 @@ from tests.support.checker.counting_producer import CountingProducer
 from tests.support.checker.scripted_checks import SECRET
 from tests.support.mesh.mesh import Mesh, eventually, running_mesh
 
-CHECK_AFTER_S, INTERVAL_S, SLACK_S = 3, 3, 5
+# The slack is what a busy machine may add; a claim that nobody takes over after a checker's death would cost a minute.
+CHECK_AFTER_S, INTERVAL_S, SLACK_S = 3, 3, 15
 CLAIM_MS, TIMEOUT_MS = 2_000, 800
 TRANSACTIONS, PRODUCERS, CHECKERS = 240, 3, 3
 ANSWER_S = 0.1
@@ -108,7 +109,7 @@ def two_that_hold(running: list[Running]) -> list[tuple[Running, int]]:
 
 
 def test_two_of_three_checkers_die_in_the_middle_of_their_checks(tmp_path: Path) -> None:
-    """Every transaction is resolved within its time, an interval and 5 s, those that were unknown when they were asked first one interval later."""
+    """Every transaction is resolved within its time, an interval and some seconds, those that were unknown when they were asked first one interval later."""
     producer = CountingProducer(
         lambda data: "unknown" if is_unsure(data["transaction_id"], data["attempt"]) else "commit", delay_s=ANSWER_S
     )
