@@ -192,9 +192,9 @@ def test_what_was_revoked_stays_so_when_another_broker_leads(secure_mesh: Secure
     key = secure_mesh.new_key("led-shop")
     kept = secure_mesh.settled("POST", "/v1/principals/led-shop/keys").json()["key"]
     assert secure_mesh.settled("DELETE", f"/v1/principals/led-shop/keys/{kid_of(key)}").status_code == 204
-    before = secure_mesh.leader()
-    secure_mesh.kill(before)
-    eventually(lambda: secure_mesh.leader() != before, within_s=30, what="another leader")
+    before = secure_mesh.term()
+    secure_mesh.kill(secure_mesh.leader())
+    eventually(lambda: secure_mesh.term() > before, within_s=30, what="a leader that was elected after it")
     found = secure_mesh.settled("GET", "/v1/principals/led-shop", within_s=30).json()
     assert [each["kid"] for each in found["keys"]] == [kid_of(kept)]
     for proxy in (0, 1):

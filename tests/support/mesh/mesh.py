@@ -154,6 +154,10 @@ class Mesh:
 
         return str(eventually(leading, within_s=within_s, what="a leader"))
 
+    def term(self) -> int:
+        """In which the group is led now; 0 when its leader went in this moment."""
+        return int(self.broker(self.leader()).get("term", 0))
+
     def create(self, topic: str, group: str = "", queues: int = 4, invisible: str = "30s") -> None:
         """A topic that every proxy knows, and a group."""
         assert self.settled("PUT", f"/v1/topics/{topic}", json={"queues": queues}).status_code in (200, 201)
