@@ -2,6 +2,9 @@
 
 A shared machine is up to twice as fast one minute as the next, so figures of two runs say little; the ratio of two windows that lie side by side says
 more, and the median of many such pairs most. Who begins changes with each pair. Rates above 1 and CPU below 1 are better than before.
+
+`--delivery 0.1` runs `loadtest.bench.delivery` of the two checkouts in turns instead, at that scale, and compares all its figures: of times
+and sizes the ratio is turned over, so that above 1 is better there, too.
 """
 
 import argparse
@@ -9,6 +12,7 @@ import itertools
 import json
 import random
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -112,6 +116,36 @@ def ratios(before: list[float], after: list[float]) -> tuple[float, float, float
     return low, middle, high
 
 
+def delivery(tree: Path, scale: float, names: list[str]) -> dict[str, float]:
+    """What `loadtest.bench.delivery` of *tree* measures, each figure as a number of which more is better. BenchFailed."""
+    output = (_FOLDER / "turn.json").absolute()
+    command = [str(tree / ".venv/bin/python"), "-m", "loadtest.bench.delivery", *names]
+    done = subprocess.run(  # noqa: S603 - our own module
+        [*command, "--scale", str(scale), "-o", str(output)], cwd=tree, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise BenchFailed(f"{tree}: {done.stdout[-1_000:]}{done.stderr[-1_000:]}")
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    return {row["figure"]: row["value"] if "/s" in row["unit"] else 1 / max(row["value"], 1e-9) for row in found}
+
+
+def delivery_in_turns(before: Path, rounds: int, scale: float, names: list[str], console: Console) -> None:
+    """The table of all figures of the delivery bench, and a JSON line each."""
+    _FOLDER.mkdir(parents=True, exist_ok=True)
+    trees = (before.absolute(), Path.cwd())
+    found: dict[Path, list[dict[str, float]]] = {tree: [] for tree in trees}
+    for number in range(rounds):
+        for tree in trees if number % 2 == 0 else trees[::-1]:
+            found[tree].append(delivery(tree, scale, names))
+            console.print(f"round {number + 1} of {rounds}: {tree}")
+    table = Table("figure", "quartiles of the ratio: above 1 is better than before")
+    for figure in found[trees[0]][0]:
+        rate = ratios(*([turn[figure] for turn in found[tree]] for tree in trees))
+        print(json.dumps({"bench": "versions", "figure": figure, "pairs": rounds, "rate_ratio": rate}), flush=True)
+        table.add_row(figure, "  ".join(f"{value:.2f}" for value in rate))
+    console.print(table)
+
+
 def main() -> int:
     """Exit code 1 when an answer was wrong; a figure that is worse is shown, never an error."""
     parser = argparse.ArgumentParser(prog="python -m loadtest.bench.versions", description=__doc__)
@@ -119,10 +153,15 @@ def main() -> int:
     parser.add_argument("figures", nargs="*", choices=[[], *FIGURES], help="some of the figures (all)")
     parser.add_argument("--rounds", type=int, default=8, help="pairs of windows a figure (%(default)s)")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a window (%(default)s)")
+    parser.add_argument("--delivery", type=float, metavar="SCALE", help="compare the delivery bench at this scale")
+    parser.add_argument("--only", nargs="+", default=[], help="some of the delivery bench's groups of figures (all)")
     options = parser.parse_args()
     figures = options.figures or list(FIGURES)
     console = Console(stderr=True, width=None if sys.stderr.isatty() else 140)
     try:
+        if options.delivery:
+            delivery_in_turns(options.before, options.rounds, options.delivery, options.only, console)
+            return 0
         with ExitStack() as stack:
             before = Side("before", stack.enter_context(own_mesh(_FOLDER, tree=options.before)))
             after = Side("after", stack.enter_context(own_mesh(_FOLDER, tree=Path.cwd())))
