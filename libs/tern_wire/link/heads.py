@@ -20,7 +20,7 @@ import msgspec
 
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.link.codec import encode_msgpack
-from tern_wire.link.requests import HEAD_SIZE, Parts, RequestCode
+from tern_wire.link.requests import HEAD_SIZE, NoticeCode, Parts, RequestCode
 
 
 class LinkReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -42,6 +42,12 @@ class LinkRequest(msgspec.Struct, Generic[R], frozen=True, kw_only=True, omit_de
     reply: ClassVar[type[LinkReply]]
 
 
+class LinkNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The head of a notice, which nobody answers."""
+
+    code: ClassVar[NoticeCode]
+
+
 Q = TypeVar("Q")
 
 
@@ -50,7 +56,8 @@ def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(kind)
 
 
-def head_parts(head: LinkRequest[Any] | LinkReply, raw: Sequence[bytes | bytearray | memoryview] = ()) -> Parts:
+def head_parts(
+    head: LinkRequest[Any] | LinkReply | LinkNotice, raw: Sequence[bytes | bytearray | memoryview] = ()) -> Parts:
     """The parts of a body: *head*, and *raw* behind it."""
     packed = encode_msgpack(head)
     return [HEAD_SIZE.pack(len(packed)) + packed, *raw]

@@ -103,7 +103,6 @@ and whenever `serving` changes, so that a proxy knows of a new leader as soon as
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -183,19 +182,6 @@ class NoticeCode(IntEnum):
     LEADERSHIP = 1_008
 
 
-@dataclass(frozen=True, slots=True)
-class Leadership:
-    """What a broker node says of itself in LEADERSHIP: whether it leads and serves its group, as of *term*."""
-
-    node: str
-    term: int
-    is_serving: bool
-
-    def parts(self) -> Parts:
-        """The notice's body."""
-        return body_parts({"node": self.node, "term": self.term, "serving": self.is_serving})
-
-
 def body_parts(head: dict[str, Any], raw: Sequence[bytes | bytearray | memoryview] = ()) -> Parts:
     """The parts of a request's or a reply's body."""
     packed = encode_msgpack(head)
@@ -230,12 +216,3 @@ def read_error(body: bytes | memoryview) -> TernError:
     head, _ = read_body(body)
     fields = head.get("fields")
     return error_from(str(head.get("code")), fields if isinstance(fields, dict) else {})
-
-
-def read_leadership(body: bytes | memoryview) -> Leadership:
-    """The body of a LEADERSHIP; LinkBodyMalformed when it is none."""
-    head, _ = read_body(body)
-    node, term, is_serving = head.get("node"), head.get("term"), head.get("serving")
-    if not isinstance(node, str) or not isinstance(term, int) or term < 0 or not isinstance(is_serving, bool):
-        raise LinkBodyMalformed(reason="a LEADERSHIP without node, term or serving")
-    return Leadership(node, term, is_serving)

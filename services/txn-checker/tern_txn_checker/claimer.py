@@ -24,7 +24,7 @@ from tern_txn_checker.desk import CLAIM_MARGIN_MS, Desk
 from tern_txn_checker.producer_groups import Approach, ProducerGroups
 from tern_wire.errors import LinkBodyMalformed, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, CHECKS_CLAIMED_MAX
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.checks import ClaimChecks
 
 if TYPE_CHECKING:
     from tern_txn_checker.core.questions import Claimed, Questions
@@ -98,32 +98,27 @@ class Claimer:
 
     async def _claim(self) -> None:
         claiming = self._claiming
-        head, raw = await self._link.request(
-            RequestCode.CLAIM_CHECKS,
-            body_parts(
-                {
-                    "checker": claiming.name,
-                    "producer_group": "",
-                    "max": max(1, min(CHECKS_CLAIMED_MAX, claiming.share())),
-                    "claim_ms": claiming.claim_ms,
-                    "wait_ms": claiming.wait_ms,
-                    "max_bytes": CLAIM_SIZE_MAX_BYTES,
-                }
+        found, raw = await self._link.ask(
+            ClaimChecks(
+                checker=claiming.name,
+                producer_group="",
+                max=max(1, min(CHECKS_CLAIMED_MAX, claiming.share())),
+                claim_ms=claiming.claim_ms,
+                wait_ms=claiming.wait_ms,
+                max_bytes=CLAIM_SIZE_MAX_BYTES,
             ),
             is_repeatable=False,
             deadline_ms=claiming.wait_ms + APPEND_DEADLINE_MS,
             is_prompt=False,
         )
         claimed_ms = self._clock.mono_ms()
-        if not isinstance(head.get("checks"), list):
-            raise LinkBodyMalformed(reason="a claim without checks")
-        if not head["checks"]:
+        if not found.checks:
             return
         # At the first check, not before: numpy comes with it, 12 MB that a mesh without open transactions does without.
         from tern_txn_checker.core.questions import Questions, read_claimed  # noqa: PLC0415
 
         self._questions = self._questions or Questions(self._cluster_key, self._link.broker_group)
-        claimed = read_claimed(head, raw)
+        claimed = read_claimed(found, raw)
         self._on_claimed(len(claimed))
         approaches = await self._approaches({check.producer_group for check in claimed})
         for at, check in enumerate(claimed):

@@ -18,7 +18,7 @@ from tern_txn_checker.core.answers import Answer
 from tern_txn_checker.core.backoff import pause_ms
 from tern_txn_checker.core.schedule import Claim
 from tern_wire.errors import LinkBodyMalformed, TernError
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.checks import CheckReport, EndTransactions, ReportChecks
 
 logger = logging.getLogger(__name__)
 
@@ -113,13 +113,16 @@ class Results:
         # When there is something to end, numpy, which comes with it, is there already (claimer.py).
         from tern_txn_checker.core.endings import end_rows, read_endings  # noqa: PLC0415
 
-        head = body_parts({"rows": len(results)}, [end_rows((result.claim, result.answer) for result in results)])
-        _, raw = await self._link.request(RequestCode.END_TRANSACTIONS, head, is_repeatable=True)
+        rows = end_rows((result.claim, result.answer) for result in results)
+        _, raw = await self._link.ask(EndTransactions(rows=len(results)), [rows], is_repeatable=True)
         return read_endings(raw, len(results))
 
     async def _report(self, results: list[Result]) -> list[str]:
-        rows = [[result.claim.number, result.claim.claim, result.answer.text, result.latency_ms] for result in results]
-        _, raw = await self._link.request(RequestCode.REPORT_CHECKS, body_parts({"reports": rows}), is_repeatable=True)
+        reports = [
+            CheckReport(result.claim.number, result.claim.claim, result.answer.text, result.latency_ms)
+            for result in results
+        ]
+        _, raw = await self._link.ask(ReportChecks(reports=reports), is_repeatable=True)
         if len(raw) != len(results):
             raise LinkBodyMalformed(reason=f"{len(raw)} statuses for {len(results)} reports")
         return ["not-ours" if status else "reported" for status in raw]

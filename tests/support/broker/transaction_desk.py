@@ -17,7 +17,8 @@ from tern_broker.upkeep.namespace_shares import NamespaceShares
 from tern_remoting import Link
 from tern_wire.errors import TernError
 from tern_wire.link.commands import read_entry
-from tern_wire.link.requests import ERROR, Parts, RequestCode, read_body, read_error
+from tern_wire.link.heads import read_head
+from tern_wire.link.requests import ERROR, Parts, RequestCode, body_parts, read_body, read_error
 from tern_wire.link.rows import (
     FLAG_HALF,
     FLAG_KEYED,
@@ -103,8 +104,13 @@ class TransactionDesk(RoomyLink):
         """One request; what it is called."""
         self._opaque += 1
         handlers = {number: handler for subject in self.subjects for number, handler in subject.handlers().items()}
+        typed = {each.code: each for subject in self.subjects for each in subject.typed()}
         try:
-            handlers[code](cast(Link, self), self._opaque, head, memoryview(raw))
+            if code in typed:
+                request, rest = read_head(typed[code].kind, b"".join(body_parts(head, [raw])))
+                typed[code].handle(cast(Link, self), self._opaque, request, rest)
+            else:
+                handlers[code](cast(Link, self), self._opaque, head, memoryview(raw))
         except TernError as error:
             self.answers[self._opaque] = error
         self.broker.run()

@@ -14,7 +14,7 @@ import numpy as np
 from tern_remoting import Frame, Link, LinkServer
 from tern_wire.errors import NotLeader, TernError
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
-from tern_wire.link.requests import ERROR, Leadership, NoticeCode, RequestCode, body_parts, error_parts, read_body
+from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts, read_body
 from tern_wire.records.record import encode_properties, encode_record, system_properties
 from tern_wire.settings.producer_settings import ProducerSettings
 from tern_wire.transactions import (
@@ -141,7 +141,7 @@ class ScriptedChecks:
 
     # Requests ---------------------------------------------------------------------------------------------------
     def _tell(self, link: Link) -> None:
-        link.post(NoticeCode.LEADERSHIP, Leadership(self.node, self.term, self.leads).parts())
+        link.post(Leadership.code, head_parts(Leadership(self.node, self.term, self.leads)))
 
     def _lost(self, link: Link, _: Exception | None) -> None:
         for parked in [parked for parked in self._parked if parked[0] is link]:

@@ -19,7 +19,7 @@ from tern_wire.errors import (
     TopicNotFound,
 )
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
-from tern_wire.link.requests import ERROR, Leadership, NoticeCode, RequestCode, body_parts, error_parts, read_body
+from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts, read_body
 from tern_wire.link.rows import (
     ACK,
     EXTEND,
@@ -133,7 +133,7 @@ class ScriptedBroker:
             self._tell(link)
 
     def _tell(self, link: Link) -> None:
-        link.post(NoticeCode.LEADERSHIP, Leadership(self.node, self.term, self.leads).parts())
+        link.post(Leadership.code, head_parts(Leadership(self.node, self.term, self.leads)))
 
     def lead(self, term: int) -> None:
         """Win the election of *term*, and say so."""

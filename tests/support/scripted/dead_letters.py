@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tern_wire.dead_letters import DONE
+from tern_wire.dead_letters import DONE, Selection
 from tern_wire.errors import GroupNotFound
 from tern_wire.link.requests import RequestCode
 
@@ -51,7 +51,10 @@ class ScriptedDeadLetters:
         count = len(self.letters)
         task = {
             "task_id": head["task"],
+            "group_id": 1,
             "group": head.get("group", "billing"),
+            "selection": head.get("selection", Selection().pack()),
+            "rate": head.get("rate", 0),
             "state": DONE,
             "dry_run": head.get("dry_run", False),
             "begin": 0,

@@ -180,9 +180,8 @@ class ScriptedTransactions:
             log.append(record[:20] + len(log).to_bytes(8, "big") + record[28:])
 
     def _resolve(self, head: dict[str, Any], _: memoryview) -> Answer:
-        numbers = self._ended(
-            head["number"], head["producer_group_id"], head["outcome"], head["by"], reason=head["reason"]
-        )
+        by = head.get("by", BY_HAND)
+        numbers = self._ended(head["number"], head["producer_group_id"], head["outcome"], by, reason=head["reason"])
         names = ("status", "outcome", "queue", "messages", "topic_id", "by", "offset")
         return dict(zip(names, numbers, strict=True)), b""
 

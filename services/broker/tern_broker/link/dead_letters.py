@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tern_broker.config import BrokerConfig
@@ -14,7 +15,7 @@ from tern_broker.core.dead_topics import NOTES
 from tern_broker.core.delivery.picking import Pick
 from tern_broker.core.topics import Topic
 from tern_broker.engine import Engine
-from tern_broker.link.requests import RequestHandler, Requests, bounded
+from tern_broker.link.requests import Handler, Requests, handler
 from tern_broker.proposer import Proposal
 from tern_broker.reading.dead_letter_reader import DeadLetterReader, Letter
 from tern_broker.upkeep.burier import Burier
@@ -22,20 +23,23 @@ from tern_broker.upkeep.redriver import Redriver
 from tern_broker.waiting.telling import tell
 from tern_remoting import Link
 from tern_wire.dead_letters import Selection
-from tern_wire.errors import LinkBodyMalformed, TaskNotFound, TernError
-from tern_wire.limits import (
-    DEAD_LETTERS_PAGE_MAX,
-    RECEIVE_SIZE_MAX_BYTES,
-    REDRIVE_OFFSETS_MAX,
-    REDRIVE_RATE_MAX_PER_S,
-    SETTLE_ENTRIES_MAX,
-)
+from tern_wire.errors import TaskNotFound, TernError
+from tern_wire.limits import DEAD_LETTERS_PAGE_MAX
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts
+from tern_wire.link.dead_letters import (
+    DeadLetter,
+    DeadLetters,
+    ListDeadLetters,
+    Purged,
+    PurgeDeadLetters,
+    RejectMessages,
+)
+from tern_wire.link.heads import Done
+from tern_wire.link.redrive import CancelRedrive, GetRedrive, Redrive, RedriveTask, StartRedrive
+from tern_wire.link.requests import ERROR, RequestCode, error_parts
 from tern_wire.records.record import host_bytes
 
-_OFFSET_MAX = (1 << 62) - 1
 # Notes that one request looks at before it says where to go on.
 _SCANNED_MAX = 8 * DEAD_LETTERS_PAGE_MAX
 
@@ -60,56 +64,53 @@ class DeadLetterRequests(Requests):
         engine.on_lead += [burier.step, redriver.step]
         engine.on_applied.append(burier.applied)
 
-    def handlers(self) -> dict[int, RequestHandler]:
+    def typed(self) -> list[Handler]:
         """As Requests."""
-        return {
-            RequestCode.DEAD_LETTER: self._dead_letter,
-            RequestCode.DEAD_LETTERS: self._browse,
-            RequestCode.PURGE: self._purge,
-            RequestCode.REDRIVE: self._redrive,
-        }
+        return [
+            handler(RejectMessages, self._reject),
+            handler(ListDeadLetters, self._browse),
+            handler(PurgeDeadLetters, self._purge),
+            Handler(RequestCode.REDRIVE, Redrive, self._redrive),
+        ]
 
-    def _dead_letter(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        rows = [[*(int(number) for number in numbers), str(reason)] for *numbers, reason in head["rows"]]
-        if not 1 <= len(rows) <= SETTLE_ENTRIES_MAX or any(len(row) != 6 for row in rows):
-            raise LinkBodyMalformed(reason=f"DEAD_LETTER of {len(rows)} rows")
+    def _reject(self, link: Link, opaque: int, request: RejectMessages, _raw: memoryview) -> None:
+        rows = [[row.group_id, row.topic_id, row.queue, row.offset, row.lease, row.reason] for row in request.rows]
         payload = encode_msgpack({"rows": rows})
 
         def done(verdict: Any, _picks: list[Pick]) -> None:
             if isinstance(verdict, TernError):
                 link.reply(opaque, ERROR, error_parts(verdict))
             else:
-                link.reply(opaque, 0, body_parts({}, [verdict]))
+                self.answer(link, opaque, Done(), [verdict])
 
         proposal = Proposal(CommandKind.DEAD_LETTER, len(payload), done, build=lambda _now: [payload])
         self._engine.proposer.submit(proposal)
 
-    def _purge(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        self.propose_map(link, opaque, CommandKind.PURGE, {"group": self.group(head["group"]).name})
+    def _purge(self, link: Link, opaque: int, request: PurgeDeadLetters, _raw: memoryview) -> None:
+        self.propose(link, opaque, CommandKind.PURGE, {"group": self.group(request.group).name}, Purged)
 
-    def _redrive(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        task_id = str(head["task"])
-        if head["op"] == "start":
-            selection = Selection.unpack(head["selection"])
-            bounded(len(selection.offsets or ()), 0, REDRIVE_OFFSETS_MAX)
-            request = {
-                "op": "start",
-                "task": task_id,
-                "group": self.group(head["group"]).name,
-                "selection": selection.pack(),
-                "rate": bounded(head["rate"], 0, REDRIVE_RATE_MAX_PER_S),
-                "dry_run": bool(head["dry_run"]),
-            }
-            self.propose_map(link, opaque, CommandKind.REDRIVE, request)
-        elif head["op"] == "cancel":
-            self.propose_map(link, opaque, CommandKind.REDRIVE, {"op": "cancel", "task": task_id})
-        else:
+    def _redrive(self, link: Link, opaque: int, request: Redrive, _raw: memoryview) -> None:
+        match request:
+            case StartRedrive():
+                start = {
+                    "op": "start",
+                    "task": request.task,
+                    "group": self.group(request.group).name,
+                    "selection": Selection.unpack(msgspec.structs.asdict(request.selection)).pack(),
+                    "rate": request.rate,
+                    "dry_run": request.dry_run,
+                }
+                self.propose(link, opaque, CommandKind.REDRIVE, start, RedriveTask)
+            case CancelRedrive():
+                cancel = {"op": "cancel", "task": request.task}
+                self.propose(link, opaque, CommandKind.REDRIVE, cancel, RedriveTask)
+            case GetRedrive():
 
-            def ready(is_current: bool) -> None:
-                task = partial(self._task, link, opaque, task_id, is_current=is_current)
-                tell(task, partial(self.refuse, link, opaque))
+                def ready(is_current: bool) -> None:
+                    task = partial(self._task, link, opaque, request.task, is_current=is_current)
+                    tell(task, partial(self.refuse, link, opaque))
 
-            self._engine.raft.when_current(ready)
+                self._engine.raft.when_current(ready)
 
     def _task(self, link: Link, opaque: int, task_id: str, *, is_current: bool) -> None:
         task = self._engine.state.redriving.tasks.get(task_id)
@@ -118,21 +119,24 @@ class DeadLetterRequests(Requests):
         elif task is None:
             link.reply(opaque, ERROR, error_parts(TaskNotFound(task=task_id[:80])))
         else:
-            link.reply(opaque, 0, body_parts(task.pack()))
+            self.answer(link, opaque, msgspec.convert(task.pack(), RedriveTask))
 
     # Browsing --------------------------------------------------------------------------------------------------
-    def _browse(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        group_id = self.group(head["group"]).group_id
-        offset = bounded(head["offset"], 0, _OFFSET_MAX)
-        count = bounded(head["count"], 1, DEAD_LETTERS_PAGE_MAX)
-        size_max = bounded(head["max_bytes"], 1, RECEIVE_SIZE_MAX_BYTES)
-        selection = Selection.unpack({**head, "offsets": None})
+    def _browse(self, link: Link, opaque: int, request: ListDeadLetters, _raw: memoryview) -> None:
+        group_id = self.group(request.group).group_id
+        selection = Selection(
+            topic=request.topic,
+            tag=request.tag,
+            reason=request.reason,
+            from_ms=request.from_ms,
+            to_ms=request.to_ms,
+        )
 
         def steps() -> Iterator[None]:
             found: list[Letter] = []
             size, is_full = 0, False
             begin, end = self._bounds(group_id)
-            at = begin = max(begin, offset)
+            at = begin = max(begin, request.offset)
             while at < end and at < begin + _SCANNED_MAX and not is_full:
                 page_end = at + DEAD_LETTERS_PAGE_MAX
                 for letter in self._reader.letters(group_id, at, DEAD_LETTERS_PAGE_MAX):
@@ -140,7 +144,7 @@ class DeadLetterRequests(Requests):
                     if note is None or not selection.takes(note):
                         continue
                     size += int(letter.original["size"][0])
-                    is_full = len(found) == count or (bool(found) and size > size_max)
+                    is_full = len(found) == request.count or (bool(found) and size > request.max_bytes)
                     if is_full:
                         page_end = letter.offset
                         break
@@ -148,12 +152,12 @@ class DeadLetterRequests(Requests):
                     page_end = max(page_end, letter.offset + 1)
                 at = page_end
                 yield
-            reply = {
-                "letters": [_row(letter) for letter in found],
-                "next": at if at < end else -1,
-                "count": self._engine.state.dead_letters.count(group_id),
-            }
-            link.reply(opaque, 0, body_parts(reply, [self._original(letter) for letter in found]))
+            reply = DeadLetters(
+                letters=[_row(letter) for letter in found],
+                next=at if at < end else -1,
+                count=self._engine.state.dead_letters.count(group_id),
+            )
+            self.answer(link, opaque, reply, [self._original(letter) for letter in found])
 
         self.answer_in_turns(link, opaque, steps())
 
@@ -169,8 +173,17 @@ class DeadLetterRequests(Requests):
         return self._engine.reader.read_messages(origin, letter.note.queue, offsets, letter.original).data
 
 
-def _row(letter: Letter) -> list[Any]:
+def _row(letter: Letter) -> DeadLetter:
     note = letter.note
     assert note is not None
-    place = [letter.offset, note.topic, note.queue, note.offset]
-    return [*place, note.attempts, note.cause, note.reason, note.died_ms, int(letter.original["size"][0])]
+    return DeadLetter(
+        offset=letter.offset,
+        topic=note.topic,
+        queue=note.queue,
+        origin_offset=note.offset,
+        attempts=note.attempts,
+        cause=note.cause,
+        reason=note.reason,
+        died_ms=note.died_ms,
+        size_bytes=int(letter.original["size"][0]),
+    )

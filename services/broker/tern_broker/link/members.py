@@ -2,24 +2,37 @@
 
 from typing import Any
 
+import msgspec
+
 from tern_broker.config import BrokerConfig
 from tern_broker.engine import Engine
-from tern_broker.link.requests import RequestHandler, Requests
-from tern_broker.upkeep.namespace_shares import NamespaceShares, nothing_taken
+from tern_broker.link.requests import Handler, Requests, handler
+from tern_broker.upkeep.namespace_shares import NamespaceShares
 from tern_remoting import Link
-from tern_wire.errors import InvalidField, MemberNotFound
+from tern_wire.errors import MemberNotFound
 from tern_wire.limits import MEMBER_EXPIRY_MS
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.members import (
+    Assignments,
+    AssignQueues,
+    GroupMembers,
+    HeldLock,
+    LeaveGroup,
+    ListMembers,
+    ListQueueLocks,
+    LockQueues,
+    MemberHeard,
+    MemberLeft,
+    MemberRequest,
+    QueueLocks,
+    QueuesLocked,
+    QueuesUnlocked,
+    TellHeartbeat,
+    UnlockQueues,
+)
+from tern_wire.link.requests import RequestCode
 from tern_wire.names import check_group
 from tern_wire.routing.membership import Role, check_member, read_heartbeat, read_role, read_strategy
-
-# What a MEMBERS other than a heartbeat names; apply checks what is in it.
-_FIELDS = {
-    "leave": ("role", "group", "member"),
-    "lock": ("group", "topic", "member", "queues"),
-    "unlock": ("group", "topic", "member", "queues"),
-}
 
 
 class MemberRequests(Requests):
@@ -31,53 +44,69 @@ class MemberRequests(Requests):
         super().__init__(config, engine)
         self._shares = shares
 
-    def handlers(self) -> dict[int, RequestHandler]:
+    def typed(self) -> list[Handler]:
         """As Requests."""
-        return {
-            RequestCode.MEMBERS: self._members,
-            RequestCode.GROUP_MEMBERS: self._group_members,
-            RequestCode.ASSIGNMENTS: self._assignments,
-            RequestCode.QUEUE_LOCKS: self._queue_locks,
-        }
+        return [
+            Handler(RequestCode.MEMBERS, MemberRequest, self._members),
+            handler(ListMembers, self._group_members),
+            handler(AssignQueues, self._assignments),
+            handler(ListQueueLocks, self._queue_locks),
+        ]
 
-    def _members(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        op, release = head["op"], nothing_taken
-        if op == "heartbeat":
-            # Read here, too: nothing that can be refused now takes a place in the log.
-            says = read_heartbeat(head)
-            release, request = self._shares.take_member(says), says.document()
-            # In the entry, so that all replicas let go of the member at the same time, however they are set up.
-            if self._config.member_expiry_ms != MEMBER_EXPIRY_MS:
-                request["expiry_ms"] = self._config.member_expiry_ms
-        elif op in _FIELDS:
-            request = {name: head[name] for name in _FIELDS[op]}
-            if op == "lock":
-                release = self._shares.take_locks(request["group"], request["topic"], request["queues"])
-        else:
-            raise InvalidField(reason="'op' is heartbeat, leave, lock or unlock", pointer="/op")
-        self.propose_map(link, opaque, CommandKind.MEMBERS, {"op": op, **request}, release=release)
+    def _members(self, link: Link, opaque: int, request: MemberRequest, _raw: memoryview) -> None:
+        match request:
+            case TellHeartbeat():
+                self._heartbeat(link, opaque, request)
+            case LeaveGroup():
+                leave = {"op": "leave", "role": request.role, "group": request.group, "member": request.member}
+                self.propose(link, opaque, CommandKind.MEMBERS, leave, MemberLeft)
+            case LockQueues():
+                release = self._shares.take_locks(request.group, request.topic, request.queues)
+                lock = {"op": "lock", **_locked(request)}
+                self.propose(link, opaque, CommandKind.MEMBERS, lock, QueuesLocked, release=release)
+            case UnlockQueues():
+                unlock = {"op": "unlock", **_locked(request)}
+                self.propose(link, opaque, CommandKind.MEMBERS, unlock, QueuesUnlocked)
 
-    def _group_members(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        role = read_role(head["role"])
-        name = self.group(head["group"]).name if role is Role.CONSUMER else check_group(head["group"])
-        link.reply(opaque, 0, body_parts(self._engine.state.clients.members.describe(role, name)))
+    def _heartbeat(self, link: Link, opaque: int, request: TellHeartbeat) -> None:
+        # Read here, too: nothing that can be refused now takes a place in the log.
+        says = read_heartbeat(msgspec.structs.asdict(request))
+        release = self._shares.take_member(says)
+        command = {"op": "heartbeat", **says.document()}
+        # In the entry, so that all replicas let go of the member at the same time, however they are set up.
+        if self._config.member_expiry_ms != MEMBER_EXPIRY_MS:
+            command["expiry_ms"] = self._config.member_expiry_ms
+        self.propose(link, opaque, CommandKind.MEMBERS, command, MemberHeard, release=release)
 
-    def _assignments(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        group, topic, queues, member = self.group(head["group"]), str(head["topic"]), head["queues"], head["member"]
-        strategy = read_strategy(head["strategy"]) if head["strategy"] else None
-        if not isinstance(queues, list) or not all(isinstance(queue, str) for queue in queues):
-            raise InvalidField(reason="'queues' are a list of names", pointer="/queues")
+    def _group_members(self, link: Link, opaque: int, request: ListMembers, _raw: memoryview) -> None:
+        role = read_role(request.role)
+        name = self.group(request.group).name if role is Role.CONSUMER else check_group(request.group)
+        found = self._engine.state.clients.members.describe(role, name)
+        self.answer(link, opaque, msgspec.convert(found, GroupMembers))
+
+    def _assignments(self, link: Link, opaque: int, request: AssignQueues, _raw: memoryview) -> None:
+        group, member = self.group(request.group), request.member
+        strategy = read_strategy(request.strategy) if request.strategy else None
         members = self._engine.state.clients.members
         if member and not members.has(Role.CONSUMER, group.name, check_member(member)):
             raise MemberNotFound(member=member, group=group.name)
-        found = members.assignments(group.name, topic, queues, strategy, is_broadcast=group.is_broadcast)
+        found = members.assignments(
+            group.name, request.topic, request.queues, strategy, is_broadcast=group.is_broadcast
+        )
         if member:
             found["assignments"] = {member: found["assignments"].get(member, [])}
-        link.reply(opaque, 0, body_parts(found))
+        self.answer(link, opaque, Assignments(**found))
 
-    def _queue_locks(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        group, topic = self.group(head["group"]), self.topic(head["topic"])
+    def _queue_locks(self, link: Link, opaque: int, request: ListQueueLocks, _raw: memoryview) -> None:
+        group, topic = self.group(request.group), self.topic(request.topic)
         now_ms = self._engine.proposer.now_ms()
         holders = self._engine.state.clients.locks.holders(now_ms, group.name, topic.name, topic.queues)
-        locks = {str(queue): [lock.member, lock.epoch, lock.until_ms - now_ms] for queue, lock in holders.items()}
-        link.reply(opaque, 0, body_parts({"locks": locks}))
+        locks = {
+            str(queue): HeldLock(lock.member, lock.epoch, lock.until_ms - now_ms) for queue, lock in holders.items()
+        }
+        self.answer(link, opaque, QueueLocks(locks=locks))
+
+
+def _locked(request: LockQueues | UnlockQueues) -> dict[str, Any]:
+    """As the log has it."""
+    return {"group": request.group, "topic": request.topic, "member": request.member, "queues": request.queues}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -20,24 +21,32 @@ from tern_broker.core.transactions.ends import Transactions, are_ends
 from tern_broker.core.transactions.requests import ClaimRequest, read_claim, read_reports, read_resolution
 from tern_broker.core.transactions.views import claimed_checks, describe_transaction, list_transactions
 from tern_broker.engine import Engine
-from tern_broker.link.requests import RequestHandler, Requests, bounded
+from tern_broker.link.requests import Handler, Requests, handler
 from tern_broker.proposer import Done, Proposal
 from tern_broker.waiting.check_waiters import CheckWaiter, CheckWaiters
 from tern_remoting import Link
 from tern_store import StoreError
 from tern_wire.errors import LinkBodyMalformed, TernError
-from tern_wire.limits import ENDS_PER_REQUEST_MAX, LISTED_MAX, WAIT_MAX_MS
+from tern_wire.link import heads
+from tern_wire.link.checks import ClaimChecks, ClaimedChecks, EndTransactions, ReportChecks
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts
-from tern_wire.transactions import COMMIT, END_ROWS, EXPIRED, NUMBER_MAX, OPEN
+from tern_wire.link.requests import ERROR, RequestCode, error_parts
+from tern_wire.link.transactions import (
+    DescribedTransaction,
+    DescribeTransaction,
+    ListedTransactions,
+    ListTransactions,
+    Resolved,
+    ResolveTransaction,
+    Transaction,
+)
+from tern_wire.transactions import COMMIT, END_ROWS
 
-_ID_MAX, _TIME_MAX_MS = (1 << 32) - 1, (1 << 53) - 1
 # Records that one END_TRANSACTIONS makes visible, more or less: every node reads them for their keys while it applies the entry ...
 COMMIT_STEP_SIZE_BYTES = 4 << 20
 # ... which costs a small part of what storing them did; so much of it counts for the size of the entry.
 _COMMIT_COST = 32
-_NO_CHECKS: dict[str, Any] = {"checks": []}
 
 
 class TransactionRequests(Requests):
@@ -52,26 +61,25 @@ class TransactionRequests(Requests):
         engine.on_applied.append(self._applied)
         engine.on_clock.append(self._sweep)
 
-    def handlers(self) -> dict[int, RequestHandler]:
+    def typed(self) -> list[Handler]:
         """As Requests."""
-        return {
-            RequestCode.END_TRANSACTIONS: self._end,
-            RequestCode.CLAIM_CHECKS: self._claim,
-            RequestCode.REPORT_CHECKS: self._report,
-            RequestCode.RESOLVE_TRANSACTION: self._resolve,
-            RequestCode.DESCRIBE_TRANSACTION: self._describe,
-            RequestCode.LIST_TRANSACTIONS: self._list,
-        }
+        return [
+            handler(EndTransactions, self._end),
+            handler(ClaimChecks, self._claim),
+            handler(ReportChecks, self._report),
+            handler(ResolveTransaction, self._resolve),
+            handler(DescribeTransaction, self._describe),
+            handler(ListTransactions, self._list),
+        ]
 
     @property
     def _transactions(self) -> Transactions:
         return self._engine.state.transactions
 
     # Ends ------------------------------------------------------------------------------------------------------
-    def _end(self, link: Link, opaque: int, head: dict[str, Any], raw: memoryview) -> None:
-        count = bounded(head["rows"], 1, ENDS_PER_REQUEST_MAX)
-        if len(raw) != count * END_ROWS.itemsize:
-            raise LinkBodyMalformed(reason=f"END_TRANSACTIONS of {count} rows in {len(raw)} bytes")
+    def _end(self, link: Link, opaque: int, request: EndTransactions, raw: memoryview) -> None:
+        if len(raw) != request.rows * END_ROWS.itemsize:
+            raise LinkBodyMalformed(reason=f"END_TRANSACTIONS of {request.rows} rows in {len(raw)} bytes")
         rows = np.frombuffer(bytes(raw), END_ROWS)
         if not are_ends(rows):
             raise LinkBodyMalformed(reason="END_TRANSACTIONS with an outcome, or somebody, that there is not")
@@ -98,16 +106,16 @@ class TransactionRequests(Requests):
             total += size
         return [*steps, (begin, len(rows), total)]
 
-    def _resolve(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        self.propose_map(link, opaque, CommandKind.RESOLVE_TRANSACTION, read_resolution(head).packed())
+    def _resolve(self, link: Link, opaque: int, request: ResolveTransaction, _raw: memoryview) -> None:
+        command = read_resolution(msgspec.structs.asdict(request)).packed()
+        self.propose(link, opaque, CommandKind.RESOLVE_TRANSACTION, command, Resolved)
 
     # Checks ----------------------------------------------------------------------------------------------------
-    def _claim(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        request = read_claim(head)
-        if request.producer_group:
-            self._engine.state.producers.require(request.producer_group)
-        deadline_s = self._monotonic() + bounded(head["wait_ms"], 0, WAIT_MAX_MS) / 1000
-        self._claim_or_wait(link, opaque, request, deadline_s)
+    def _claim(self, link: Link, opaque: int, request: ClaimChecks, _raw: memoryview) -> None:
+        claim = read_claim(msgspec.structs.asdict(request))
+        if claim.producer_group:
+            self._engine.state.producers.require(claim.producer_group)
+        self._claim_or_wait(link, opaque, claim, self._monotonic() + request.wait_ms / 1000)
 
     def _claim_or_wait(self, link: Link, opaque: int, request: ClaimRequest, deadline_s: float) -> None:
         """Claim what is due; if nothing is, wait for it until *deadline_s*."""
@@ -118,7 +126,7 @@ class TransactionRequests(Requests):
             elif answer:
                 self._propose_claim(link, opaque, request, deadline_s)
             else:
-                link.reply(opaque, 0, body_parts(_NO_CHECKS))
+                self.answer(link, opaque, ClaimedChecks(checks=[]))
 
         if self._available(request.producer_group):
             woken(True)
@@ -153,17 +161,18 @@ class TransactionRequests(Requests):
             # The claims end by themselves, and are passed on.
             self.unreadable(link, opaque, error)
             return True
-        link.reply(opaque, 0, body_parts({"checks": told, "now_ms": self._engine.state.now_ms}, [records]))
+        self.answer(link, opaque, ClaimedChecks(checks=told, now_ms=self._engine.state.now_ms), [records])
         return True
 
-    def _report(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        payload = encode_msgpack({"reports": read_reports(head)})
+    def _report(self, link: Link, opaque: int, request: ReportChecks, _raw: memoryview) -> None:
+        reports = [[one.number, one.claim, one.answer, one.latency_ms] for one in request.reports]
+        payload = encode_msgpack({"reports": read_reports({"reports": reports})})
 
         def done(verdict: Any, _picks: list[Pick]) -> None:
             if isinstance(verdict, TernError):
                 link.reply(opaque, ERROR, error_parts(verdict))
             else:
-                link.reply(opaque, 0, body_parts({}, [verdict]))
+                self.answer(link, opaque, heads.Done(), [verdict])
 
         self._engine.proposer.submit(
             Proposal(CommandKind.REPORT_CHECKS, len(payload), done, build=lambda _now: [payload])
@@ -186,29 +195,25 @@ class TransactionRequests(Requests):
             self.waiters.sweep(self._monotonic())
 
     # Reads -----------------------------------------------------------------------------------------------------
-    def _describe(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        number = bounded(head["number"], 0, NUMBER_MAX)
-        group_id = bounded(head["producer_group_id"], 0, _ID_MAX)
-        found = describe_transaction(self._transactions, self._engine.state.names, number, group_id)
-        link.reply(opaque, 0, body_parts({"transaction": found}))
+    def _describe(self, link: Link, opaque: int, request: DescribeTransaction, _raw: memoryview) -> None:
+        found = describe_transaction(
+            self._transactions, self._engine.state.names, request.number, request.producer_group_id
+        )
+        self.answer(link, opaque, DescribedTransaction(transaction=msgspec.convert(found, Transaction)))
 
-    def _list(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        name, state = str(head["producer_group"]), head["state"]
-        if state not in {"", OPEN, EXPIRED}:
-            raise LinkBodyMalformed(reason=f"{state!r} is no state of a transaction that has not ended")
-        group_id = self._engine.state.producers.require(name).producer_group_id if name else 0
-        age_ms = bounded(head["older_than_ms"], 0, _TIME_MAX_MS)
+    def _list(self, link: Link, opaque: int, request: ListTransactions, _raw: memoryview) -> None:
+        name = request.producer_group
         found = list_transactions(
             self._transactions,
             self._engine.state.names,
-            namespace=str(head.get("namespace", "")),
-            producer_group_id=group_id,
-            state=state,
-            begun_before_ms=self._engine.proposer.now_ms() - age_ms,
-            after=bounded(head["after"], 0, NUMBER_MAX),
-            limit=bounded(head["limit"], 1, LISTED_MAX),
+            namespace=request.namespace,
+            producer_group_id=self._engine.state.producers.require(name).producer_group_id if name else 0,
+            state=request.state,
+            begun_before_ms=self._engine.proposer.now_ms() - request.older_than_ms,
+            after=request.after,
+            limit=request.limit,
         )
-        link.reply(opaque, 0, body_parts(found))
+        self.answer(link, opaque, msgspec.convert(found, ListedTransactions))
 
 
 @dataclass(slots=True)
@@ -236,6 +241,7 @@ class _Ends:
             if self.error is not None:
                 self.link.reply(self.opaque, ERROR, error_parts(self.error))
             else:
-                self.link.reply(self.opaque, 0, body_parts({}, [part for part in self.parts if part is not None]))
+                told = [part for part in self.parts if part is not None]
+                self.link.reply(self.opaque, 0, heads.head_parts(heads.Done(), told))
 
         return answer

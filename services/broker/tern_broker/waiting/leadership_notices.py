@@ -9,7 +9,8 @@ A notice that a full link does not take is not repeated: that one finds the lead
 from collections.abc import Callable
 
 from tern_remoting import Link
-from tern_wire.link.requests import Leadership, NoticeCode
+from tern_wire.link.heads import head_parts
+from tern_wire.link.status import Leadership
 
 
 class LeadershipNotices:
@@ -40,4 +41,4 @@ class LeadershipNotices:
 
     def _tell(self, link: Link) -> None:
         term, is_serving = self._role()
-        link.post(NoticeCode.LEADERSHIP, Leadership(self._node, term, is_serving).parts())
+        link.post(Leadership.code, head_parts(Leadership(self._node, term, is_serving)))

@@ -23,6 +23,7 @@ from tern_remoting import problem_of
 from tern_routing import GroupLink
 from tern_wire.errors import LinkBodyMalformed, OutcomeUnknown, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, LANE_SIZE_MAX_BYTES
+from tern_wire.link.checks import EndTransactions
 from tern_wire.link.requests import Parts, RequestCode, body_parts
 from tern_wire.link.rows import SEND_ROWS
 
@@ -250,9 +251,7 @@ class EndLane(Lane[EndParcel, Ended | TernError]):
     ) -> list[Ended | TernError]:
         rows = b"".join(parcel.row for parcel in cargo)
         try:
-            _, raw = await self.link.request(
-                RequestCode.END_TRANSACTIONS, body_parts({"rows": len(cargo)}, [rows]), is_repeatable=True
-            )
+            _, raw = await self.link.ask(EndTransactions(rows=len(cargo)), [rows], is_repeatable=True)
             return [*read_ended(raw, len(cargo))]
         except TernError as error:
             return [error] * len(cargo)

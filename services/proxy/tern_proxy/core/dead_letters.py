@@ -15,6 +15,8 @@ from tern_proxy.core.sending.parameters import number_of
 from tern_wire.dead_letters import CANCELLED, DONE, ORIGIN_GONE, RUNNING, Selection
 from tern_wire.errors import DeadLetterGone, InvalidField, LinkBodyMalformed, MessageExpired, TernError
 from tern_wire.limits import REDRIVE_OFFSETS_MAX, REDRIVE_RATE_MAX_PER_S
+from tern_wire.link.dead_letters import DeadLetter
+from tern_wire.link.redrive import RedriveTask
 from tern_wire.messages import TO_ORIGIN, RedriveRequest
 
 _PLACE = re.compile(r"([a-z0-9][a-z0-9-]{0,30}):(0|[1-9][0-9]{0,17})")
@@ -91,48 +93,57 @@ def _by_offsets(offsets: list[str], broker_groups: Sequence[str], rate: int) -> 
     return {name: (Selection(offsets=tuple(own)), share) for name, own in chosen.items()}
 
 
-def read_letters(head: Mapping[str, Any], raw: bytes, broker_group: str, put_body: PutBody) -> Iterator[Message]:
-    """The messages of a DEAD_LETTERS reply, each with `dlq`; LinkBodyMalformed when head and records do not fit together."""
+def read_letters(letters: Sequence[DeadLetter], raw: bytes, broker_group: str, put_body: PutBody) -> Iterator[Message]:
+    """The messages of *letters*, each with `dlq`; *raw*: their records. LinkBodyMalformed when these do not fit together."""
     at = 0
-    for dead, topic, queue, offset, attempts, cause, reason, died_ms, size in head["letters"]:
-        messages = list(read_records(raw[at : at + size], topic, broker_group, put_body))
-        at += size
+    for letter in letters:
+        messages = list(read_records(raw[at : at + letter.size_bytes], letter.topic, broker_group, put_body))
+        at += letter.size_bytes
         if len(messages) != 1:
             raise LinkBodyMalformed(reason=f"{len(messages)} records for one dead letter")
         yield {
             **messages[0],
             "dlq": {
-                "offset": f"{broker_group}:{dead}",
-                "origin": {"topic": topic, "queue": f"{broker_group}:{queue}", "offset": offset},
-                "attempts": attempts,
-                "cause": cause,
-                "reason": reason,
-                "dead_at": died_ms,
+                "offset": f"{broker_group}:{letter.offset}",
+                "origin": {
+                    "topic": letter.topic,
+                    "queue": f"{broker_group}:{letter.queue}",
+                    "offset": letter.origin_offset,
+                },
+                "attempts": letter.attempts,
+                "cause": letter.cause,
+                "reason": letter.reason,
+                "dead_at": letter.died_ms,
             },
         }
 
 
-def task_document(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+def task_document(parts: Sequence[tuple[str, RedriveTask]]) -> dict[str, Any]:
     """One task, as its *parts* in the broker groups tell it together."""
     first = parts[0][1]
-    states = {part["state"] for _, part in parts}
+    states = {part.state for _, part in parts}
     state = next(state for state in (RUNNING, CANCELLED, DONE) if state in states)
     return {
-        "task": first["task_id"],
+        "task": first.task_id,
         "type": "redrive",
-        "group": first["group"],
+        "group": first.group,
         "state": state,
-        "dry_run": first["dry_run"],
-        "total": sum(part["end"] - part["begin"] for _, part in parts),
-        "examined": sum(part["next"] - part["begin"] for _, part in parts),
-        **{name: sum(part[name] for _, part in parts) for name in ("redriven", "skipped", "failed")},
+        "dry_run": first.dry_run,
+        "total": sum(part.end - part.begin for _, part in parts),
+        "examined": sum(part.next - part.begin for _, part in parts),
+        "redriven": sum(part.redriven for _, part in parts),
+        "skipped": sum(part.skipped for _, part in parts),
+        "failed": sum(part.failed for _, part in parts),
         "failures": [
-            {"offset": f"{name}:{offset}", "error": _failure(name, offset, status, first["group"]).problem()}
+            {
+                "offset": f"{name}:{failure.offset}",
+                "error": _failure(name, failure.offset, failure.status, first.group).problem(),
+            }
             for name, part in parts
-            for offset, status in part["failures"]
+            for failure in part.failures
         ],
-        "started_at": min(part["started_ms"] for _, part in parts),
-        "finished_at": None if state == RUNNING else max(part["finished_ms"] for _, part in parts),
+        "started_at": min(part.started_ms for _, part in parts),
+        "finished_at": None if state == RUNNING else max(part.finished_ms for _, part in parts),
     }
 
 

@@ -21,7 +21,7 @@ from tern_proxy.core.sending.parameters import number_of, time_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import (
     answer_form,
-    ask_all,
+    ask_all_typed,
     broker_group_names,
     read_document,
     read_parameters,
@@ -36,7 +36,8 @@ from tern_wire.errors import (
     TaskNotFound,
 )
 from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, RECEIVE_SIZE_DEFAULT_BYTES
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.dead_letters import DeadLetters, ListDeadLetters, PurgeDeadLetters
+from tern_wire.link.redrive import CancelRedrive, GetRedrive, RedriveSelection, RedriveTask, StartRedrive
 from tern_wire.messages import RedriveRequest
 from tern_wire.names import check_group, is_of, own_name
 from tern_wire.paths import HEADER_IDEMPOTENCY_KEY, dead_letters_path, redrive_path, task_path
@@ -44,7 +45,7 @@ from tern_wire.principals.principals import DESCRIBE, GROUP, SEEK, SUB, TOPIC
 
 LIMIT_DEFAULT = 32
 # Name and answer of each broker group that has a part in a task.
-Parts = list[tuple[str, dict[str, Any]]]
+Parts = list[tuple[str, RedriveTask]]
 _TASK = re.compile(r"[0-9a-f]{24}")
 # Requests for one page: a broker looks at a bounded number of dead letters for each.
 _ASKED_MAX = 8
@@ -84,7 +85,7 @@ class _DeadLetters:
         if not admission.may(SUB, GROUP, group):
             put_body = put_size
         limit = number_of(query.get("limit", LIMIT_DEFAULT), "limit", 1, DEAD_LETTERS_PAGE_MAX)
-        selection = selection_of(query, time_of).pack()
+        selection = selection_of(query, time_of)
         broker_groups = await broker_group_names(self._proxy)
         first, offset = read_place(query["cursor"], "query/cursor") if "cursor" in query else (broker_groups[0], 0)
         left = [name for name in broker_groups if name >= first]
@@ -95,19 +96,27 @@ class _DeadLetters:
         for _ in range(_ASKED_MAX + len(left)):
             if not left or len(messages) >= limit:
                 break
-            asked = {**selection, "group": group, "offset": offset, "count": limit - len(messages)}
-            asked["max_bytes"] = RECEIVE_SIZE_DEFAULT_BYTES
+            asked = ListDeadLetters(
+                group=group,
+                offset=offset,
+                count=limit - len(messages),
+                max_bytes=RECEIVE_SIZE_DEFAULT_BYTES,
+                topic=selection.topic,
+                tag=selection.tag,
+                reason=selection.reason,
+                from_ms=selection.from_ms,
+                to_ms=selection.to_ms,
+            )
             try:
-                link = self._proxy.group(left[0]).link
-                head, raw = await link.request(RequestCode.DEAD_LETTERS, body_parts(asked), is_repeatable=True)
+                found, raw = await self._proxy.group(left[0]).link.ask(asked, is_repeatable=True)
             except GroupNotFound:
                 unknown += 1
                 if unknown == len(broker_groups):
                     raise
-                head, raw = {"letters": [], "next": -1}, memoryview(b"")
-            messages += read_letters(head, bytes(raw), left[0], put_body)
-            offset = max(0, int(head["next"]))
-            if head["next"] < 0:
+                found, raw = DeadLetters(letters=[], next=-1, count=0), memoryview(b"")
+            messages += read_letters(found.letters, bytes(raw), left[0], put_body)
+            offset = max(0, found.next)
+            if found.next < 0:
                 left.pop(0)
         cursor = f"{left[0]}:{offset}" if left else None
         document = {"group": group, "messages": messages}
@@ -122,8 +131,8 @@ class _DeadLetters:
             raise ConfirmationNeeded(
                 what="the dead letters of group", name=group, loss="the only place where they can be found"
             )
-        parts = await ask_all(self._proxy, RequestCode.PURGE, {"group": group}, absent=GroupNotFound)
-        return respond(request, {"group": group, "purged": sum(int(part["purged"]) for _, part in parts)})
+        parts = await ask_all_typed(self._proxy, PurgeDeadLetters(group=group), absent=GroupNotFound)
+        return respond(request, {"group": group, "purged": sum(part.purged for _, part in parts)})
 
     async def post_redrive(self, request: Request, group: str) -> Response:
         """Deliver dead letters to this group again, from their own queues, as if they had never been received. 202 and a task.
@@ -141,12 +150,16 @@ class _DeadLetters:
         seed = f"{group}\x00{key}".encode("utf-8", "surrogateescape")
         task = blake2b(seed, digest_size=12).hexdigest() if key else secrets.token_hex(12)
         selections = redrive_selections(asked, await broker_group_names(self._proxy), time_of)
-        start = {"op": "start", "task": task, "group": group, "dry_run": asked.dry_run}
         answers = await asyncio.gather(
             *(
-                self._proxy.group(name).link.request(
-                    RequestCode.REDRIVE,
-                    body_parts({**start, "selection": selection.pack(), "rate": rate}),
+                self._proxy.group(name).link.ask(
+                    StartRedrive(
+                        task=task,
+                        group=group,
+                        selection=RedriveSelection(**selection.pack()),
+                        rate=rate,
+                        dry_run=asked.dry_run,
+                    ),
                     is_repeatable=True,
                 )
                 for name, (selection, rate) in selections.items()
@@ -167,32 +180,32 @@ class _DeadLetters:
 
     async def get_task(self, request: Request, task: str) -> Response:
         """How a task is going, in all broker groups together."""
-        parts = await self._ask(request, task, "get")
+        parts = await self._get(request, task)
         self._require(request, task, parts, DESCRIBE)
         return respond(request, task_document(parts))
 
     async def delete_task(self, request: Request, task: str) -> Response:
         """Cancel a task: what was redriven stays so. One that has ended stays as it is."""
+        parts = await self._get(request, task)
         if admission_of(request) is not OPEN:
-            self._require(request, task, await self._ask(request, task, "get"), SEEK)
-        return respond(request, task_document(await self._ask(request, task, "cancel")))
+            self._require(request, task, parts, SEEK)
+        parts = await ask_all_typed(self._proxy, CancelRedrive(task=task), absent=TaskNotFound)
+        return respond(request, task_document(parts))
 
     def _require(self, request: Request, task: str, parts: Parts, action: str) -> None:
         """Forbidden, or TaskNotFound as of one that is not there, unless *action* may be done to the group of the task."""
         try:
-            admission_of(request).require(action, GROUP, parts[0][1]["group"])
+            admission_of(request).require(action, GROUP, parts[0][1].group)
         except GroupNotFound as error:
             raise TaskNotFound(task=task) from error
 
-    async def _ask(self, request: Request, task: str, op: str) -> Parts:
+    async def _get(self, request: Request, task: str) -> Parts:
         refuse_query(request)
         answer_form(request)
         if _TASK.fullmatch(task) is None:
             raise TaskNotFound(task=task[:80])
-        parts = await ask_all(self._proxy, RequestCode.REDRIVE, {"op": "get", "task": task}, absent=TaskNotFound)
-        if not is_of(namespace_in(request), str(parts[0][1]["group"])):
+        parts = await ask_all_typed(self._proxy, GetRedrive(task=task), absent=TaskNotFound)
+        if not is_of(namespace_in(request), parts[0][1].group):
             # Another namespace's: it is not even looked at any more.
             raise TaskNotFound(task=task)
-        if op != "get":
-            parts = await ask_all(self._proxy, RequestCode.REDRIVE, {"op": op, "task": task}, absent=TaskNotFound)
         return parts

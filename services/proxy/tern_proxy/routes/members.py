@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
+import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -17,24 +18,25 @@ from tern_proxy.core.access.namespaces import whole_topic
 from tern_proxy.core.sending.parameters import BASIC, answer_kind
 from tern_proxy.core.sending.topic import Topic
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.documents import ask_each, read_document, read_parameters, respond
+from tern_proxy.routes.documents import ask_each_typed, read_document, read_parameters, respond
 from tern_wire.errors import GroupNotFound, IllegalFilter, InvalidField, NoLeader, NoNameServer, TernError, WarmingUp
 from tern_wire.filters import compile_filter
-from tern_wire.limits import (
-    HEARTBEAT_INTERVAL_MS,
-    MEMBER_EXPIRY_MS,
-    QUEUE_LOCK_MS,
-    QUEUE_LOCK_RENEWAL_MS,
-    QUEUES_PER_TOPIC_MAX,
+from tern_wire.limits import HEARTBEAT_INTERVAL_MS, QUEUE_LOCK_MS, QUEUE_LOCK_RENEWAL_MS, QUEUES_PER_TOPIC_MAX
+from tern_wire.link.heads import LinkReply, LinkRequest, R
+from tern_wire.link.members import (
+    AssignQueues,
+    LeaveGroup,
+    ListMembers,
+    ListQueueLocks,
+    LockQueues,
+    TellHeartbeat,
+    UnlockQueues,
 )
-from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.messages import LockRequest, MemberHeartbeat
 from tern_wire.names import check_group
 from tern_wire.principals.principals import DESCRIBE, GROUP, PRODUCER_GROUP, SUB, TOPIC, TXN
 from tern_wire.routing.membership import Role, check_member, read_heartbeat, read_role, read_strategy
 
-# Name of a broker group -> the head of its reply, or why there is none.
-Answers = Mapping[str, dict[str, Any] | TernError]
 # What stands before a subscription's SQL, and may stand before its tags: as in the text of a Filter.
 SQL, TAGS = "sql:", "tags:"
 
@@ -80,17 +82,20 @@ class _Members:
         _require_membership(admission, says.role, group)
         for topic in {**says.subscriptions, **says.queues} if says.role is Role.CONSUMER else ():
             admission.require(SUB, TOPIC, topic)
-        answers = await self._tell_all(group, {"op": "heartbeat", **says.document()})
-        first = next(answer for answer in answers.values() if isinstance(answer, dict))
+        answers = await self._tell_all(group, TellHeartbeat(**says.document()))
+        first = next(answer for answer in answers.values() if not isinstance(answer, TernError))
         return respond(
             request,
             {
                 "group": group,
                 "member": says.member,
                 "role": says.role.value,
-                **{name: first[name] for name in ("joined", "members", "generation", "subscription_conflict")},
+                "joined": first.joined,
+                "members": first.members,
+                "generation": first.generation,
+                "subscription_conflict": first.subscription_conflict,
                 "heartbeat_interval_ms": HEARTBEAT_INTERVAL_MS,
-                "expires_in_ms": first.get("expiry_ms", MEMBER_EXPIRY_MS),
+                "expires_in_ms": first.expiry_ms,
                 "missed": _missed(answers),
             },
         )
@@ -100,15 +105,20 @@ class _Members:
         check_group(group)
         role = read_role(read_parameters(request, ("role",)).get("role", "consumer"))
         admission_of(request).require(DESCRIBE, GROUP if role is Role.CONSUMER else PRODUCER_GROUP, group)
-        found = await self._ask_first(group, RequestCode.GROUP_MEMBERS, {"group": group, "role": role.value})
+        found = await self._ask_first(group, ListMembers(group=group, role=role.value))
         names = (
             *("member", "address", "version", "strategy", "room", "subscriptions", "queues"),
             "joined_at",
             "heard_at",
         )
-        members = [{name: member[name] for name in names} for member in found["members"]]
-        told = {name: found[name] for name in ("generation", "subscription_conflict")}
-        return respond(request, {"group": group, "role": role.value, **told, "members": members})
+        document = {
+            "group": group,
+            "role": role.value,
+            "generation": found.generation,
+            "subscription_conflict": [msgspec.to_builtins(conflict) for conflict in found.subscription_conflict],
+            "members": [{name: getattr(member, name) for name in names} for member in found.members],
+        }
+        return respond(request, document)
 
     async def delete_member(self, request: Request, group: str, member: str) -> Response:
         """A member goes, before it would fall silent: its queues and its locks are free at once. `left`: whether it was there."""
@@ -116,9 +126,8 @@ class _Members:
         role = read_role(read_parameters(request, ("role",)).get("role", "consumer"))
         answer_kind(request.headers.get("accept", ""), BASIC)
         _require_membership(admission_of(request), role, group)
-        asked = {"op": "leave", "role": role.value, "group": group, "member": check_member(member)}
-        answers = await self._tell_all(group, asked)
-        left = any(answer["left"] for answer in answers.values() if isinstance(answer, dict))
+        answers = await self._tell_all(group, LeaveGroup(role=role.value, group=group, member=check_member(member)))
+        left = any(answer.left for answer in answers.values() if not isinstance(answer, TernError))
         return respond(request, {"group": group, "member": member, "left": left, "missed": _missed(answers)})
 
     async def get_assignments(self, request: Request, group: str) -> Response:
@@ -135,10 +144,18 @@ class _Members:
         admission_of(request).require(DESCRIBE, TOPIC, name)
         topic = await self._proxy.topic(name)
         queues = [queue.name for queues in topic.broker_groups.values() for queue in queues]
-        asked = {"group": group, "topic": topic.name, "queues": queues, "member": member, "strategy": strategy}
-        found = await self._ask_first(group, RequestCode.ASSIGNMENTS, asked)
-        names = ("strategy", "strategies", "generation", "assignments", "unassigned")
-        return respond(request, {"group": group, "topic": topic.name, **{name: found[name] for name in names}})
+        asked = AssignQueues(group=group, topic=topic.name, queues=queues, member=member, strategy=strategy)
+        found = await self._ask_first(group, asked)
+        document = {
+            "group": group,
+            "topic": topic.name,
+            "strategy": found.strategy,
+            "strategies": found.strategies,
+            "generation": found.generation,
+            "assignments": found.assignments,
+            "unassigned": found.unassigned,
+        }
+        return respond(request, document)
 
     # Locks -----------------------------------------------------------------------------------------------------
     async def get_locks(self, request: Request, group: str) -> Response:
@@ -148,13 +165,11 @@ class _Members:
         name = whole_topic(request, query["topic"])
         admission_of(request).require(DESCRIBE, TOPIC, name)
         topic = await self._proxy.topic(name)
-        asked = {"group": group, "topic": topic.name}
-        answers = await ask_each(self._proxy, topic, RequestCode.QUEUE_LOCKS, asked)
-        names = ("member", "epoch", "expires_in_ms")
+        answers = await ask_each_typed(self._proxy, topic, ListQueueLocks(group=group, topic=topic.name))
         locks = {
-            f"{name}:{queue}": dict(zip(names, lock, strict=True))
-            for name, head, _ in answers
-            for queue, lock in head["locks"].items()
+            f"{name}:{queue}": {"member": lock.member, "epoch": lock.epoch, "expires_in_ms": lock.expires_in_ms}
+            for name, answer, _ in answers
+            for queue, lock in answer.locks.items()
         }
         return respond(request, {"group": group, "topic": topic.name, "locks": locks})
 
@@ -170,14 +185,18 @@ class _Members:
         name = whole_topic(request, document.topic)
         admission_of(request).require(SUB, TOPIC, name)
         topic = await self._proxy.topic(name)
-        answers, parts = await self._tell_holders("lock", group, topic, document.member, document.queues)
+        parts = _by_holder(group, topic, document.member, document.queues)
+        locks = {
+            name: LockQueues(group=group, topic=topic.name, member=document.member, queues=numbers)
+            for name, numbers in parts.items()
+        }
         found: dict[str, dict[str, Any]] = {"locked": {}, "held": {}, "missed": {}}
-        for name, answer in answers.items():
+        for name, answer in (await self._tell(locks)).items():
             if isinstance(answer, TernError):
                 found["missed"] |= {f"{name}:{queue}": answer.code for queue in parts[name]}
             else:
-                for kind in ("locked", "held"):
-                    found[kind] |= {f"{name}:{queue}": value for queue, value in answer[kind].items()}
+                found["locked"] |= {f"{name}:{queue}": epoch for queue, epoch in answer.locked.items()}
+                found["held"] |= {f"{name}:{queue}": member for queue, member in answer.held.items()}
         times = {"expires_in_ms": QUEUE_LOCK_MS, "renew_in_ms": QUEUE_LOCK_RENEWAL_MS}
         return respond(request, {"group": group, "topic": topic.name, "member": document.member, **found, **times})
 
@@ -190,14 +209,19 @@ class _Members:
         topic = await self._proxy.topic(name)
         every = (queue.name for queues in topic.broker_groups.values() for queue in queues)
         queues = query["queues"].split(",") if "queues" in query else list(every)
-        answers, _ = await self._tell_holders("unlock", group, topic, query["member"], queues)
+        member = query["member"]
+        unlocks = {
+            name: UnlockQueues(group=group, topic=topic.name, member=member, queues=numbers)
+            for name, numbers in _by_holder(group, topic, member, queues).items()
+        }
+        answers = await self._tell(unlocks)
         unlocked = [
             f"{name}:{queue}"
             for name, answer in answers.items()
-            if isinstance(answer, dict)
-            for queue in answer["unlocked"]
+            if not isinstance(answer, TernError)
+            for queue in answer.unlocked
         ]
-        document = {"group": group, "topic": topic.name, "member": query["member"], "unlocked": unlocked}
+        document = {"group": group, "topic": topic.name, "member": member, "unlocked": unlocked}
         return respond(request, {**document, "missed": _missed(answers)})
 
     # Broker groups ---------------------------------------------------------------------------------------------
@@ -216,12 +240,12 @@ class _Members:
         here = {name for name, route in routes.broker_groups.items() if route.nodes}
         return sorted(names[first:] + names[:first], key=lambda name: name not in here)
 
-    async def _ask_first(self, group: str, code: RequestCode, head: dict[str, Any]) -> dict[str, Any]:
+    async def _ask_first(self, group: str, asked: LinkRequest[R]) -> R:
         """The first answer; the first refusal when nobody answers. One that lacks the group, as a new one may, is passed over."""
         refused: list[TernError] = []
         for name in await self._names(group):
             try:
-                answer, _ = await self._proxy.group(name).link.request(code, body_parts(head), is_repeatable=True)
+                answer, _ = await self._proxy.group(name).link.ask(asked, is_repeatable=True)
             except TernError as error:
                 if not error.retryable and not isinstance(error, GroupNotFound):
                     raise
@@ -230,37 +254,36 @@ class _Members:
                 return answer
         raise refused[0]
 
-    async def _tell_all(self, group: str, head: dict[str, Any]) -> Answers:
+    async def _tell_all(self, group: str, told: LinkRequest[R]) -> Mapping[str, R | TernError]:
         """A MEMBERS to all broker groups; the first one's error when none takes it."""
-        return await self._tell(dict.fromkeys(await self._names(group), head))
+        return await self._tell(dict.fromkeys(await self._names(group), told))
 
-    async def _tell_holders(
-        self, op: str, group: str, topic: Topic, member: str, queues: Sequence[str]
-    ) -> tuple[Answers, dict[str, list[int]]]:
-        """A MEMBERS about *queues* to the broker groups that they are in; their answers, and the numbers of each one's queues."""
-        check_group(group)
-        check_member(member)
-        parts: dict[str, list[int]] = {}
-        for text in dict.fromkeys(queues):
-            queue = topic.pinned(text)
-            parts.setdefault(queue.broker_group, []).append(queue.number)
-        asked = {"op": op, "group": group, "topic": topic.name, "member": member}
-        return await self._tell({name: {**asked, "queues": numbers} for name, numbers in parts.items()}), parts
+    async def _tell(self, told: Mapping[str, LinkRequest[R]]) -> Mapping[str, R | TernError]:
+        """Name of a broker group -> its reply, or why there is none; the first one's error when none takes it."""
 
-    async def _tell(self, heads: Mapping[str, dict[str, Any]]) -> Answers:
-        async def tell(name: str, head: dict[str, Any]) -> dict[str, Any] | TernError:
+        async def tell(name: str, request: LinkRequest[R]) -> R | TernError:
             try:
-                answer, _ = await self._proxy.group(name).link.request(
-                    RequestCode.MEMBERS, body_parts(head), is_repeatable=True
-                )
+                answer, _ = await self._proxy.group(name).link.ask(request, is_repeatable=True)
             except TernError as error:
                 return error
             return answer
 
-        answers = await asyncio.gather(*(tell(name, head) for name, head in heads.items()))
-        if not any(isinstance(answer, dict) for answer in answers):
-            raise next(answer for answer in answers if isinstance(answer, TernError))
-        return dict(zip(heads, answers, strict=True))
+        answers = await asyncio.gather(*(tell(name, request) for name, request in told.items()))
+        errors = [answer for answer in answers if isinstance(answer, TernError)]
+        if len(errors) == len(answers):
+            raise errors[0]
+        return dict(zip(told, answers, strict=True))
+
+
+def _by_holder(group: str, topic: Topic, member: str, queues: Sequence[str]) -> dict[str, list[int]]:
+    """Numbers of *queues* by the broker groups that they are in, which hold their locks; IllegalGroup, IllegalMember, QueueNotFound."""
+    check_group(group)
+    check_member(member)
+    parts: dict[str, list[int]] = {}
+    for text in dict.fromkeys(queues):
+        queue = topic.pinned(text)
+        parts.setdefault(queue.broker_group, []).append(queue.number)
+    return parts
 
 
 def _require_membership(admission: Admission, role: Role, group: str) -> None:
@@ -283,6 +306,6 @@ def _canonical(subscriptions: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _missed(answers: Answers) -> dict[str, str]:
+def _missed(answers: Mapping[str, LinkReply | TernError]) -> dict[str, str]:
     """The broker groups that did not take it, and why."""
     return {name: answer.code for name, answer in answers.items() if isinstance(answer, TernError)}

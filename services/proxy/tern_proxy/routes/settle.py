@@ -7,7 +7,7 @@ from tern_proxy.proxy import Proxy
 from tern_wire.errors import BatchTooLarge, InvalidField, LinkBodyMalformed, TernError
 from tern_wire.limits import JSON_BATCH_NODES_MAX, MIB
 from tern_wire.link.codec import read_json, read_msgpack
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.dead_letters import RejectMessages
 from tern_wire.messages import AckRequest, SettleRequest
 
 # More entries than there may be are told so by their own limit: as many values are read as a body of this size can hold.
@@ -83,7 +83,7 @@ async def _reject(proxy: Proxy, rejects: Rejects) -> bytes | TernError:
     """Dead letters are few and carry text: a request of their own. Rejecting twice is rejecting once."""
     try:
         link = proxy.group(rejects.broker_group).link
-        _, raw = await link.request(RequestCode.DEAD_LETTER, body_parts({"rows": rejects.rows}), is_repeatable=True)
+        _, raw = await link.ask(RejectMessages(rows=rejects.rows), is_repeatable=True)
         if len(raw) != len(rejects.rows):
             raise LinkBodyMalformed(reason=f"{len(raw)} statuses for {len(rejects.rows)} dead letters")
     except TernError as error:

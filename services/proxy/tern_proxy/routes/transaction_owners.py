@@ -7,7 +7,7 @@ from tern_proxy.access.authorization import OPEN, Admission
 from tern_proxy.proxy import Proxy
 from tern_wire.errors import Forbidden, TernError, TransactionUnknown
 from tern_wire.limits import PRODUCER_GROUPS_MAX
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.transactions import DescribeTransaction
 from tern_wire.principals.principals import PRODUCER_GROUP
 from tern_wire.transactions import TransactionId
 
@@ -29,10 +29,9 @@ async def require_of_transaction(proxy: Proxy, admission: Admission, action: str
     place = (transaction.broker_group, transaction.producer_group_id)
     name = proxy.producer_group_names.get(place)
     if name is None:
-        asked = body_parts({"number": transaction.number, "producer_group_id": transaction.producer_group_id})
-        link = proxy.group(transaction.broker_group).link
-        head, _ = await link.request(RequestCode.DESCRIBE_TRANSACTION, asked, is_repeatable=True)
-        name = str(head["transaction"]["producer_group"])
+        asked = DescribeTransaction(number=transaction.number, producer_group_id=transaction.producer_group_id)
+        found, _ = await proxy.group(transaction.broker_group).link.ask(asked, is_repeatable=True)
+        name = found.transaction.producer_group
         if not name:
             raise TransactionUnknown()  # its producer group is gone, and with it everybody's right to it
         remember_owner(proxy, *place, name)

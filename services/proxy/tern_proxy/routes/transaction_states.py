@@ -5,6 +5,7 @@ An id names its broker group, so one is asked; a list goes through all of them.
 
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -30,7 +31,7 @@ from tern_proxy.routes.documents import (
 from tern_proxy.routes.transaction_owners import require_of_transaction
 from tern_proxy.routes.transactions import describe_end, resolve
 from tern_wire.errors import ProducerGroupNotFound
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.transactions import DescribeTransaction
 from tern_wire.messages import TransactionResolution
 from tern_wire.paths import TRANSACTIONS_PATH, transaction_path
 from tern_wire.principals.principals import ALTER, DESCRIBE, PRODUCER_GROUP
@@ -68,11 +69,9 @@ class _Transactions:
         ids = proxy.transaction_ids(namespace_in(request))
         transaction = ids.read(transaction_id)
         await require_of_transaction(proxy, admission_of(request), DESCRIBE, transaction)
-        asked = {"number": transaction.number, "producer_group_id": transaction.producer_group_id}
-        link = proxy.group(transaction.broker_group).link
-        head, _ = await link.request(RequestCode.DESCRIBE_TRANSACTION, body_parts(asked), is_repeatable=True)
-        found = head["transaction"]
-        return respond(request, transaction_document(transaction.broker_group, found, ids))
+        asked = DescribeTransaction(number=transaction.number, producer_group_id=transaction.producer_group_id)
+        found, _ = await proxy.group(transaction.broker_group).link.ask(asked, is_repeatable=True)
+        return respond(request, transaction_document(transaction.broker_group, found.transaction, ids))
 
     async def list_transactions(self, request: Request) -> Response:
         """Transactions that have not ended, the oldest first in each broker group: open ones, and expired ones, which nobody has answered for.
@@ -83,39 +82,36 @@ class _Transactions:
         answer_form(request)
         if query.get("producer_group"):
             query["producer_group"] = whole_group(request, query["producer_group"])
-        asked, limit, behind = read_list(query)
-        asked["namespace"] = namespace_in(request)
-        ids = self._proxy.transaction_ids(asked["namespace"])
+        asked, behind = read_list(query, namespace_in(request))
+        ids = self._proxy.transaction_ids(asked.namespace)
         admission = admission_of(request)
-        if asked["producer_group"]:
-            admission.require(DESCRIBE, PRODUCER_GROUP, asked["producer_group"])
+        if asked.producer_group:
+            admission.require(DESCRIBE, PRODUCER_GROUP, asked.producer_group)
         rows: list[dict[str, Any]] = []
         last: Place | None = None
         unknown: ProducerGroupNotFound | None = None
         is_known = behind is not None
         names = [name for name in await broker_group_names(self._proxy) if behind is None or name >= behind[0]]
         for name in names:
-            if len(rows) == limit:
+            if len(rows) == asked.limit:
                 # Perhaps the next broker group has nothing: the page behind the cursor says so.
                 return self._page(request, rows, last)
             after = behind[1] if behind is not None and name == behind[0] else 0
-            part = body_parts({**asked, "after": after, "limit": limit - len(rows)})
-            link = self._proxy.group(name).link
+            part = msgspec.structs.replace(asked, after=after, limit=asked.limit - len(rows))
             try:
-                head, _ = await link.request(RequestCode.LIST_TRANSACTIONS, part, is_repeatable=True)
+                found, _ = await self._proxy.group(name).link.ask(part, is_repeatable=True)
             except ProducerGroupNotFound as error:
                 unknown = error
                 continue
             is_known = True
-            found = head["transactions"]
             rows += [
                 transaction_document(name, one, ids)
-                for one in found
-                if admission.sees(PRODUCER_GROUP, one["producer_group"])
+                for one in found.transactions
+                if admission.sees(PRODUCER_GROUP, one.producer_group)
             ]
-            if found:
-                last = (name, found[-1]["number"])
-            if head["more"]:
+            if found.transactions:
+                last = (name, found.transactions[-1].number)
+            if found.more:
                 return self._page(request, rows, last)
         if unknown is not None and not is_known:
             raise unknown

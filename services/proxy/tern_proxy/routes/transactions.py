@@ -45,7 +45,7 @@ from tern_proxy.routes.transaction_owners import remember_owner, require_of_tran
 from tern_proxy.sending import NEWS_INTERVAL_S
 from tern_wire.errors import BatchTooLarge, OwnerUnknown, PlacementChanged, ProducerGroupNotFound, TernError
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES, PLACEMENT_NEWS_MS
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.transactions import DescribeTransaction, ResolveTransaction
 from tern_wire.messages import JsonTopicMessage, PackedTopicMessage
 from tern_wire.paths import transaction_path
 from tern_wire.principals.principals import PRODUCER_GROUP, PUB, TOPIC, TXN
@@ -225,17 +225,16 @@ async def _end(proxy: Proxy, request: HotRequest, transaction_id: str, outcome: 
 
 async def resolve(proxy: Proxy, transaction: TransactionId, outcome: int, reason: str, by: int) -> Ended:
     """End *transaction* with a reason that is kept with it; what became of that. Its broker group's refusals."""
-    asked = {
-        "number": transaction.number,
-        "producer_group_id": transaction.producer_group_id,
-        "outcome": outcome,
-        "reason": reason,
-        "by": by,
-    }
-    link = proxy.group(transaction.broker_group).link
+    asked = ResolveTransaction(
+        number=transaction.number,
+        producer_group_id=transaction.producer_group_id,
+        outcome=outcome,
+        reason=reason,
+        by=by,
+    )
     # The same decision twice is one.
-    head, _ = await link.request(RequestCode.RESOLVE_TRANSACTION, body_parts(asked), is_repeatable=True)
-    return ended_of(head)
+    said, _ = await proxy.group(transaction.broker_group).link.ask(asked, is_repeatable=True)
+    return ended_of(said)
 
 
 async def describe_end(proxy: Proxy, transaction_id: str, transaction: TransactionId, ended: Ended) -> dict[str, Any]:
@@ -254,12 +253,12 @@ async def describe_end(proxy: Proxy, transaction_id: str, transaction: Transacti
 
 async def _ask_topic(proxy: Proxy, transaction: TransactionId) -> str:
     """The topic of a transaction's first message, which the routes do not name (yet); "" when the broker group cannot say either."""
-    asked = body_parts({"number": transaction.number, "producer_group_id": transaction.producer_group_id})
+    asked = DescribeTransaction(number=transaction.number, producer_group_id=transaction.producer_group_id)
     link = proxy.group(transaction.broker_group).link
     try:
-        head, _ = await link.request(RequestCode.DESCRIBE_TRANSACTION, asked, is_repeatable=True)
+        found, _ = await link.ask(asked, is_repeatable=True)
     except TernError:
         # It has ended, whatever cannot be said of it now.
         return ""
-    messages = head["transaction"]["messages"]
-    return str(messages[0][0]) if messages else ""
+    messages = found.transaction.messages
+    return messages[0].topic if messages else ""

@@ -12,7 +12,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 
-from tern_proxy.core.transactions.checks import Check, claim_head, read_checks
+from tern_proxy.core.transactions.checks import Check, claim_of, read_checks
 from tern_proxy.core.transactions.kept_checks import KeptChecks
 from tern_proxy.waiting.interrupts import Interrupt
 from tern_proxy.waiting.parking import ParkedPoll, ParkingLot
@@ -20,7 +20,6 @@ from tern_remoting import problem_of
 from tern_routing import GroupLink
 from tern_wire.errors import ProducerGroupNotFound, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, CHECKS_CLAIMED_MAX
-from tern_wire.link.requests import RequestCode, body_parts
 
 # Longer polls are asked for again: so long, at most, a broker holds a question that nobody waits for any more.
 WAIT_AT_BROKER_MAX_MS = 10_000
@@ -141,14 +140,13 @@ class Claim:
 
     async def __call__(self, count: int, wait_ms: int) -> list[Check]:
         """At most *count* checks; none when there are none within *wait_ms*. A claim whose answer is lost is over soon, so it is repeated."""
-        head, raw = await self.link.request(
-            RequestCode.CLAIM_CHECKS,
-            body_parts(claim_head(self._producer_group, self._checker, count, wait_ms)),
+        found, raw = await self.link.ask(
+            claim_of(self._producer_group, self._checker, count, wait_ms),
             is_repeatable=True,
             deadline_ms=APPEND_DEADLINE_MS + wait_ms,
             is_prompt=not wait_ms,
         )
-        return read_checks(head, raw, self.link.broker_group)
+        return read_checks(found.checks, raw, self.link.broker_group)
 
 
 class CheckDesk:

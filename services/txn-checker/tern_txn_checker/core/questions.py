@@ -1,6 +1,6 @@
 """What a claim brings becomes what producers are asked: CloudEvents in JSON, one for each transaction. numpy comes with this module.
 
-    CLAIM_CHECKS reply: checks [[number, claim, attempt, producer group, its id, begun_ms, claimed_until_ms, [[topic, queue, size]...]]...], now_ms; records
+    ClaimedChecks, as in `tern_wire/link/checks.py`, and the records of their messages
     callback: {specversion, type, source, id, subject, time, datacontenttype, data: {transaction_id, producer_group, attempt, begun_at, messages}}
 
 A message is shown as `receive` shows it, and its body only where the producer group asks for it.
@@ -8,11 +8,12 @@ Reference: CloudEvents 1.0.2, JSON event format in structured mode.
 """
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from tern_wire.errors import LinkBodyMalformed
+from tern_wire.link.checks import ClaimedChecks
 from tern_wire.link.codec import encode_json
 from tern_wire.names import namespace_of, own_name
 from tern_wire.paths import JSON, producer_group_path
@@ -41,32 +42,30 @@ class Claimed:
     records: memoryview
 
 
-def read_claimed(head: Mapping[str, Any], raw: memoryview) -> list[Claimed]:
-    """The checks of a CLAIM_CHECKS reply, in order; LinkBodyMalformed when it is none."""
+def read_claimed(said: ClaimedChecks, raw: memoryview) -> list[Claimed]:
+    """The checks of a reply, in order, with their records, *raw*; LinkBodyMalformed when these do not fit together."""
+    if said.checks and not said.now_ms:
+        raise LinkBodyMalformed(reason="a claim that does not say when it was made")
     found: list[Claimed] = []
     at = 0
-    try:
-        now_ms = int(head["now_ms"])
-        for number, claim, attempt, name, group_id, begun_ms, until_ms, messages in head["checks"]:
-            sizes = tuple(int(size) for _, _, size in messages)
-            end = at + sum(sizes)
-            found.append(
-                Claimed(
-                    number=int(number),
-                    claim=int(claim),
-                    attempt=int(attempt),
-                    producer_group=str(name),
-                    producer_group_id=int(group_id),
-                    begun_ms=int(begun_ms),
-                    claim_ms=int(until_ms) - now_ms,
-                    sizes=sizes,
-                    records=raw[at:end],
-                )
+    for one in said.checks:
+        sizes = tuple(message.size_bytes for message in one.messages)
+        end = at + sum(sizes)
+        found.append(
+            Claimed(
+                number=one.number,
+                claim=one.claim,
+                attempt=one.attempt,
+                producer_group=one.producer_group,
+                producer_group_id=one.producer_group_id,
+                begun_ms=one.begun_ms,
+                claim_ms=one.claimed_until_ms - said.now_ms,
+                sizes=sizes,
+                records=raw[at:end],
             )
-            at = end
-    except (LookupError, TypeError, ValueError) as error:
-        raise LinkBodyMalformed(reason="a claim whose checks cannot be read") from error
-    if at != len(raw) or any(size < 0 for claimed in found for size in claimed.sizes):
+        )
+        at = end
+    if at != len(raw):
         raise LinkBodyMalformed(reason=f"a claim with {len(raw)} bytes of records instead of {at}")
     return found
 

@@ -16,7 +16,7 @@ import pytest
 
 from tern_proxy import routes
 from tern_proxy.core.access.requirements import RULES, Rule
-from tern_wire.link.requests import RequestCode
+from tern_wire.link.requests import RequestCode, read_body
 from tern_wire.principals.principals import Principal
 from tests.support.proxy.api_document import OPERATIONS, codes
 from tests.support.proxy.guarded_mesh import EVERYTHING, OWN, ROOT_KEY, GuardedMesh, grant, guarded_mesh
@@ -220,17 +220,18 @@ async def test_what_a_broker_hands_out_meanwhile_is_not_handed_on(
         declare(mesh)
         key = mesh.known.put("waiting", GRANTS)
         link = mesh.proxy.groups["broker-a"].link
-        request = type(link).request
+        exchange_at_link = type(link).exchange
         crossed: list[int] = []
 
         async def crossing(self: Any, code: RequestCode, *arguments: Any, **keywords: Any) -> Any:
-            head, raw = await request(self, code, *arguments, **keywords)
+            body = await exchange_at_link(self, code, *arguments, **keywords)
+            _, raw = read_body(body)
             if code == wait.asked and len(raw) and not crossed:
                 crossed.append(len(raw))
                 lose(mesh, "waiting")
-            return head, raw
+            return body
 
-        monkeypatch.setattr(type(link), "request", crossing)
+        monkeypatch.setattr(type(link), "exchange", crossing)
         exchange = await waiting(mesh, *route, key)
         await wait.give(mesh)
         await asyncio.wait_for(exchange.task, TIMES_OUT_S)

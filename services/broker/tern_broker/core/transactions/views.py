@@ -8,6 +8,7 @@ from tern_broker.core.topics import Names
 from tern_broker.core.transactions.ends import Transactions
 from tern_broker.core.transactions.open_transactions import CLAIMED, DUE, NOTES, PARKED, read_messages
 from tern_wire.errors import TransactionUnknown
+from tern_wire.link.checks import ClaimedCheck, ClaimedMessage
 from tern_wire.names import is_of
 from tern_wire.transactions import BY_TEXTS, EXPIRED, OPEN, OUTCOME_STATES
 
@@ -74,7 +75,9 @@ def list_transactions(
     return {"transactions": shown, "more": len(chosen) > limit}
 
 
-def claimed_checks(transactions: Transactions, names: Names, claimed: list[list[int]]) -> tuple[list[list[Any]], Any]:
+def claimed_checks(
+    transactions: Transactions, names: Names, claimed: list[list[int]]
+) -> tuple[list[ClaimedCheck], Any]:
     """What a checker is told of its claims, and where the messages of all of them lie (MESSAGES). What is not its own any more is left out."""
     table = transactions.table
     told, parts = [], []
@@ -84,9 +87,9 @@ def claimed_checks(transactions: Transactions, names: Names, claimed: list[list[
             continue
         parts.append(table.messages[slot])
         group = transactions.producers.by_id[table.get("group", slot)]
-        shown = [[name, queue, size] for name, queue, size, _ in _messages(names, table.messages[slot])]
+        shown = [ClaimedMessage(name, queue, size) for name, queue, size, _ in _messages(names, table.messages[slot])]
         identity = (number, claim, attempt, group.name, group.producer_group_id)
-        told.append([*identity, table.get("begun_ms", slot), table.get("at_ms", slot), shown])
+        told.append(ClaimedCheck(*identity, table.get("begun_ms", slot), table.get("at_ms", slot), shown))
     return told, read_messages(b"".join(parts))
 
 

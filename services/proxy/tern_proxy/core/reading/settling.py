@@ -18,6 +18,7 @@ from tern_wire.limits import (
     INVISIBLE_MAX_MS,
     SETTLE_ENTRIES_MAX,
 )
+from tern_wire.link.dead_letters import RejectedMessage
 from tern_wire.link.rows import ACK, EXTEND, NACK, RELEASE, SETTLE_ROW, SETTLED
 from tern_wire.messages import SettleEntry
 from tern_wire.times import given_duration, parse_duration_ms
@@ -48,7 +49,7 @@ class Rejects:
 
     def __init__(self, broker_group: str) -> None:
         self.broker_group = broker_group
-        self.rows: list[list[int | str]] = []
+        self.rows: list[RejectedMessage] = []
         self.indexes: list[int] = []
 
 
@@ -79,7 +80,7 @@ class Settles:
         if rejects is None:
             rejects = self.rejects[receipt.broker_group] = Rejects(receipt.broker_group)
         numbers = (receipt.group_id, receipt.topic_id, receipt.queue, receipt.offset, receipt.lease)
-        rejects.rows.append([*numbers, reason])
+        rejects.rows.append(RejectedMessage(*numbers, reason))
         rejects.indexes.append(index)
 
     def take_statuses(self, parcel: SettleParcel | Rejects, statuses: bytes | TernError) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from tern_proxy.core.reading.delivery import PutBody, read_records
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.limits import RECEIVE_SIZE_DEFAULT_BYTES
+from tern_wire.link.checks import ClaimChecks, ClaimedCheck
 from tern_wire.transactions import TransactionId, TransactionIds
 
 # How long a check is the producer's that has received it. Then it is asked once more, and after that the attempt counts as lost.
@@ -28,36 +29,36 @@ class Check:
     records: bytes
 
 
-def claim_head(producer_group: str, checker: str, count: int, wait_ms: int) -> dict[str, Any]:
-    """What CLAIM_CHECKS asks for *count* checks of one producer group."""
-    return {
-        "checker": checker,
-        "producer_group": producer_group,
-        "max": count,
-        "claim_ms": CLAIM_MS,
-        "wait_ms": wait_ms,
-        "max_bytes": RECEIVE_SIZE_DEFAULT_BYTES,
-    }
+def claim_of(producer_group: str, checker: str, count: int, wait_ms: int) -> ClaimChecks:
+    """What asks for *count* checks of one producer group."""
+    return ClaimChecks(
+        checker=checker,
+        producer_group=producer_group,
+        max=count,
+        claim_ms=CLAIM_MS,
+        wait_ms=wait_ms,
+        max_bytes=RECEIVE_SIZE_DEFAULT_BYTES,
+    )
 
 
-def read_checks(head: dict[str, Any], raw: memoryview, broker_group: str) -> list[Check]:
-    """The checks of a CLAIM_CHECKS reply, in order; LinkBodyMalformed when its records are not those that it names."""
+def read_checks(claimed: Sequence[ClaimedCheck], raw: memoryview, broker_group: str) -> list[Check]:
+    """*claimed*, in order, with their records, *raw*; LinkBodyMalformed when these are not those that it names."""
     checks: list[Check] = []
     at = 0
-    for number, _claim, attempt, producer_group, producer_group_id, begun_ms, until_ms, messages in head["checks"]:
-        end = at + sum(size for _, _, size in messages)
+    for one in claimed:
+        end = at + sum(message.size_bytes for message in one.messages)
         if end > len(raw):
             raise LinkBodyMalformed(reason=f"checks whose records run past {len(raw)} bytes")
         checks.append(
             Check(
                 broker_group=broker_group,
-                number=number,
-                attempt=attempt,
-                producer_group=producer_group,
-                producer_group_id=producer_group_id,
-                begun_ms=begun_ms,
-                claimed_until_ms=until_ms,
-                messages=[(topic, size) for topic, _, size in messages],
+                number=one.number,
+                attempt=one.attempt,
+                producer_group=one.producer_group,
+                producer_group_id=one.producer_group_id,
+                begun_ms=one.begun_ms,
+                claimed_until_ms=one.claimed_until_ms,
+                messages=[(message.topic, message.size_bytes) for message in one.messages],
                 records=bytes(raw[at:end]),
             )
         )

@@ -14,6 +14,7 @@ from tern_proxy.core.transactions.begins import Begin, Encoded, seconds_of
 from tern_wire.errors import InvalidField, ProducerGroupNotFound, TooManyOpenTransactions
 from tern_wire.limits import LISTED_MAX
 from tern_wire.link.rows import NO_PRODUCER_GROUP, PREPARED, PREPARED_BEFORE, TOO_MANY_OPEN
+from tern_wire.link.transactions import ListTransactions, Transaction, TransactionMessage
 from tern_wire.names import check_group
 from tern_wire.paths import transaction_path
 from tern_wire.times import parse_duration_ms
@@ -75,40 +76,51 @@ def begun_document(
 
 
 # What one is ------------------------------------------------------------------------------------------------------
-def transaction_document(broker_group: str, found: Mapping[str, Any], ids: TransactionIds) -> dict[str, Any]:
+def transaction_document(broker_group: str, found: Transaction, ids: TransactionIds) -> dict[str, Any]:
     """A transaction as its broker group describes it."""
-    transaction = TransactionId(broker_group, found["number"], found["producer_group_id"])
+    transaction = TransactionId(broker_group, found.number, found.producer_group_id)
     document: dict[str, Any] = {
         "transaction_id": ids.make(transaction),
-        "producer_group": found["producer_group"],
-        "state": found["state"],
-        "begun_at": found["begun_ms"],
-        "attempts": found["attempts"],
-        "message_count": found["message_count"],
-        "messages": [_message(broker_group, *message) for message in found["messages"]],
+        "producer_group": found.producer_group,
+        "state": found.state,
+        "begun_at": found.begun_ms,
+        "attempts": found.attempts,
+        "message_count": found.message_count,
+        "messages": [_message(broker_group, message) for message in found.messages],
         "checks": [
-            {"attempt": attempt, "at": at_ms, "checker": checker, "answer": answer, "latency_ms": latency_ms}
-            for attempt, at_ms, checker, answer, latency_ms in found["checks"]
+            {
+                "attempt": check.attempt,
+                "at": check.at_ms,
+                "checker": check.checker,
+                "answer": check.answer,
+                "latency_ms": check.latency_ms,
+            }
+            for check in found.checks
         ],
     }
-    if found["check_at_ms"]:
-        document["check_at"] = found["check_at_ms"]
-    if found["ended_ms"]:
-        document["ended_at"] = found["ended_ms"]
-    for name in ("by", "reason"):
-        if found[name]:
-            document[name] = found[name]
+    if found.check_at_ms:
+        document["check_at"] = found.check_at_ms
+    if found.ended_ms:
+        document["ended_at"] = found.ended_ms
+    if found.by:
+        document["by"] = found.by
+    if found.reason:
+        document["reason"] = found.reason
     return document
 
 
-def _message(broker_group: str, topic: str, queue: int, size_bytes: int, offset: int) -> dict[str, Any]:
-    message: dict[str, Any] = {"topic": topic, "queue": f"{broker_group}:{queue}", "size": size_bytes}
-    return message if offset < 0 else {**message, "offset": offset}
+def _message(broker_group: str, told: TransactionMessage) -> dict[str, Any]:
+    message: dict[str, Any] = {
+        "topic": told.topic,
+        "queue": f"{broker_group}:{told.queue}",
+        "size": told.size_bytes,
+    }
+    return message if told.offset < 0 else {**message, "offset": told.offset}
 
 
 # Lists ------------------------------------------------------------------------------------------------------------
-def read_list(query: Mapping[str, str]) -> tuple[dict[str, Any], int, Place | None]:
-    """What LIST_TRANSACTIONS is asked, how many at most, and behind which place; InvalidField, IllegalGroup."""
+def read_list(query: Mapping[str, str], namespace: str) -> tuple[ListTransactions, Place | None]:
+    """What the broker groups are asked together, from the first transaction on, and behind which place; InvalidField, IllegalGroup."""
     state = query.get("state", "")
     if state not in {"", OPEN, EXPIRED}:
         raise InvalidField(
@@ -119,13 +131,15 @@ def read_list(query: Mapping[str, str]) -> tuple[dict[str, Any], int, Place | No
     except ValueError as error:
         raise InvalidField(reason=str(error)[:120], pointer="query/older_than") from error
     producer_group = query.get("producer_group", "")
-    asked = {
-        "producer_group": check_group(producer_group) if producer_group else "",
-        "state": state,
-        "older_than_ms": min(older_than_ms, TIME_MAX_MS),
-    }
-    limit = number_of(query.get("limit", LISTED_DEFAULT), "limit", 1, LISTED_MAX)
-    return asked, limit, _read_cursor(query["cursor"]) if query.get("cursor") else None
+    asked = ListTransactions(
+        producer_group=check_group(producer_group) if producer_group else "",
+        state=state,
+        older_than_ms=min(older_than_ms, TIME_MAX_MS),
+        after=0,
+        limit=number_of(query.get("limit", LISTED_DEFAULT), "limit", 1, LISTED_MAX),
+        namespace=namespace,
+    )
+    return asked, _read_cursor(query["cursor"]) if query.get("cursor") else None
 
 
 def write_cursor(place: Place) -> str:

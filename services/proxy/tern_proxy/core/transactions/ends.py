@@ -17,6 +17,7 @@ from tern_wire.errors import (
 )
 from tern_wire.limits import ENDS_PER_REQUEST_MAX, KIB, LANE_SIZE_MAX_BYTES, RESOLVE_REASON_LENGTH_MAX
 from tern_wire.link.codec import read_json, read_msgpack
+from tern_wire.link.transactions import Resolved
 from tern_wire.messages import TransactionEnd, TransactionResolution
 from tern_wire.transactions import (
     BY_CLIENT,
@@ -65,13 +66,9 @@ def read_ended(raw: memoryview, count: int) -> list[Ended]:
     return list(_VERDICT.iter_unpack(raw))
 
 
-def ended_of(head: dict[str, Any]) -> Ended:
-    """The verdict in the reply to RESOLVE_TRANSACTION; LinkBodyMalformed when there is none."""
-    names = ("status", "outcome", "queue", "messages", "topic_id", "by", "offset")
-    numbers = [head.get(name) for name in names]
-    if not all(isinstance(number, int) for number in numbers):
-        raise LinkBodyMalformed(reason="a resolution without its verdict")
-    return tuple(numbers)  # type: ignore[return-value]  # seven whole numbers, as was just seen
+def ended_of(said: Resolved) -> Ended:
+    """The verdict in the reply to RESOLVE_TRANSACTION."""
+    return said.status, said.outcome, said.queue, said.messages, said.topic_id, said.by, said.offset
 
 
 def refusal_of_end(ended: Ended) -> TernError | None:
