@@ -63,6 +63,10 @@ class OwnMesh:
         return sum(queue["max_offset"] - queue["min_offset"] for queue in queues)
 
 
+# The proxy's setting for how many topics and groups one client may make in a second.
+_ANY_CREATIONS = "TERN_PROXY_CREATIONS_PER_S"
+
+
 @contextmanager
 def own_mesh(folder: Path, *options: str, tree: Path | None = None) -> Iterator[OwnMesh]:
     """A mesh of 3 brokers below *folder*: a real disk, since /tmp may be memory, where fdatasync costs nothing. *options*: more of `ternmq up`;
@@ -132,9 +136,10 @@ def _is_ready(address: str) -> bool:
 
 def _ternmq(command: str, *options: str, data_dir: Path, tree: Path | None = None) -> None:
     argv = [sys.executable, "-m", "tern_cli", command, *options, "--data-dir", str(data_dir)]
-    environment = None if tree is None else {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, _sources(tree)))}
+    # Ten thousand topics are made by one client here. Another checkout may not know the setting.
+    more = {_ANY_CREATIONS: "0"} if tree is None else {"PYTHONPATH": os.pathsep.join(map(str, _sources(tree)))}
     done = subprocess.run(  # noqa: S603
-        argv, capture_output=True, text=True, timeout=_UP_TIMEOUT_S, check=False, cwd=tree, env=environment
+        argv, capture_output=True, text=True, timeout=_UP_TIMEOUT_S, check=False, cwd=tree, env={**os.environ, **more}
     )
     if done.returncode:
         raise RuntimeError(f"ternmq {command}: exit {done.returncode}\n{done.stdout}{done.stderr}")

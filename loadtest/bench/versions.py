@@ -126,7 +126,7 @@ def delivery(tree: Path, scale: float, names: list[str]) -> dict[str, float]:
     if done.returncode:
         raise BenchFailed(f"{tree}: {done.stdout[-1_000:]}{done.stderr[-1_000:]}")
     found = [json.loads(line) for line in output.read_text().splitlines()]
-    return {row["figure"]: row["value"] if "/s" in row["unit"] else 1 / max(row["value"], 1e-9) for row in found}
+    return {row["figure"]: row["value"] if "/s" in row["unit"] else 1 / max(row["value"], 1e-3) for row in found}
 
 
 def delivery_in_turns(before: Path, rounds: int, scale: float, names: list[str], console: Console) -> None:
