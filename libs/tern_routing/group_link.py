@@ -17,21 +17,13 @@ from typing import Any, Protocol, cast
 
 from tern_remoting import Frame, FrameTooLarge, Link, LinkBusy, LinkError
 from tern_routing.attempts import Attempts
-from tern_routing.leader_search import SEARCH_INTERVAL_S, LeaderSearch, is_serving, term_of
+from tern_routing.leader_search import SEARCH_INTERVAL_S, LeaderSearch
 from tern_routing.leadership import LeaderBelief
 from tern_wire.errors import NoLeader, NotLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, LEADER_WAIT_MS
 from tern_wire.link.heads import LinkRequest, R, head_parts, read_head
-from tern_wire.link.requests import (
-    ERROR,
-    READS,
-    NoticeCode,
-    Parts,
-    RequestCode,
-    read_body,
-    read_error,
-    read_leadership,
-)
+from tern_wire.link.requests import ERROR, READS, Parts, RequestCode, read_error
+from tern_wire.link.status import Leadership, NodeStatus
 from tern_wire.routing.route import BrokerGroupRoute
 
 logger = logging.getLogger(__name__)
@@ -139,7 +131,7 @@ class GroupLink:
                 self._belief.forget(name)
 
         def on_notice(link: Link, frame: Frame) -> None:
-            if frame.code == NoticeCode.LEADERSHIP and self._nodes.get(name) is node:
+            if frame.code == Leadership.code and self._nodes.get(name) is node:
                 self._told(name, link, frame)
 
         node.dialled = self._dial(host.strip("[]"), int(port), on_up, on_down, on_notice)
@@ -189,7 +181,7 @@ class GroupLink:
 
     def _told(self, name: str, link: Link, frame: Frame) -> None:
         """A LEADERSHIP notice. One under another node's name comes from a port that routes gave to the wrong node."""
-        said = read_leadership(frame.body)
+        said, _ = read_head(Leadership, frame.body)
         if said.node != name:
             logger.warning("another node listens there", extra={"node": name, "found": said.node, "at": link.address})
         elif said.is_serving:
@@ -234,21 +226,21 @@ class GroupLink:
                 timer.cancel()
                 self._waiters.pop(waiter, None)
 
-    def _accept_reborn(self, statuses: dict[str, dict[str, Any]]) -> None:
+    def _accept_reborn(self, statuses: dict[str, NodeStatus]) -> None:
         """A majority knows only terms older than ours, and one of them serves: the group was made anew, and so begin its terms.
 
         (A majority of the group that we knew would have our term on its disks.)
         """
         is_majority = 2 * len(statuses) > self._group_size
-        if is_majority and max(term_of(status) for status in statuses.values()) < self._belief.term:
+        if is_majority and max(status.term for status in statuses.values()) < self._belief.term:
             for name, status in statuses.items():
-                if is_serving(status):
+                if status.is_serving:
                     logger.warning("the broker group was made anew", extra={"broker_group": self.broker_group})
                     self._belief = LeaderBelief()
-                    self._serves(name, term_of(status))
+                    self._serves(name, status.term)
 
     async def statuses(self) -> dict[str, dict[str, Any]]:
-        """Every linked node's STATUS as of now; {} of one that does not answer in time."""
+        """All that every linked node says of itself as of now, for people; {} of one that does not answer in time."""
         return await self._search.statuses()
 
     # Requests ---------------------------------------------------------------------------------------------------
@@ -271,20 +263,6 @@ class GroupLink:
             is_prompt=is_prompt,
         )
         return cast("tuple[R, memoryview]", read_head(request.reply, body))
-
-    async def request(
-        self,
-        code: RequestCode,
-        parts: Parts,
-        *,
-        is_repeatable: bool,
-        deadline_ms: int = APPEND_DEADLINE_MS,
-        is_prompt: bool = True,
-    ) -> tuple[dict[str, Any], memoryview]:
-        """As `exchange`: head and raw bytes of the reply."""
-        return read_body(
-            await self.exchange(code, parts, is_repeatable=is_repeatable, deadline_ms=deadline_ms, is_prompt=is_prompt)
-        )
 
     async def exchange(
         self,
@@ -369,18 +347,6 @@ class GroupLink:
         if frame.code == ERROR:
             raise read_error(frame.body)
         return cast("tuple[R, memoryview]", read_head(request.reply, frame.body))
-
-    async def request_at(
-        self, node: str, code: RequestCode, parts: Parts, timeout_ms: int
-    ) -> tuple[dict[str, Any], memoryview]:
-        """Head and raw bytes of the reply of *node*, whether it leads or not. LinkError, or what the node has refused it with."""
-        entry = self._nodes.get(node)
-        if entry is None or entry.link is None or entry.link.closed:
-            raise GivenUp(f"{node} is not linked")
-        frame = await entry.link.request(code, parts, timeout_s=timeout_ms / 1_000, is_read=code in READS)
-        if frame.code == ERROR:
-            raise read_error(frame.body)
-        return read_body(frame.body)
 
     async def _attempt(
         self, node: str, link: Link, code: RequestCode, parts: Parts, timeout_s: float, *, is_prompt: bool

@@ -10,10 +10,14 @@ from typing import Any
 
 from tern_remoting import Link, LinkError
 from tern_wire.errors import TernError
-from tern_wire.link.requests import ERROR, RequestCode, body_parts, read_body
+from tern_wire.link.heads import head_parts, read_head
+from tern_wire.link.requests import ERROR, read_body
+from tern_wire.link.status import GetStatus, NodeStatus
 
 # A healthy node answers STATUS within some ms, a starved one within some tens; one that does not is no leader worth waiting for.
 STATUS_TIMEOUT_S = 0.3
+# A node's STATUS, and the body that it came in, which has more.
+Heard = tuple[NodeStatus, bytes | memoryview]
 # Between two rounds of asking all nodes for a leader: only what no notice has told is found so, and an election takes longer.
 SEARCH_INTERVAL_S = 0.05
 
@@ -26,7 +30,7 @@ class LeaderSearch:
         *,
         links: Callable[[], dict[str, Link]],
         serves: Callable[[str, int], None],
-        in_vain: Callable[[dict[str, dict[str, Any]]], None],
+        in_vain: Callable[[dict[str, NodeStatus]], None],
         is_over: Callable[[], bool],
         is_wanted: Callable[[], bool],
     ) -> None:
@@ -50,10 +54,13 @@ class LeaderSearch:
             self._inquiry = asyncio.create_task(self.statuses())
 
     async def statuses(self) -> dict[str, dict[str, Any]]:
-        """The STATUS of every linked node as of now; {} of one that does not answer within STATUS_TIMEOUT_S."""
+        """All that every linked node says of itself as of now, for people; {} of one that does not answer within STATUS_TIMEOUT_S."""
         links = self._links()
         answers = await asyncio.gather(*(self._ask(name, link) for name, link in links.items()))
-        return dict(zip(links, answers, strict=True))
+        return {
+            name: read_body(answer[1])[0] if answer is not None else {}
+            for name, answer in zip(links, answers, strict=True)
+        }
 
     def close(self) -> None:
         """Ask no more."""
@@ -63,7 +70,7 @@ class LeaderSearch:
 
     async def _ask_until_found(self) -> None:
         """Round after round; whether somebody waits is looked at after a pause, since a woken waiter may wait again."""
-        asking: dict[str, asyncio.Task[dict[str, Any]]] = {}
+        asking: dict[str, asyncio.Task[Heard | None]] = {}
         try:
             while not self._is_over():
                 # A node that hangs is not asked twice at a time.
@@ -75,29 +82,22 @@ class LeaderSearch:
                 }
                 asking |= fresh
                 await asyncio.sleep(SEARCH_INTERVAL_S)
-                self._in_vain({name: task.result() for name, task in fresh.items() if task.done() and task.result()})
+                heard = {name: task.result() for name, task in fresh.items() if task.done()}
+                self._in_vain({name: answer[0] for name, answer in heard.items() if answer is not None})
                 if not self._is_wanted():
                     return
         finally:
             for task in asking.values():
                 task.cancel()
 
-    async def _ask(self, name: str, link: Link) -> dict[str, Any]:
+    async def _ask(self, name: str, link: Link) -> Heard | None:
         try:
-            frame = await link.request(RequestCode.STATUS, body_parts({}), timeout_s=STATUS_TIMEOUT_S)
-            status = read_body(frame.body)[0] if frame.code != ERROR else {}
+            frame = await link.request(GetStatus.code, head_parts(GetStatus()), timeout_s=STATUS_TIMEOUT_S)
+            if frame.code == ERROR:
+                return None
+            status, _ = read_head(NodeStatus, frame.body)
         except (LinkError, TernError):
-            return {}
-        if is_serving(status):
-            self._serves(name, term_of(status))
-        return status
-
-
-def is_serving(status: dict[str, Any]) -> bool:
-    """Whether a STATUS is of a leader that takes requests."""
-    return status.get("role") == "leader" and status.get("serving", True) is True
-
-
-def term_of(status: dict[str, Any]) -> int:
-    """The term that a STATUS is from."""
-    return int(status.get("term", 0))
+            return None
+        if status.is_serving:
+            self._serves(name, status.term)
+        return status, frame.body

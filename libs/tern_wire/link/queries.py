@@ -1,10 +1,13 @@
-"""Messages by key and by id, as proxies ask for them: found in the key index, and traced to what consumer groups have made of them."""
+"""Messages that the key index finds, as proxies ask for them: by key, by id with what consumer groups have made of them, and the reply to a request.
+
+What requests and replies are is in `tern_wire/replies.py`.
+"""
 
 from typing import Annotated, ClassVar
 
 import msgspec
 
-from tern_wire.limits import QUERY_MESSAGES_MAX
+from tern_wire.limits import QUERY_MESSAGES_MAX, WAIT_MAX_MS
 from tern_wire.link.heads import LinkReply, LinkRequest
 from tern_wire.link.requests import RequestCode
 
@@ -85,3 +88,26 @@ class TraceMessage(LinkRequest[TracedMessage], frozen=True, kw_only=True):
 
     topic: str
     message_id: str
+
+
+# Replies -----------------------------------------------------------------------------------------------------------
+class AwaitedReply(LinkReply, frozen=True, kw_only=True):
+    """Whether there is one. Behind it, if it was *found*: the reply's record, the oldest one stored since the request's *from_ms*."""
+
+    found: bool
+
+
+class AwaitReply(LinkRequest[AwaitedReply], frozen=True, kw_only=True):
+    """The reply to *correlation_id* that was sent to the address *reply_to*, in the reply topic *topic*, stored at *from_ms* (since 1970) or later.
+
+    *wait_ms*: how long to wait for it; 0: do not.
+    """
+
+    code: ClassVar = RequestCode.AWAIT_REPLY
+    reply: ClassVar = AwaitedReply
+
+    topic: str
+    correlation_id: str
+    reply_to: str
+    from_ms: TimeMs
+    wait_ms: Annotated[int, msgspec.Meta(ge=0, le=WAIT_MAX_MS)]

@@ -20,7 +20,7 @@ ATTEMPT_ID_SIZE_BYTES = 16
 SETTLE_ROWS_MAX = 64 * SETTLE_ENTRIES_MAX
 
 
-class LeasedRun(msgspec.Struct, frozen=True, array_like=True):
+class LeasedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The next *count* records are of *queue*, held by *lease* until *deadline_ms* (since 1970), and this is their *attempt*-th delivery."""
 
     queue: int
@@ -33,9 +33,9 @@ class LeasedRun(msgspec.Struct, frozen=True, array_like=True):
 class Leased(LinkReply, frozen=True, kw_only=True):
     """What the consumer has now, perhaps nothing. Behind it: the messages' records, in the order of *runs*."""
 
-    topic_id: int = 0
-    group_id: int = 0
-    runs: list[LeasedRun] = msgspec.field(default_factory=list)
+    topic_id: int
+    group_id: int
+    runs: list[LeasedRun]
 
 
 class Receive(LinkRequest[Leased], frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class Receive(LinkRequest[Leased], frozen=True, kw_only=True):
 class Available(LinkReply, frozen=True, kw_only=True):
     """So many messages can be received now; 0: none was there until the deadline."""
 
-    available: int = 0
+    available: int
 
 
 class AwaitMessages(LinkRequest[Available], frozen=True, kw_only=True):

@@ -40,7 +40,7 @@ class Sent(LinkReply, frozen=True, kw_only=True):
     """
 
     rows: int
-    replays: list[Replay] = msgspec.field(default_factory=list)
+    replays: list[Replay]
     producer_groups: list[ProducerGroupFacts] = msgspec.field(default_factory=list)
 
 

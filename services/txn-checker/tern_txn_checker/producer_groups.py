@@ -6,12 +6,14 @@ Owner of what is kept: this object. Law: what somebody has changed counts KEPT_M
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from tern_routing import GroupLink
 from tern_txn_checker.core.answers import FORBIDDEN, NO_SECRET, NO_URL
 from tern_wire.checks.urls import CheckHosts, CheckUrl
 from tern_wire.errors import CheckUrlForbidden, LinkBodyMalformed, ProducerGroupNotFound, TernError
 from tern_wire.limits import PRODUCER_GROUPS_MAX
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.producer_groups import DescribeProducerGroups
 from tern_wire.settings.producer_settings import ProducerSettings, read_producer_settings
 
 # A check is asked again after 30 s; one small question every 5 s for each producer group that is asked costs nothing.
@@ -39,18 +41,12 @@ class ProducerGroups:
         found = self._kept.get(name)
         if found is not None and self._mono_ms() < found[1]:
             return found[0]
-        head, _ = await self._link.request(
-            RequestCode.DESCRIBE_PRODUCER_GROUP,
-            body_parts({"producer_group": name, "after": "", "limit": 1}),
-            is_repeatable=True,
-        )
-        groups = head.get("groups")
-        if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
-            raise LinkBodyMalformed(reason="a description without producer groups")
-        if not groups:
+        asked = DescribeProducerGroups(producer_group=name, after="", limit=1)
+        told, _ = await self._link.ask(asked, is_repeatable=True)
+        if not told.groups:
             raise ProducerGroupNotFound(producer_group=name)
         try:
-            approach = self._approach(read_producer_settings(groups[0]))
+            approach = self._approach(read_producer_settings(msgspec.structs.asdict(told.groups[0])))
         except TernError as error:
             raise LinkBodyMalformed(reason=error.detail) from error
         if len(self._kept) >= PRODUCER_GROUPS_MAX:

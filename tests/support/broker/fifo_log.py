@@ -16,6 +16,7 @@ from tern_broker.reading.message_groups import MessageGroups
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import SEND_HEAD, CommandKind
 from tern_wire.link.rows import BURIED, BURY_ROWS, NO_KEY, SEND_ROW, message_group_hash
+from tern_wire.link.sends import Send
 from tern_wire.records.record import MESSAGE_GROUP, encode_properties, encode_record
 from tests.support.broker.entries import Log
 
@@ -72,7 +73,7 @@ class FifoLog(Log):
             rows.append(SEND_ROW.pack(len(record), 0, 0, 0, 0, crc, 0, NO_KEY, 0, hashed))
             records.append(record)
         raw = memoryview(b"".join(rows + records))
-        send = check_send({"topics": ["t"], "rows": len(rows)}, raw, self.state, self._rng)
+        send = check_send(Send(topics=["t"], rows=len(rows)), raw, self.state, self._rng)
         verdicts = self.apply(now_ms, (CommandKind.SEND, b"".join(send.payload(now_ms, bytes(8))))).verdicts[0]
         assert isinstance(verdicts, np.ndarray)
         assert not verdicts["status"].any(), verdicts

@@ -103,14 +103,10 @@ class TransactionDesk(RoomyLink):
     def post(self, code: RequestCode, raw: bytes = b"", **head: Any) -> int:
         """One request; what it is called."""
         self._opaque += 1
-        handlers = {number: handler for subject in self.subjects for number, handler in subject.handlers().items()}
-        typed = {each.code: each for subject in self.subjects for each in subject.typed()}
+        handlers = {each.code: each for subject in self.subjects for each in subject.handlers()}
         try:
-            if code in typed:
-                request, rest = read_head(typed[code].kind, b"".join(body_parts(head, [raw])))
-                typed[code].handle(cast(Link, self), self._opaque, request, rest)
-            else:
-                handlers[code](cast(Link, self), self._opaque, head, memoryview(raw))
+            request, rest = read_head(handlers[code].kind, b"".join(body_parts(head, [raw])))
+            handlers[code].handle(cast(Link, self), self._opaque, request, rest)
         except TernError as error:
             self.answers[self._opaque] = error
         self.broker.run()

@@ -14,7 +14,9 @@ import numpy as np
 from tern_remoting import Frame, Link, LinkServer
 from tern_wire.errors import NotLeader, TernError
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
+from tern_wire.link.heads import head_parts
 from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts, read_body
+from tern_wire.link.status import Leadership
 from tern_wire.records.record import encode_properties, encode_record, system_properties
 from tern_wire.settings.producer_settings import ProducerSettings
 from tern_wire.transactions import (
@@ -295,7 +297,8 @@ class ScriptedChecks:
         if found is None:
             return {"groups": [], "more": False}, b""
         group = {"producer_group": head["producer_group"], "producer_group_id": found[0], **found[1].packed()}
-        return {"groups": [{**group, "stats": {"open": 0}}], "more": False}, b""
+        stats = {"open": 0, "expired": 0, "committed": 0, "rolled_back": 0, "checks": 0}
+        return {"groups": [{**group, "revision": 0, "stats": stats}], "more": False}, b""
 
 
 def _now_ms() -> float:

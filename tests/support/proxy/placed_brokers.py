@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tern_broker.core import Applied
@@ -23,6 +24,7 @@ from tern_wire.link.commands import CommandKind
 from tern_wire.link.key_rows import Receipt, split_keys
 from tern_wire.link.requests import RequestCode
 from tern_wire.link.rows import ACK, FLAG_KEYED, PREPARED, SEND_ROWS, SENT, SETTLED
+from tern_wire.link.sends import Send
 from tern_wire.records.record import decode_record
 from tern_wire.settings.producer_settings import ProducerChange
 from tern_wire.settings.topic_settings import ALTER, read_topic_change
@@ -132,7 +134,7 @@ class PlacedBroker(FifoLog):
 
     def _send(self, head: dict[str, Any], raw: memoryview) -> tuple[dict[str, Any], bytes]:
         names = np.frombuffer(raw, SEND_ROWS, head["rows"])["topic"].tolist()
-        send = check_send(head, raw, self.state, self._check)
+        send = check_send(msgspec.convert(head, Send), raw, self.state, self._check)
         now_ms = self._now_ms()
         payload = b"".join(send.payload(now_ms, bytes(8), self._find))
         verdicts = self._apply(CommandKind.SEND, payload)

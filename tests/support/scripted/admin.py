@@ -83,8 +83,8 @@ class ScriptedAdmin:
         if name not in self.topics:
             raise TopicNotFound(topic=name)
         topic_id, logs = self.topics[name]
-        settings = self.topic_settings.get(name, {"type": "MIXED", "perm": 6, "attributes": {}})
-        return {"topic_id": topic_id, "queues": len(logs), "created_ms": 1, "placement": "", "placed_ms": 1, **settings}
+        defaults = {"type": "MIXED", "perm": 6, "attributes": {}, "created_ms": 1, "placement": "", "placed_ms": 1}
+        return {"topic_id": topic_id, "queues": len(logs), **defaults, **self.topic_settings.get(name, {})}
 
     def describe_topic(self, head: dict[str, Any], _: memoryview) -> Answer:
         """DESCRIBE_TOPIC."""
@@ -183,7 +183,7 @@ class ScriptedAdmin:
         self._topic(head["topic"])
         self._group(head["group"])
         committed = self.committed.setdefault((head["group"], head["topic"]), {})
-        for queue, expected in head["expected"].items():
+        for queue, expected in head.get("expected", {}).items():
             actual = committed.get(queue, 0)
             if actual != expected:
                 raise OffsetMoved(queue=queue, actual=actual, expected=expected)

@@ -12,13 +12,9 @@ from typing import Any
 import numpy as np
 
 from tern_remoting import Frame, Link, LinkServer
-from tern_wire.errors import (
-    GroupNotFound,
-    NotLeader,
-    TernError,
-    TopicNotFound,
-)
+from tern_wire.errors import GroupNotFound, NotLeader, TernError, TopicNotFound
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
+from tern_wire.link.heads import head_parts
 from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts, read_body
 from tern_wire.link.rows import (
     ACK,
@@ -40,6 +36,7 @@ from tern_wire.link.rows import (
     SETTLE_ROWS,
     SETTLED,
 )
+from tern_wire.link.status import Leadership
 from tern_wire.records.record import decode_record
 from tests.support.scripted.admin import ScriptedAdmin
 from tests.support.scripted.dead_letters import ScriptedDeadLetters

@@ -40,7 +40,7 @@ class ScriptedQueries:
     def _query(self, head: dict[str, Any], _: memoryview) -> Answer:
         """Places count a topic's messages over all queues; the newest is the last one of the last queue."""
         records = [record for log in self._logs(head) for record in log]
-        number = head["after"][1] if head["after"] is not None else len(records)
+        number = head["after"][1] if head.get("after") is not None else len(records)
         places: list[list[int]] = []
         found = b""
         while number > 0 and len(places) < head["count"]:
@@ -65,7 +65,7 @@ class ScriptedQueries:
         self._check_group(head)
         committed = self._committed.setdefault((head["group"], head["topic"]), {})
         to, rows = head["to"], []
-        for queue in head["queues"] if head["queues"] is not None else range(len(logs)):
+        for queue in head.get("queues", range(len(logs))):
             before, end = committed.get(str(queue), -1), len(logs[queue])
             if isinstance(to, dict) and "offsets" in to and str(queue) not in to["offsets"]:
                 continue

@@ -18,6 +18,7 @@ from tern_wire.errors import InvalidField, Overloaded, TernError, TopicNotFound
 from tern_wire.kept_topics import AUDIT_TOPIC_END
 from tern_wire.link.codec import read_json
 from tern_wire.link.requests import RequestCode, body_parts, read_body
+from tern_wire.link.topics import TopicState
 from tern_wire.messages import GroupSettings, TopicSettings
 from tern_wire.replies import reply_topic_of
 from tern_wire.settings.group_settings import read_group_change
@@ -241,6 +242,11 @@ def _topic(asked: TopicSettings) -> dict[str, Any]:
     return read_topic_change(topic_change("t", "declare", asked)).packed()
 
 
+def topic_with(attributes: dict[str, str]) -> TopicState:
+    """What a broker group says of a topic."""
+    return TopicState(topic_id=1, queues=1, type="MIXED", perm=6, attributes=attributes, created_ms=1)
+
+
 def _group(asked: GroupSettings) -> dict[str, Any]:
     return read_group_change(group_change("g", "declare", asked, start_of(asked))).packed()
 
@@ -251,21 +257,19 @@ def test_what_a_topic_does_when_the_disk_is_full_is_a_setting_of_its_own(choice:
     change = topic_change("t", "declare", TopicSettings(when_full=choice, attributes={"owner": "x"}))
     assert change["attributes"] == {"owner": "x", "when_full": choice}
     assert "attributes" not in topic_change("t", "declare", TopicSettings(queues=2))
-    head = {"queues": 1, "type": "MIXED", "perm": 6, "created_ms": 1, "attributes": change["attributes"]}
-    document = topic_document("t", [("broker-a", head)])
+    document = topic_document("t", [("broker-a", topic_with(change["attributes"]))])
     assert (document["when_full"], document["attributes"]) == (choice, {"owner": "x"})
 
 
 def test_a_topic_that_says_nothing_refuses_and_the_mesh_s_own_give_way() -> None:
     """Replies that nobody waits for any more, and the audit, which is in the logs as well, must not stop everybody's sends."""
-    head: dict[str, Any] = {"queues": 1, "type": "MIXED", "perm": 6, "created_ms": 1, "attributes": {}}
     for topic, expected in {
         "orders": "refuse",
         "dev" + AUDIT_TOPIC_END: "drop-oldest",
         reply_topic_of("dev"): "drop-oldest",
         reply_topic_of("dev", "shop"): "drop-oldest",
     }.items():
-        assert topic_document(topic, [("broker-a", head)])["when_full"] == expected
+        assert topic_document(topic, [("broker-a", topic_with({}))])["when_full"] == expected
 
 
 @pytest.mark.parametrize(

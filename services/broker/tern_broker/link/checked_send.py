@@ -25,6 +25,7 @@ from tern_wire.link.rows import (
     TOO_MANY_OPEN,
     message_group_hash,
 )
+from tern_wire.link.sends import Send
 from tern_wire.records.record import (
     DELIVER_MS,
     MESSAGE_GROUP,
@@ -128,15 +129,9 @@ class CheckedSend:
                 fill_queues(self.records, self.starts[of_topic], queues)
 
 
-def check_send(head: dict[str, Any], raw: memoryview, state: StateMachine, rng: Random) -> CheckedSend:
+def check_send(request: Send, raw: memoryview, state: StateMachine, rng: Random) -> CheckedSend:
     """Check sizes and magics of all records, and everything about one of them; LinkBodyMalformed names what is wrong."""
-    topics = head.get("topics")
-    count, producer_groups = head.get("rows"), head.get("producer_groups", [])
-    are_names = all(
-        isinstance(names, list) and all(isinstance(name, str) for name in names) for names in (topics, producer_groups)
-    )
-    if not (isinstance(topics, list) and are_names and isinstance(count, int)):
-        raise LinkBodyMalformed(reason="SEND needs 'topics' and 'rows', and 'producer_groups' are names")
+    topics, count, producer_groups = request.topics, request.rows, request.producer_groups
     records_at = count * SEND_ROWS.itemsize
     if not count > 0 or records_at >= len(raw) or len(raw) > SEND_SIZE_MAX_BYTES:
         raise LinkBodyMalformed(reason=f"SEND of {count} rows in {len(raw)} bytes")

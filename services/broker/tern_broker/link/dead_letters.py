@@ -64,7 +64,7 @@ class DeadLetterRequests(Requests):
         engine.on_lead += [burier.step, redriver.step]
         engine.on_applied.append(burier.applied)
 
-    def typed(self) -> list[Handler]:
+    def handlers(self) -> list[Handler]:
         """As Requests."""
         return [
             handler(RejectMessages, self._reject),

@@ -24,7 +24,7 @@ from tern_broker.link.queries import QueryRequests
 from tern_broker.link.reads import ReadRequests
 from tern_broker.link.receives import ReceiveRequests
 from tern_broker.link.replies import ReplyRequests
-from tern_broker.link.requests import Handler, RequestHandler, Requests
+from tern_broker.link.requests import Handler, Requests
 from tern_broker.link.sends import SendRequests
 from tern_broker.link.statistics import StatisticsRequests
 from tern_broker.link.timers import TimerRequests
@@ -35,7 +35,7 @@ from tern_remoting import Frame, Link
 from tern_wire.errors import LinkBodyMalformed, Overloaded
 from tern_wire.limits import APPEND_DEADLINE_MS
 from tern_wire.link.heads import read_head
-from tern_wire.link.requests import RequestCode, read_body
+from tern_wire.link.requests import RequestCode
 from tern_wire.principals.caller import TELLING
 
 log = logging.getLogger(__name__)
@@ -70,13 +70,10 @@ class LinkDoor:
         subjects.append(ReplyRequests(config, engine, monotonic=monotonic))
         subjects.append(TransactionRequests(config, engine, monotonic=monotonic))
         subjects += [ProducerRequests(config, engine, shares), PrincipalRequests(config, engine)]
-        self._handlers: dict[int, RequestHandler] = {}
-        self._typed: dict[int, Handler] = {}
+        self._handlers: dict[int, Handler] = {each.code: each for subject in subjects for each in subject.handlers()}
         # Links on which reads wait for room.
         self._crowded: dict[Link, None] = {}
         for subject in subjects:
-            self._handlers.update(subject.handlers())
-            self._typed.update((each.code, each) for each in subject.typed())
             subject.crowded = self._crowded
         self._current_reads = frozenset().union(*(subject.reads for subject in subjects))
         self._anywhere = frozenset().union(*(subject.anywhere for subject in subjects))
@@ -108,16 +105,11 @@ class LinkDoor:
             is_held = self._engine.raft.is_held and frame.code != RequestCode.STATUS
             if not is_leader and (is_held or frame.code not in self._anywhere):
                 raise self._reads.not_leader()
-            handler = self._typed.get(frame.code)
-            if handler is not None:
-                request, raw = read_head(handler.kind, frame.body)
-                handler.handle(link, frame.opaque, request, raw)
-                return
-            legacy = self._handlers.get(frame.code)
-            if legacy is None:
+            handler = self._handlers.get(frame.code)
+            if handler is None:
                 raise LinkBodyMalformed(reason=f"request {frame.code} is not known to this release")
-            head, raw = read_body(frame.body)
-            legacy(link, frame.opaque, head, raw)
+            request, raw = read_head(handler.kind, frame.body)
+            handler.handle(link, frame.opaque, request, raw)
         except Exception as error:
             self._refuse(link, frame, error)
 
@@ -125,9 +117,8 @@ class LinkDoor:
         """A request that raises costs itself, never its link: a proxy's link carries the requests of many."""
         if isinstance(error, Overloaded):
             self._engine.proposer.refused[str(error.fields.get("what", ""))] += 1
-        elif isinstance(error, KeyError | TypeError | ValueError | OverflowError):
-            log.warning("a request is refused as malformed", extra={"code": frame.code}, exc_info=error)
-            error = LinkBodyMalformed(reason=f"request {frame.code}: {type(error).__name__} {error}")
+        elif isinstance(error, LinkBodyMalformed):
+            log.warning("a request is refused as malformed", extra={"code": frame.code, "reason": str(error)})
         self._reads.failed(link, frame.opaque, error)
 
     def sweep(self) -> None:

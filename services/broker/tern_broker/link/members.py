@@ -44,7 +44,7 @@ class MemberRequests(Requests):
         super().__init__(config, engine)
         self._shares = shares
 
-    def typed(self) -> list[Handler]:
+    def handlers(self) -> list[Handler]:
         """As Requests."""
         return [
             Handler(RequestCode.MEMBERS, MemberRequest, self._members),

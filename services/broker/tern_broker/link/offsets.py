@@ -3,17 +3,18 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from tern_broker.core.delivery.seeking import seek_moves
 from tern_broker.core.topics import Topic
-from tern_broker.link.requests import RequestHandler, Requests, bounded
+from tern_broker.link.requests import Handler, Requests, handler
 from tern_remoting import Link
 from tern_store.kept_times import offset_at
 from tern_wire.limits import QUEUES_PER_TOPIC_MAX
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.requests import RequestCode, body_parts
-
-_TIME_MAX_MS = (1 << 53) - 1
-_SHIFT_MAX = (1 << 62) - 1
+from tern_wire.link.consumer_offsets import GroupMoved, GroupOffsets, ListGroupOffsets, SeekGroup, SeekMove, SeekTo
+from tern_wire.link.pulls import ListOffsets, Offsets
+from tern_wire.link.requests import RequestCode
 
 
 class OffsetRequests(Requests):
@@ -22,20 +23,19 @@ class OffsetRequests(Requests):
     # SEEK too: a dry run is a read.
     reads = frozenset({RequestCode.OFFSETS, RequestCode.GROUP_OFFSETS, RequestCode.SEEK})
 
-    def handlers(self) -> dict[int, RequestHandler]:
+    def handlers(self) -> list[Handler]:
         """As Requests."""
-        return {
-            RequestCode.OFFSETS: self._offsets,
-            RequestCode.GROUP_OFFSETS: self._group_offsets,
-            RequestCode.SEEK: self._seek,
-        }
+        return [
+            handler(ListOffsets, self._offsets),
+            handler(ListGroupOffsets, self._group_offsets),
+            handler(SeekGroup, self._seek),
+        ]
 
-    def _offsets(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        topic = self.topic(head["topic"])
-        time_ms = bounded(head.get("time_ms", -1), -1, _TIME_MAX_MS)
+    def _offsets(self, link: Link, opaque: int, request: ListOffsets, _raw: memoryview) -> None:
+        topic, time_ms = self.topic(request.topic), request.time_ms
         if time_ms < 0:
             queues = [[queue, topic.mins[queue], end] for queue, end in enumerate(topic.ends)]
-            link.reply(opaque, 0, body_parts({"queues": queues}))
+            self.answer(link, opaque, Offsets(queues=queues))
             return
 
         def steps() -> Iterator[None]:
@@ -43,7 +43,7 @@ class OffsetRequests(Requests):
             for queue, offset in self._offsets_at(topic, range(topic.queues), time_ms):
                 rows.append([queue, topic.mins[queue], topic.ends[queue], offset])
                 yield
-            link.reply(opaque, 0, body_parts({"queues": rows}))
+            self.answer(link, opaque, Offsets(queues=rows))
 
         self.answer_in_turns(link, opaque, steps())
 
@@ -54,27 +54,24 @@ class OffsetRequests(Requests):
             least, end = topic.mins[queue], topic.ends[queue]
             yield queue, offset_at(store, topic.topic_id, queue, time_ms, least=least, end=end)
 
-    def _group_offsets(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        topic, group = self.topic(head["topic"]), self.group(head["group"])
+    def _group_offsets(self, link: Link, opaque: int, request: ListGroupOffsets, _raw: memoryview) -> None:
+        topic, group = self.topic(request.topic), self.group(request.group)
         row = self._engine.state.leasing.deliveries.get((group.group_id, topic.topic_id), [])
         offsets = {str(queue): delivery.committed() for queue, delivery in enumerate(row) if delivery is not None}
-        link.reply(opaque, 0, body_parts({"offsets": offsets}))
+        self.answer(link, opaque, GroupOffsets(offsets=offsets))
 
     # Seek ------------------------------------------------------------------------------------------------------
-    def _seek(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        topic = self.topic(head["topic"])
-        self.group(head["group"])
-        queues = head.get("queues")
+    def _seek(self, link: Link, opaque: int, request: SeekGroup, _raw: memoryview) -> None:
+        topic, queues = self.topic(request.topic), request.queues
+        self.group(request.group)
         if queues is not None:
             queues = [self.queue(topic, queue) for queue in queues[:QUEUES_PER_TOPIC_MAX]]
-        request = {"group": head["group"], "topic": head["topic"], "queues": queues, "to": head["to"]}
-        is_dry, to = bool(head["dry_run"]), head["to"]
-        if isinstance(to, dict) and "shift" in to:
-            bounded(to["shift"], -_SHIFT_MAX, _SHIFT_MAX)
-        if not (isinstance(to, dict) and "time_ms" in to):
-            self._move(link, opaque, request, is_dry=is_dry)
+        to, is_dry = request.to, request.dry_run
+        command = {"group": request.group, "topic": request.topic, "queues": queues, "to": msgspec.to_builtins(to)}
+        if not isinstance(to, SeekTo) or to.time_ms is None:
+            self._move(link, opaque, command, is_dry=is_dry)
             return
-        time_ms = bounded(to["time_ms"], 0, _TIME_MAX_MS)
+        time_ms = to.time_ms
 
         def steps() -> Iterator[None]:
             # What was visible first at a time that has passed does not change until the entry is built; what retention drops, apply skips.
@@ -82,15 +79,15 @@ class OffsetRequests(Requests):
             for queue, offset in self._offsets_at(topic, queues or range(topic.queues), time_ms):
                 offsets[str(queue)] = offset
                 yield
-            self._move(link, opaque, {**request, "to": {"offsets": offsets}}, is_dry=is_dry)
+            self._move(link, opaque, {**command, "to": {"offsets": offsets}}, is_dry=is_dry)
 
         self.answer_in_turns(link, opaque, steps())
 
-    def _move(self, link: Link, opaque: int, request: dict[str, Any], *, is_dry: bool) -> None:
+    def _move(self, link: Link, opaque: int, command: dict[str, Any], *, is_dry: bool) -> None:
         if not is_dry:
-            self.propose_map(link, opaque, CommandKind.SEEK, request)
+            self.propose(link, opaque, CommandKind.SEEK, command, GroupMoved)
             return
-        topic, group = self.topic(request["topic"]), self.group(request["group"])
+        topic, group = self.topic(command["topic"]), self.group(command["group"])
         row = self._engine.state.leasing.deliveries.get((group.group_id, topic.topic_id), [])
-        moves = seek_moves(topic, group, row, request)
-        link.reply(opaque, 0, body_parts({"queues": [[move.queue, move.before, move.after] for move in moves]}))
+        moves = seek_moves(topic, group, row, command)
+        self.answer(link, opaque, GroupMoved(queues=[SeekMove(move.queue, move.before, move.after) for move in moves]))

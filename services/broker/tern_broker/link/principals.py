@@ -1,15 +1,14 @@
 """What proxies say of principals, and what they ask about them."""
 
-from typing import Any
+import msgspec
 
 from tern_broker.core.principals import read_put
-from tern_broker.link.requests import RequestHandler, Requests, bounded
+from tern_broker.link.requests import Handler, Requests, handler
 from tern_remoting import Link
-from tern_wire.limits import PRINCIPALS_PAGE_MAX
+from tern_wire.link.codec import decode_msgpack
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.requests import RequestCode, body_parts
-
-REVISION_MAX = (1 << 63) - 1
+from tern_wire.link.principals import ChangedPrincipals, ListPrincipals, PrincipalPut, PutPrincipal
+from tern_wire.link.requests import RequestCode
 
 
 class PrincipalRequests(Requests):
@@ -18,16 +17,17 @@ class PrincipalRequests(Requests):
     # A leader that was deposed must not tell of keys that its successor has revoked.
     reads = frozenset({RequestCode.LIST_PRINCIPALS})
 
-    def handlers(self) -> dict[int, RequestHandler]:
+    def handlers(self) -> list[Handler]:
         """As Requests."""
-        return {RequestCode.PUT_PRINCIPAL: self._put, RequestCode.LIST_PRINCIPALS: self._list}
+        return [handler(PutPrincipal, self._put), handler(ListPrincipals, self._list)]
 
     # What is not allowed is refused here, too: it would cost an entry to hear the same from apply.
-    def _put(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        change, base, is_repair = read_put(head)
-        request = {"document": change.packed(), "base": base, "is_repair": is_repair}
-        self.propose_map(link, opaque, CommandKind.PUT_PRINCIPAL, request)
+    def _put(self, link: Link, opaque: int, request: PutPrincipal, _raw: memoryview) -> None:
+        document = decode_msgpack(request.document)
+        change, base, is_repair = read_put({"document": document, "base": request.base, "is_repair": request.is_repair})
+        command = {"document": change.packed(), "base": base, "is_repair": is_repair}
+        self.propose(link, opaque, CommandKind.PUT_PRINCIPAL, command, PrincipalPut)
 
-    def _list(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        after, limit = bounded(head["after"], 0, REVISION_MAX), bounded(head["limit"], 1, PRINCIPALS_PAGE_MAX)
-        link.reply(opaque, 0, body_parts(self._engine.state.principals.changed_after(after, limit)))
+    def _list(self, link: Link, opaque: int, request: ListPrincipals, _raw: memoryview) -> None:
+        found = self._engine.state.principals.changed_after(request.after, request.limit)
+        self.answer(link, opaque, msgspec.convert(found, ChangedPrincipals))

@@ -1,15 +1,22 @@
 """What people say of producer groups, and what they ask about them."""
 
-from typing import Any
+import msgspec
 
 from tern_broker.config import BrokerConfig
 from tern_broker.engine import Engine
-from tern_broker.link.requests import RequestHandler, Requests, bounded
+from tern_broker.link.requests import Handler, Requests, handler
 from tern_broker.upkeep.namespace_shares import NamespaceShares
 from tern_remoting import Link
-from tern_wire.limits import LISTED_MAX
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.producer_groups import (
+    ChangeProducerGroup,
+    DeleteProducerGroup,
+    DescribeProducerGroups,
+    ProducerGroupChanged,
+    ProducerGroupDeleted,
+    ProducerGroups,
+)
+from tern_wire.link.requests import RequestCode
 from tern_wire.names import check_group
 from tern_wire.settings.producer_settings import read_producer_change
 
@@ -23,30 +30,31 @@ class ProducerRequests(Requests):
         super().__init__(config, engine)
         self._shares = shares
 
-    def handlers(self) -> dict[int, RequestHandler]:
+    def handlers(self) -> list[Handler]:
         """As Requests."""
-        return {
-            RequestCode.ALTER_PRODUCER_GROUP: self._alter,
-            RequestCode.DELETE_PRODUCER_GROUP: self._delete,
-            RequestCode.DESCRIBE_PRODUCER_GROUP: self._describe,
-        }
+        return [
+            handler(ChangeProducerGroup, self._change),
+            handler(DeleteProducerGroup, self._delete),
+            handler(DescribeProducerGroups, self._describe),
+        ]
 
     # What is not allowed is refused here, too: it would cost an entry to hear the same from apply.
-    def _alter(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        change = read_producer_change(head)
+    def _change(self, link: Link, opaque: int, request: ChangeProducerGroup, _raw: memoryview) -> None:
+        # The map of what it names, as the log has it.
+        change = read_producer_change(msgspec.to_builtins(request))
         release = self._shares.take_producer_group(change)
-        self.propose_map(link, opaque, CommandKind.ALTER_PRODUCER_GROUP, change.packed(), release=release)
+        kind = CommandKind.ALTER_PRODUCER_GROUP
+        self.propose(link, opaque, kind, change.packed(), ProducerGroupChanged, release=release)
 
-    def _delete(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        request = {"producer_group": check_group(str(head["producer_group"]))}
-        self.propose_map(link, opaque, CommandKind.DELETE_PRODUCER_GROUP, request)
+    def _delete(self, link: Link, opaque: int, request: DeleteProducerGroup, _raw: memoryview) -> None:
+        command = {"producer_group": check_group(request.producer_group)}
+        self.propose(link, opaque, CommandKind.DELETE_PRODUCER_GROUP, command, ProducerGroupDeleted)
 
-    def _describe(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+    def _describe(self, link: Link, opaque: int, request: DescribeProducerGroups, _raw: memoryview) -> None:
         producers = self._engine.state.producers
-        if head["producer_group"]:
-            found = {"groups": [producers.require(head["producer_group"]).describe()], "more": False}
+        if request.producer_group:
+            found = {"groups": [producers.require(request.producer_group).describe()], "more": False}
         else:
-            limit = bounded(head["limit"], 1, LISTED_MAX)
-            namespace = None if head.get("everywhere") else str(head.get("namespace", ""))
-            found = producers.describe(namespace, str(head["after"]), limit)
-        link.reply(opaque, 0, body_parts(found))
+            namespace = None if request.everywhere else request.namespace
+            found = producers.describe(namespace, request.after, request.limit)
+        self.answer(link, opaque, msgspec.convert(found, ProducerGroups))

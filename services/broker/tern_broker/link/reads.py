@@ -11,13 +11,12 @@ and that is committed, and at once.
 """
 
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any
 
 from tern_broker.config import BrokerConfig
 from tern_broker.core.applied import Applied
 from tern_broker.core.topics import Topic
 from tern_broker.engine import Engine
-from tern_broker.link.requests import ANSWER_SIZE_GUESS_BYTES, RequestHandler, Requests, bounded, flow_of
+from tern_broker.link.requests import ANSWER_SIZE_GUESS_BYTES, Handler, Requests, flow_of, handler
 from tern_broker.node.status import engine_status
 from tern_broker.reading.scan import QueueScan
 from tern_broker.reading.turns import SLICE_S
@@ -25,14 +24,14 @@ from tern_broker.waiting.queue_waiters import QueueWaiters
 from tern_remoting import Link
 from tern_wire.errors import OffsetExpired, TernError, TopicNotFound
 from tern_wire.filters import compile_accepted
-from tern_wire.limits import PULL_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES, WAIT_MAX_MS
+from tern_wire.link.pulls import Pull, PullAnywhere, Pulled
 from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts
+from tern_wire.link.status import GetStatus
 
 # A look that finds nothing for so long says how far it has come: long before anybody believes that this node hangs.
 PROGRESS_AFTER_S = 1.0
 # A follower that is this near has everything that is old.
 FOLLOWER_LAG_MAX_ENTRIES = 10_000
-_OFFSET_MAX = (1 << 63) - 1
 
 
 class ReadRequests(Requests):
@@ -47,13 +46,13 @@ class ReadRequests(Requests):
         self.parked = QueueWaiters()
         self._turn = 0
 
-    def handlers(self) -> dict[int, RequestHandler]:
+    def handlers(self) -> list[Handler]:
         """As Requests."""
-        return {
-            RequestCode.PULL: self._pull,
-            RequestCode.PULL_ANYWHERE: self._pull_anywhere,
-            RequestCode.STATUS: self._status,
-        }
+        return [
+            handler(Pull, self._pull),
+            handler(PullAnywhere, self._pull_anywhere),
+            handler(GetStatus, self._status),
+        ]
 
     def applied(self, applied: Applied) -> None:
         """Wake who waits for what this entry has done."""
@@ -70,29 +69,25 @@ class ReadRequests(Requests):
                 self.parked.refuse_all(self.not_leader())
 
     # Pulls -----------------------------------------------------------------------------------------------------
-    def _pull(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        deadline_s = self.monotonic() + bounded(head.get("wait_ms", 0), 0, WAIT_MAX_MS) / 1000
-        self._begin(link, opaque, head, deadline_s if head.get("wait_ms") else None, is_leaders=True)
+    def _pull(self, link: Link, opaque: int, asked: Pull, _raw: memoryview) -> None:
+        deadline_s = self.monotonic() + asked.wait_ms / 1000 if asked.wait_ms else None
+        self._begin(link, opaque, asked, deadline_s, is_leaders=True)
 
-    def _pull_anywhere(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        self._begin(link, opaque, head, None, is_leaders=False)
+    def _pull_anywhere(self, link: Link, opaque: int, asked: PullAnywhere, _raw: memoryview) -> None:
+        self._begin(link, opaque, asked, None, is_leaders=False)
 
-    def _begin(
-        self, link: Link, opaque: int, head: dict[str, Any], deadline_s: float | None, *, is_leaders: bool
-    ) -> None:
-        topic = self.topic(head["topic"])
+    def _begin(self, link: Link, opaque: int, asked: Pull, deadline_s: float | None, *, is_leaders: bool) -> None:
+        topic = self.topic(asked.topic)
         topic.require_readable()
-        queue = self.queue(topic, head["queue"])
-        offset, end = bounded(head["offset"], 0, _OFFSET_MAX), bounded(head["end_offset"], -1, _OFFSET_MAX)
-        if offset < topic.mins[queue]:
-            raise OffsetExpired(offset=offset, min_offset=topic.mins[queue])
-        wanted = compile_accepted(head.get("tags"), head.get("sql"))
-        size_max_bytes = bounded(head["max_bytes"], 1, RECEIVE_SIZE_MAX_BYTES)
+        queue = self.queue(topic, asked.queue)
+        if asked.offset < topic.mins[queue]:
+            raise OffsetExpired(offset=asked.offset, min_offset=topic.mins[queue])
+        wanted = compile_accepted(asked.tags, asked.sql)
         scan = QueueScan(
-            *(self._engine.reader, topic, queue, offset, wanted),
-            end=end if end >= 0 else None,
-            messages_max=bounded(head["max_messages"], 1, PULL_MESSAGES_MAX),
-            size_max_bytes=size_max_bytes,
+            *(self._engine.reader, topic, queue, asked.offset, wanted),
+            end=asked.end_offset if asked.end_offset >= 0 else None,
+            messages_max=asked.max_messages,
+            size_max_bytes=asked.max_bytes,
         )
         pull = _Pull(
             *(self, link, opaque),
@@ -100,8 +95,8 @@ class ReadRequests(Requests):
             queue=queue,
             scan=scan,
             deadline_s=deadline_s,
-            flow=flow_of(head, topic.topic_id, queue),
-            size_max_bytes=size_max_bytes,
+            flow=flow_of(asked.reader, topic.topic_id, queue),
+            size_max_bytes=asked.max_bytes,
             is_leaders=is_leaders,
         )
         pull.begin(in_turns=not wanted.is_all)
@@ -134,7 +129,8 @@ class ReadRequests(Requests):
         self._turn += 1
         return names[self._turn % len(names)] if names else ""
 
-    def _status(self, link: Link, opaque: int, _head: dict[str, Any], _raw: memoryview) -> None:
+    def _status(self, link: Link, opaque: int, _asked: GetStatus, _raw: memoryview) -> None:
+        # More than a NodeStatus: what people are shown is here alone.
         link.reply(opaque, 0, body_parts(engine_status(self._engine, self._config)))
 
 
@@ -221,11 +217,11 @@ class _Pull:
     def _reply(self) -> None:
         scan, topic, queue = self._scan, self._topic, self._queue
         follower = self._requests.follower_for(topic, queue, self._first) if scan.found else ""
-        head = {
-            "next_offset": scan.offset,
-            "min_offset": topic.mins[queue],
-            "max_offset": topic.ends[queue],
-            "suggested_node": follower,
-        }
+        pulled = Pulled(
+            next_offset=scan.offset,
+            min_offset=topic.mins[queue],
+            max_offset=topic.ends[queue],
+            suggested_node=follower,
+        )
         self._requests.count(topic, scan)
-        self._link.reply(self._opaque, 0, body_parts(head, scan.found))
+        self._requests.answer(self._link, self._opaque, pulled, scan.found)

@@ -12,12 +12,11 @@ from tern_broker.config import BrokerConfig
 from tern_broker.core.delivery.fifo import is_ordered
 from tern_broker.core.delivery.fifo_picking import FifoPick, looked_in_vain
 from tern_broker.core.delivery.picking import Pick, ReceiveRequest
-from tern_broker.core.delivery.replays import TOKEN_SIZE_BYTES
 from tern_broker.core.topics import Group, Topic
 from tern_broker.engine import Engine
 from tern_broker.link.answer_sizes import AnswerSizes
 from tern_broker.link.repeated_receives import RepeatedReceives
-from tern_broker.link.requests import RequestHandler, Requests, bounded, flow_of, kept_to
+from tern_broker.link.requests import Handler, Requests, bounded, flow_of, handler, kept_to
 from tern_broker.proposer import Proposal
 from tern_broker.waiting.filter_looks import compiled, compiled_text, look_with
 from tern_broker.waiting.waiters import Waiters
@@ -25,21 +24,18 @@ from tern_remoting import Link, problem_of
 from tern_store.kept_times import offset_at
 from tern_wire.errors import BroadcastGroup, LinkBodyMalformed, SubscriptionConflict, TernError
 from tern_wire.filters import Filter
-from tern_wire.limits import (
-    INVISIBLE_MAX_MS,
-    RECEIVE_MESSAGES_MAX,
-    RECEIVE_SIZE_MAX_BYTES,
-    SETTLE_ENTRIES_MAX,
-    WAIT_MAX_MS,
-)
+from tern_wire.limits import INVISIBLE_MAX_MS
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.requests import ERROR, Parts, RequestCode, body_parts, error_parts
+from tern_wire.link.heads import Done, head_parts
+from tern_wire.link.receives import Available, AwaitMessages, Leased, LeasedRun, Receive, Settle
+from tern_wire.link.requests import ERROR, Parts, error_parts
 from tern_wire.link.rows import RELEASE, SETTLE_ROWS
 
 # How often a receive in order is proposed again because it has met only blocked messages; each time it has looked at some for good.
 _LOOKS_MAX = 1_024
 # And for how long: well below a proxy's patience.
 LOOKS_S = 1.0
+_DONE = Done()
 
 
 class ReceiveRequests(Requests):
@@ -53,37 +49,31 @@ class ReceiveRequests(Requests):
         self._repeats = RepeatedReceives(engine)
         self._sizes = AnswerSizes()
 
-    def handlers(self) -> dict[int, RequestHandler]:
+    def handlers(self) -> list[Handler]:
         """As Requests."""
-        return {
-            RequestCode.RECEIVE: self._receive,
-            RequestCode.NOTIFY: self._notify,
-            RequestCode.SETTLE: self._settle,
-        }
+        return [handler(Receive, self._receive), handler(AwaitMessages, self._notify), handler(Settle, self._settle)]
 
-    def _receive(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        topic, group = self.topic(head["topic"]), self.group(head["group"])
+    def _receive(self, link: Link, opaque: int, asked: Receive, _raw: memoryview) -> None:
+        topic, group = self.topic(asked.topic), self.group(asked.group)
         topic.require_readable()
         group.require_enabled()
         _require_shared(group, topic)
         self._turn += 1
-        size_max_bytes = bounded(head["max_bytes"], 1, RECEIVE_SIZE_MAX_BYTES)
         request = ReceiveRequest(
             group=group,
             topic=topic,
-            messages_max=bounded(head["max_messages"], 1, RECEIVE_MESSAGES_MAX),
-            size_max_bytes=size_max_bytes,
-            invisible_ms=bounded(head["invisible_ms"] or group.invisible_ms, 1, INVISIBLE_MAX_MS),
+            messages_max=asked.max_messages,
+            size_max_bytes=asked.max_bytes,
+            invisible_ms=bounded(asked.invisible_ms or group.invisible_ms, 1, INVISIBLE_MAX_MS),
             first_queue=self._turn % topic.queues,
             look_up=lambda queue: offset_at(
                 *(self._engine.store, topic.topic_id, queue, group.start_ms),
                 least=topic.mins[queue],
                 end=topic.ends[queue],
             ),
-            token=bytes(head.get("attempt_id", b"")),
-            look=look_with(self._filter(head, topic, group), self._engine.store, self._monotonic),
+            token=asked.attempt_id,
+            look=look_with(self._filter(asked, topic, group), self._engine.store, self._monotonic),
         )
-        bounded(len(request.token), 0, TOKEN_SIZE_BYTES)
         key = (group.group_id, topic.topic_id, request.token)
 
         kind, looks_left = (CommandKind.LEASE_FIFO, _LOOKS_MAX) if is_ordered(group, topic) else (CommandKind.LEASE, 0)
@@ -122,30 +112,28 @@ class ReceiveRequests(Requests):
         proposal = Proposal(kind, 64, done, receive=request)
 
         def begin(page_bytes: int) -> None:
-            proposal.receive = replace(request, size_max_bytes=kept_to(size_max_bytes, page_bytes))
+            proposal.receive = replace(request, size_max_bytes=kept_to(asked.max_bytes, page_bytes))
             self._engine.proposer.submit(proposal)
 
         def submit() -> None:
-            flow = flow_of(head, topic.topic_id, group.group_id)
-            size_bytes = self._sizes.of(key[:2], size_max_bytes)
+            flow = flow_of(asked.reader, topic.topic_id, group.group_id)
+            size_bytes = self._sizes.of(key[:2], asked.max_bytes)
             self.when_room(link, opaque, flow, size_bytes, begin, lambda error: answer(problem_of(error)))
 
         if request.token:
             self._repeats.ask(
                 key,
                 again=lambda found: answer(lambda: self._repeats.parts(topic, group, found)),
-                first=(lambda: answer(lambda: self._leased(topic, group, None, [])))
-                if head.get("again_only")
-                else submit,
+                first=(lambda: answer(lambda: self._leased(topic, group, None, []))) if asked.again_only else submit,
                 failed=answer,
             )
         else:
             submit()
 
-    def _filter(self, head: dict[str, Any], topic: Topic, group: Group) -> Filter:
+    def _filter(self, asked: Receive, topic: Topic, group: Group) -> Filter:
         """What the receive wants: as it says itself, else as the group's members subscribe. IllegalFilter, SubscriptionConflict."""
-        if head.get("tags") is not None or head.get("sql") is not None:
-            return compiled(head.get("tags"), head.get("sql"))
+        if asked.tags is not None or asked.sql is not None:
+            return compiled(asked.tags, asked.sql)
         said = self._engine.state.clients.members.filters_of(group.name, topic.name)
         if len(said) > 1:
             raise SubscriptionConflict(group=group.name, topic=topic.name)
@@ -154,7 +142,8 @@ class ReceiveRequests(Requests):
     def _leased(self, topic: Topic, group: Group, verdicts: Any, picks: list[Pick]) -> Parts:
         if picks and isinstance(picks[0], FifoPick):
             return self._leased_in_order(topic, group, verdicts, picks)
-        runs, records = [], []
+        runs: list[LeasedRun] = []
+        records = []
         rows = verdicts.tolist() if verdicts is not None else ()
         granted = [(pick, *row) for pick, row in zip(picks, rows, strict=False) if row[0]]
         # What a filter picks lies scattered: a lease for each message. Those of one queue are read together.
@@ -167,14 +156,13 @@ class ReceiveRequests(Requests):
             records.append(self._engine.reader.read_messages(topic, queue, offsets, entries).data)
             delivered: dict[int, tuple[int, int]] = {}
             for pick, lease, deadline_ms, attempt in several:
-                runs.append([queue, lease, attempt, deadline_ms, len(pick.offsets)])
+                runs.append(LeasedRun(queue, lease, attempt, deadline_ms, len(pick.offsets)))
                 messages, size_bytes = delivered.get(attempt, (0, 0))
                 size_bytes += int(pick.entries["size"].sum(dtype=np.int64))
                 delivered[attempt] = messages + len(pick.offsets), size_bytes
             for attempt, (messages, size_bytes) in delivered.items():
                 self._engine.statistics.delivered(topic.topic_id, group.group_id, attempt, messages, size_bytes)
-        head = {"topic_id": topic.topic_id, "group_id": group.group_id, "runs": runs}
-        return body_parts(head, records)
+        return head_parts(Leased(topic_id=topic.topic_id, group_id=group.group_id, runs=runs), records)
 
     def _give_back(self, verdicts: Any, picks: list[Pick]) -> None:
         """Nobody saw the messages of these leases: they come again at once, and the attempt does not count."""
@@ -185,7 +173,8 @@ class ReceiveRequests(Requests):
 
     def _leased_in_order(self, topic: Topic, group: Group, verdicts: Any, picks: list[Pick]) -> Parts:
         """As `_leased`: each message has a lease of its own, and those of one queue are read together."""
-        runs, records = [], []
+        runs: list[LeasedRun] = []
+        records = []
         at = 0
         for pick in picks:
             granted = verdicts[at : at + len(pick.offsets)]
@@ -194,7 +183,8 @@ class ReceiveRequests(Requests):
             if len(held):
                 queue, entries = pick.row[2], pick.entries[held]
                 runs += [
-                    [queue, lease, attempt, deadline_ms, 1] for lease, deadline_ms, attempt in granted[held].tolist()
+                    LeasedRun(queue, lease, attempt, deadline_ms, 1)
+                    for lease, deadline_ms, attempt in granted[held].tolist()
                 ]
                 records.append(self._engine.reader.read_messages(topic, queue, pick.offsets[held], entries).data)
                 for attempt in np.unique(granted["attempt"][held]).tolist():
@@ -202,33 +192,33 @@ class ReceiveRequests(Requests):
                     self._engine.statistics.delivered(
                         topic.topic_id, group.group_id, attempt, len(sizes), int(sizes.astype(np.int64).sum())
                     )
-        return body_parts({"topic_id": topic.topic_id, "group_id": group.group_id, "runs": runs}, records)
+        return head_parts(Leased(topic_id=topic.topic_id, group_id=group.group_id, runs=runs), records)
 
-    def _notify(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
-        topic, group = self.topic(head["topic"]), self.group(head["group"])
+    def _notify(self, link: Link, opaque: int, asked: AwaitMessages, _raw: memoryview) -> None:
+        topic, group = self.topic(asked.topic), self.group(asked.group)
         topic.require_readable()
         group.require_enabled()
         _require_shared(group, topic)
-        deadline_s = self._monotonic() + bounded(head["wait_ms"], 0, WAIT_MAX_MS) / 1000
+        deadline_s = self._monotonic() + asked.wait_ms / 1000
 
         def wake(answer: int | TernError) -> None:
             if isinstance(answer, TernError):
                 link.reply(opaque, ERROR, error_parts(answer))
             else:
-                link.reply(opaque, 0, body_parts({"available": answer}))
+                self.answer(link, opaque, Available(available=answer))
 
         self.waiters.park(group.group_id, topic.topic_id, deadline_s, wake)
 
-    def _settle(self, link: Link, opaque: int, head: dict[str, Any], raw: memoryview) -> None:
-        if not raw or len(raw) != head["rows"] * SETTLE_ROWS.itemsize or head["rows"] > 64 * SETTLE_ENTRIES_MAX:
-            raise LinkBodyMalformed(reason=f"SETTLE of {head['rows']} rows in {len(raw)} bytes")
+    def _settle(self, link: Link, opaque: int, asked: Settle, raw: memoryview) -> None:
+        if len(raw) != asked.rows * SETTLE_ROWS.itemsize:
+            raise LinkBodyMalformed(reason=f"SETTLE of {asked.rows} rows in {len(raw)} bytes")
         rows = bytes(raw)
 
         def done(verdicts: Any, _picks: list[Pick]) -> None:
             if isinstance(verdicts, TernError):
                 link.reply(opaque, ERROR, error_parts(verdicts))
             else:
-                link.reply(opaque, 0, body_parts({}, [verdicts]))
+                self.answer(link, opaque, _DONE, [verdicts])
 
         self._engine.proposer.submit(Proposal(CommandKind.SETTLE, len(rows), done, build=lambda _now: [rows]))
 

@@ -5,6 +5,7 @@ while a receive is under way, the same one again waits for its end instead of ge
 """
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from tern_broker.core.topics import Group, Topic
 from tern_broker.engine import Engine
 from tern_broker.waiting.telling import tell
 from tern_wire.errors import TernError
-from tern_wire.link.requests import Parts, body_parts
+from tern_wire.link.heads import head_parts
+from tern_wire.link.receives import Leased, LeasedRun
+from tern_wire.link.requests import Parts
 
 # Group id, topic id, what stands for the attempt id.
 Key = tuple[int, int, bytes]
@@ -68,7 +71,7 @@ class RepeatedReceives:
 
     def parts(self, topic: Topic, group: Group, found: Found) -> Parts:
         """The reply with what *found* holds still: as RECEIVE's, with the deadlines of now."""
-        runs: list[list[Any]] = []
+        runs: list[LeasedRun] = []
         records = []
         for queue, lease in found:
             offsets = self._held(lease)
@@ -78,13 +81,9 @@ class RepeatedReceives:
             start, end = lease.first_held, lease.start + lease.count
             entries = self._engine.store.read_queue(topic.topic_id, queue, start, end - start)
             records.append(self._engine.reader.read_messages(topic, queue, offsets, entries[offsets - start]).data)
-            for offset in offsets.tolist():
-                deadline_ms = lease.deadline_of(offset)
-                if runs and runs[-1][:2] == [queue, lease.lease_id] and runs[-1][3] == deadline_ms:
-                    runs[-1][4] += 1
-                else:
-                    runs.append([queue, lease.lease_id, lease.attempt, deadline_ms, 1])
-        return body_parts({"topic_id": topic.topic_id, "group_id": group.group_id, "runs": runs}, records)
+            for deadline_ms, same in groupby(map(lease.deadline_of, offsets.tolist())):
+                runs.append(LeasedRun(queue, lease.lease_id, lease.attempt, deadline_ms, len(list(same))))
+        return head_parts(Leased(topic_id=topic.topic_id, group_id=group.group_id, runs=runs), records)
 
     def _find(self, key: Key) -> Found:
         return [

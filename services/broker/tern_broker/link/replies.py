@@ -13,20 +13,20 @@ Law: parked first, looked second, so that nothing comes in between unseen; a rep
 """
 
 from collections.abc import Callable, Generator
-from typing import Any
 
 from tern_broker.config import BrokerConfig
 from tern_broker.core.applied import Applied
 from tern_broker.core.topics import Topic
 from tern_broker.engine import Engine
-from tern_broker.link.requests import RequestHandler, Requests, bounded
+from tern_broker.link.requests import Handler, Requests, handler
 from tern_broker.reading.queries import FoundRecord, KeyQuery, filled_in
 from tern_broker.waiting.reply_waiters import ReplyWaiters
 from tern_remoting import Link
 from tern_store.index.key_index import Place
 from tern_wire.errors import TernError, TopicNotFound
-from tern_wire.limits import QUERY_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES, WAIT_MAX_MS
-from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts
+from tern_wire.limits import QUERY_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES
+from tern_wire.link.queries import AwaitedReply, AwaitReply
+from tern_wire.link.requests import ERROR, RequestCode, error_parts
 from tern_wire.records.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, tag_hash
 from tern_wire.replies import REPLY
 
@@ -47,20 +47,20 @@ class ReplyRequests(Requests):
         engine.on_applied.append(self._applied)
         engine.on_clock.append(self._sweep)
 
-    def handlers(self) -> dict[int, RequestHandler]:
+    def handlers(self) -> list[Handler]:
         """As Requests."""
-        return {RequestCode.AWAIT_REPLY: self._await}
+        return [handler(AwaitReply, self._await)]
 
-    def _await(self, link: Link, opaque: int, head: dict[str, Any], _raw: memoryview) -> None:
+    def _await(self, link: Link, opaque: int, request: AwaitReply, _raw: memoryview) -> None:
         wait = _Wait(
             self,
             link,
             opaque,
-            topic=self.topic(head["topic"]),
-            correlation_id=str(head["correlation_id"]),
-            reply_to=str(head["reply_to"]),
-            from_ms=bounded(head["from_ms"], 0, _TIME_MAX_MS),
-            deadline_s=self.monotonic() + bounded(head["wait_ms"], 0, WAIT_MAX_MS) / 1000,
+            topic=self.topic(request.topic),
+            correlation_id=request.correlation_id,
+            reply_to=request.reply_to,
+            from_ms=request.from_ms,
+            deadline_s=self.monotonic() + request.wait_ms / 1000,
         )
         self.waiters.add(wait)
         wait.look()
@@ -124,7 +124,7 @@ class _Wait:
         """Say so, unless a look is on its way, which ends with an answer now."""
         if not self._is_looking:
             self._end()
-            self._link.reply(self._opaque, 0, body_parts({"found": False}))
+            self._requests.answer(self._link, self._opaque, AwaitedReply(found=False))
 
     def refuse(self, error: TernError) -> None:
         """Say so, unless a look is on its way: what it finds was stored before."""
@@ -149,7 +149,7 @@ class _Wait:
                 found = yield from self._find()
                 if found is not None:
                     self._end()
-                    self._link.reply(self._opaque, 0, body_parts({"found": True}, [filled_in(found)]))
+                    self._requests.answer(self._link, self._opaque, AwaitedReply(found=True), [filled_in(found)])
                     return
         except BaseException:
             # Whoever runs the steps replies what was raised.

@@ -5,6 +5,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
+
 from tern_broker.config import BrokerConfig
 from tern_broker.core.delivery.picking import Pick
 from tern_broker.core.topics import Group, Topic
@@ -27,11 +29,9 @@ from tern_wire.errors import (
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import CommandKind
 from tern_wire.link.heads import LinkReply, LinkRequest, head_parts
-from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts
+from tern_wire.link.requests import ERROR, RequestCode, error_parts
 
 log = logging.getLogger(__name__)
-# Gets the link, the request's number, its head and its raw bytes; replies exactly once, or raises a TernError.
-RequestHandler = Callable[[Link, int, dict[str, Any], memoryview], None]
 Q = TypeVar("Q", bound=LinkRequest[Any])
 
 
@@ -66,36 +66,11 @@ class Requests:
         # Links with reads that wait for room; the door looks after them, and gives all subjects the same.
         self.crowded: dict[Link, None] = {}
 
-    def handlers(self) -> dict[int, RequestHandler]:
-        """By request code."""
-        return {}
-
-    def typed(self) -> list[Handler]:
+    def handlers(self) -> list[Handler]:
         """What handles which requests."""
-        return []
+        raise NotImplementedError
 
     # For subclasses --------------------------------------------------------------------------------------------
-    def propose_map(
-        self,
-        link: Link,
-        opaque: int,
-        kind: CommandKind,
-        request: dict[str, Any],
-        *,
-        release: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Propose a command whose payload is *request*, and reply with its verdict. *release* is called when that is known."""
-        payload = encode_msgpack(request)
-
-        def done(verdict: Any, _picks: list[Pick]) -> None:
-            release()
-            if isinstance(verdict, TernError):
-                link.reply(opaque, ERROR, error_parts(verdict))
-            else:
-                link.reply(opaque, 0, body_parts(verdict))
-
-        self._engine.proposer.submit(Proposal(kind, len(payload), done, build=lambda _now: [payload]))
-
     def propose(
         self,
         link: Link,
@@ -112,9 +87,14 @@ class Requests:
         def done(verdict: Any, _picks: list[Pick]) -> None:
             release()
             if isinstance(verdict, TernError):
-                link.reply(opaque, ERROR, error_parts(verdict))
+                self.refuse(link, opaque, verdict)
+                return
+            try:
+                answer = msgspec.convert(verdict, reply)
+            except msgspec.ValidationError as error:
+                self.failed(link, opaque, error)
             else:
-                self.answer(link, opaque, reply(**verdict))
+                self.answer(link, opaque, answer)
 
         self._engine.proposer.submit(Proposal(kind, len(payload), done, build=lambda _now: [payload]))
 
@@ -217,9 +197,9 @@ class Requests:
         )
 
 
-def flow_of(head: dict[str, Any], *what: Hashable) -> Hashable:
+def flow_of(reader: str, *what: Hashable) -> Hashable:
     """Who shares the room of a link equally with all others: a principal, or where there are none, readers of one thing."""
-    return head.get("reader") or what
+    return reader or what
 
 
 def kept_to(size_max_bytes: int, page_bytes: int) -> int:

@@ -10,15 +10,16 @@ from tern_broker.core.transactions.open_transactions import read_messages
 from tern_broker.core.unread import held_by
 from tern_broker.engine import Engine
 from tern_broker.link.checked_send import check_send
-from tern_broker.link.requests import RequestHandler, Requests
+from tern_broker.link.requests import Handler, Requests, handler
 from tern_broker.proposer import Proposal
 from tern_broker.upkeep.transaction_shares import TransactionShares
 from tern_remoting import Link
 from tern_store import StoreError
 from tern_wire.errors import DiskFull, OffsetExpired, OutcomeUnknown, TernError
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts
+from tern_wire.link.requests import ERROR, error_parts
 from tern_wire.link.rows import FLAG_SAME_TRANSACTION, PREPARED_BEFORE, REPLAYED, SCHEDULED_BEFORE
+from tern_wire.link.sends import ProducerGroupFacts, Replay, Send, Sent
 from tern_wire.records.record import CHECK_AFTER_S, DELIVER_MS, MESSAGE_ID, Record, host_bytes
 
 # Of rows whose message was stored by an earlier send.
@@ -34,16 +35,14 @@ class SendRequests(Requests):
         self._rng, self._host = rng, host_bytes(config.listen, config.link_port)
         self.disk_full = False
 
-    def handlers(self) -> dict[int, RequestHandler]:
+    def handlers(self) -> list[Handler]:
         """As Requests."""
-        return {
-            RequestCode.SEND: self._send,
-        }
+        return [handler(Send, self._send)]
 
-    def _send(self, link: Link, opaque: int, head: dict[str, Any], raw: memoryview) -> None:
+    def _send(self, link: Link, opaque: int, request: Send, raw: memoryview) -> None:
         if self.disk_full:
             raise DiskFull(broker_group=self._config.broker_group, held_by=held_by(self._engine.trimmer.holder))
-        send, sent_keys = check_send(head, raw, self._engine.state, self._rng), self._engine.store.sent_keys
+        send, sent_keys = check_send(request, raw, self._engine.state, self._rng), self._engine.store.sent_keys
         send.require_room_for_keys(sent_keys.waiting)
         if send.producer_groups:
             send.full_groups = self._shares.full(send.producer_groups)
@@ -60,10 +59,10 @@ class SendRequests(Requests):
                 # Everything is stored, but what was stored before under a key cannot be said.
                 self.unreadable(link, opaque, error, OutcomeUnknown(broker_group=self._config.broker_group))
                 return
-            told = {"rows": len(verdicts), "replays": replays}
-            if send.producer_groups:
-                told["producer_groups"] = self._producer_groups(send.producer_groups)
-            link.reply(opaque, 0, body_parts(told, [verdicts.tobytes()]))
+            sent = Sent(
+                rows=len(verdicts), replays=replays, producer_groups=self._producer_groups(send.producer_groups)
+            )
+            self.answer(link, opaque, sent, [verdicts.tobytes()])
 
         self._engine.proposer.submit(
             Proposal(
@@ -74,29 +73,31 @@ class SendRequests(Requests):
             )
         )
 
-    def _replay(self, rows: Any, verdicts: Any, row: int) -> list[Any]:
+    def _replay(self, rows: Any, verdicts: Any, row: int) -> Replay:
         """The first receipt of a repeated send, read from the log."""
         first = self._first(rows, verdicts, row)
         if first is None:
-            return [row, "", 0, 0]
+            return Replay(row, "", 0, 0)
         time_ms = 0
         if verdicts["status"][row] == SCHEDULED_BEFORE:
             time_ms = int(first.properties.get(DELIVER_MS, 0))
         elif verdicts["status"][row] == PREPARED_BEFORE:
             check_after_s = first.properties.get(CHECK_AFTER_S, "")
             time_ms = int(check_after_s) * 1_000 if check_after_s.isdecimal() else 0
-        return [row, first.properties.get(MESSAGE_ID, ""), first.born_ms, time_ms]
+        return Replay(row, first.properties.get(MESSAGE_ID, ""), first.born_ms, time_ms)
 
-    def _producer_groups(self, names: list[str]) -> list[list[int]]:
-        """Id and times of each, zeros for one that is not there: what a proxy tells of a transaction that it has begun."""
+    def _producer_groups(self, names: list[str]) -> list[ProducerGroupFacts]:
+        """Of each: what a proxy tells of a transaction that it has begun."""
         found = (self._engine.state.producers.by_name.get(name) for name in names)
         return [
-            [
-                *(group.producer_group_id, group.settings.check_after_ms),
-                *(group.settings.check_interval_ms, group.settings.max_checks),
-            ]
+            ProducerGroupFacts(
+                producer_group_id=group.producer_group_id,
+                check_after_ms=group.settings.check_after_ms,
+                check_interval_ms=group.settings.check_interval_ms,
+                max_checks=group.settings.max_checks,
+            )
             if group is not None
-            else [0, 0, 0, 0]
+            else ProducerGroupFacts(0, 0, 0, 0)
             for group in found
         ]
 

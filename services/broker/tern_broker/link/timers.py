@@ -25,7 +25,7 @@ class TimerRequests(Requests):
 
     reads = frozenset({RequestCode.LIST_SCHEDULED})
 
-    def typed(self) -> list[Handler]:
+    def handlers(self) -> list[Handler]:
         """As Requests."""
         return [handler(ListScheduled, self._list), handler(Recall, self._recall)]
 

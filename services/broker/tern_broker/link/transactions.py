@@ -61,7 +61,7 @@ class TransactionRequests(Requests):
         engine.on_applied.append(self._applied)
         engine.on_clock.append(self._sweep)
 
-    def typed(self) -> list[Handler]:
+    def handlers(self) -> list[Handler]:
         """As Requests."""
         return [
             handler(EndTransactions, self._end),

@@ -15,6 +15,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Raw
+
 from tern_routing import GroupLink
 from tern_service.clock import Clock
 from tern_tasks import OURS, KeptTasks
@@ -26,8 +28,8 @@ from tern_wire.limits import (
     PRINCIPALS_PAGE_MAX,
     PRINCIPALS_WHOLE_INTERVAL_MS,
 )
-from tern_wire.link.codec import decode_msgpack
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.codec import decode_msgpack, encode_msgpack
+from tern_wire.link.principals import ListPrincipals, PutPrincipal
 from tern_wire.principals.documents import PrincipalDocument, joined, read_principal_document
 from tern_wire.principals.principals import Principal, PrincipalTable
 
@@ -181,26 +183,28 @@ class PrincipalsCache:
         try:
             async with asyncio.timeout(time_ms / 1_000):
                 while True:
-                    parts = body_parts({"after": reading.revision, "limit": PRINCIPALS_PAGE_MAX})
-                    head, _ = await link.request(
-                        RequestCode.LIST_PRINCIPALS, parts, is_repeatable=True, deadline_ms=PRINCIPALS_ANSWER_MS
-                    )
-                    if head["revision"] < reading.revision:
+                    asked = ListPrincipals(after=reading.revision, limit=PRINCIPALS_PAGE_MAX)
+                    told, _ = await link.ask(asked, is_repeatable=True, deadline_ms=PRINCIPALS_ANSWER_MS)
+                    if told.revision < reading.revision:
                         logger.warning("a broker group was made anew", extra={"broker_group": link.broker_group})
                         reading.documents, reading.revision = {}, 0
                         self._changes += 1
                         continue
-                    for number, packed in head["principals"]:
-                        document = read_principal_document(decode_msgpack(packed))
+                    for changed in told.principals:
+                        document = read_principal_document(decode_msgpack(changed.document))
                         reading.documents[document.name] = self._join(document)
-                        reading.revision = int(number)
+                        reading.revision = changed.revision
                         self._changes += 1
                     self._publish()
-                    if not head["more"]:
+                    if not told.more:
                         return True
-        except (TernError, TimeoutError, LookupError, TypeError, ValueError) as error:
+        except (TernError, TimeoutError) as error:
             detail = {"broker_group": link.broker_group, "error": repr(error)}
             logger.info("a broker group does not tell its principals", extra=detail)
+            return False
+        except (TypeError, ValueError):
+            # Those of the other broker groups are in force all the same.
+            logger.exception("principals cannot be read", extra={"broker_group": link.broker_group})
             return False
 
     def _join(self, document: PrincipalDocument) -> PrincipalDocument:
@@ -255,8 +259,8 @@ class PrincipalsCache:
         for name, lacking in told.items():
             try:
                 for each in lacking:
-                    head = {"document": self._merged[each].packed(), "base": -1, "is_repair": True}
-                    await links[name].request(RequestCode.PUT_PRINCIPAL, body_parts(head), is_repeatable=True)
+                    document = Raw(encode_msgpack(self._merged[each].packed()))
+                    await links[name].ask(PutPrincipal(document=document, is_repair=True), is_repeatable=True)
                     self.repairs += 1
             except TernError as error:
                 # The next poll finds what it still lacks.

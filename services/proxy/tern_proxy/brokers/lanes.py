@@ -11,8 +11,9 @@ import math
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+import msgspec
 import numpy as np
 
 from tern_proxy.core.reading.settling import SettleParcel
@@ -24,8 +25,9 @@ from tern_routing import GroupLink
 from tern_wire.errors import LinkBodyMalformed, OutcomeUnknown, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, LANE_SIZE_MAX_BYTES
 from tern_wire.link.checks import EndTransactions
-from tern_wire.link.requests import Parts, RequestCode, body_parts
+from tern_wire.link.receives import Settle
 from tern_wire.link.rows import SEND_ROWS
+from tern_wire.link.sends import Send, Sent
 
 # One is being synced by the broker while the next one travels; a third would only wait in the broker's queue.
 LANES_IN_FLIGHT = 2
@@ -151,16 +153,14 @@ class SendLane(Lane[Parcel, Outcome]):
     async def _send(self, cargo: list[Parcel], until: float, *, is_repeatable: bool) -> list[Outcome]:
         left_ms = max(1, int((until - asyncio.get_running_loop().time()) * 1_000))
         try:
-            head, raw = await self.link.request(
-                RequestCode.SEND, send_parts(cargo), is_repeatable=is_repeatable, deadline_ms=left_ms
-            )
-            return read_outcomes(cargo, head, raw)
+            sent, raw = await self.link.ask(*send_of(cargo), is_repeatable=is_repeatable, deadline_ms=left_ms)
+            return read_outcomes(cargo, sent, raw)
         except TernError as error:
             return [failed(error)] * len(cargo)
 
 
-def send_parts(cargo: list[Parcel]) -> Parts:
-    """The body of one SEND request: rows of all parcels, then their records; topics and producer groups by their places in the head."""
+def send_of(cargo: list[Parcel]) -> tuple[Send, list[bytes | bytearray | memoryview]]:
+    """One SEND, and what is behind it: rows of all parcels, then their records; topics and producer groups by their places in the head."""
     topics: dict[str, int] = {}
     producer_groups: dict[str, int] = {}
     rows: list[bytes | bytearray | memoryview] = []
@@ -173,10 +173,10 @@ def send_parts(cargo: list[Parcel]) -> Parts:
         else:
             rows += parcel.rows
         records += parcel.parts
-    head: dict[str, Any] = {"topics": list(topics), "rows": sum(len(parcel.rows) for parcel in cargo)}
-    if producer_groups:
-        head["producer_groups"] = list(producer_groups)
-    return body_parts(head, [b"".join(rows), *records])
+    send = Send(
+        topics=list(topics), rows=sum(len(parcel.rows) for parcel in cargo), producer_groups=list(producer_groups)
+    )
+    return send, [b"".join(rows), *records]
 
 
 def _number_of(parcel: Parcel, known: dict[str, int]) -> int:
@@ -193,15 +193,15 @@ def _renumbered(rows: list[bytes], topics: list[int], producer_group: int) -> by
     return renumbered
 
 
-def read_outcomes(cargo: list[Parcel], head: dict[str, Any], raw: memoryview) -> list[Outcome]:
+def read_outcomes(cargo: list[Parcel], sent: Sent, raw: memoryview) -> list[Outcome]:
     """The reply to one SEND request, cut up by parcel; LinkBodyMalformed when it has another number of rows."""
     rows = sum(len(parcel.rows) for parcel in cargo)
     if len(raw) != rows * _VERDICT.size:
         raise LinkBodyMalformed(reason=f"{len(raw)} bytes of verdicts for {rows} rows")
     verdicts = list(_VERDICT.iter_unpack(raw))
-    firsts = {row: (message_id, born_ms, time_ms) for row, message_id, born_ms, time_ms in head.get("replays", ())}
+    firsts = {first.row: (first.message_id, first.born_ms, first.deliver_ms) for first in sent.replays}
     numbers: dict[str, int] = {}
-    facts = head.get("producer_groups", ())
+    facts = sent.producer_groups
     outcomes: list[Outcome] = []
     at = 0
     for parcel in cargo:
@@ -212,7 +212,7 @@ def read_outcomes(cargo: list[Parcel], head: dict[str, Any], raw: memoryview) ->
             # Of this parcel alone nobody can say what became of it.
             outcomes.append(failed(LinkBodyMalformed(reason=f"a reply that does not know producer group {number}")))
         else:
-            of_group = tuple(facts[number]) if parcel.producer_group else ()
+            of_group = msgspec.structs.astuple(facts[number]) if parcel.producer_group else ()
             outcomes.append(Outcome(verdicts=verdicts[at:end], replays=own, producer_group=of_group))
         at = end
     return outcomes
@@ -227,9 +227,7 @@ class SettleLane(Lane[SettleParcel, bytes | TernError]):
         rows = sum(len(parcel.rows) for parcel in cargo)
         packed = b"".join(row for parcel in cargo for row in parcel.rows)
         try:
-            _, raw = await self.link.request(
-                RequestCode.SETTLE, body_parts({"rows": rows}, [packed]), is_repeatable=True
-            )
+            _, raw = await self.link.ask(Settle(rows=rows), [packed], is_repeatable=True)
             if len(raw) != rows:
                 raise LinkBodyMalformed(reason=f"{len(raw)} statuses for {rows} settles")
         except TernError as error:

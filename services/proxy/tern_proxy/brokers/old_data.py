@@ -6,13 +6,14 @@ it has something to say. What a follower answers is what it has applied, which i
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+
+from msgspec.structs import asdict
 
 from tern_proxy.core.sending.topic import Queue
 from tern_remoting import LinkError
 from tern_routing import GroupLink
 from tern_wire.errors import TernError
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.pulls import Pull, PullAnywhere, Pulled
 
 # A reader that pauses for longer is suggested somebody again; the follower may have gone meanwhile.
 SUGGESTION_KEPT_S = 10.0
@@ -46,21 +47,19 @@ class OldData:
         return node if until_s > self._now() else ""
 
 
-async def pull_old(
-    old: OldData, link: GroupLink, queue: Queue, asked: dict[str, Any]
-) -> tuple[dict[str, Any], memoryview] | None:
-    """Head and records of a follower's answer to a pull that does not wait; None when the leader must be asked."""
-    node = old.node_for(asked["topic"], queue)
+async def pull_old(old: OldData, link: GroupLink, queue: Queue, asked: Pull) -> tuple[Pulled, memoryview] | None:
+    """A follower's answer to a pull that does not wait, and its records; None when the leader must be asked."""
+    node = old.node_for(asked.topic, queue)
     if not node:
         return None
     try:
-        head, raw = await link.request_at(node, RequestCode.PULL_ANYWHERE, body_parts(asked), ASK_TIMEOUT_MS)
+        pulled, raw = await link.ask_at(node, PullAnywhere(**asdict(asked)), ASK_TIMEOUT_MS)
     except (LinkError, TernError):
-        old.suggested(asked["topic"], queue, "")
+        old.suggested(asked.topic, queue, "")
         return None
-    if int(head["next_offset"]) <= asked["offset"]:
+    if pulled.next_offset <= asked.offset:
         # It is as far as this node has come, or the reader is near the end.
-        old.suggested(asked["topic"], queue, "")
+        old.suggested(asked.topic, queue, "")
         return None
     old.served += 1
-    return head, raw
+    return pulled, raw

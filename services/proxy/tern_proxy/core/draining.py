@@ -15,6 +15,7 @@ from typing import Any
 
 from tern_proxy.core.sending.topic import Topic
 from tern_wire.limits import LEFT_SHOWN_MAX
+from tern_wire.link.hosted import DeadGroup, HostedPage
 from tern_wire.names import namespace_of, own_name
 from tern_wire.routing.placement import Placement
 
@@ -40,16 +41,16 @@ class Hosted:
     topics: dict[str, HostedTopic] = field(default_factory=dict)
     transactions: int = 0
     dead_letters: int = 0
-    dead_groups: list[Any] = field(default_factory=list)
+    dead_groups: list[DeadGroup] = field(default_factory=list)
 
-    def add(self, head: Mapping[str, Any]) -> None:
+    def add(self, page: HostedPage) -> None:
         """One more answer to HOSTED."""
-        for name, messages, scheduled, rows in head["topics"]:
-            groups = {group: (unread, leased) for group, unread, leased in rows}
-            self.topics[name] = HostedTopic(messages=messages, scheduled=scheduled, groups=groups)
-        self.transactions = head["open"]
-        self.dead_letters += head["dead_letters"]
-        self.dead_groups += head["dead_groups"]
+        for found in page.topics:
+            groups = {each.group: (each.unread, each.leased) for each in found.groups}
+            self.topics[found.topic] = HostedTopic(messages=found.messages, scheduled=found.scheduled, groups=groups)
+        self.transactions = page.open
+        self.dead_letters += page.dead_letters
+        self.dead_groups += page.dead_groups
 
     def with_messages(self) -> list[str]:
         """The topics of which it has any."""
@@ -110,8 +111,8 @@ class Left:
             "is_drained": is_empty and not writable,
             "topics_left": self._topics,
             "dead_letters_left": [
-                {"namespace": namespace_of(group), "group": own_name(group), "dead_letters": count}
-                for group, count in hosted.dead_groups
+                {"namespace": namespace_of(each.group), "group": own_name(each.group), "dead_letters": each.count}
+                for each in hosted.dead_groups
             ],
         }
 

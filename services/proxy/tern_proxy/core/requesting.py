@@ -17,6 +17,7 @@ from tern_proxy.core.sending.parameters import (
 )
 from tern_wire.errors import IllegalTimeout, InvalidField, TernError, TopicNotFound, UnknownField
 from tern_wire.limits import REPLY_TIMEOUT_DEFAULT_MS, REPLY_TIMEOUT_MAX_MS
+from tern_wire.link.queries import AwaitReply
 from tern_wire.link.rows import key_hash
 from tern_wire.messages import PackedMessage
 from tern_wire.paths import (
@@ -81,15 +82,15 @@ class Sought:
     client: str
     from_ms: int
 
-    def head(self, topic: str, broker_group: str, wait_ms: int) -> dict[str, str | int]:
-        """As AWAIT_REPLY asks one broker group for it, in the reply topic *topic*."""
-        return {
-            "topic": topic,
-            "correlation_id": self.correlation_id,
-            "reply_to": str(ReplyAddress(broker_group, self.client)),
-            "from_ms": self.from_ms,
-            "wait_ms": wait_ms,
-        }
+    def question(self, topic: str, broker_group: str, wait_ms: int) -> AwaitReply:
+        """What one broker group is asked for it, in the reply topic *topic*."""
+        return AwaitReply(
+            topic=topic,
+            correlation_id=self.correlation_id,
+            reply_to=str(ReplyAddress(broker_group, self.client)),
+            from_ms=self.from_ms,
+            wait_ms=wait_ms,
+        )
 
 
 def read_request(headers: Headers, query_string: bytes, body: bytes) -> Asked:

@@ -6,11 +6,14 @@ Where broker groups say different things (a change reaches one after the other),
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from tern_proxy.core.sending.parameters import invisible_of
 from tern_wire.errors import InvalidField
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
+from tern_wire.link.groups import GroupDescription, KnownGroup
+from tern_wire.link.topics import TopicDescription, TopicState
 from tern_wire.messages import GroupSettings, RetrySettings, TopicSettings
 from tern_wire.routing.placement import Placement
 from tern_wire.routing.route import TopicRoute
@@ -20,9 +23,10 @@ from tern_wire.settings.topic_settings import perm_of, permission_of
 from tern_wire.settings.when_full import WHEN_FULL, check_when_full, when_full_of
 from tern_wire.times import parse_duration_ms, parse_time_ms
 
+# A change as a map, and a document of the HTTP API.
 Head = dict[str, Any]
 # Name of a broker group and what it has answered.
-Answers = Sequence[tuple[str, Head]]
+Answers = Sequence[tuple[str, TopicState]]
 
 
 # Asked ------------------------------------------------------------------------------------------------------------
@@ -119,48 +123,46 @@ def _delay(value: str | int | UnsetType, pointer: str) -> int:
 # Answered ---------------------------------------------------------------------------------------------------------
 def topic_document(topic: str, answers: Answers) -> Head:
     """A topic's settings, from the settings of each broker group."""
-    counts = {name: int(head["queues"]) for name, head in answers}
+    counts = {name: found.queues for name, found in answers}
     first = answers[0][1]
     return {
         "topic": topic,
-        "type": first["type"],
-        "permission": permission_of(first["perm"]),
+        "type": first.type,
+        "permission": permission_of(first.perm),
         "queues": sum(counts.values()),
         "broker_groups": counts,
-        "when_full": when_full_of(topic, first["attributes"]),
-        "attributes": {name: text for name, text in first["attributes"].items() if name != WHEN_FULL},
-        "created_at": min(head["created_ms"] for _, head in answers),
+        "when_full": when_full_of(topic, first.attributes),
+        "attributes": {name: text for name, text in first.attributes.items() if name != WHEN_FULL},
+        "created_at": min(found.created_ms for _, found in answers),
     }
 
 
-def topic_description(topic: str, answers: Answers) -> Head:
+def topic_description(topic: str, answers: Sequence[tuple[str, TopicDescription]]) -> Head:
     """As topic_document, with the offsets of every queue and the groups that read it."""
     bounds = [
-        {"queue": f"{name}:{queue}", "min_offset": least, "max_offset": most}
-        for name, head in answers
-        for queue, least, most in head["bounds"]
+        {"queue": f"{name}:{each.queue}", "min_offset": each.min_offset, "max_offset": each.max_offset}
+        for name, found in answers
+        for each in found.bounds
     ]
-    groups = sorted({group for _, head in answers for group in head["groups"]})
+    groups = sorted({group for _, found in answers for group in found.groups})
     return {**topic_document(topic, answers), "offsets": bounds, "groups": groups}
 
 
-def topic_route(head: Head) -> TopicRoute:
+def topic_route(found: TopicState) -> TopicRoute:
     """The route that a broker group's answer to a change makes."""
     return TopicRoute(
-        topic_id=head["topic_id"],
-        queues=head["queues"],
-        type=head["type"],
-        perm=head["perm"],
-        placement=head.get("placement", ""),
+        topic_id=found.topic_id,
+        queues=found.queues,
+        type=found.type,
+        perm=found.perm,
+        placement=found.placement,
     )
 
 
 def placement_document(topic: str, placement: Placement, answers: Answers) -> Head:
     """Where a topic's keyed and ordered messages go. `hosts`: broker groups that have queues of it; `moving_until`: the move is not over before."""
     # Who shares the topic knows its last key; no end comes before all keys are forgotten.
-    placed = [
-        max(head.get("placed_ms", 0), head.get("keyed_ms", 0)) for name, head in answers if name in placement.before
-    ]
+    placed = [max(found.placed_ms, found.keyed_ms) for name, found in answers if name in placement.before]
     return {
         "topic": topic,
         "epoch": placement.epoch,
@@ -185,36 +187,38 @@ def topic_row(topic: str, route: Mapping[str, TopicRoute]) -> Head:
     }
 
 
-def group_document(head: Head) -> Head:
+def group_document(found: KnownGroup) -> Head:
     """A group's settings, from those of one broker group."""
-    retry = dict(head["retry"])
+    retry = msgspec.to_builtins(found.retry)
     if "multiplier_permille" in retry:
         retry["multiplier"] = retry.pop("multiplier_permille") / 1_000
     document: Head = {
-        "group": head["group"],
-        "invisible_ms": head["invisible_ms"],
-        "start": head["start"],
-        "max_attempts": head["max_attempts"],
-        "retry": {**retry, "delays_ms": head["retry_delays_ms"]},
-        "fifo": head["fifo"],
-        "consume": head["consume"],
-        "broadcast": head["broadcast"],
-        "attributes": head["attributes"],
+        "group": found.group,
+        "invisible_ms": found.invisible_ms,
+        "start": found.start,
+        "max_attempts": found.max_attempts,
+        "retry": {**retry, "delays_ms": found.retry_delays_ms},
+        "fifo": found.fifo,
+        "consume": found.consume,
+        "broadcast": found.broadcast,
+        "attributes": found.attributes,
     }
-    if head["start"] == TIME:
-        document["start_at"] = head["start_ms"]
+    if found.start == TIME:
+        document["start_at"] = found.start_ms
     return document
 
 
-def group_description(answers: Answers) -> Head:
+def group_description(answers: Sequence[tuple[str, GroupDescription]]) -> Head:
     """As group_document, with how far the group is in each topic, added up over the broker groups."""
     topics: dict[str, Head] = {}
-    for name, head in answers:
-        for found in head["topics"]:
-            blank = {"topic": found["topic"], "lag": 0, "leased": 0, "available": 0, "parked": 0, "committed": {}}
-            row = topics.setdefault(found["topic"], blank)
-            for count in ("lag", "leased", "available", "parked"):
-                row[count] += found.get(count, 0)
-            row["committed"] |= {f"{name}:{queue}": offset for queue, offset in found["committed"].items()}
+    for name, found in answers:
+        for each in found.topics:
+            blank = {"topic": each.topic, "lag": 0, "leased": 0, "available": 0, "parked": 0, "committed": {}}
+            row = topics.setdefault(each.topic, blank)
+            row["lag"] += each.lag
+            row["leased"] += each.leased
+            row["available"] += each.available
+            row["parked"] += each.parked
+            row["committed"] |= {f"{name}:{queue}": offset for queue, offset in each.committed.items()}
     rows = [topics[name] for name in sorted(topics)]
-    return {**group_document(answers[0][1]), "topics": rows, "truncated": any(head["more"] for _, head in answers)}
+    return {**group_document(answers[0][1]), "topics": rows, "truncated": any(found.more for _, found in answers)}

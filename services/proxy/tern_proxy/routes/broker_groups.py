@@ -5,7 +5,6 @@ asked of the leaders, now.
 """
 
 import asyncio
-from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -17,7 +16,7 @@ from tern_proxy.routes.documents import answer_form, broker_group_names, read_pa
 from tern_proxy.routes.joining import join_groups
 from tern_wire.errors import BrokerGroupNotFound, InvalidField, WarmingUp
 from tern_wire.limits import LISTED_MAX
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.hosted import ListHosted
 from tern_wire.paths import broker_group_path, broker_group_topics_path, join_path
 
 _NAME_SHOWN_MAX = 80
@@ -121,9 +120,8 @@ class _BrokerGroups:
         link = self._proxy.group(broker_group).link
         hosted, after = Hosted(), ""
         while True:
-            asked: dict[str, Any] = {"after": after, "limit": LISTED_MAX}
-            head, _ = await link.request(RequestCode.HOSTED, body_parts(asked), is_repeatable=True)
-            hosted.add(head)
-            if not head["more"] or not head["topics"]:
+            page, _ = await link.ask(ListHosted(after=after, limit=LISTED_MAX), is_repeatable=True)
+            hosted.add(page)
+            if not page.more or not page.topics:
                 return hosted
-            after = head["topics"][-1][0]
+            after = page.topics[-1].topic

@@ -21,7 +21,7 @@ from tern_proxy.core.sending.parameters import number_of, time_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import (
     answer_form,
-    ask_all_typed,
+    ask_all,
     broker_group_names,
     read_document,
     read_parameters,
@@ -131,7 +131,7 @@ class _DeadLetters:
             raise ConfirmationNeeded(
                 what="the dead letters of group", name=group, loss="the only place where they can be found"
             )
-        parts = await ask_all_typed(self._proxy, PurgeDeadLetters(group=group), absent=GroupNotFound)
+        parts = await ask_all(self._proxy, PurgeDeadLetters(group=group), absent=GroupNotFound)
         return respond(request, {"group": group, "purged": sum(part.purged for _, part in parts)})
 
     async def post_redrive(self, request: Request, group: str) -> Response:
@@ -189,7 +189,7 @@ class _DeadLetters:
         parts = await self._get(request, task)
         if admission_of(request) is not OPEN:
             self._require(request, task, parts, SEEK)
-        parts = await ask_all_typed(self._proxy, CancelRedrive(task=task), absent=TaskNotFound)
+        parts = await ask_all(self._proxy, CancelRedrive(task=task), absent=TaskNotFound)
         return respond(request, task_document(parts))
 
     def _require(self, request: Request, task: str, parts: Parts, action: str) -> None:
@@ -204,7 +204,7 @@ class _DeadLetters:
         answer_form(request)
         if _TASK.fullmatch(task) is None:
             raise TaskNotFound(task=task[:80])
-        parts = await ask_all_typed(self._proxy, GetRedrive(task=task), absent=TaskNotFound)
+        parts = await ask_all(self._proxy, GetRedrive(task=task), absent=TaskNotFound)
         if not is_of(namespace_in(request), parts[0][1].group):
             # Another namespace's: it is not even looked at any more.
             raise TaskNotFound(task=task)

@@ -14,7 +14,6 @@ from tern_wire.errors import InvalidField, MessageTooLarge, NoLeader, NoNameServ
 from tern_wire.limits import KIB
 from tern_wire.link.codec import read_json, read_msgpack
 from tern_wire.link.heads import LinkRequest, R
-from tern_wire.link.requests import RequestCode, body_parts
 
 # 1,024 queues with offset and expected offset.
 BODY_SIZE_MAX_BYTES = 128 * KIB
@@ -75,33 +74,6 @@ async def broker_group_names(proxy: Proxy) -> list[str]:
 
 
 async def ask_all(
-    proxy: Proxy,
-    code: RequestCode,
-    head: dict[str, Any],
-    *,
-    is_repeatable: bool = True,
-    absent: type[TernError] | None = None,
-) -> list[tuple[str, dict[str, Any]]]:
-    """Name and answer of every broker group, in the order of their names. The first trouble is the answer, when all have answered.
-
-    *absent*: the error by which a broker group says that it has no such thing; it is left out, unless all of them say so.
-    NoNameServer, WarmingUp or NoLeader when no broker group is known.
-    """
-    names = await broker_group_names(proxy)
-    parts = body_parts(head)
-    links = [proxy.groups[name].link for name in names]
-    answers = await asyncio.gather(
-        *(link.request(code, parts, is_repeatable=is_repeatable) for link in links), return_exceptions=True
-    )
-    troubles = [answer for answer in answers if isinstance(answer, BaseException)]
-    if absent is not None and not all(isinstance(trouble, absent) for trouble in answers):
-        troubles = [trouble for trouble in troubles if not isinstance(trouble, absent)]
-    if troubles:
-        raise troubles[0]
-    return [(name, answer[0]) for name, answer in zip(names, answers, strict=True) if isinstance(answer, tuple)]
-
-
-async def ask_all_typed(
     proxy: Proxy, request: LinkRequest[R], *, is_repeatable: bool = True, absent: type[TernError] | None = None
 ) -> list[tuple[str, R]]:
     """Name and answer of every broker group, in the order of their names. The first trouble is the answer, when all have answered.
@@ -122,24 +94,11 @@ async def ask_all_typed(
     return [(name, answer[0]) for name, answer in zip(names, answers, strict=True) if isinstance(answer, tuple)]
 
 
-async def ask_each_typed(proxy: Proxy, topic: Topic, request: LinkRequest[R]) -> list[tuple[str, R, memoryview]]:
+async def ask_each(proxy: Proxy, topic: Topic, request: LinkRequest[R]) -> list[tuple[str, R, memoryview]]:
     """Name, answer, and what is behind it, of every broker group that hosts *topic*, in the order of their names.
 
     The request may be repeated. The first trouble is the answer.
     """
     names = list(topic.broker_groups)
     answers = await asyncio.gather(*(proxy.group(name).link.ask(request, is_repeatable=True) for name in names))
-    return [(name, answer, raw) for name, (answer, raw) in zip(names, answers, strict=True)]
-
-
-async def ask_each(
-    proxy: Proxy, topic: Topic, code: RequestCode, head: dict[str, Any]
-) -> list[tuple[str, dict[str, Any], memoryview]]:
-    """Name, head and raw bytes of the answer of every broker group that hosts *topic*, in the order of their names.
-
-    The request may be repeated. The first trouble is the answer.
-    """
-    names = list(topic.broker_groups)
-    parts = body_parts(head)
-    answers = await asyncio.gather(*(proxy.group(name).link.request(code, parts, is_repeatable=True) for name in names))
     return [(name, answer, raw) for name, (answer, raw) in zip(names, answers, strict=True)]

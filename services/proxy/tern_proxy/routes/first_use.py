@@ -10,7 +10,6 @@ completed by the next use of it.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from tern_proxy.access.authorization import Scoped, admission_of
 from tern_proxy.core.sending.topic import Topic
@@ -20,7 +19,10 @@ from tern_proxy.routes.joining import make_group
 from tern_proxy.routes.late_groups import begin_group
 from tern_proxy.routes.topic_homes import change_topic, complete_topic, create_topic_at_first_use, wants_completion
 from tern_wire.errors import GroupNotFound, NoLeader, ProducerGroupNotFound, TernError, TopicNotFound
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.groups import ChangeGroup, DescribeGroup, GroupDescription
+from tern_wire.link.heads import LinkRequest, R
+from tern_wire.link.producer_groups import ChangeProducerGroup
+from tern_wire.link.topics import ChangeTopic
 from tern_wire.names import check_group
 from tern_wire.principals.principals import CREATE, GROUP, PRODUCER_GROUP, TOPIC
 from tern_wire.routing.route import PERM_READ, PERM_WRITE
@@ -99,7 +101,7 @@ async def _open_topic(proxy: Proxy, name: str) -> None:
     logger.warning(
         "a topic of the mesh itself was made for something else and takes all messages now", extra={"topic": name}
     )
-    await change_topic(proxy, {"topic": name, "mode": ALTER, "type": MIXED, "perm": _READ_WRITE}, [])
+    await change_topic(proxy, ChangeTopic(topic=name, mode=ALTER, type=MIXED, perm=_READ_WRITE), [])
 
 
 async def _create_topic(
@@ -116,26 +118,25 @@ async def _create_topic(
 
 async def _create_group(proxy: Proxy, name: str, owner: str) -> None:
     logger.info("a consumer group is created at its first use", extra={"group": name})
-    heads = await _tell(proxy, name)
-    if not heads:
+    told = await _tell(proxy, name)
+    if not told:
         with proxy.creations.one(owner):
-            await _declare(proxy, RequestCode.CREATE_GROUP, {"group": name, "mode": DECLARE})
+            await _declare(proxy, ChangeGroup(group=name, mode=DECLARE))
         return
     # Broker groups that came later get it as the others have it.
-    known = {broker_group for broker_group, _ in heads}
+    known = {broker_group for broker_group, _ in told}
     for broker_group, group in sorted(proxy.groups.items()):
         if broker_group not in known and group.link.has_leader:
-            await make_group(proxy, broker_group, heads)
+            await make_group(proxy, broker_group, told)
             await begin_group(proxy, name, broker_group)
 
 
-async def _tell(proxy: Proxy, name: str) -> list[tuple[str, dict[str, Any]]]:
+async def _tell(proxy: Proxy, name: str) -> list[tuple[str, GroupDescription]]:
     """What the broker groups that have the consumer group say of it; those that are in trouble say nothing."""
-    parts = body_parts({"group": name, "topic": ""})
+    asked = DescribeGroup(group=name, topic="")
     links = {each: group.link for each, group in sorted(proxy.groups.items()) if group.link.has_leader}
     answers = await asyncio.gather(
-        *(link.request(RequestCode.DESCRIBE_GROUP, parts, is_repeatable=True) for link in links.values()),
-        return_exceptions=True,
+        *(link.ask(asked, is_repeatable=True) for link in links.values()), return_exceptions=True
     )
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, TernError):
@@ -147,16 +148,15 @@ async def _create_producer_group(proxy: Proxy, name: str, owner: str) -> None:
     logger.info("a producer group is created at its first use", extra={"producer_group": name})
     change = ProducerChange(producer_group=name, create=True, settings={})
     with proxy.creations.one(owner):
-        await _declare(proxy, RequestCode.ALTER_PRODUCER_GROUP, change.packed())
+        await _declare(proxy, ChangeProducerGroup(**change.packed()))
 
 
-async def _declare(proxy: Proxy, code: RequestCode, head: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+async def _declare(proxy: Proxy, change: LinkRequest[R]) -> list[tuple[str, R]]:
     """Answers of the broker groups that are up; their trouble only if none of them has done it."""
     links = {name: group.link for name, group in sorted(proxy.groups.items())}
     up = {name: link for name, link in links.items() if link.has_leader} or links
-    parts = body_parts(head)
     answers = await asyncio.gather(
-        *(link.request(code, parts, is_repeatable=True) for link in up.values()), return_exceptions=True
+        *(link.ask(change, is_repeatable=True) for link in up.values()), return_exceptions=True
     )
     done = [(name, answer[0]) for name, answer in zip(up, answers, strict=True) if isinstance(answer, tuple)]
     for answer in answers:

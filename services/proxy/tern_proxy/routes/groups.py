@@ -1,7 +1,6 @@
 """Consumer groups: declared, altered, described, listed, deleted. Ordinary FastAPI routes; a group is in every broker group that is known."""
 
-from typing import Any
-
+import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -15,7 +14,7 @@ from tern_proxy.routes.documents import ask_all, read_document, read_parameters,
 from tern_proxy.routes.filtered_lists import take_visible
 from tern_proxy.routes.topics import confirm, mode_of_put, names_settings
 from tern_wire.errors import GroupNotFound, QuotaExceeded
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.groups import ChangeGroup, DeleteGroup, DescribeGroup, GroupChanged, KnownGroup, ListGroups
 from tern_wire.messages import GroupSettings
 from tern_wire.names import check_group
 from tern_wire.paths import GROUPS_PATH
@@ -24,7 +23,7 @@ from tern_wire.principals.principals import DESCRIBE, GROUP, TOPIC
 from tern_wire.settings.group_settings import read_group_change
 from tern_wire.settings.topic_settings import ALTER, CREATE, DECLARE
 
-Answers = list[tuple[str, dict[str, Any]]]
+Answers = list[tuple[str, GroupChanged]]
 _LOSS = "its offsets, leases and dead letters"
 
 
@@ -66,23 +65,24 @@ class _Groups:
         settings = await read_document(request, GroupSettings)
         if mode == DECLARE and names_settings(settings):
             admission_of(request).require(ALTER_IT, GROUP, group)
-        change = read_group_change(group_change(group, mode, settings, start_of(settings))).packed()
+        packed = read_group_change(group_change(group, mode, settings, start_of(settings))).packed()
+        change = msgspec.convert(packed, ChangeGroup)
         if mode == ALTER:
             answers = await self._alter(change)
         else:
             answers = await self._declare(owner_of(request.scope), change)
-        created = any(head["created"] for _, head in answers)
+        created = any(found.created for _, found in answers)
         return respond(request, {**group_document(answers[0][1]), "created": created}, 201 if created else 200)
 
-    async def _alter(self, change: dict[str, Any]) -> Answers:
-        return await ask_all(self._proxy, RequestCode.CREATE_GROUP, {**change, "mode": ALTER}, absent=GroupNotFound)
+    async def _alter(self, change: ChangeGroup) -> Answers:
+        return await ask_all(self._proxy, msgspec.structs.replace(change, mode=ALTER), absent=GroupNotFound)
 
-    async def _declare(self, owner: str, change: dict[str, Any]) -> Answers:
-        mode = change["mode"]
+    async def _declare(self, owner: str, change: ChangeGroup) -> Answers:
+        mode = change.mode
         try:
             with self._proxy.creations.one(owner) as creation:
-                answers = await ask_all(self._proxy, RequestCode.CREATE_GROUP, change, is_repeatable=mode != CREATE)
-                creation.is_new = any(head["created"] for _, head in answers)
+                answers = await ask_all(self._proxy, change, is_repeatable=mode != CREATE)
+                creation.is_new = any(found.created for _, found in answers)
         except QuotaExceeded as exceeded:
             if mode == CREATE:
                 raise
@@ -99,14 +99,14 @@ class _Groups:
         With `topic` only that one; without, topics with 20,000 queues together at most (`truncated`).
         """
         query = read_parameters(request, ("topic",))
-        asked = {
-            "group": check_group(group),
-            "topic": whole_topic(request, query["topic"]) if query.get("topic") else "",
-        }
+        asked = DescribeGroup(
+            group=check_group(group),
+            topic=whole_topic(request, query["topic"]) if query.get("topic") else "",
+        )
         admission = admission_of(request)
-        if asked["topic"]:
-            admission.require(DESCRIBE, TOPIC, asked["topic"])
-        answers = await ask_all(self._proxy, RequestCode.DESCRIBE_GROUP, asked, absent=GroupNotFound)
+        if asked.topic:
+            admission.require(DESCRIBE, TOPIC, asked.topic)
+        answers = await ask_all(self._proxy, asked, absent=GroupNotFound)
         document = group_description(answers)
         document["topics"] = [row for row in document["topics"] if admission.sees(TOPIC, row["topic"])]
         return respond(request, document)
@@ -116,27 +116,27 @@ class _Groups:
         query = read_parameters(request, PARAMETERS)
         page = read_page(query, {"name": str})
 
-        async def ask(part: Page) -> tuple[dict[str, Any], bool]:
-            asked = {
-                "namespace": namespace_in(request),
-                "q": part.pattern,
-                "after": part.after[1] if part.after is not None else "",
-                "limit": part.limit,
-                "descending": part.descending,
-            }
-            answers = await ask_all(self._proxy, RequestCode.LIST_GROUPS, asked)
-            rows = {head["group"]: head for _, answer in reversed(answers) for head in answer["groups"]}
-            return rows, any(answer["more"] for _, answer in answers)
+        async def ask(part: Page) -> tuple[dict[str, KnownGroup], bool]:
+            asked = ListGroups(
+                namespace=namespace_in(request),
+                q=part.pattern,
+                after=part.after[1] if part.after is not None else "",
+                limit=part.limit,
+                descending=part.descending,
+            )
+            answers = await ask_all(self._proxy, asked)
+            rows = {found.group: found for _, told in reversed(answers) for found in told.groups}
+            return rows, any(told.more for _, told in answers)
 
         found, cursor = await take_visible(page, ask, admission_of(request), GROUP)
-        return respond(request, {"groups": [group_document(head) for _, head in found], "next_cursor": cursor})
+        return respond(request, {"groups": [group_document(group) for _, group in found], "next_cursor": cursor})
 
     async def delete_group(self, request: Request, group: str) -> Response:
         """Delete a consumer group with its offsets, leases and dead letters. The name is free again."""
         confirm(request, "group", check_group(group), _LOSS)
-        asked = {"group": group, "topic": ""}
-        for name, head in await ask_all(self._proxy, RequestCode.DESCRIBE_GROUP, asked, absent=GroupNotFound):
+        asked = DescribeGroup(group=group, topic="")
+        for name, found in await ask_all(self._proxy, asked, absent=GroupNotFound):
             # By its id: a repeat must not delete a group that was created under the name since.
-            deletion = body_parts({"group": group, "group_id": head["group_id"]})
-            await self._proxy.group(name).link.request(RequestCode.DELETE_GROUP, deletion, is_repeatable=True)
+            deletion = DeleteGroup(group=group, group_id=found.group_id)
+            await self._proxy.group(name).link.ask(deletion, is_repeatable=True)
         return respond(request, {"group": group, "deleted": True})

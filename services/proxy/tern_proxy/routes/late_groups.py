@@ -9,11 +9,13 @@ received once more, as after a lease that is over. Repeating all of this changes
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from tern_proxy.proxy import Proxy
 from tern_wire.errors import GroupNotFound, TopicNotFound
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.consumer_offsets import SeekGroup
+from tern_wire.link.groups import DescribeGroup
+from tern_wire.link.heads import LinkRequest, R
+from tern_wire.link.topics import DescribeTopic
 from tern_wire.settings.group_settings import LATEST
 
 
@@ -24,8 +26,8 @@ async def begin_topic(proxy: Proxy, topic: str, broker_group: str, queues: int) 
     """
     names: set[str] = set()
     for other in _others(proxy, broker_group):
-        found = await _ask(proxy, other, RequestCode.DESCRIBE_TOPIC, {"topic": topic})
-        names.update(found["groups"] if found is not None else ())
+        found = await _ask(proxy, other, DescribeTopic(topic=topic))
+        names.update(found.groups if found is not None else ())
     return sum([await _begin(proxy, name, {topic}, broker_group, {topic: queues}) for name in sorted(names)])
 
 
@@ -33,8 +35,8 @@ async def begin_group(proxy: Proxy, group: str, broker_group: str) -> int:
     """As begin_topic, of every topic that *group* has begun elsewhere and *broker_group* has, as this proxy's routes say."""
     topics: set[str] = set()
     for other in _others(proxy, broker_group):
-        found = await _ask(proxy, other, RequestCode.DESCRIBE_GROUP, {"group": group, "topic": ""})
-        topics.update(row["topic"] for row in (found["topics"] if found is not None else ()))
+        found = await _ask(proxy, other, DescribeGroup(group=group, topic=""))
+        topics.update(row.topic for row in (found.topics if found is not None else ()))
     cached = proxy.cache.topics
     here = {name: cached[name].route for name in topics if name in cached and broker_group in cached[name].route}
     return await _begin(proxy, group, here, broker_group, {name: here[name][broker_group].queues for name in here})
@@ -43,13 +45,13 @@ async def begin_group(proxy: Proxy, group: str, broker_group: str) -> int:
 async def _begin(proxy: Proxy, group: str, topics: Iterable[str], broker_group: str, queues: dict[str, int]) -> int:
     begun = 0
     for topic in sorted(topics):
-        found = await _ask(proxy, broker_group, RequestCode.DESCRIBE_GROUP, {"group": group, "topic": topic})
-        if found is None or found["start"] != LATEST:
+        found = await _ask(proxy, broker_group, DescribeGroup(group=group, topic=topic))
+        if found is None or found.start != LATEST:
             continue
-        known = {int(queue) for row in found["topics"] for queue in row["committed"]}
+        known = {int(queue) for row in found.topics for queue in row.committed}
         if missing := [queue for queue in range(queues[topic]) if queue not in known]:
-            seek = {"group": group, "topic": topic, "queues": missing, "to": "earliest", "dry_run": False}
-            if await _ask(proxy, broker_group, RequestCode.SEEK, seek) is not None:
+            seek = SeekGroup(group=group, topic=topic, queues=missing, to="earliest", dry_run=False)
+            if await _ask(proxy, broker_group, seek) is not None:
                 begun += len(missing)
     return begun
 
@@ -58,10 +60,10 @@ def _others(proxy: Proxy, broker_group: str) -> list[str]:
     return sorted(name for name in proxy.groups if name != broker_group and not proxy.is_taken_out(name))
 
 
-async def _ask(proxy: Proxy, broker_group: str, code: RequestCode, head: dict[str, Any]) -> dict[str, Any] | None:
+async def _ask(proxy: Proxy, broker_group: str, request: LinkRequest[R]) -> R | None:
     """The answer; None where there is no such topic or group: then nothing of it has begun."""
     try:
-        found, _ = await proxy.group(broker_group).link.request(code, body_parts(head), is_repeatable=True)
+        found, _ = await proxy.group(broker_group).link.ask(request, is_repeatable=True)
     except (TopicNotFound, GroupNotFound):
         return None
     return found

@@ -18,7 +18,7 @@ from tern_proxy.core.access.namespaces import whole_topic
 from tern_proxy.core.sending.parameters import BASIC, answer_kind
 from tern_proxy.core.sending.topic import Topic
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.documents import ask_each_typed, read_document, read_parameters, respond
+from tern_proxy.routes.documents import ask_each, read_document, read_parameters, respond
 from tern_wire.errors import GroupNotFound, IllegalFilter, InvalidField, NoLeader, NoNameServer, TernError, WarmingUp
 from tern_wire.filters import compile_filter
 from tern_wire.limits import HEARTBEAT_INTERVAL_MS, QUEUE_LOCK_MS, QUEUE_LOCK_RENEWAL_MS, QUEUES_PER_TOPIC_MAX
@@ -165,7 +165,7 @@ class _Members:
         name = whole_topic(request, query["topic"])
         admission_of(request).require(DESCRIBE, TOPIC, name)
         topic = await self._proxy.topic(name)
-        answers = await ask_each_typed(self._proxy, topic, ListQueueLocks(group=group, topic=topic.name))
+        answers = await ask_each(self._proxy, topic, ListQueueLocks(group=group, topic=topic.name))
         locks = {
             f"{name}:{queue}": {"member": lock.member, "epoch": lock.epoch, "expires_in_ms": lock.expires_in_ms}
             for name, answer, _ in answers

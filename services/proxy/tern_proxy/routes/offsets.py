@@ -12,7 +12,8 @@ from tern_proxy.core.sending.parameters import number_of, time_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import ask_each, read_document, read_parameters, respond
 from tern_wire.errors import InvalidField, OffsetMoved, QueueLockLost
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.consumer_offsets import CommitOffsets, ListGroupOffsets, SeekGroup
+from tern_wire.link.pulls import ListOffsets
 from tern_wire.messages import OffsetsCommit, SeekRequest
 from tern_wire.names import check_group
 from tern_wire.principals.principals import DESCRIBE, SUB, TOPIC
@@ -45,12 +46,12 @@ class _Offsets:
         query = read_parameters(request, ("time",))
         time_ms = time_of(query["time"], "query/time") if "time" in query else -1
         found = await self._proxy.topic(topic)
-        answers = await ask_each(self._proxy, found, RequestCode.OFFSETS, {"topic": topic, "time_ms": time_ms})
+        answers = await ask_each(self._proxy, found, ListOffsets(topic=topic, time_ms=time_ms))
         names = ("min_offset", "max_offset", "offset_at")
         queues = [
             {"queue": f"{name}:{queue}", **dict(zip(names, offsets, strict=False))}
-            for name, head, _ in answers
-            for queue, *offsets in head["queues"]
+            for name, told, _ in answers
+            for queue, *offsets in told.queues
         ]
         return respond(request, {"topic": topic, "queues": queues})
 
@@ -61,9 +62,8 @@ class _Offsets:
         name = whole_topic(request, query["topic"])
         admission_of(request).require(DESCRIBE, TOPIC, name)
         topic = await self._proxy.topic(name)
-        asked = {"group": group, "topic": topic.name}
-        answers = await ask_each(self._proxy, topic, RequestCode.GROUP_OFFSETS, asked)
-        offsets = {f"{name}:{queue}": offset for name, head, _ in answers for queue, offset in head["offsets"].items()}
+        answers = await ask_each(self._proxy, topic, ListGroupOffsets(group=group, topic=topic.name))
+        offsets = {f"{name}:{queue}": offset for name, told, _ in answers for queue, offset in told.offsets.items()}
         return respond(request, {"group": group, "topic": topic.name, "offsets": offsets})
 
     async def put_group_offsets(self, request: Request, group: str) -> Response:
@@ -88,14 +88,12 @@ class _Offsets:
                 parts.setdefault(queue.broker_group, {field: {} for field in fields})[field][str(queue.number)] = number
         offsets: dict[str, int] = {}
         for name, part in parts.items():
-            asked = {"group": group, "topic": topic.name, **part}
+            commits = CommitOffsets(group=group, topic=topic.name, **part)
             try:
-                head, _ = await self._proxy.group(name).link.request(
-                    RequestCode.COMMIT_OFFSETS, body_parts(asked), is_repeatable=not part["expected"]
-                )
+                told, _ = await self._proxy.group(name).link.ask(commits, is_repeatable=not commits.expected)
             except (OffsetMoved, QueueLockLost) as error:
                 raise type(error)(**{**error.fields, "queue": f"{name}:{error.fields.get('queue')}"}) from error
-            offsets |= {f"{name}:{queue}": int(offset) for queue, offset in head["offsets"].items()}
+            offsets |= {f"{name}:{queue}": offset for queue, offset in told.offsets.items()}
         return respond(request, {"group": group, "topic": topic.name, "offsets": offsets})
 
     async def post_seek(self, request: Request, group: str) -> Response:
@@ -112,16 +110,19 @@ class _Offsets:
         plan = plan_seek(seek, topic, time_of)
         rows: list[dict[str, Any]] = []
         for name, part in plan.parts.items():
-            asked = {"group": group, "topic": topic.name, "dry_run": seek.dry_run, **part}
+            asked = SeekGroup(group=group, topic=topic.name, to=part.to, dry_run=seek.dry_run, queues=part.queues)
+            is_repeatable = plan.is_repeatable or seek.dry_run
             try:
-                head, _ = await self._proxy.group(name).link.request(
-                    RequestCode.SEEK, body_parts(asked), is_repeatable=plan.is_repeatable or seek.dry_run
-                )
+                told, _ = await self._proxy.group(name).link.ask(asked, is_repeatable=is_repeatable)
             except InvalidField as error:
                 raise InvalidField(**{**error.fields, "pointer": plan.pointer(name, error)}) from error
             rows += [
-                {"queue": f"{name}:{queue}", "before": before if before >= 0 else None, "after": after}
-                for queue, before, after in head["queues"]
+                {
+                    "queue": f"{name}:{move.queue}",
+                    "before": move.before if move.before >= 0 else None,
+                    "after": move.after,
+                }
+                for move in told.queues
             ]
         document = {"group": group, "topic": topic.name, "dry_run": seek.dry_run, "queues": rows}
         return respond(request, document)

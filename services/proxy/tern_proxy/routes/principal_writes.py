@@ -13,11 +13,14 @@ from: of two writers one is told that it was too late. What only takes away goes
 import asyncio
 from dataclasses import dataclass
 
+from msgspec import Raw
+
 from tern_proxy.access.principals_cache import PrincipalsCache
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import broker_group_names
 from tern_wire.errors import PrincipalPartlyWritten, TernError
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.principals import PutPrincipal
 from tern_wire.principals.documents import PrincipalDocument
 
 ANY_VERSION = -1
@@ -40,13 +43,13 @@ async def write(
     Raises the first refusal (PrincipalChanged, LimitReached, ...), and the first trouble if no group has taken it.
     """
     names = await broker_group_names(proxy)
-    parts = body_parts({"document": change.packed(), "base": base, "is_repair": is_repair})
+    asked = PutPrincipal(document=Raw(encode_msgpack(change.packed())), base=base, is_repair=is_repair)
     answers: list[TernError | None] = []
     if base == ANY_VERSION:
-        answers += await asyncio.gather(*(_tell(proxy, name, parts) for name in names))
+        answers += await asyncio.gather(*(_tell(proxy, name, asked) for name in names))
     else:
         for name in names:
-            answers.append(await _tell(proxy, name, parts))
+            answers.append(await _tell(proxy, name, asked))
             if _is_refusal(answers[-1]):
                 break
     done = tuple(name for name, answer in zip(names, answers, strict=False) if answer is None)
@@ -75,10 +78,10 @@ async def known(principals: PrincipalsCache, name: str) -> PrincipalDocument:
     return principals.document(name) or PrincipalDocument(name=name)
 
 
-async def _tell(proxy: Proxy, name: str, parts: list[bytes | bytearray | memoryview]) -> TernError | None:
+async def _tell(proxy: Proxy, name: str, asked: PutPrincipal) -> TernError | None:
     """Why the broker group *name* has not taken it; None when it has, now or before."""
     try:
-        await proxy.group(name).link.request(RequestCode.PUT_PRINCIPAL, parts, is_repeatable=True)
+        await proxy.group(name).link.ask(asked, is_repeatable=True)
     except TernError as error:
         return error
     return None

@@ -2,9 +2,8 @@
 
 import asyncio
 import secrets
-from collections.abc import Mapping
-from typing import Any
 
+import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -35,7 +34,13 @@ from tern_proxy.routes.documents import (
 from tern_proxy.routes.filtered_lists import take_visible
 from tern_proxy.routes.topics import names_settings
 from tern_wire.errors import ProducerGroupBusy, ProducerGroupNotFound
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.producer_groups import (
+    ChangeProducerGroup,
+    DeleteProducerGroup,
+    DescribeProducerGroups,
+    KnownProducerGroup,
+    ProducerGroupChanged,
+)
 from tern_wire.messages import ProducerGroupSettings
 from tern_wire.names import check_group
 from tern_wire.paths import PRODUCER_GROUPS_PATH, producer_group_path
@@ -82,16 +87,16 @@ class _ProducerGroups:
         known = await self._describe(producer_group)
         with self._proxy.creations.one(owner_of(request.scope), is_free=bool(known)) as creation:
             answers = await self._alter(to_decide(change, known, fresh), newest(known))
-            created = creation.is_new = any(head["created"] for _, head in answers)
-        secret = answers[0][1]["check_secret"]
+            created = creation.is_new = any(found.created for _, found in answers)
+        secret = answers[0][1].check_secret
         document = {**producer_group_document(producer_group, answers), "created": created}
         if secret and secret in {fresh, settings.check_secret}:
             document["check_secret"] = secret
         return respond(request, document, 201 if created else 200)
 
     async def _alter(
-        self, change: ProducerChange, before: Mapping[str, Any] | None
-    ) -> list[tuple[str, dict[str, Any]]]:
+        self, change: ProducerChange, before: KnownProducerGroup | None
+    ) -> list[tuple[str, ProducerGroupChanged]]:
         """The first broker group decides, the others follow. If one of them cannot, a repeat of the PUT brings it what was decided.
 
         *before*: what was decided last; the first one is told of it if it has not heard of it, such as one that is new.
@@ -99,17 +104,18 @@ class _ProducerGroups:
         name = change.producer_group
         first, *others = await broker_group_names(self._proxy)
         created = False
-        if before is not None and before["revision"]:
-            created = (await self._tell(first, to_copy(name, before)))["created"]
+        if before is not None and before.revision:
+            created = (await self._tell(first, to_copy(name, before))).created
         # Repeated, it is decided as it was, one revision later.
         decided = await self._tell(first, change)
         copied = await asyncio.gather(*(self._tell(other, to_copy(name, decided)) for other in others))
-        return [(first, {**decided, "created": decided["created"] or created}), *zip(others, copied, strict=True)]
+        decided = msgspec.structs.replace(decided, created=decided.created or created)
+        return [(first, decided), *zip(others, copied, strict=True)]
 
-    async def _tell(self, broker_group: str, change: ProducerChange) -> dict[str, Any]:
+    async def _tell(self, broker_group: str, change: ProducerChange) -> ProducerGroupChanged:
         link = self._proxy.group(broker_group).link
-        head, _ = await link.request(RequestCode.ALTER_PRODUCER_GROUP, body_parts(change.packed()), is_repeatable=True)
-        return head
+        found, _ = await link.ask(ChangeProducerGroup(**change.packed()), is_repeatable=True)
+        return found
 
     async def get_producer_group(self, request: Request, producer_group: str) -> Response:
         """Settings, and how many of its transactions are open, expired, committed and rolled back, and how often it was asked."""
@@ -121,33 +127,35 @@ class _ProducerGroups:
         """Producer groups in order of their names, page by page: `next_cursor` is empty on the last one."""
         page = read_page(read_parameters(request, ("limit", "cursor")), {"name": str})
 
-        async def ask(part: Page) -> tuple[dict[str, list[tuple[str, dict[str, Any]]]], bool]:
+        async def ask(part: Page) -> tuple[dict[str, list[tuple[str, KnownProducerGroup]]], bool]:
             after = part.after[1] if part.after is not None else ""
-            asked = {"producer_group": "", "after": after, "limit": part.limit, "namespace": namespace_in(request)}
-            answers = await ask_all(self._proxy, RequestCode.DESCRIBE_PRODUCER_GROUP, asked)
-            rows: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-            for broker_group, answer in answers:
-                for head in answer["groups"]:
-                    rows.setdefault(head["producer_group"], []).append((broker_group, head))
-            return rows, any(answer["more"] for _, answer in answers)
+            asked = DescribeProducerGroups(
+                producer_group="", after=after, limit=part.limit, namespace=namespace_in(request)
+            )
+            answers = await ask_all(self._proxy, asked)
+            rows: dict[str, list[tuple[str, KnownProducerGroup]]] = {}
+            for broker_group, told in answers:
+                for group in told.groups:
+                    rows.setdefault(group.producer_group, []).append((broker_group, group))
+            return rows, any(told.more for _, told in answers)
 
         shown, cursor = await take_visible(page, ask, admission_of(request), PRODUCER_GROUP)
-        found = [producer_group_document(name, heads) for name, heads in shown]
+        found = [producer_group_document(name, groups) for name, groups in shown]
         return respond(request, {"producer_groups": found, "next_cursor": cursor})
 
     async def delete_producer_group(self, request: Request, producer_group: str) -> Response:
         """Delete a producer group, which no transaction may need any more (409 producer-group-busy). The name is free again."""
         refuse_query(request)
         found = await self._found(producer_group)
-        counts = {name: sum(head["stats"][name] for _, head in found) for name in ("open", "expired")}
-        if any(counts.values()):
+        told = [group.stats for _, group in found if group.stats is not None]
+        count, expired = sum(stats.open for stats in told), sum(stats.expired for stats in told)
+        if count or expired:
             # Before any broker group has deleted its part.
-            raise ProducerGroupBusy(producer_group=producer_group, **counts)
-        parts = body_parts({"producer_group": producer_group})
+            raise ProducerGroupBusy(producer_group=producer_group, open=count, expired=expired)
         for name, _ in found:
             # A repeat finds it gone, which is what was asked for.
             link = self._proxy.group(name).link
-            await link.request(RequestCode.DELETE_PRODUCER_GROUP, parts, is_repeatable=True)
+            await link.ask(DeleteProducerGroup(producer_group=producer_group), is_repeatable=True)
         return Response(status_code=204)
 
     async def _found(self, producer_group: str) -> Answers:
@@ -158,20 +166,17 @@ class _ProducerGroups:
             raise ProducerGroupNotFound(producer_group=producer_group)
         return found
 
-    async def _describe(self, producer_group: str) -> list[tuple[str, dict[str, Any]]]:
+    async def _describe(self, producer_group: str) -> list[tuple[str, KnownProducerGroup]]:
         """As _found; empty when none has it."""
         names = await broker_group_names(self._proxy)
-        parts = body_parts({"producer_group": producer_group, "after": "", "limit": 1})
+        asked = DescribeProducerGroups(producer_group=producer_group, after="", limit=1)
         links = [self._proxy.group(name).link for name in names]
-        answers = await asyncio.gather(
-            *(link.request(RequestCode.DESCRIBE_PRODUCER_GROUP, parts, is_repeatable=True) for link in links),
-            return_exceptions=True,
-        )
-        found: list[tuple[str, dict[str, Any]]] = []
+        answers = await asyncio.gather(*(link.ask(asked, is_repeatable=True) for link in links), return_exceptions=True)
+        found: list[tuple[str, KnownProducerGroup]] = []
         for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, BaseException):
                 if not isinstance(answer, ProducerGroupNotFound):
                     raise answer
             else:
-                found += [(name, head) for head in answer[0]["groups"]]
+                found += [(name, group) for group in answer[0].groups]
         return found

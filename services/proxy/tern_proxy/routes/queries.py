@@ -8,6 +8,7 @@ import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from tern_proxy.access.authorization import admission_of
@@ -22,7 +23,7 @@ from tern_proxy.routes.documents import answer_form, ask_each, read_parameters, 
 from tern_proxy.routes.receive import put_body_of
 from tern_wire.errors import InvalidField, MessageNotFound
 from tern_wire.limits import PROPERTIES_SIZE_MAX_BYTES, QUERY_MESSAGES_MAX
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.queries import FindMessages, TracedGroup, TraceMessage
 from tern_wire.principals.principals import DESCRIBE, GROUP, TOPIC
 
 MESSAGES_DEFAULT = 32
@@ -70,7 +71,7 @@ class _Queries:
         after: dict[str, Place | None] = dict.fromkeys(found.broker_groups)
         if query.get("cursor"):
             after = {name: place for name, place in read_cursor(query["cursor"]).items() if name in after}
-        asked = {"topic": topic, "key": query["key"], "begin_ms": begin_ms, "end_ms": end_ms, "count": limit}
+        asked = FindMessages(topic=topic, key=query["key"], begin_ms=begin_ms, end_ms=end_ms, count=limit)
         pages = await self._find(found, asked, after, put_body)
         messages, cursor = put_together(pages, limit)
         document: dict[str, Any] = {
@@ -89,7 +90,7 @@ class _Queries:
         found = await self._proxy.topic(topic)
         _check_id(message_id)
         after: dict[str, Place | None] = dict.fromkeys(found.broker_groups)
-        asked = {"topic": topic, "key": message_id, "begin_ms": 0, "end_ms": TIME_MAX_MS, "count": QUERY_MESSAGES_MAX}
+        asked = FindMessages(topic=topic, key=message_id, begin_ms=0, end_ms=TIME_MAX_MS, count=QUERY_MESSAGES_MAX)
         for _ in range(PAGES_MAX):
             pages = await self._find(found, asked, after, put_body)
             for page in pages.values():
@@ -115,36 +116,32 @@ class _Queries:
         name = whole_topic(request, query["topic"])
         admission.require(DESCRIBE, TOPIC, name)
         topic = await self._proxy.topic(name)
-        asked = {"topic": topic.name, "message_id": message_id}
-        for name, head, raw in await ask_each(self._proxy, topic, RequestCode.TRACE, asked):
-            if not head["found"]:
+        asked = TraceMessage(topic=topic.name, message_id=message_id)
+        for name, traced, raw in await ask_each(self._proxy, topic, asked):
+            if not traced.found:
                 continue
             (message,) = read_records(bytes(raw), topic.name, name, put_size)
             document = _visible(message)
-            if head["visible_ms"]:
-                document["visible_at"] = head["visible_ms"]
-            document["groups"] = [
-                {("until" if field == "until_ms" else field): value for field, value in group.items() if value != ""}
-                for group in head["groups"]
-                if admission.sees(GROUP, group["group"])
-            ]
+            if traced.visible_ms:
+                document["visible_at"] = traced.visible_ms
+            document["groups"] = [_group(group) for group in traced.groups if admission.sees(GROUP, group.group)]
             return respond(request, document)
         raise MessageNotFound(topic=topic.name, message_id=message_id)
 
     async def _find(
-        self, topic: Topic, asked: dict[str, Any], after: dict[str, Place | None], put_body: Any
+        self, topic: Topic, asked: FindMessages, after: dict[str, Place | None], put_body: Any
     ) -> dict[str, FoundPage]:
         """One page of every broker group in *after*."""
 
         async def ask(name: str, place: Place | None) -> FoundPage:
-            parts = body_parts({**asked, "after": place})
-            head, raw = await self._proxy.group(name).link.request(RequestCode.QUERY, parts, is_repeatable=True)
+            behind = (place[0], place[1]) if place is not None else None
+            found, raw = await self._proxy.group(name).link.ask(replace(asked, after=behind), is_repeatable=True)
             messages = [_visible(message) for message in read_records(bytes(raw), topic.name, name, put_body)]
             return FoundPage(
                 after=place,
-                messages=list(zip(messages, head["places"], strict=True)),
-                next=head["next"],
-                truncated=bool(head["truncated"]),
+                messages=list(zip(messages, map(list, found.places), strict=True)),
+                next=list(found.next) if found.next is not None else None,
+                truncated=found.truncated,
             )
 
         answers = await asyncio.gather(*(ask(name, place) for name, place in after.items()))
@@ -156,6 +153,20 @@ def _check_id(message_id: str) -> None:
         raise InvalidField(
             reason=f"A message id has at most {MESSAGE_ID_LENGTH_MAX} characters", pointer="path/message_id"
         )
+
+
+def _group(traced: TracedGroup) -> dict[str, Any]:
+    """Where the message is for one group; what its state has nothing to say of is left out."""
+    told = {
+        "state": traced.state,
+        "attempts": traced.attempts,
+        "until": traced.until_ms,
+        "cause": traced.cause,
+        "reason": traced.reason,
+        "group": traced.group,
+        "dead_letter_offset": traced.dead_letter_offset,
+    }
+    return {field: value for field, value in told.items() if value not in {None, ""}}
 
 
 def _visible(message: Message) -> Message:

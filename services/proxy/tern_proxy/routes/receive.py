@@ -7,7 +7,8 @@ that the next consumer sees it without waiting for the lease to end, and the att
 import asyncio
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+
+from msgspec.structs import replace
 
 from tern_proxy.access.authorization import admission_of
 from tern_proxy.core.reading.delivery import ENCODINGS, PUT_BODY, Message, PutBody, put_bytes, raw_headers, read_leased
@@ -33,7 +34,7 @@ from tern_wire.errors import GroupNotFound, InvalidField, NoLeader, OutcomeUnkno
 from tern_wire.handles import HandleMaker
 from tern_wire.limits import ATTEMPT_ID_LENGTH_MAX, JSON_BATCH_NODES_MAX, RECEIVE_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES
 from tern_wire.link.codec import encode_json, read_json, read_msgpack
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.receives import ATTEMPT_ID_SIZE_BYTES, Leased, Receive
 from tern_wire.link.rows import RELEASE, SETTLE_ROW
 from tern_wire.messages import ReceiveRequest
 from tern_wire.paths import HEADER_WAIT_APPLIED, MSGPACK, NDJSON, OCTETS
@@ -53,7 +54,7 @@ class _Poll:
     kind: str
     put_body: PutBody
     wait_ms: int
-    head: dict[str, Any]
+    asked: Receive
     settles: Settles | None = None
     headers: RawHeaders
 
@@ -75,7 +76,7 @@ async def post_receive(proxy: Proxy, request: HotRequest, topic_name: str, group
             messages = await _wait_for_messages(proxy, poll, gone)
         if gone.done():
             # With an attempt id, the client is expected to ask again for just these, if it may.
-            if gone.refusal is not None or not poll.head["attempt_id"]:
+            if gone.refusal is not None or not poll.asked.attempt_id:
                 await _release(proxy, poll.maker, messages)
             gone.check()
     proxy.counters.messages["delivered"] += len(messages)
@@ -96,7 +97,7 @@ async def _read(proxy: Proxy, request: HotRequest, topic_name: str, group_name: 
     asked.wait = query.get("wait", asked.wait)
     asked.invisible = query.get("invisible", asked.invisible)
     asked.attempt_id = query.get("attempt_id", asked.attempt_id)
-    wanted = read_filter(asked.filter, query)
+    tags, sql = read_filter(asked.filter, query)
     kind = _kind_of(query, request)
     if kind == OCTETS:
         asked.max_messages = 1
@@ -123,16 +124,17 @@ async def _read(proxy: Proxy, request: HotRequest, topic_name: str, group_name: 
         kind=kind,
         put_body=put_body_of(query, kind),
         wait_ms=wait_ms,
-        head={
-            "topic": topic_name,
-            "group": group_name,
-            "reader": admission_of(request).principal,
-            "max_messages": asked.max_messages,
-            "max_bytes": asked.max_bytes,
-            "invisible_ms": 0 if asked.invisible is None else invisible_of(asked.invisible),
-            "attempt_id": blake2b(attempt_id, digest_size=16).digest() if attempt_id else b"",
-            **wanted,
-        },
+        asked=Receive(
+            topic=topic_name,
+            group=group_name,
+            reader=admission_of(request).principal,
+            max_messages=asked.max_messages,
+            max_bytes=asked.max_bytes,
+            invisible_ms=0 if asked.invisible is None else invisible_of(asked.invisible),
+            attempt_id=blake2b(attempt_id, digest_size=ATTEMPT_ID_SIZE_BYTES).digest() if attempt_id else b"",
+            tags=tags,
+            sql=sql,
+        ),
         settles=read_settles(asked.settle, maker, "/settle") if asked.settle else None,
         headers=headers,
     )
@@ -175,7 +177,7 @@ async def _settle_first(proxy: Proxy, poll: _Poll, settles: Settles) -> list[Mes
     Acks take nothing away from a receive, so both travel together, and the log replicates them as one entry: half the time of one after
     the other. That this look finds nothing says nothing: what an ack makes room for, or unblocks, is there when it has been applied.
     """
-    if not settles.are_acks or poll.head["attempt_id"]:
+    if not settles.are_acks or poll.asked.attempt_id:
         await apply_settles(proxy, settles)
         return []
     groups = proxy.rotated(poll.topic)
@@ -194,22 +196,22 @@ async def _settle_first(proxy: Proxy, poll: _Poll, settles: Settles) -> list[Mes
 
 async def _look_early(groups: list[BrokerGroup], poll: _Poll) -> list[Message]:
     try:
-        return await _receive_from(groups, poll, poll.head, is_last_word=False, has_turn=True)
+        return await _receive_from(groups, poll, poll.asked, is_last_word=False, has_turn=True)
     except TernError:
         return []  # the look that follows the acks meets it, too
 
 
 async def _wait_for_messages(proxy: Proxy, poll: _Poll, gone: Interrupt) -> list[Message]:
     groups = proxy.rotated(poll.topic)
-    if poll.head["attempt_id"] and len(groups) > 1:
+    if poll.asked.attempt_id and len(groups) > 1:
         # What it got before may be in any broker group; only if it is in none, the first that has something is asked for more.
-        found = await _receive_from(groups, poll, {**poll.head, "again_only": True}, is_last_word=True)
+        found = await _receive_from(groups, poll, replace(poll.asked, again_only=True), is_last_word=True)
         if found:
             return found
     if not poll.wait_ms:
-        return await _receive_from(groups, poll, poll.head, is_last_word=True)
+        return await _receive_from(groups, poll, poll.asked, is_last_word=True)
     until = asyncio.get_running_loop().time() + poll.wait_ms / 1_000
-    found = await _receive_from(groups, poll, poll.head, is_last_word=False)
+    found = await _receive_from(groups, poll, poll.asked, is_last_word=False)
     links = [group.link for group in groups]
     again = False
     while not found and not gone.done() and asyncio.get_running_loop().time() < until:
@@ -220,14 +222,14 @@ async def _wait_for_messages(proxy: Proxy, poll: _Poll, gone: Interrupt) -> list
         try:
             if not gone.done():
                 first = [group for group in groups if group.link is bay.link]
-                found = await _receive_from(first, poll, poll.head, is_last_word=False)
+                found = await _receive_from(first, poll, poll.asked, is_last_word=False)
         finally:
             bay.received()
     return found
 
 
 async def _receive_from(
-    groups: list[BrokerGroup], poll: _Poll, head: dict[str, Any], *, is_last_word: bool, has_turn: bool = False
+    groups: list[BrokerGroup], poll: _Poll, asked: Receive, *, is_last_word: bool, has_turn: bool = False
 ) -> list[Message]:
     """From the first broker group that has something. A group in trouble is passed over; if all are, and nobody waits
     for it to end (*is_last_word*), the trouble is the answer."""
@@ -238,8 +240,8 @@ async def _receive_from(
         turn = 0 if has_turn else await group.turns.take(poll.reader)
         try:
             # Repeated after a fail-over, as the client would: what the first one may have leased comes back when its lease ends.
-            reply, raw = await group.link.request(RequestCode.RECEIVE, body_parts(head), is_repeatable=True)
-            messages = _messages_of(reply, raw, poll, group)
+            leased, raw = await group.link.ask(asked, is_repeatable=True)
+            messages = _messages_of(leased, raw, poll, group)
             found = len(messages)
         except (NoLeader, OutcomeUnknown, Overloaded) as error:
             trouble = error
@@ -255,10 +257,10 @@ async def _receive_from(
     return []
 
 
-def _messages_of(reply: dict[str, Any], raw: memoryview, poll: _Poll, group: BrokerGroup) -> list[Message]:
-    if not reply.get("runs"):
+def _messages_of(leased: Leased, raw: memoryview, poll: _Poll, group: BrokerGroup) -> list[Message]:
+    if not leased.runs:
         return []
-    return read_leased(reply, bytes(raw), poll.topic.name, group.link.broker_group, poll.put_body, poll.maker)
+    return read_leased(leased, bytes(raw), poll.topic.name, group.link.broker_group, poll.put_body, poll.maker)
 
 
 async def _release(proxy: Proxy, maker: HandleMaker, messages: list[Message]) -> None:

@@ -43,7 +43,6 @@ from tern_wire.errors import (
     TopicNotFound,
 )
 from tern_wire.limits import APPEND_DEADLINE_MS, MESSAGE_BODY_SIZE_MAX_BYTES, REPLY_CLOCKS_SLACK_MS
-from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.paths import HEADER_REPLAYED, JSON, MSGPACK, OCTETS, pull_path
 from tern_wire.replies import ReplyAddress
 
@@ -216,12 +215,10 @@ class _Waiting:
         return None
 
     async def _ask(self, broker_group: str, wait_ms: int) -> memoryview | None:
-        head = self._sought.head(self._replies, broker_group, wait_ms)
-        answer, raw = await self._proxy.group(broker_group).link.request(
-            RequestCode.AWAIT_REPLY,
-            body_parts(head),
+        answer, raw = await self._proxy.group(broker_group).link.ask(
+            self._sought.question(self._replies, broker_group, wait_ms),
             is_repeatable=True,
             deadline_ms=APPEND_DEADLINE_MS + wait_ms,
             is_prompt=not wait_ms,
         )
-        return raw if answer["found"] else None
+        return raw if answer.found else None

@@ -13,14 +13,18 @@ from starlette.responses import Response
 from tern_proxy.access.authorization import admission_of
 from tern_proxy.core.access.namespaces import whole_topic
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.documents import answer_form, ask_all, ask_each, read_parameters, refuse_query, respond
+from tern_proxy.routes.documents import (
+    answer_form,
+    ask_all,
+    ask_each,
+    read_parameters,
+    refuse_query,
+    respond,
+)
 from tern_wire.errors import GroupNotFound
-from tern_wire.link.requests import RequestCode
+from tern_wire.link.statistics import FlowNumbers, GetGroupStatistics, GetTopicStatistics, TopicLag
 from tern_wire.names import check_group
 from tern_wire.principals.principals import DESCRIBE, GROUP, TOPIC
-
-_FLOW = ("messages", "bytes", "messages_per_s", "bytes_per_s")
-_LAG_ROW = ("committed", "max_offset", "lag", "lag_ms", "leased", "resting", "dying")
 
 
 def statistics_router(proxy: Proxy) -> APIRouter:
@@ -44,28 +48,26 @@ class _Statistics:
         answer_form(request)
         found = await self._proxy.topic(topic)
         admission = admission_of(request)
-        answers = await ask_each(self._proxy, found, RequestCode.TOPIC_STATS, {"topic": topic})
-        queues = [
+        answers = await ask_each(self._proxy, found, GetTopicStatistics(topic=topic))
+        queues: list[dict[str, Any]] = [
             {
-                "queue": f"{name}:{queue}",
-                "min_offset": least,
-                "max_offset": most,
-                "messages": most - least,
-                "last_visible_at": last_ms or None,
-                "in_messages_per_s": rate,
+                "queue": f"{name}:{row.queue}",
+                "min_offset": row.min_offset,
+                "max_offset": row.max_offset,
+                "messages": row.max_offset - row.min_offset,
+                "last_visible_at": row.last_visible_ms or None,
+                "in_messages_per_s": row.messages_per_s,
             }
-            for name, head, _ in answers
-            for queue, least, most, last_ms, rate in head["queues"]
+            for name, told, _ in answers
+            for row in told.queues
         ]
         document = {
             "topic": topic,
             "messages": sum(queue["messages"] for queue in queues),
-            "scheduled": sum(head["scheduled"] for _, head, _ in answers),
-            "in": _flow(head["in"] for _, head, _ in answers),
-            "out": _flow(head["out"] for _, head, _ in answers),
-            "groups": sorted(
-                {name for _, head, _ in answers for name in head["groups"] if admission.sees(GROUP, name)}
-            ),
+            "scheduled": sum(told.scheduled for _, told, _ in answers),
+            "in": _flow(told.came_in for _, told, _ in answers),
+            "out": _flow(told.went_out for _, told, _ in answers),
+            "groups": sorted({name for _, told, _ in answers for name in told.groups if admission.sees(GROUP, name)}),
             "queues": queues,
         }
         return respond(request, document)
@@ -80,49 +82,60 @@ class _Statistics:
         query = read_parameters(request, ("topic",))
         answer_form(request)
         admission = admission_of(request)
-        asked: dict[str, Any] = {"group": group}
         if "topic" in query:
             name = whole_topic(request, query["topic"])
             admission.require(DESCRIBE, TOPIC, name)
             topic = await self._proxy.topic(name)
-            asked["topic"] = topic.name
-            answers = [
-                (name, head) for name, head, _ in await ask_each(self._proxy, topic, RequestCode.GROUP_STATS, asked)
-            ]
+            asked = GetGroupStatistics(group=group, topic=topic.name)
+            answers = [(name, told) for name, told, _ in await ask_each(self._proxy, topic, asked)]
         else:
-            answers = list(await ask_all(self._proxy, RequestCode.GROUP_STATS, asked, absent=GroupNotFound))
-        topics: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-        for name, head in answers:
-            for part in (part for part in head["topics"] if admission.sees(TOPIC, part["topic"])):
-                topics.setdefault(part["topic"], []).append((name, part))
+            answers = await ask_all(self._proxy, GetGroupStatistics(group=group), absent=GroupNotFound)
+        topics: dict[str, list[tuple[str, TopicLag]]] = {}
+        for name, told in answers:
+            for part in (part for part in told.topics if admission.sees(TOPIC, part.topic)):
+                topics.setdefault(part.topic, []).append((name, part))
         rows = [_topic_lag(name, parts) for name, parts in sorted(topics.items())]
         document = {
             "group": group,
             "lag": sum(row["lag"] for row in rows),
             "lag_ms": max((row["lag_ms"] for row in rows), default=0),
-            "dead_letters": sum(head["dead_letters"] for _, head in answers),
+            "dead_letters": sum(told.dead_letters for _, told in answers),
             "topics": rows,
         }
         return respond(request, document)
 
 
-def _topic_lag(topic: str, parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
-    queues: list[dict[str, Any]] = []
-    for name, part in parts:
-        for queue, *numbers in part["queues"]:
-            row = {"queue": f"{name}:{queue}", **dict(zip(_LAG_ROW, numbers, strict=True))}
-            queues.append(row | {"committed": row["committed"] if row["committed"] >= 0 else None})
+def _topic_lag(topic: str, parts: list[tuple[str, TopicLag]]) -> dict[str, Any]:
+    queues: list[dict[str, Any]] = [
+        {
+            "queue": f"{name}:{row.queue}",
+            "committed": row.committed if row.committed >= 0 else None,
+            "max_offset": row.max_offset,
+            "lag": row.lag,
+            "lag_ms": row.lag_ms,
+            "leased": row.leased,
+            "resting": row.resting,
+            "dying": row.dying,
+        }
+        for name, part in parts
+        for row in part.queues
+    ]
     return {
         "topic": topic,
         **{field: sum(queue[field] for queue in queues) for field in ("lag", "leased", "resting", "dying")},
         "lag_ms": max((queue["lag_ms"] for queue in queues), default=0),
-        "out": _flow(part["out"] for _, part in parts),
-        "again": _flow(part["again"] for _, part in parts),
+        "out": _flow(part.went_out for _, part in parts),
+        "again": _flow(part.went_again for _, part in parts),
         "queues": queues,
     }
 
 
-def _flow(flows: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def _flow(flows: Iterable[FlowNumbers]) -> dict[str, Any]:
     """Several flows as one."""
     known = list(flows)
-    return {name: round(sum(flow[name] for flow in known), 2) for name in _FLOW}
+    return {
+        "messages": sum(flow.messages for flow in known),
+        "bytes": sum(flow.size_bytes for flow in known),
+        "messages_per_s": round(sum(flow.messages_per_s for flow in known), 2),
+        "bytes_per_s": round(sum(flow.bytes_per_s for flow in known), 2),
+    }

@@ -10,8 +10,9 @@ Its end:                 every owner of before lets go -> the first of the prese
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Container
-from typing import Any
+from collections.abc import Callable, Container, Sequence
+
+import msgspec
 
 from tern_proxy.core.sending.topic import Topic
 from tern_proxy.core.topic_documents import topic_route
@@ -20,24 +21,23 @@ from tern_proxy.routes.documents import ask_all
 from tern_proxy.routes.late_groups import begin_topic
 from tern_wire.errors import InvalidField, NoLeader, PlacementMoving, TernError, TopicNotFound
 from tern_wire.limits import PLACEMENT_GROUPS_MAX
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.topics import ChangeTopic, DescribeTopic, TopicChanged, TopicDescription, TopicState
 from tern_wire.routing.placement import Placement, placement_of, read_placement
 from tern_wire.settings.topic_settings import ALTER, CREATE, DECLARE
 
-Head = dict[str, Any]
-Answers = list[tuple[str, Head]]
-# Of a topic, what another broker group gets when the topic comes there.
-_SETTINGS = ("queues", "type", "perm", "attributes")
+# Name of a broker group, and what it says of a topic, asked or told to change it.
+Answers = Sequence[tuple[str, TopicState]]
+Changed = list[tuple[str, TopicChanged]]
 
 
-async def change_topic(proxy: Proxy, change: Head, names: list[str]) -> Answers:
+async def change_topic(proxy: Proxy, change: ChangeTopic, names: list[str]) -> Changed:
     """Bring *change* (tern_wire/settings/topic_settings.py) about: where the topic is, or if it is new in all of *names*. What they answer, in order.
 
     The first trouble of a broker group is raised; what the others have done stays, and a repeat completes it.
     """
-    topic, mode = change["topic"], change["mode"]
+    topic, mode = change.topic, change.mode
     if mode == ALTER:
-        answers = await ask_all(proxy, RequestCode.CREATE_TOPIC, change, absent=TopicNotFound)
+        answers = await ask_all(proxy, change, absent=TopicNotFound)
     else:
         known = proxy.cache.topics.get(topic)
         hosts = list(known.route) if known is not None else [name for name, _ in await _look(proxy, topic)]
@@ -48,36 +48,36 @@ async def change_topic(proxy: Proxy, change: Head, names: list[str]) -> Answers:
             proxy.kept.require_new(topic)
             answers = await _create(proxy, change, names)
     _learn(proxy, topic, answers)
-    return sorted(answers)
+    return sorted(answers, key=lambda answer: answer[0])
 
 
-async def _create(proxy: Proxy, change: Head, names: list[str]) -> Answers:
+async def _create(proxy: Proxy, change: ChangeTopic, names: list[str]) -> Changed:
     """In the first one first: it has the topic already, with a placement, or the new topic's is what *names* are."""
-    first, mode = names[0], change["mode"]
+    first, mode = names[0], change.mode
     born = Placement(epoch=1, groups=tuple(names[:PLACEMENT_GROUPS_MAX]))
-    asked = {**change, "placement": str(born), "own": first}
-    head = (await _tell_all(proxy, [first], asked, is_repeatable=mode != CREATE))[0][1]
-    placement = read_placement(_text(head))
+    asked = _placed(change, born, first)
+    found = (await _tell_all(proxy, [first], asked, is_repeatable=mode != CREATE))[0][1]
+    placement = read_placement(found.placement)
     if not placement.epoch:
         # Of a release in which nobody placed topics: wherever it is.
-        return await ask_all(proxy, RequestCode.CREATE_TOPIC, {**change, "mode": ALTER}, absent=TopicNotFound)
+        return await ask_all(proxy, msgspec.structs.replace(change, mode=ALTER), absent=TopicNotFound)
     others = [name for name in placement.groups if name != first]
-    declared = {**change, "mode": DECLARE}
+    declared = msgspec.structs.replace(change, mode=DECLARE)
     answers = await asyncio.gather(*(_place(proxy, name, declared, placement) for name in others))
-    return [(first, head), *zip(others, answers, strict=True)]
+    return [(first, found), *zip(others, answers, strict=True)]
 
 
-async def _complete(proxy: Proxy, topic: str, answers: Answers, hosts: Container[str] = ()) -> Answers:
+async def _complete(proxy: Proxy, topic: str, answers: Answers, hosts: Container[str] = ()) -> Changed:
     """Create the topic where its placement says it is and it is not: whoever began to has not ended. *hosts*: others that have it."""
     told, placement = dict(answers), placement_of(_texts(answers))
     lacking = [name for name in placement.groups if name not in told and name not in hosts]
-    change = {"topic": topic, "mode": DECLARE, **{name: answers[0][1][name] for name in _SETTINGS}}
+    change = _declared(topic, answers[0][1])
 
-    async def create(name: str) -> Head:
-        head = await _place(proxy, name, change, placement)
+    async def create(name: str) -> TopicChanged:
+        created = await _place(proxy, name, change, placement)
         # What one of them has done is known, whatever trouble another one has.
-        _learn(proxy, topic, [(name, head)])
-        return head
+        _learn(proxy, topic, [(name, created)])
+        return created
 
     found = await asyncio.gather(*(create(name) for name in lacking))
     return list(zip(lacking, found, strict=True))
@@ -99,15 +99,15 @@ async def create_topic_at_first_use(
                 await _complete(proxy, topic, found)
             return
     check_new(topic)
-    first, change = names[0], {"topic": topic, "mode": DECLARE}
+    first, change = names[0], ChangeTopic(topic=topic, mode=DECLARE)
     up = [first, *(name for name in names[1:] if proxy.groups[name].link.has_leader)]
-    head = await _place(proxy, first, change, Placement(epoch=1, groups=tuple(up[:PLACEMENT_GROUPS_MAX])))
-    if not _text(head):
+    created = await _place(proxy, first, change, Placement(epoch=1, groups=tuple(up[:PLACEMENT_GROUPS_MAX])))
+    if not created.placement:
         await _place_where_it_is(proxy, topic)
         return
-    _learn(proxy, topic, [(first, head)])
+    _learn(proxy, topic, [(first, created)])
     with contextlib.suppress(TernError):
-        await _complete(proxy, topic, [(first, head)])
+        await _complete(proxy, topic, [(first, created)])
 
 
 async def complete_topic(proxy: Proxy, topic: Topic, *, may_create: bool) -> None:
@@ -116,12 +116,10 @@ async def complete_topic(proxy: Proxy, topic: Topic, *, may_create: bool) -> Non
     Whoever began that may have ended in between. The first trouble is raised, what the others have done stays.
     """
     up = [name for name in topic.route if _has_leader(proxy, name)]
-    asked = body_parts({"topic": topic.name})
+    asked = DescribeTopic(topic=topic.name)
     links = [proxy.groups[name].link for name in up]
-    found = await asyncio.gather(
-        *(link.request(RequestCode.DESCRIBE_TOPIC, asked, is_repeatable=True) for link in links)
-    )
-    answers = [(name, head) for name, (head, _) in zip(up, found, strict=True)]
+    told = await asyncio.gather(*(link.ask(asked, is_repeatable=True) for link in links))
+    answers = [(name, found) for name, (found, _) in zip(up, told, strict=True)]
     if not answers:
         return
     _learn(proxy, topic.name, answers)
@@ -131,14 +129,12 @@ async def complete_topic(proxy: Proxy, topic: Topic, *, may_create: bool) -> Non
         await _complete(proxy, topic.name, answers, topic.route)
 
 
-async def _look(proxy: Proxy, topic: str) -> Answers:
+async def _look(proxy: Proxy, topic: str) -> list[tuple[str, TopicDescription]]:
     """What the broker groups that are led say of a topic that no route names; trouble of one of them says nothing."""
     names = [name for name in sorted(proxy.groups) if _has_leader(proxy, name)]
-    asked = body_parts({"topic": topic})
+    asked = DescribeTopic(topic=topic)
     links = [proxy.groups[name].link for name in names]
-    found = await asyncio.gather(
-        *(link.request(RequestCode.DESCRIBE_TOPIC, asked, is_repeatable=True) for link in links), return_exceptions=True
-    )
+    found = await asyncio.gather(*(link.ask(asked, is_repeatable=True) for link in links), return_exceptions=True)
     for answer in found:
         if isinstance(answer, BaseException) and not isinstance(answer, TernError):
             raise answer
@@ -157,9 +153,9 @@ def _has_leader(proxy: Proxy, name: str) -> bool:
 
 
 # Placement --------------------------------------------------------------------------------------------------------
-async def describe_placement(proxy: Proxy, topic: str) -> tuple[Placement, Answers]:
+async def describe_placement(proxy: Proxy, topic: str) -> tuple[Placement, list[tuple[str, TopicDescription]]]:
     """What counts, and what every broker group that has the topic says of it. TopicNotFound."""
-    answers = await ask_all(proxy, RequestCode.DESCRIBE_TOPIC, {"topic": topic}, absent=TopicNotFound)
+    answers = await ask_all(proxy, DescribeTopic(topic=topic), absent=TopicNotFound)
     return placement_of(_texts(answers)), answers
 
 
@@ -172,7 +168,8 @@ async def place_topic(proxy: Proxy, topic: str, wanted: tuple[str, ...]) -> tupl
     if unknown:
         reason = f"No broker group '{unknown[0]}' is known; there are {', '.join(sorted(proxy.groups))}"
         raise InvalidField(reason=reason, pointer="/broker_groups")
-    current, answers = await describe_placement(proxy, topic)
+    current, described = await describe_placement(proxy, topic)
+    answers: list[tuple[str, TopicState]] = [*described]
     if not current.epoch:
         current = await _place_where_it_is(proxy, topic)
     else:
@@ -195,11 +192,11 @@ async def place_topic(proxy: Proxy, topic: str, wanted: tuple[str, ...]) -> tupl
 async def _move(proxy: Proxy, topic: str, current: Placement, wanted: Placement, answers: Answers) -> None:
     hosts = [name for name, _ in answers]
     lacking = [name for name in wanted.groups if name not in hosts]
-    new = {"topic": topic, "mode": DECLARE, **{name: answers[0][1][name] for name in _SETTINGS}}
+    new = _declared(topic, answers[0][1])
     # Placed as before: who sees one of them alone must not take it for the owner of anything yet.
     created = [(name, await _place(proxy, name, new, current)) for name in lacking]
-    for name, head in created:
-        await begin_topic(proxy, topic, name, head["queues"])
+    for name, found in created:
+        await begin_topic(proxy, topic, name, found.queues)
     # Only now may this proxy send there: whoever reads the topic from its end has begun.
     _learn(proxy, topic, created)
     await _tell_placement(proxy, topic, wanted, first=current.groups[0], others=[*hosts, *lacking])
@@ -207,9 +204,9 @@ async def _move(proxy: Proxy, topic: str, current: Placement, wanted: Placement,
 
 async def _end(proxy: Proxy, topic: str, current: Placement, hosts: list[str]) -> Placement:
     """Nothing moves any more, from the placement that this returns on; PlacementMoving: it is not over."""
-    change = {"topic": topic, "mode": ALTER, "placement": str(current), "ending": True}
+    change = ChangeTopic(topic=topic, mode=ALTER, ending=True)
     for name in current.before:
-        await _tell_all(proxy, [name], {**change, "own": name})
+        await _place(proxy, name, change, current)
     ended = current.ended()
     await _tell_placement(proxy, topic, ended, first=current.groups[0], others=hosts)
     return ended
@@ -217,22 +214,22 @@ async def _end(proxy: Proxy, topic: str, current: Placement, hosts: list[str]) -
 
 async def _tell_placement(proxy: Proxy, topic: str, wanted: Placement, *, first: str, others: list[str]) -> None:
     """*first* decides between two changes at once, and the others follow. PlacementMoving: it has decided for another one."""
-    change = {"topic": topic, "mode": ALTER}
-    head = await _place(proxy, first, change, wanted)
-    if _text(head) != str(wanted):
+    change = ChangeTopic(topic=topic, mode=ALTER)
+    decided = await _place(proxy, first, change, wanted)
+    if decided.placement != str(wanted):
         raise PlacementMoving(topic=topic, epoch=wanted.epoch, left="somebody else's change is complete")
-    _learn(proxy, topic, [(first, head)])
+    _learn(proxy, topic, [(first, decided)])
     rest = [name for name in others if name != first]
-    heads = await asyncio.gather(*(_place(proxy, name, change, wanted) for name in rest))
-    _learn(proxy, topic, list(zip(rest, heads, strict=True)))
+    followed = await asyncio.gather(*(_place(proxy, name, change, wanted) for name in rest))
+    _learn(proxy, topic, list(zip(rest, followed, strict=True)))
 
 
 async def _tell_late(proxy: Proxy, topic: str, current: Placement, answers: Answers) -> None:
     """Tell what counts to those who have not heard of it."""
-    behind = [name for name, head in answers if read_placement(_text(head)).epoch < current.epoch]
-    change = {"topic": topic, "mode": ALTER}
-    heads = await asyncio.gather(*(_place(proxy, name, change, current) for name in behind))
-    _learn(proxy, topic, list(zip(behind, heads, strict=True)))
+    behind = [name for name, found in answers if read_placement(found.placement).epoch < current.epoch]
+    change = ChangeTopic(topic=topic, mode=ALTER)
+    told = await asyncio.gather(*(_place(proxy, name, change, current) for name in behind))
+    _learn(proxy, topic, list(zip(behind, told, strict=True)))
 
 
 async def _place_where_it_is(proxy: Proxy, topic: str) -> Placement:
@@ -246,33 +243,42 @@ async def _place_where_it_is(proxy: Proxy, topic: str) -> Placement:
 
 
 # Asking -----------------------------------------------------------------------------------------------------------
-async def _place(proxy: Proxy, name: str, change: Head, placement: Placement) -> Head:
-    asked = {**change, "placement": str(placement), "own": name}
-    return (await _tell_all(proxy, [name], asked))[0][1]
+async def _place(proxy: Proxy, name: str, change: ChangeTopic, placement: Placement) -> TopicChanged:
+    return (await _tell_all(proxy, [name], _placed(change, placement, name)))[0][1]
 
 
-async def _tell_all(proxy: Proxy, names: list[str], change: Head, *, is_repeatable: bool = True) -> Answers:
+def _placed(change: ChangeTopic, placement: Placement, own: str) -> ChangeTopic:
+    """*change* as the broker group *own* is told of it, with where the topic is placed."""
+    return msgspec.structs.replace(change, placement=str(placement), own=own)
+
+
+def _declared(topic: str, found: TopicState) -> ChangeTopic:
+    """What another broker group gets when the topic comes there, which is as *found* elsewhere."""
+    return ChangeTopic(
+        topic=topic,
+        mode=DECLARE,
+        queues=found.queues,
+        type=found.type,
+        perm=found.perm,
+        attributes=dict(found.attributes),
+    )
+
+
+async def _tell_all(proxy: Proxy, names: list[str], change: ChangeTopic, *, is_repeatable: bool = True) -> Changed:
     """Name and answer of each of *names*, in order. NoLeader for one that no route names."""
-    parts = body_parts(change)
     missing = [name for name in names if name not in proxy.groups]
     if missing:
         raise NoLeader(broker_group=missing[0])
     links = [proxy.groups[name].link for name in names]
-    found = await asyncio.gather(
-        *(link.request(RequestCode.CREATE_TOPIC, parts, is_repeatable=is_repeatable) for link in links)
-    )
-    return [(name, head) for name, (head, _) in zip(names, found, strict=True)]
-
-
-def _text(head: Head) -> str:
-    """The placement in the answer of a broker group; one of a release in which nobody placed topics says nothing of it."""
-    return str(head.get("placement", ""))
+    told = await asyncio.gather(*(link.ask(change, is_repeatable=is_repeatable) for link in links))
+    return [(name, found) for name, (found, _) in zip(names, told, strict=True)]
 
 
 def _texts(answers: Answers) -> dict[str, str]:
-    return {name: _text(head) for name, head in answers}
+    """The placements; one of a release in which nobody placed topics says nothing of it."""
+    return {name: found.placement for name, found in answers}
 
 
 def _learn(proxy: Proxy, topic: str, answers: Answers) -> None:
-    for name, head in answers:
-        proxy.cache.insert(topic, name, topic_route(head))
+    for name, found in answers:
+        proxy.cache.insert(topic, name, topic_route(found))

@@ -6,6 +6,7 @@ A list comes from the routes that this proxy has: no broker is asked, however ma
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter, Request
 from msgspec import UNSET
 from starlette.responses import Response
@@ -28,7 +29,7 @@ from tern_proxy.routes.documents import (
 )
 from tern_proxy.routes.topic_homes import change_topic
 from tern_wire.errors import ConfirmationNeeded, InvalidField, NoNameServer, TopicNotFound, WarmingUp
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.topics import ChangeTopic, DeleteTopic, DescribeTopic
 from tern_wire.messages import TopicSettings
 from tern_wire.names import check_topic, is_of, own_name
 from tern_wire.paths import TOPICS_PATH
@@ -82,21 +83,22 @@ class _Topics:
         settings = await read_document(request, TopicSettings)
         if mode == DECLARE and names_settings(settings):
             admission_of(request).require(ALTER_IT, TOPIC, topic)
-        change = read_topic_change(topic_change(topic, mode, settings)).packed()
+        change = read_topic_change(topic_change(topic, mode, settings))
         names = await broker_group_names(self._proxy)
         # What an operator drains gets no new topics.
         writable = [name for name in names if name not in self._proxy.cache.wiped]
         is_free = mode == ALTER or topic in self._proxy.cache.topics
         with self._proxy.creations.one(owner_of(request.scope), is_free=is_free) as creation:
-            answers = await change_topic(self._proxy, change, writable or names)
-            created = creation.is_new = any(head["created"] for _, head in answers)
+            asked = msgspec.convert(change.packed(), ChangeTopic)
+            answers = await change_topic(self._proxy, asked, writable or names)
+            created = creation.is_new = any(found.created for _, found in answers)
         return respond(request, {**topic_document(topic, answers), "created": created}, 201 if created else 200)
 
     async def get_topic(self, request: Request, topic: str) -> Response:
         """Settings, offsets of every queue, and the groups that have begun to read it (at most 1,000)."""
         refuse_query(request)
-        asked = {"topic": check_topic(topic)}
-        answers = await ask_all(self._proxy, RequestCode.DESCRIBE_TOPIC, asked, absent=TopicNotFound)
+        asked = DescribeTopic(topic=check_topic(topic))
+        answers = await ask_all(self._proxy, asked, absent=TopicNotFound)
         document = topic_description(topic, answers)
         document["groups"] = [name for name in document["groups"] if admission_of(request).sees(GROUP, name)]
         return respond(request, document)
@@ -126,12 +128,12 @@ class _Topics:
         """Delete a topic with its messages; every group's place in it is forgotten. The name is free again."""
         self._proxy.kept.require_clients(check_topic(topic))
         confirm(request, "topic", topic, _LOSS)
-        answers = await ask_all(self._proxy, RequestCode.DESCRIBE_TOPIC, {"topic": topic}, absent=TopicNotFound)
-        for name, head in answers:
+        answers = await ask_all(self._proxy, DescribeTopic(topic=topic), absent=TopicNotFound)
+        for name, found in answers:
             # By its id: a repeat must not delete a topic that was created under the name since.
-            asked = body_parts({"topic": topic, "topic_id": head["topic_id"]})
-            await self._proxy.group(name).link.request(RequestCode.DELETE_TOPIC, asked, is_repeatable=True)
-            self._proxy.cache.drop(topic, name, head["topic_id"])
+            deletion = DeleteTopic(topic=topic, topic_id=found.topic_id)
+            await self._proxy.group(name).link.ask(deletion, is_repeatable=True)
+            self._proxy.cache.drop(topic, name, found.topic_id)
         return respond(request, {"topic": topic, "deleted": True})
 
 

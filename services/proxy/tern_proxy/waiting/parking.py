@@ -16,7 +16,7 @@ from tern_remoting import problem_of
 from tern_routing import GroupLink
 from tern_wire.errors import Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX, PARKED_POLLS_PER_PRINCIPAL_MAX
-from tern_wire.link.requests import RequestCode, body_parts
+from tern_wire.link.receives import AwaitMessages
 
 # How much later than asked a broker may answer a NOTIFY before it counts as gone.
 NOTIFY_SLACK_MS = 2_000
@@ -54,11 +54,11 @@ class ParkedPoll:
 class Bay:
     """Polls of one topic and group that wait for one broker group."""
 
-    __slots__ = ("_on_idle", "_receiving", "_request", "_task", "link", "polls")
+    __slots__ = ("_group", "_on_idle", "_receiving", "_task", "_topic", "link", "polls")
 
     def __init__(self, link: GroupLink, topic: str, group: str, on_idle: Callable[[], None]) -> None:
         self.link = link
-        self._request = {"topic": topic, "group": group}
+        self._topic, self._group = topic, group
         self._on_idle = on_idle
         # Oldest first; a dictionary, since at a deadline thousands leave from anywhere.
         self.polls: OrderedDict[ParkedPoll, None] = OrderedDict()
@@ -112,11 +112,9 @@ class Bay:
     async def _notify(self) -> None:
         now = asyncio.get_running_loop().time()
         wait_ms = min(NOTIFY_WAIT_MAX_MS, max(1, int((max(poll.until for poll in self.polls) - now) * 1_000)))
-        parts = body_parts({**self._request, "wait_ms": wait_ms})
+        asked = AwaitMessages(topic=self._topic, group=self._group, wait_ms=wait_ms)
         try:
-            head, _ = await self.link.request(
-                RequestCode.NOTIFY, parts, is_repeatable=True, deadline_ms=wait_ms + NOTIFY_SLACK_MS
-            )
+            found, _ = await self.link.ask(asked, is_repeatable=True, deadline_ms=wait_ms + NOTIFY_SLACK_MS)
         except TernError as error:
             if error.retryable:
                 # An election or a busy broker: polls wait on, each until its own deadline.
@@ -125,10 +123,9 @@ class Bay:
                 # Each poll hears the cause from its own receive.
                 self._wake(len(self.polls))
             return
-        available = int(head.get("available", 0))
-        if available <= 0 and asyncio.get_running_loop().time() < now + PAUSE_S:
+        if found.available <= 0 and asyncio.get_running_loop().time() < now + PAUSE_S:
             await asyncio.sleep(PAUSE_S)
-        self._wake(available)
+        self._wake(found.available)
 
     def _wake(self, count: int) -> None:
         while count > 0 and self.polls:

@@ -18,7 +18,8 @@ from tern_remoting import Link
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.requests import RequestCode, read_body
+from tern_wire.link.heads import read_head
+from tern_wire.link.requests import body_parts, read_body
 from tests.support.broker.roomy_link import RoomyLink
 from tests.support.broker.single_broker import SingleBroker
 from tests.support.files.faulty_files import FaultyFiles
@@ -122,10 +123,15 @@ def test_a_page_is_answered_over_the_link_in_turns(broker: SingleBroker) -> None
     turns = Turns(soon.append, lambda: 0.0)
     engine = cast(Engine, SimpleNamespace(state=broker.state, turns=turns))
     requests = HostedRequests(cast(BrokerConfig, None), engine)
-    ask = requests.handlers()[RequestCode.HOSTED]
+    (hosted,) = requests.handlers()
+
+    def ask(**head: Any) -> None:
+        asked, raw = read_head(hosted.kind, b"".join(body_parts(head)))
+        hosted.handle(cast(Link, link), 1, asked, raw)
+
     broker.state.leasing.dead_topics.ensure(broker.state.names.groups["g"]).ends[:] = [1, 1]
     for after in ("", "s"):
-        ask(cast(Link, link), 1, {"after": after, "limit": 10}, memoryview(b""))
+        ask(after=after, limit=10)
         while soon:
             soon.popleft()()
     told = {"topics": [["t", 0, 0, []]], "more": False, "open": 0, "is": 0}
@@ -135,7 +141,7 @@ def test_a_page_is_answered_over_the_link_in_turns(broker: SingleBroker) -> None
     ]
     for limit in (0, 1_001, "10"):
         with pytest.raises(LinkBodyMalformed):
-            ask(cast(Link, link), 1, {"after": "", "limit": limit}, memoryview(b""))
+            ask(after="", limit=limit)
 
 
 def test_dead_letters_are_counted_with_the_groups_that_have_the_most(broker: SingleBroker) -> None:

@@ -11,6 +11,7 @@ from tern_broker.link.checked_send import check_send
 from tern_wire.errors import LinkBodyMalformed, PropertyConflictsWithType, TernError
 from tern_wire.link.commands import SEND_HEAD, CommandKind
 from tern_wire.link.rows import ACK, NO_KEY, NO_QUEUE, SEND_ROW, SEND_ROWS, message_group_hash
+from tern_wire.link.sends import Send
 from tern_wire.records.record import MESSAGE_GROUP, decode_record, encode_properties, encode_record
 from tests.support.broker.fifo_log import FifoLog
 
@@ -41,7 +42,7 @@ def test_a_slot_belongs_to_the_queue_of_its_number() -> None:
     """Slot modulo queues; the record says the same queue as the verdict."""
     log = FifoLog(queues=5)
     assert places(log, 2) == {name: slot_of(name) % 5 for name in NAMES}
-    send = check_send({"topics": ["t"], "rows": 1}, raw_send(log, "g7", 0), log.state, random.Random(1))
+    send = check_send(Send(topics=["t"], rows=1), raw_send(log, "g7", 0), log.state, random.Random(1))
     _, rows, records = send.payload(3, bytes(8))
     queue = slot_of("g7") % 5
     assert np.frombuffer(rows, SEND_ROWS)["queue"].tolist() == [queue]
@@ -129,7 +130,7 @@ def test_a_send_whose_message_group_cannot_be_is_refused(
     """A queue beside a message group; a row whose hash is not that of the record's message group."""
     log = FifoLog(queues=2)
     with pytest.raises(error):
-        check_send({"topics": ["t"], "rows": 1}, raw_send(log, "a", queue, hashed=hashed), log.state, random.Random(1))
+        check_send(Send(topics=["t"], rows=1), raw_send(log, "a", queue, hashed=hashed), log.state, random.Random(1))
 
 
 def test_a_group_that_comes_after_a_move_gets_every_message_group_in_the_order_sent() -> None:

@@ -19,6 +19,7 @@ from tern_broker.link.receives import ReceiveRequests, released_rows
 from tern_broker.proposer import Proposal
 from tern_remoting import Link
 from tern_store import LogRot
+from tern_wire.link.receives import Receive
 from tern_wire.link.requests import RequestCode, read_body
 from tern_wire.link.rows import QUEUE_ENTRIES, RELEASE, SETTLE_ROWS
 from tests.support.broker.roomy_link import RoomyLink
@@ -128,8 +129,9 @@ def test_a_broker_that_cannot_read_what_it_leased_gives_it_back(error: Exception
     link = RoomyLink.answering(lambda *_: happened.append("reply"))
     config = SimpleNamespace(node="a", broker_group="a")
     requests = ReceiveRequests(cast(BrokerConfig, config), cast(Engine, engine), rng=Random(1), monotonic=lambda: 0.0)
-    head = {"topic": "t", "group": "g", "max_messages": 10, "max_bytes": 1 << 20, "invisible_ms": 60_000}
-    requests.handlers()[RequestCode.RECEIVE](cast(Link, link), 7, head, memoryview(b""))
+    asked = Receive(topic="t", group="g", max_messages=10, max_bytes=1 << 20, invisible_ms=60_000)
+    (handle,) = (each.handle for each in requests.handlers() if each.code == RequestCode.RECEIVE)
+    handle(cast(Link, link), 7, asked, memoryview(b""))
     broker.run()
     assert happened == ["submit LEASE", "submit SETTLE", "reply", *(["fail_soon"] if isinstance(error, LogRot) else [])]
     assert [body for _, body in broker.receive(messages_max=10)] == [b"one", b"two"]

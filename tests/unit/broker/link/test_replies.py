@@ -16,7 +16,9 @@ from tern_remoting import Link
 from tern_wire.errors import TopicNotFound
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.requests import ERROR, Parts, RequestCode, read_body, read_error
+from tern_wire.link.heads import read_head
+from tern_wire.link.queries import AwaitReply
+from tern_wire.link.requests import ERROR, Parts, body_parts, read_body, read_error
 from tern_wire.records.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, decode_record
 from tests.support.broker.roomy_link import RoomyLink
 from tests.support.broker.single_broker import SingleBroker
@@ -76,8 +78,9 @@ class Desk(RoomyLink):
     ) -> None:
         """One AWAIT_REPLY."""
         head = {"topic": TOPIC, "correlation_id": correlation_id, "reply_to": to, "from_ms": 0, "wait_ms": wait_ms}
-        handler = self.requests.handlers()[RequestCode.AWAIT_REPLY]
-        handler(cast(Link, self), opaque, {**head, **more}, memoryview(b""))
+        request, raw = read_head(AwaitReply, b"".join(body_parts({**head, **more})))
+        (handler,) = self.requests.handlers()
+        handler.handle(cast(Link, self), opaque, request, raw)
 
     def run(self) -> None:
         """All turns that are due."""

@@ -10,10 +10,13 @@ import pytest
 from tern_broker.engine import Engine
 from tern_broker.link.door import LinkDoor
 from tern_broker.link.receives import ReceiveRequests
+from tern_broker.link.requests import Handler
 from tern_broker.proposer import Proposal
 from tern_remoting import Frame
-from tern_wire.errors import NotLeader
+from tern_wire.errors import LinkBodyMalformed, NotLeader
+from tern_wire.link.receives import Receive
 from tern_wire.link.requests import ERROR, RequestCode, body_parts, read_body, read_error
+from tern_wire.link.status import GetStatus
 from tests.support.broker.proposer_desk import Desk
 from tests.support.broker.roomy_link import RoomyLink
 
@@ -41,7 +44,7 @@ def a_door(engine: SimpleNamespace) -> LinkDoor:
     """A door that knows only what the test gives it to handle."""
     door = LinkDoor.__new__(LinkDoor)
     door._engine = cast(Engine, engine)
-    door._handlers, door._typed = {}, {}
+    door._handlers = {}
     door._current_reads, door._anywhere = frozenset(), frozenset()
     config = SimpleNamespace(node="a", broker_group="g")
     door._reads = cast(Any, ReceiveRequests(cast(Any, config), door._engine, rng=Random(1), monotonic=lambda: 0.0))
@@ -54,7 +57,9 @@ def a_door(engine: SimpleNamespace) -> LinkDoor:
         (IndexError("no such row"), "internal"),
         (AssertionError(), "internal"),
         (RuntimeError("no"), "internal"),
-        (KeyError("topic"), "link-body-malformed"),
+        (KeyError("topic"), "internal"),
+        (TypeError("no int"), "internal"),
+        (LinkBodyMalformed(reason="not our release"), "link-body-malformed"),
         (REFUSED, "not-leader"),
         (OSError(24, "Too many open files"), "node-lacks-resources"),
     ],
@@ -67,7 +72,7 @@ def test_a_request_that_raises_is_answered_and_costs_its_link_nothing(error: Exc
     def handler(*_: Any) -> None:
         raise error
 
-    door._handlers[7] = handler
+    door._handlers[7] = Handler(RequestCode.STATUS, GetStatus, handler)
     link = Link()
     door.on_frame(cast(Any, link), Frame(7, 3, 0, "", memoryview(b"".join(body_parts({})))))
     ((opaque, status, body),) = link.replies
@@ -88,11 +93,11 @@ def receiving(desk: Desk, **more: Any) -> tuple[ReceiveRequests, Link, Callable[
     engine.__dict__.update(more)
     requests = ReceiveRequests(cast(Any, None), cast(Engine, engine), rng=Random(1), monotonic=lambda: 0.0)
     link = Link()
-    head = {"topic": "t", "group": "g", "max_messages": 1, "max_bytes": 1 << 20, "invisible_ms": 1_000}
+    asked = Receive(topic="t", group="g", max_messages=1, max_bytes=1 << 20, invisible_ms=1_000, attempt_id=TOKEN)
+    (handle,) = (each.handle for each in requests.handlers() if each.code == RequestCode.RECEIVE)
 
     def ask(opaque: int) -> None:
-        handler = requests.handlers()[RequestCode.RECEIVE]
-        handler(cast(Any, link), opaque, {**head, "attempt_id": TOKEN}, memoryview(b""))
+        handle(cast(Any, link), opaque, asked, memoryview(b""))
 
     return requests, link, ask
 

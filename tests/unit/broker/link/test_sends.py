@@ -7,7 +7,10 @@ import pytest
 
 from tern_broker.link.checked_send import UNKNOWN_TOPIC_ID, check_send
 from tern_wire.errors import LinkBodyMalformed
+from tern_wire.link.heads import read_head
+from tern_wire.link.requests import body_parts
 from tern_wire.link.rows import NO_KEY, SEND_ROW
+from tern_wire.link.sends import Send
 from tern_wire.records.record import decode_record, encode_properties, encode_record, system_properties, tag_hash
 from tests.support.broker.entries import Log
 
@@ -33,7 +36,8 @@ def check(*messages: tuple[bytes, bytes], topics: Any = None, rows: Any = None, 
     log.create()
     raw = b"".join(row for row, _ in messages) + b"".join(record for _, record in messages) + extra
     head = {"topics": ["t"] if topics is None else topics, "rows": len(messages) if rows is None else rows}
-    return check_send(head, memoryview(raw), log.state, random.Random(1))
+    request, behind = read_head(Send, b"".join(body_parts(head, [raw])))
+    return check_send(request, behind, log.state, random.Random(1))
 
 
 def test_good_rows_get_topic_ids_and_records_are_stamped_with_time_and_host() -> None:

@@ -7,7 +7,9 @@ import pytest
 from tern_broker.waiting.leadership_notices import LeadershipNotices
 from tern_remoting import Frame, Link, LinkServer, dial
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
-from tern_wire.link.requests import Leadership, NoticeCode, read_leadership
+from tern_wire.link.heads import read_head
+from tern_wire.link.requests import NoticeCode
+from tern_wire.link.status import Leadership
 
 pytestmark = pytest.mark.anyio
 KEY = bytes(range(32))
@@ -70,7 +72,7 @@ class Listener:
         """The next notice."""
         frame = await asyncio.wait_for(self.frames.get(), 10)
         assert frame.code == NoticeCode.LEADERSHIP
-        return read_leadership(frame.body)
+        return read_head(Leadership, frame.body)[0]
 
 
 async def test_a_proxy_is_told_when_it_links_and_whenever_serving_changes() -> None:

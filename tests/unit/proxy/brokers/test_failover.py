@@ -11,7 +11,9 @@ import httpx
 import pytest
 
 from tern_proxy.brokers.lanes import LANES_IN_FLIGHT
-from tern_wire.link.requests import Leadership, NoticeCode, RequestCode
+from tern_wire.link.heads import head_parts
+from tern_wire.link.requests import NoticeCode, RequestCode
+from tern_wire.link.status import Leadership
 from tern_wire.records.record import decode_record
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 from tests.support.scripted.broker import ScriptedBroker
@@ -178,8 +180,8 @@ async def test_a_notice_under_another_name_is_not_heeded() -> None:
     """A port that another node took over says nothing about the one that routes know there."""
     async with three_nodes() as (mesh, old, new, _):
         for link in new.server.links:
-            link.post(NoticeCode.LEADERSHIP, Leadership("broker-a-9", 9, True).parts())
-            link.post(NoticeCode.LEADERSHIP, Leadership(new.node, 1, False).parts())
+            link.post(NoticeCode.LEADERSHIP, head_parts(Leadership("broker-a-9", 9, True)))
+            link.post(NoticeCode.LEADERSHIP, head_parts(Leadership(new.node, 1, False)))
         await mesh.send()
         assert mesh.proxy.groups["broker-a"].link.leader == old.node
 

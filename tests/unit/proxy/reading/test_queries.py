@@ -6,10 +6,11 @@ import pytest
 
 from tern_proxy.brokers.old_data import SUGGESTION_KEPT_S, SUGGESTIONS_MAX, OldData
 from tern_proxy.core.reading.searching import FoundPage, put_together, read_cursor, write_cursor
-from tern_proxy.core.reading.seeking import plan_seek
+from tern_proxy.core.reading.seeking import SeekPart, plan_seek
 from tern_proxy.core.sending.topic import Queue, Topic
 from tern_wire.errors import InvalidField, QueueNotFound
 from tern_wire.link.codec import encode_msgpack
+from tern_wire.link.consumer_offsets import SeekTo
 from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.messages import SeekPlace, SeekRequest
 from tern_wire.routing.route import TopicRoute
@@ -80,12 +81,12 @@ def at(text: str | int, _pointer: str) -> int:
 def test_a_seek_is_divided_by_broker_groups() -> None:
     """All queues, some, or those with offsets; only a shift must not be repeated."""
     everywhere = plan_seek(SeekRequest("orders", "latest"), TOPIC, at)
-    assert everywhere.parts == {name: {"to": "latest", "queues": None} for name in ("broker-a", "broker-b")}
+    assert everywhere.parts == {name: SeekPart(to="latest", queues=None) for name in ("broker-a", "broker-b")}
     assert everywhere.is_repeatable
     some = plan_seek(SeekRequest("orders", SeekPlace(time=5), queues=["broker-b:1", "broker-b:1"]), TOPIC, at)
-    assert some.parts == {"broker-b": {"to": {"time_ms": 5}, "queues": [1]}}
+    assert some.parts == {"broker-b": SeekPart(to=SeekTo(time_ms=5), queues=[1])}
     explicit = plan_seek(SeekRequest("orders", SeekPlace(offsets={"broker-a:1": 7})), TOPIC, at)
-    assert explicit.parts == {"broker-a": {"to": {"offsets": {"1": 7}}, "queues": None}}
+    assert explicit.parts == {"broker-a": SeekPart(to=SeekTo(offsets={"1": 7}), queues=None)}
     assert explicit.pointer("broker-a", InvalidField(reason="", pointer="/to/offsets/1")) == "/to/offsets/broker-a:1"
     assert not plan_seek(SeekRequest("orders", SeekPlace(shift=-1)), TOPIC, at).is_repeatable
     with pytest.raises(QueueNotFound):

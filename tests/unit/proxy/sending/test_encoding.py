@@ -7,7 +7,7 @@ import numpy as np
 import orjson
 import pytest
 
-from tern_proxy.brokers.lanes import send_parts
+from tern_proxy.brokers.lanes import send_of
 from tern_proxy.core.sending.batches import read_batch
 from tern_proxy.core.sending.encoding import Encoded, encode_messages
 from tern_proxy.core.sending.message_ids import MessageIds
@@ -19,7 +19,6 @@ from tern_wire.limits import (
     MESSAGE_BODY_SIZE_MAX_BYTES,
     PROPERTIES_SIZE_MAX_BYTES,
 )
-from tern_wire.link.requests import read_body
 from tern_wire.link.rows import FLAG_KEYED, FLAG_PINNED, FLAG_SENT_ON, SEND_ROWS, key_hash
 from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.paths import JSON, JSONL, MSGPACK, NDJSON
@@ -213,8 +212,9 @@ def test_messages_of_two_topics_travel_in_one_request() -> None:
     orders, bills = topic_of(broker_a=1), Topic("bills", {"broker-a": TopicRoute(topic_id=8, queues=1)})
     first = encode(orders, PackedMessage(b"o"))
     second = encode(bills, PackedMessage(b"b1"), PackedMessage(b"b2"))
-    head, raw = read_body(b"".join(send_parts([*first.parcels, *second.parcels])))
-    assert (head["topics"], head["rows"]) == (["orders", "bills"], 3)
+    send, behind = send_of([*first.parcels, *second.parcels])
+    assert (send.topics, send.rows) == (["orders", "bills"], 3)
+    raw = b"".join(behind)
     rows = np.frombuffer(raw, SEND_ROWS, 3)
     assert rows["topic"].tolist() == [0, 1, 1]
     assert rows["size"].sum() + rows.nbytes == len(raw)

@@ -19,8 +19,8 @@ from tern_proxy.core.transactions import begins as transactions_module
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes import first_use, topic_homes
 from tern_wire.errors import OwnerUnknown, PlacementChanged
-from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.link.rows import FLAG_SENT_ON
+from tern_wire.link.topics import ChangeTopic
 from tern_wire.routing.placement import Placement, owners
 from tern_wire.settings.topic_settings import DECLARE
 from tests.support.campaigns import campaign, cases
@@ -56,13 +56,11 @@ def _guess_owner(topic: str, placement: Placement, hosts: Container[str], slot: 
 
 async def _create_everywhere(proxy: Proxy, topic: str, names: list[str], check_new: Callable[[str], None]) -> None:
     """At once, with no placement; then placed."""
-    asked = body_parts({"topic": topic, "mode": DECLARE})
+    asked = ChangeTopic(topic=topic, mode=DECLARE)
     up = [name for name in names if proxy.groups[name].link.has_leader]
-    found = await asyncio.gather(
-        *(proxy.groups[name].link.request(RequestCode.CREATE_TOPIC, asked, is_repeatable=True) for name in up)
-    )
-    for name, (head, _) in zip(up, found, strict=True):
-        proxy.cache.insert(topic, name, topic_route(head))
+    found = await asyncio.gather(*(proxy.groups[name].link.ask(asked, is_repeatable=True) for name in up))
+    for name, (created, _) in zip(up, found, strict=True):
+        proxy.cache.insert(topic, name, topic_route(created))
     await topic_homes._place_where_it_is(proxy, topic)
 
 

@@ -67,7 +67,7 @@ async def test_polls_whose_question_fails_hear_of_it(monkeypatch: pytest.MonkeyP
     class Broken:
         broker_group = "broker-a"
 
-        async def request(self, *_: Any, **__: Any) -> Any:
+        async def ask(self, *_: Any, **__: Any) -> Any:
             await asked.wait()
             raise IndexError("no such row")
 

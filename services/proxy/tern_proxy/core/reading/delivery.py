@@ -12,6 +12,7 @@ import orjson
 from tern_proxy.core.sending.batches import media_type
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.handles import HandleMaker, Receipt
+from tern_wire.link.receives import Leased
 from tern_wire.paths import JSON, OCTETS
 from tern_wire.records.record import (
     CONTENT_TYPE,
@@ -96,15 +97,16 @@ def read_records(raw: bytes, topic: str, broker_group: str, put_body: PutBody) -
 
 
 def read_leased(
-    head: dict[str, Any], raw: bytes, topic: str, broker_group: str, put_body: PutBody, maker: HandleMaker
+    leased: Leased, raw: bytes, topic: str, broker_group: str, put_body: PutBody, maker: HandleMaker
 ) -> list[Message]:
     """The messages of a RECEIVE reply with attempt, receipt handle and deadline."""
-    topic_id, group_id = int(head.get("topic_id", 0)), int(head.get("group_id", 0))
+    topic_id, group_id = leased.topic_id, leased.group_id
     messages: list[Message] = []
     records = read_records(raw, topic, broker_group, put_body)
     make = maker.make
-    for queue, lease, attempt, deadline_ms, count in head.get("runs", ()):
-        for _ in range(count):
+    for run in leased.runs:
+        queue, lease, attempt, deadline_ms = run.queue, run.lease, run.attempt, run.deadline_ms
+        for _ in range(run.count):
             message = next(records, None)
             if message is None:
                 raise LinkBodyMalformed(reason="fewer records than leases")

@@ -1,7 +1,6 @@
 """What a receive wants, as its document or its query says, checked and in the words of the broker."""
 
 from functools import lru_cache
-from typing import Any
 
 from msgspec import UNSET
 
@@ -13,8 +12,8 @@ from tern_wire.messages import MessageFilter
 _compiled = lru_cache(maxsize=1_024)(compile_filter)
 
 
-def read_filter(document: MessageFilter | None, query: dict[str, str]) -> dict[str, Any]:
-    """`tags` and `sql` of the broker's request; {} where neither is said, so that the group's subscription holds. IllegalFilter.
+def read_filter(document: MessageFilter | None, query: dict[str, str]) -> tuple[str | None, str | None]:
+    """`tags` and `sql` of the broker's request; both None where neither is said, so that the group's subscription holds. IllegalFilter.
 
     A query parameter wins over the document. Everything (`*`) is said, too: then the group's subscription does not hold.
     """
@@ -28,6 +27,6 @@ def read_filter(document: MessageFilter | None, query: dict[str, str]) -> dict[s
             tags = document.tags
         sql = None if document.sql is UNSET else document.sql
     if tags is None and sql is None:
-        return {}
+        return None, None
     wanted = _compiled(tags, sql)
-    return {"tags": "*" if wanted.is_all else wanted.tags, "sql": wanted.sql}
+    return "*" if wanted.is_all else wanted.tags, wanted.sql

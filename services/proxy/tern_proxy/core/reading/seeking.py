@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from msgspec import UNSET
 
 from tern_proxy.core.sending.parameters import number_of
 from tern_proxy.core.sending.topic import Topic
 from tern_wire.errors import InvalidField, TernError
+from tern_wire.link.consumer_offsets import SeekTo
 from tern_wire.messages import SeekRequest
 
 OFFSET_MAX = (1 << 63) - 1
@@ -17,10 +17,18 @@ WORDS = ("earliest", "latest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeekPlan:
-    """*parts*: broker group to `to` and `queues` of its SEEK. Not *is_repeatable*: a repeat would move the group twice."""
+class SeekPart:
+    """What one broker group is asked: *to* and *queues* of its SEEK."""
 
-    parts: dict[str, dict[str, Any]]
+    to: str | SeekTo
+    queues: list[int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeekPlan:
+    """*parts*: by broker group. Not *is_repeatable*: a repeat would move the group twice."""
+
+    parts: dict[str, SeekPart]
     is_repeatable: bool
 
     def pointer(self, broker_group: str, error: TernError) -> str:
@@ -32,38 +40,32 @@ class SeekPlan:
 
 def plan_seek(seek: SeekRequest, topic: Topic, time_of: Callable[[str | int, str], int]) -> SeekPlan:
     """The parts of *seek*; InvalidField, QueueNotFound. *time_of* reads a time at a pointer."""
-    to, is_repeatable = _read_place(seek, time_of), True
-    if isinstance(to, dict) and "offsets" in to:
+    to = _read_place(seek, time_of)
+    if isinstance(to, dict):
         if seek.queues is not None:
             raise InvalidField(reason="'offsets' names the queues; leave 'queues' out", pointer="/queues")
         offsets: dict[str, dict[str, int]] = {}
-        for name, offset in to["offsets"].items():
+        for name, offset in to.items():
             number_of(offset, name, 0, OFFSET_MAX, "/to/offsets/")
             queue = topic.pinned(name)
             offsets.setdefault(queue.broker_group, {})[str(queue.number)] = offset
-        parts: dict[str, dict[str, Any]] = {
-            name: {"to": {"offsets": some}, "queues": None} for name, some in offsets.items()
-        }
+        parts = {name: SeekPart(to=SeekTo(offsets=some)) for name, some in offsets.items()}
         return SeekPlan(parts=parts, is_repeatable=True)
-    if isinstance(to, dict) and "shift" in to:
-        is_repeatable = False
+    is_repeatable = isinstance(to, str) or to.shift is None
     if seek.queues is None:
-        return SeekPlan(
-            parts={name: {"to": to, "queues": None} for name in topic.broker_groups}, is_repeatable=is_repeatable
-        )
+        return SeekPlan(parts={name: SeekPart(to=to) for name in topic.broker_groups}, is_repeatable=is_repeatable)
     if not seek.queues:
         raise InvalidField(reason="Name at least one queue, or leave 'queues' out for all", pointer="/queues")
     numbers: dict[str, dict[int, None]] = {}
     for name in seek.queues:
         queue = topic.pinned(name)
         numbers.setdefault(queue.broker_group, {})[queue.number] = None
-    return SeekPlan(
-        parts={name: {"to": to, "queues": list(some)} for name, some in numbers.items()}, is_repeatable=is_repeatable
-    )
+    parts = {name: SeekPart(to=to, queues=list(some)) for name, some in numbers.items()}
+    return SeekPlan(parts=parts, is_repeatable=is_repeatable)
 
 
-def _read_place(seek: SeekRequest, time_of: Callable[[str | int, str], int]) -> str | dict[str, Any]:
-    """`to` as the broker takes it."""
+def _read_place(seek: SeekRequest, time_of: Callable[[str | int, str], int]) -> str | SeekTo | dict[str, int]:
+    """`to` as the brokers take it, or offsets by the names of queues."""
     to = seek.to
     if isinstance(to, str):
         if to not in WORDS:
@@ -76,9 +78,10 @@ def _read_place(seek: SeekRequest, time_of: Callable[[str | int, str], int]) -> 
     if len(given) != 1:
         raise InvalidField(reason="'to' has exactly one of time, shift and offsets", pointer="/to")
     if "time" in given:
-        return {"time_ms": time_of(given["time"], "/to/time")}
+        return SeekTo(time_ms=time_of(given["time"], "/to/time"))
     if "shift" in given:
-        return {"shift": number_of(given["shift"], "shift", -SHIFT_MAX, SHIFT_MAX, "/to/")}
-    if not given["offsets"]:
+        return SeekTo(shift=number_of(given["shift"], "shift", -SHIFT_MAX, SHIFT_MAX, "/to/"))
+    offsets: dict[str, int] = given["offsets"]
+    if not offsets:
         raise InvalidField(reason="At least one offset is needed", pointer="/to/offsets")
-    return given
+    return offsets

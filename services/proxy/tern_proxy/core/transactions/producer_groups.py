@@ -6,21 +6,21 @@ copy of what it has decided. Where they say different things meanwhile, the firs
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from msgspec import UnsetType
 
 from tern_wire.errors import InvalidField
+from tern_wire.link.producer_groups import KnownProducerGroup
 from tern_wire.messages import ProducerGroupSettings
 from tern_wire.settings.producer_settings import SECRET_PREFIX, SETTINGS, ProducerChange, read_producer_change
 from tern_wire.times import given_duration, parse_duration_ms
 
 Head = dict[str, Any]
 # Name of a broker group and what it says of one producer group.
-Answers = Sequence[tuple[str, Mapping[str, Any]]]
+Answers = Sequence[tuple[str, KnownProducerGroup]]
 # What Standard Webhooks asks for: 24 to 64 random bytes.
 SECRET_SIZE_BYTES, SECRET_SIZE_MAX_BYTES = 24, 64
 # Field of the body -> setting, of those that are durations.
@@ -81,30 +81,28 @@ def to_decide(change: ProducerChange, known: Answers, fresh_secret: str) -> Prod
     if not settings.get("check_secret"):
         # One that is there stays: producers have it, too.
         settings = {name: value for name, value in settings.items() if name != "check_secret"}
-    revision = 1 + max((head["revision"] for _, head in known), default=0)
+    revision = 1 + max((found.revision for _, found in known), default=0)
     return replace(change, settings=settings, fresh_secret=fresh_secret, least_revision=revision)
 
 
-def newest(known: Answers) -> Mapping[str, Any] | None:
+def newest(known: Answers) -> KnownProducerGroup | None:
     """What was decided last of all that the broker groups say; None if none of them has the producer group."""
-    return max((head for _, head in known), key=lambda head: int(head["revision"]), default=None)
+    return max((found for _, found in known), key=lambda found: found.revision, default=None)
 
 
-def to_copy(producer_group: str, decided: Mapping[str, Any]) -> ProducerChange:
+def to_copy(producer_group: str, decided: KnownProducerGroup) -> ProducerChange:
     """What the other broker groups get: all settings as they were *decided*."""
-    settings = {name: decided[name] for name in SETTINGS}
-    return ProducerChange(producer_group=producer_group, create=True, settings=settings, revision=decided["revision"])
+    settings = {name: getattr(decided, name) for name in SETTINGS}
+    return ProducerChange(producer_group=producer_group, create=True, settings=settings, revision=decided.revision)
 
 
 def producer_group_document(name: str, answers: Answers) -> Head:
     """A producer group's settings, without its secret, and its numbers where a broker group tells them."""
     first = answers[0][1]
     document: Head = {"producer_group": name}
-    document |= {setting: first[setting] for setting in SETTINGS if setting != "check_secret"}
-    document["has_secret"] = bool(first["check_secret"])
-    counts: Counter[str] = Counter()
-    for _, head in answers:
-        counts.update(head.get("stats", {}))
-    if any("stats" in head for _, head in answers):
-        document["stats"] = {count: counts[count] for count in _STATS}
+    document |= {setting: getattr(first, setting) for setting in SETTINGS if setting != "check_secret"}
+    document["has_secret"] = bool(first.check_secret)
+    told = [found.stats for _, found in answers if found.stats is not None]
+    if told:
+        document["stats"] = {count: sum(getattr(stats, count) for stats in told) for count in _STATS}
     return document
