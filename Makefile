@@ -13,6 +13,7 @@ SCENARIO ?= kill-leader
 SEED ?= 1
 FRAMES ?= 1000000
 JOBS ?= 3
+BEFORE ?= ../before
 
 # In the environment, not as an option, because only so does it also bind what pip builds packages with.
 export PIP_CONSTRAINT := constraints.txt
@@ -30,7 +31,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test campaigns shake shake-meshes test-spark test-failover crash-states sim chaos reloads flood doors fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
+.PHONY: help install run down test campaigns shake shake-meshes test-spark test-failover test-mixed crash-states sim chaos reloads flood doors fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -69,6 +70,11 @@ sim: .venv/.test ## Simulate broker groups under faults: SEEDS=400 FIRST=0 (ARGS
 
 test-failover: .venv/.test ## The tests of tests/mesh again, each with the leader killed in its middle (SEED=1)
 	TERNMQ_FAILOVER_SEED=$(SEED) $(BIN)/python -m pytest -q tests/mesh $(ARGS)
+
+test-mixed: .venv/.test ## The tests of tests/mesh with brokers, and then with proxies, of another checkout (BEFORE=../before)
+	for role in broker proxy; do \
+	  PYTHONPATH=tests/support/mixed TERNMQ_MIXED_TREE=$(BEFORE) TERNMQ_MIXED_ROLE=$$role $(BIN)/python -m pytest -q tests/mesh $(ARGS) || exit 1; \
+	done
 
 chaos: .venv/.test ## Kill, pause, cut off and damage real brokers under load (SCENARIO=kill-leader; ARGS='--trials 50')
 	$(BIN)/python -m tests.chaos $(SCENARIO) $(ARGS)

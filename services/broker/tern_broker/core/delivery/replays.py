@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 from tern_broker.core.delivery.delivery import Delivery
 from tern_broker.core.delivery.lease import Lease
+from tern_wire.link.receives import ATTEMPT_ID_SIZE_BYTES
 
 # An attempt id's hash.
-TOKEN_SIZE_BYTES = 16
+TOKEN_SIZE_BYTES = ATTEMPT_ID_SIZE_BYTES
 
 
 class Replays:
