@@ -32,7 +32,7 @@ from tern_remoting.link_limits import (
 from tern_remoting.outbox import Outbox
 from tern_remoting.refusals import Refusal, Refusals
 from tern_remoting.sockets import SILENCE_MAX_S, address_of, tune
-from tern_remoting.waiting import Waiting
+from tern_remoting.waiting import PendingReply, Waiting
 from tern_security.peer_identity import PeerIdentity, peer_of
 
 log = logging.getLogger(__name__)
@@ -122,10 +122,13 @@ class Link(asyncio.Protocol):
         return len(self._waiting)
 
     async def request(self, code: int, parts: Sequence[Buffer], *, timeout_s: float, is_read: bool = False) -> Frame:
-        """Ask the peer and wait for its reply, whose code is 0 or an error number. *is_read*: what is asked in masses and may wait.
+        """As begin, and wait for the reply. LinkTimeout and LinkClosed: the outcome is unknown, unless the link was closed before."""
+        return await self.begin(code, parts, timeout_s=timeout_s, is_read=is_read).wait()
 
-        *parts* are byte buffers that must not change until they are sent. Raises LinkBusy and FrameTooLarge (nothing was
-        sent), LinkTimeout and LinkClosed (the outcome is unknown, unless the link was closed before).
+    def begin(self, code: int, parts: Sequence[Buffer], *, timeout_s: float, is_read: bool = False) -> PendingReply:
+        """Ask the peer for a reply, whose code is 0 or an error number. *is_read*: what is asked in masses and may wait.
+
+        *parts* are byte buffers that must not change until they are sent. Raises LinkBusy, FrameTooLarge and LinkClosed: nothing was sent.
         """
         if self._closed or not self.ready:
             raise self._closed_error()
@@ -136,12 +139,9 @@ class Link(asyncio.Protocol):
         size = self._checked_size(buffers)
         if self.buffered_bytes + size > self._buffered_size_max_bytes:
             raise LinkBusy(f"{self.buffered_bytes} bytes wait to be sent")
-        future = self._waiting.add(opaque, timeout_s)
+        pending = PendingReply(self._waiting, opaque, timeout_s)
         self._outbox.write(buffers, size)
-        try:
-            return await future
-        finally:
-            self._waiting.discard(opaque)
+        return pending
 
     def post(self, code: int, parts: Sequence[Buffer]) -> bool:
         """Send a one-way. False, and nothing sent, when the link is closed or too much waits. Raises FrameTooLarge."""

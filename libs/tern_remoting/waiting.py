@@ -78,3 +78,29 @@ class Waiting:
                 future.set_exception(LinkTimeout("no reply in time"))
         if self._replies:
             self._arm(max(now + SWEEP_INTERVAL_S / 2, min(deadline for _, deadline in self._replies.values())))
+
+
+class PendingReply:
+    """A request that was sent. `wait` is awaited once, and ends its place among the requests in flight."""
+
+    __slots__ = ("_future", "_opaque", "_waiting")
+
+    def __init__(self, waiting: Waiting, opaque: int, timeout_s: float) -> None:
+        self._waiting, self._opaque = waiting, opaque
+        self._future = waiting.add(opaque, timeout_s)
+
+    async def wait(self) -> Frame:
+        """The reply; LinkTimeout, LinkClosed, or the error that it was given up with."""
+        try:
+            return await self._future
+        finally:
+            self._waiting.discard(self._opaque)
+
+    def give_up(self, error: LinkError) -> None:
+        """End the wait with *error*, unless the reply is here by the end of this turn of the loop: frames of two links that are read in one
+        turn have come in any order."""
+        self._future.get_loop().call_soon(self._end, error)
+
+    def _end(self, error: LinkError) -> None:
+        if not self._future.done():
+            self._future.set_exception(error)

@@ -352,20 +352,17 @@ class GroupLink:
         self, node: str, link: Link, code: RequestCode, parts: Parts, timeout_s: float, *, is_prompt: bool
     ) -> Frame:
         """One try at *node*. As Link.request, and GivenUp when another node has taken over."""
-        loop = asyncio.get_running_loop()
+        pending = link.begin(code, parts, timeout_s=timeout_s, is_read=code in READS)
+        is_answered, is_prompt = False, is_prompt and code is not RequestCode.NOTIFY
+        attempt = self._attempts.begin(
+            node, lambda: pending.give_up(GivenUp(f"{node} was superseded")), is_prompt=is_prompt
+        )
         try:
-            # Has no deadline until it is given up; then it ends as if it were cancelled, without a task of its own.
-            async with asyncio.timeout(None) as patience:
-                is_answered, is_prompt = False, is_prompt and code is not RequestCode.NOTIFY
-                attempt = self._attempts.begin(node, lambda: patience.reschedule(loop.time()), is_prompt=is_prompt)
-                try:
-                    frame = await link.request(code, parts, timeout_s=timeout_s, is_read=code in READS)
-                    is_answered = True
-                finally:
-                    self._attempts.end(attempt, is_answered=is_answered)
-            return frame
-        except TimeoutError as error:
-            raise GivenUp(f"{node} was superseded") from error
+            frame = await pending.wait()
+            is_answered = True
+        finally:
+            self._attempts.end(attempt, is_answered=is_answered)
+        return frame
 
     def _lost(self, node: str, link: Link) -> None:
         """A request to *node* had no reply. If the link is gone, who leads must be asked; a link that is up says enough itself."""

@@ -11,10 +11,13 @@ import httpx
 import pytest
 
 from tern_proxy.brokers.lanes import LANES_IN_FLIGHT
+from tern_remoting import Frame
+from tern_remoting.waiting import Waiting
 from tern_wire.link.heads import head_parts
 from tern_wire.link.requests import NoticeCode, RequestCode
 from tern_wire.link.status import Leadership
 from tern_wire.records.record import decode_record
+from tests.support.loops import BOTH_LOOPS
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 from tests.support.scripted.broker import ScriptedBroker
 
@@ -224,3 +227,27 @@ async def test_a_name_server_that_has_just_started_takes_no_node_away() -> None:
         mesh.name_server.is_warm = True
         await mesh.proxy.cache.refresh()
         assert list(link.nodes()) == [new.node]
+
+
+@pytest.mark.parametrize("anyio_backend", BOTH_LOOPS)
+async def test_an_answer_counts_though_its_node_is_superseded_in_the_same_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process that stood still finds a deposed leader's answer and the next leader's notice at once: the answer is no open outcome."""
+    async with three_nodes() as (mesh, old, new, _):
+        link = mesh.proxy.groups["broker-a"].link
+        old.is_paused = True
+        asked = sending(mesh, b"plain")
+        await eventually(lambda: bool(new.asked[RequestCode.STATUS]), "a question about the silence")
+        waiting = link._nodes[old.node].link._waiting  # type: ignore[union-attr]
+        resolve = Waiting.resolve
+
+        def supersede_and_resolve(self: Waiting, frame: Frame) -> None:
+            if self is waiting and link.leader == old.node and not old.is_paused:
+                link._serves(new.node, 2)
+            resolve(self, frame)
+
+        # Frames of two links that are read in one turn of the loop, the notice first.
+        monkeypatch.setattr(Waiting, "resolve", supersede_and_resolve)
+        old.wake()
+        assert (await asked).status_code == 201
