@@ -21,7 +21,7 @@ from tern_wire.routing.route import Registration, TopicRoute
 from tests.support.client.scripted_proxy import SILENT, Asked, Reply, ScriptedProxy, refused, said
 
 pytestmark = pytest.mark.anyio
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 
 @pytest.fixture

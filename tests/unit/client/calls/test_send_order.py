@@ -267,8 +267,11 @@ async def test_who_waits_a_whole_deadline_behind_an_outage_is_not_sent(call: str
         first = asyncio.create_task(producer.send("t", b"0", message_group="a"))
         await until(lambda: brokers.requests == 1)
 
+        begun: list[bytes] = []
+
         async def send(body: bytes) -> object:
             message = OutgoingMessage(body=body, message_group="a")
+            begun.append(body)
             if call == "send":
                 return await producer.send_message("t", message)
             if call == "send_batch":
@@ -276,6 +279,7 @@ async def test_who_waits_a_whole_deadline_behind_an_outage_is_not_sent(call: str
             return await (await producer.send_soon("t", message))
 
         behind = [asyncio.create_task(send(body)) for body in (b"1", b"2", b"3")]
+        await until(lambda: len(begun) == 3)
         began = asyncio.get_running_loop().time()
         await until(lambda: asyncio.get_running_loop().time() > began + 0.06)
         brokers.go.set()
