@@ -81,7 +81,7 @@ def test_a_waiting_receive_is_answered_by_what_it_wants_alone(mesh: Mesh) -> Non
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(receive, mesh, "filters-wait", "filters-wait-readers", wait="25s", filter={"tags": "yes"})
         send(mesh, "filters-wait", *({"body": f"no {n}", "tag": "no"} for n in range(10)))
-        eventually(lambda: lag(mesh, "filters-wait-readers") == 0, within_s=10, what="progress over what is dropped")
+        eventually(lambda: lag(mesh, "filters-wait-readers") == 0, within_s=30, what="progress over what is dropped")
         assert not waiting.done()
         send(mesh, "filters-wait", {"body": "this", "tag": "yes"})
         assert [message["body"] for message in waiting.result()] == ["this"]

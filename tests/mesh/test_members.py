@@ -35,7 +35,7 @@ def crew(
     """*members* of group *name*, which consume the topic of that name, turn and turn about through both proxies."""
     mesh.create(name, name, queues=QUEUES)
     for proxy in (0, 1):
-        eventually(partial(knows, mesh, proxy, name), within_s=15, what=f"proxy {proxy} knows the topic")
+        eventually(partial(knows, mesh, proxy, name), within_s=30, what=f"proxy {proxy} knows the topic")
     with ExitStack() as stack:
         found = [
             stack.enter_context(

@@ -309,7 +309,7 @@ def test_the_same_names_live_side_by_side_and_what_users_wrote_is_theirs(mesh: M
         def find(namespace: str = namespace, query: str = query) -> Any:
             return ask(mesh, namespace, "GET", query).json()["messages"]
 
-        (message,) = eventually(find, within_s=10, what="the message by its key")
+        (message,) = eventually(find, within_s=30, what="the message by its key")
         assert (message["tag"], message["keys"], message["properties"]) == (
             f"{namespace}%tag",
             [f"{namespace}%key"],

@@ -63,11 +63,11 @@ def test_large_bodies_that_have_come_leave_room_for_small_requests(mesh: Mesh) -
     with ExitStack() as stack:
         for _ in range(3 * IN_FLIGHT_SIZE_MAX_BYTES // 4 // BATCH_SIZE_MAX_BYTES):
             stack.enter_context(dial(mesh, 1)).sendall(HEAD + b" " * most)
-        refused = eventually(lambda: answer_to_head(mesh), within_s=10, what="a refused batch")
+        refused = eventually(lambda: answer_to_head(mesh), within_s=30, what="a refused batch")
         assert refused.startswith(b"HTTP/1.1 503 "), refused
         assert b'"code":"overloaded"' in refused
         assert b"bytes of requests in flight" in refused
         assert b"retry_after_ms" in refused
         sent = mesh.patient("POST", TOPIC, content=b"x", headers={"Idempotency-Key": "small"}, proxy=1)
         assert sent.status_code in {200, 201}, sent.text
-    eventually(lambda: held(mesh) == 0, within_s=10, what="all of it given back")
+    eventually(lambda: held(mesh) == 0, within_s=30, what="all of it given back")

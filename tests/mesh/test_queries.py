@@ -79,7 +79,7 @@ def test_a_message_that_waits_for_its_time_has_no_offset_until_then(mesh: Mesh) 
     for receipt in grouped:
         message = found(receipt)
         assert (message["queue"], message["offset"]) == (receipt["queue"], receipt["offset"])
-    visible = eventually(lambda: (m := found(late)).get("offset") is not None and m, within_s=15, what="its time")
+    visible = eventually(lambda: (m := found(late)).get("offset") is not None and m, within_s=30, what="its time")
     path = f"/v1/topics/find-late/queues/{visible['queue']}/messages?offset={visible['offset']}&max_messages=1"
     assert mesh.settled("GET", path).json()["messages"][0]["message_id"] == late["message_id"]
     assert len(mesh.settled("GET", "/v1/topics/find-late/messages?key=k").json()["messages"]) == 6
@@ -96,7 +96,7 @@ def test_a_trace_follows_a_message_to_the_dead_letters(mesh: Mesh) -> None:
     one = receipt["message_id"]
     eventually(
         lambda: states(mesh, "trace-dead", one) == {"trace-dead-readers": "dead-lettered"},
-        within_s=15,
+        within_s=30,
         what="a dead letter",
     )
     assert trace(mesh, "trace-dead", one)["groups"][0]["dead_letter_offset"] == 0
@@ -158,7 +158,7 @@ def test_a_trace_says_where_a_message_is_for_each_group(mesh: Mesh) -> None:
     assert mesh.patient("POST", "/v1/topics/trace/groups/trace-two/ack", json=handles).status_code == 200
     assert states(mesh, "trace", second) == {"trace-one": "waiting", "trace-two": "settled"}
     eventually(
-        lambda: states(mesh, "trace", first)["trace-one"] not in {"leased"}, within_s=10, what="the end of the lease"
+        lambda: states(mesh, "trace", first)["trace-one"] not in {"leased"}, within_s=30, what="the end of the lease"
     )
     unknown = mesh.settled("GET", f"/v1/messages/{'0' * 32}/trace?topic=trace")
     assert (unknown.status_code, unknown.json()["code"]) == (404, "message-not-found")

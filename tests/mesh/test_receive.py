@@ -68,8 +68,8 @@ def test_who_hangs_up_while_it_waits_takes_no_message_with_it(mesh: Mesh) -> Non
     before = parked(mesh)
     with socket.create_connection(("127.0.0.1", mesh.port_base), timeout=5) as client:
         client.sendall(head.encode() + body)
-        eventually(lambda: parked(mesh) > before, within_s=10, what="a parked poll")
-    eventually(lambda: parked(mesh) == before, within_s=10, what="the end of the poll")
+        eventually(lambda: parked(mesh) > before, within_s=30, what="a parked poll")
+    eventually(lambda: parked(mesh) == before, within_s=30, what="the end of the poll")
     began = time.monotonic()
     fill(mesh, "hung-up", {0: 1})
     (message,) = receive(mesh, "hung-up", "hung-up-readers", wait="10s")

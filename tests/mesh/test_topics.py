@@ -109,7 +109,7 @@ def test_a_deleted_topic_is_gone_with_its_messages_and_its_name_is_free(mesh: Me
     assert mesh.patient("GET", "/v1/topics/mortal").status_code == 404
     assert "mortal" not in names_on(mesh, "mortal")
     assert mesh.patient("DELETE", "/v1/topics/mortal?confirm=mortal").status_code == 404
-    eventually(lambda: "mortal" not in names_on(mesh, "mortal", proxy=1), within_s=15, what="the other proxy knows")
+    eventually(lambda: "mortal" not in names_on(mesh, "mortal", proxy=1), within_s=30, what="the other proxy knows")
     mesh.create("mortal", queues=1)
     with BlockingProducer(mesh.endpoint) as producer:
         assert producer.send("mortal", b"new").offset == 0
@@ -164,7 +164,7 @@ def test_permissions_are_kept_at_every_proxy(mesh: Mesh) -> None:
                         mesh.patient("POST", "/v1/topics/guarded/messages", content=b"x", proxy=proxy).status_code
                         == 201
                     ),  # type: ignore[misc]
-                    within_s=15,
+                    within_s=30,
                     what="sends are allowed again",
                 )
             else:

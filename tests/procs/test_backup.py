@@ -128,7 +128,7 @@ def test_a_backup_under_load_is_the_log_at_its_cut_and_serves_elsewhere(tmp_path
         with sender.sending():
             before = dict(sender.acked)
             done = mesh.run("backup", str(tmp_path / "backup"), "--rate-max-mib-s", "16", "-o", "json")
-            eventually(lambda: len(sender.acked) > len(before), within_s=10, what="sends went on")
+            eventually(lambda: len(sender.acked) > len(before), within_s=30, what="sends went on")
         facts = json.loads(done.stdout)
         leader = mesh.leader()
         behind = mesh.broker(leader)["last_index"]
@@ -155,7 +155,7 @@ def test_a_backup_under_load_is_the_log_at_its_cut_and_serves_elsewhere(tmp_path
             assert (new["queue"], new["offset"]) not in found
             members = eventually(
                 lambda: [again.broker(name)["standing"] for name in MEMBERS] if all(map(again.broker, MEMBERS)) else [],
-                within_s=10,
+                within_s=30,
                 what="all answer",
             )
             assert members == ["member"] * 3

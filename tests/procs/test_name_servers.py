@@ -31,7 +31,7 @@ def lone_proxy(port: int, namesrv: str, key: Path, *options: str) -> Iterator[ht
     process = subprocess.Popen([*command, "--cluster-key-file", str(key)], stderr=subprocess.PIPE)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=10) as client:
-            eventually(lambda: is_alive(client), within_s=15, what="a proxy that listens")
+            eventually(lambda: is_alive(client), within_s=30, what="a proxy that listens")
             yield client
     finally:
         process.send_signal(signal.SIGTERM)
@@ -93,9 +93,9 @@ def test_the_death_of_the_name_server_stops_nobody(mesh: Mesh) -> None:
     mesh.create("routes", "readers")
     pid = mesh.kill("namesrv-0")
     assert mesh.call("POST", "/v1/topics/routes/messages", content=b"x").status_code == 201
-    eventually(lambda: mesh.pid("namesrv-0") not in {0, pid}, within_s=10, what="a new name server")
+    eventually(lambda: mesh.pid("namesrv-0") not in {0, pid}, within_s=30, what="a new name server")
 
-    eventually(lambda: "routes" in routes_of(mesh).get("topics", ()), within_s=10, what="routes at the new name server")
+    eventually(lambda: "routes" in routes_of(mesh).get("topics", ()), within_s=30, what="routes at the new name server")
     assert mesh.settled("POST", "/v1/topics/routes/messages", content=b"y").status_code == 201
 
 
@@ -105,7 +105,7 @@ def test_topics_of_brokers_that_are_dead_for_long_are_waited_for_and_not_denied(
     When they are back, sends are accepted. The supervisor sleeps meanwhile, which is no reason for it to end the mesh.
     """
     mesh.create("waits")
-    eventually(lambda: "waits" in routes_of(mesh)["topics"], within_s=10, what="the topic at the name server")
+    eventually(lambda: "waits" in routes_of(mesh)["topics"], within_s=30, what="the topic at the name server")
     send = "/v1/topics/waits/messages"
 
     def given_up() -> bool:

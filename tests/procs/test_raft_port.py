@@ -110,7 +110,7 @@ def test_a_flood_takes_no_descriptor_from_a_save_or_a_peer(mesh: Mesh) -> None:
 
     counted, before = refusals(mesh, VICTIM), saved()
     with lowered_limit(pid, 40), Flood(ports_of(process), held_max=150, opened_per_s=200) as flood:
-        eventually(lambda: flood.opened > 400, within_s=10, what="they crowd")
+        eventually(lambda: flood.opened > 400, within_s=30, what="they crowd")
         for _ in range(SAVE_AFTER_BYTES // LARGE_SIZE_BYTES + 1):
             sent = mesh.settled("POST", "/v1/topics/port/messages", content=bytes(LARGE_SIZE_BYTES))
             assert sent.status_code == 201

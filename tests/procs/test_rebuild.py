@@ -136,7 +136,7 @@ def test_a_wiped_follower_is_back_while_sends_go_on(tmp_path: Path) -> None:
             (tmp_path / "data" / node).rename(tmp_path / "gone")
             mesh.kill(node)
             eventually(lambda: has_caught_up(mesh, node), within_s=60, what=f"{node} is a member again")
-            eventually(lambda: len(sender.acked) > before, within_s=10, what="sends went on")
+            eventually(lambda: len(sender.acked) > before, within_s=30, what="sends went on")
         shutil.rmtree(tmp_path / "gone")
         require_read(mesh, sender)
         eventually(lambda: has_caught_up(mesh, node), within_s=20, what=f"{node} has everything")

@@ -22,7 +22,7 @@ KEY = bytes(range(32))
 LOOPBACK = "127.0.0.1,localhost,[::1]"
 
 
-async def eventually(check: Callable[[], Any], what: str, within_s: float = 10.0) -> Any:
+async def eventually(check: Callable[[], Any], what: str, within_s: float = 30) -> Any:
     """The first true answer of *check*, polled until the deadline; AssertionError naming *what* after it."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s

@@ -109,7 +109,7 @@ class Mesh:
         """One request to a proxy."""
         return self.client.request(method, f"{self.scheme}://127.0.0.1:{self.port_base + proxy}{path}", **options)
 
-    def settled(self, method: str, path: str, *, within_s: float = 15, **options: Any) -> httpx.Response:
+    def settled(self, method: str, path: str, *, within_s: float = 30, **options: Any) -> httpx.Response:
         """As call, repeated while the answer is 503 (of a GET or PUT 504, too) or nobody listens: what a patient client does."""
 
         def attempt() -> httpx.Response | None:
@@ -146,7 +146,7 @@ class Mesh:
         """Names of the broker processes."""
         return [process["name"] for process in self.processes() if process["role"] == "broker"]
 
-    def leader(self, *, within_s: float = 10) -> str:
+    def leader(self, *, within_s: float = 30) -> str:
         """The broker that leads and serves."""
 
         def leading() -> str:

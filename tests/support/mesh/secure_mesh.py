@@ -88,7 +88,7 @@ class SecureMesh(Mesh):
             with self.with_key(key, proxy=number) as client:
                 eventually(
                     lambda client=client: client.get("/v1/whoami").status_code == 200,  # type: ignore[misc]
-                    within_s=10,
+                    within_s=30,
                     what=f"proxy-{number} knows the new key of {principal}",
                 )
         return key

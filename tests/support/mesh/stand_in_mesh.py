@@ -19,7 +19,7 @@ from tern_cli.mesh.start import stop_mesh
 from tests.support.mesh import fake_service
 from tests.support.mesh.mesh import free_port_base
 
-DEADLINE_S = 12.0
+DEADLINE_S = 40.0
 
 
 @dataclass(slots=True)

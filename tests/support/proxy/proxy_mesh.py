@@ -19,7 +19,7 @@ NOW_MS = 1_700_000_000_000
 PATIENT_MS = 10_000
 
 
-async def eventually(check: Callable[[], Any], what: str, within_s: float = 10.0) -> Any:
+async def eventually(check: Callable[[], Any], what: str, within_s: float = 30) -> Any:
     """The first true answer of *check*, polled until the deadline; AssertionError naming *what* after it."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s

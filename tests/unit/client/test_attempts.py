@@ -247,7 +247,7 @@ async def test_a_proxy_of_an_earlier_release_gets_what_it_knows() -> None:
     leasing = LeasingProxy(100, knows_release=False)
     async with ScriptedProxy(answer=leasing.answer) as proxy:
         await ended_by_break(proxy.url, [], FIFTH)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(leasing.shortened) < 2:
                 await asyncio.sleep(0)
     assert (leasing.released, leasing.shortened) == ([], [5, 6])

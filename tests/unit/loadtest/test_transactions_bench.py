@@ -24,7 +24,7 @@ async def test_the_producer_commits_whatever_it_is_asked_and_counts() -> None:
         for connection in (*connections, *connections):
             asked = b"MQ-Check-Nonce: n\r\nwebhook-id: id\r\n"
             assert await connection.request("POST", "/checks", asked, b"{}") == (200, b'{"state": "commit"}')
-        await producer.until(4, within_s=5)
+        await producer.until(4, within_s=30)
         with pytest.raises(TimeoutError):
             await producer.until(5, within_s=0.01)
         for connection in connections:

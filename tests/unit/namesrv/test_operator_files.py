@@ -185,7 +185,7 @@ async def test_what_is_decided_while_a_write_fails_is_refused_with_it(tmp_path: 
     files.full_for = 1
     files.may_begin.clear()
     first = put(store, "first")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not files.writes:
             await asyncio.sleep(0.001)
     second = put(store, "second")
@@ -254,10 +254,10 @@ async def test_a_bug_is_answered_and_the_next_change_is_made(tmp_path: Path, whe
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files if where == "write" else store, where, bug)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             refused = await asyncio.gather(put(store, "a"), put(store, "b"), return_exceptions=True)
     assert [getattr(error, "code", error) for error in refused] == ["internal"] * 2
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await put(store, "c")
     assert list(store.state.configuration.listed("NS")) == (["c"] if where == "write" else ["a", "b", "c"])
     store.close()

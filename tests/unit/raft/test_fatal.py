@@ -60,7 +60,7 @@ def test_an_exception_in_apply_ends_the_process_before_the_entry_could_be_applie
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         await links.start(node.transport)
         node.begin()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await stopped.wait()
         node.finish()
         await links.stop()

@@ -25,7 +25,7 @@ def test_jobs_run_in_order_and_their_ends_are_told_in_the_loop() -> None:
 
         for number in range(5):
             disk.run_soon(partial(job, number), partial(told.put_nowait, number))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             numbers = [await told.get() for _ in range(5)]
         disk.stop()
         return numbers
@@ -71,7 +71,7 @@ def test_a_refused_job_is_run_again_before_those_that_wait(monkeypatch: pytest.M
         disk = DiskThread(asyncio.get_running_loop(), on_failure=failures.append)
         disk.run_soon(refused, lambda: told.put_nowait("first"))
         disk.run_soon(lambda: ran.append("second"), lambda: told.put_nowait("second"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             ends = [await told.get(), await told.get()]
         disk.stop()
         return ends

@@ -21,7 +21,7 @@ from tern_wire.limits import STRANGERS_MAX
 from tests.fuzz.raft_port import run
 from tests.fuzz.victim import GROUP, KEY, Victim, greeting_frame, hello, raft_frame
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ async def gone(writer: asyncio.StreamWriter) -> None:
 
 async def until(check: Callable[[], bool]) -> None:
     """Until *check* is true."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not check():
             await asyncio.sleep(0.001)
 

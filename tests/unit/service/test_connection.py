@@ -49,7 +49,7 @@ async def serving_app(app: ASGIApp, bounds: Bounds, crowd: Crowd | None = None) 
     task = asyncio.create_task(server.serve(sockets=[sock]))
     yield sock.getsockname()[1]
     server.should_exit = True
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 30)
 
 
 HEAD_CASES = [
@@ -152,7 +152,7 @@ async def test_a_body_as_fast_as_it_must_be_ends_at_its_deadline_all_the_same(mo
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(POST + b"content-length: 10000000\r\n\r\n" + b"x" * 65_536)
         answer = asyncio.create_task(reader.readuntil(b"}"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not answer.done():
                 writer.write(b"x" * 1_024)
                 await asyncio.wait([answer], timeout=0.001)
@@ -210,7 +210,7 @@ class Working:
 
 async def until_begun(app: Working, count: int) -> None:
     """Until *count* requests have begun."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while app.begun < count:
             await asyncio.sleep(0.001)
 
@@ -246,7 +246,7 @@ async def test_connections_of_one_address_are_bounded_and_counted_down(monkeypat
         assert "connections of one address" in detail
         writer.close()
         await writer.wait_closed()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(crowd):
                 await asyncio.sleep(0.001)
         assert (await talk(port, CLOSE)).startswith(b"HTTP/1.1 204 ")

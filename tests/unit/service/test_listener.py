@@ -68,7 +68,7 @@ async def serving(tls: ClusterTls | None, roles: frozenset[str] | None = ROLES) 
     task = asyncio.create_task(serve(sample_app(), sock, stop=stop, tls=context, on_refusal=refused))
     yield f"{'http' if tls is None else 'https'}://127.0.0.1:{sock.getsockname()[1]}"
     stop.set()
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 30)
 
 
 def client(url: str, tls: ssl.SSLContext | bool = True) -> httpx.AsyncClient:
@@ -259,7 +259,7 @@ async def serving_plain(descriptors: Descriptors = OURS, **bounds: Any) -> Async
     task = asyncio.create_task(served)
     yield sock.getsockname()[1]
     stop.set()
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 30)
 
 
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:

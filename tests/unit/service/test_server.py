@@ -74,7 +74,7 @@ async def serving(**bounds: Any) -> AsyncIterator[int]:
         task = asyncio.create_task(serve(sample_app(), sock, stop=stop))
         yield port
         stop.set()
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 30)
 
 
 async def talk(port: int, *parts: bytes) -> bytes:
@@ -174,7 +174,7 @@ async def test_a_trickle_does_not_extend_the_deadline() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.1\r\na: ")
         answer = asyncio.create_task(reader.read())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not answer.done():
                 writer.write(b"a")
                 await asyncio.wait([answer], timeout=0.01)
@@ -223,7 +223,7 @@ async def test_one_connection_too_many_is_told_so(monkeypatch: pytest.MonkeyPatc
         for each in (writer, stranger):
             each.close()
             await each.wait_closed()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not (await talk(port, CLOSE)).startswith(b"HTTP/1.1 200 "):
                 await asyncio.sleep(0.01)
 
@@ -313,7 +313,7 @@ async def test_a_listener_counts_in_the_crowd_that_it_is_given() -> None:
     task = asyncio.create_task(serve(sample_app(), sock, stop=stop, crowd=crowd))
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while crowd.known == 0:
             await asyncio.sleep(0.001)
     writer.close()

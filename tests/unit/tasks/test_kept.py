@@ -25,7 +25,7 @@ class Time:
 
     async def paused(self) -> float:
         """Until the work waits to begin anew; for how long."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             return await self.pauses.get()
 
     def go_on(self) -> None:
@@ -52,7 +52,7 @@ async def test_work_that_fails_is_told_and_begins_anew(caplog: pytest.LogCapture
     assert [record.exc_info is not None for record in caplog.records if record.levelno == logging.ERROR] == [True]
     time.go_on()
     may_end.set()
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 30)
     assert (began.qsize(), time.tasks.down(), time.tasks.failures()["watch"].count) == (2, {}, 1)
     status, _, body = readiness(lambda: (True, {"leader": "b"}), tasks=time.tasks)
     assert (status, b"failed_tasks" in body) == (200, False)

@@ -21,7 +21,7 @@ from tern_service import SettingsError, load_settings
 from tern_txn_checker.config import PREFIX, CheckerSettings
 
 SEED = 8_090
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 # Without FastAPI, httpx and numpy: 34 MiB. With FastAPI it would be 50, with all of them 65.
 RSS_MAX_BYTES = 44 * 1024 * 1024
 

@@ -56,7 +56,7 @@ async def test_a_consumer_whose_messages_are_never_confirmed_goes_on_when_their_
             await asyncio.sleep(0)
         assert len(proxy.asked) == 2
         now_ms[0] = 1_000
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             (again,) = await waiting
         assert again.message_id == "m0"
         assert proxy.asked[2].document["max_messages"] == 1
@@ -78,7 +78,7 @@ async def test_an_extended_message_stays_in_flight_until_its_new_end() -> None:
             await asyncio.sleep(0)
         assert len(proxy.asked) == 2
         consumer.confirm(message)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await waiting
 
 

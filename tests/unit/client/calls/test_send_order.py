@@ -200,7 +200,7 @@ async def test_what_has_no_message_group_waits_for_nobody() -> None:
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Turns of the loop until it is so."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not is_so():
             await asyncio.sleep(0)
 
@@ -243,7 +243,7 @@ async def test_a_single_send_takes_along_what_lingers_before_it() -> None:
     brokers = ShakyBrokers(0, trouble_percent=0)
     async with producer_of(brokers, limits=BatchLimits(linger_ms=60_000)) as producer:
         soon = [await producer.send_soon("t", OutgoingMessage(body=b"%d" % n, message_group="a")) for n in range(3)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await producer.send("t", b"3", message_group="a")
         assert all(receipt.done() for receipt in soon)
     assert brokers.stored["t", "a"] == [b"0", b"1", b"2", b"3"]

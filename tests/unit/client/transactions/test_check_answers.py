@@ -24,7 +24,7 @@ from tern_wire.errors import ProducerGroupNotFound, TransactionResolved
 from tests.support.client.scripted_proxy import SILENT, Asked, Reply, ScriptedProxy, packed, refused, said
 
 QUICK = RetryPolicy(first_delay_ms=1, max_delay_ms=4, deadline_ms=8_000, attempt_timeout_ms=4_000)
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 
 def question(name: str, attempt: int = 1) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def store(asked: Asked) -> Reply:
 
 async def until_asked(proxy: ScriptedProxy, count: int) -> None:
     """Return when *proxy* has got *count* requests."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(proxy.asked) < count:
             await asyncio.sleep(0)
 
@@ -57,7 +57,7 @@ async def test_a_closed_consumer_says_so_at_once(use: Callable[[Consumer], Await
         async with Consumer(proxy.url, "t", "g") as consumer:
             pass
         with pytest.raises(ClientClosed, match=r"This Consumer is closed.*[Mm]ake a new one"):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await use(consumer)
         assert proxy.asked == []
 
@@ -80,7 +80,7 @@ async def test_closing_ends_a_receive_that_waits_for_messages(iterate: bool) -> 
         await until_asked(proxy, 1)
         await consumer.close()
         with pytest.raises(ClientClosed):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await waiting
 
 
@@ -94,7 +94,7 @@ async def test_closing_ends_a_receive_that_waits_for_a_confirmation() -> None:
             await asyncio.sleep(0)
         await consumer.close()
         with pytest.raises(ClientClosed):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await waiting
         assert len(proxy.asked) == 1
 
@@ -219,7 +219,7 @@ async def test_a_sender_that_waits_for_room_in_the_buffer_hears_of_the_close() -
         await producer.close()
         assert (await taken).offset == 7
         with pytest.raises(ClientClosed):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await waiting
 
 

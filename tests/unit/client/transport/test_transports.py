@@ -123,7 +123,7 @@ async def test_a_request_that_is_on_its_way_when_its_transport_closes_leaves_no_
     async with ScriptedProxy(answer=lambda _: Reply(body=b"late")) as proxy:
         await transport.close()
         assert (await transport.exchange(proxy.url, REQUEST, 5_000)).body == b"late"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while proxy._writers:
                 await asyncio.sleep(0)
 

@@ -236,7 +236,7 @@ async def test_a_poll_whose_client_is_gone_receives_nothing() -> None:
         gone.push(b"")
         await eventually(lambda: len(mesh.proxy.parking) == 1, "the poll to park")
         gone.hang_up()
-        await asyncio.wait_for(gone.task, 10)
+        await asyncio.wait_for(gone.task, 30)
         assert (gone.sent, len(mesh.proxy.parking)) == ([], 0)
         received = mesh.broker.asked[RequestCode.RECEIVE]
         await mesh.send()
@@ -256,7 +256,7 @@ async def test_messages_leased_for_a_client_that_went_away_are_released() -> Non
 
         mesh.broker.script(RequestCode.RECEIVE, hang_up_first)
         gone.push(b"")
-        await asyncio.wait_for(gone.task, 10)
+        await asyncio.wait_for(gone.task, 30)
         assert (gone.sent, len(mesh.broker.released)) == ([], 2)
         messages = (await mesh.receive()).json()["messages"]
         assert [message["attempt"] for message in messages] == [1, 1]
@@ -276,7 +276,7 @@ async def test_a_receive_whose_client_is_gone_counts_no_attempt_in_any_form(quer
 
         mesh.broker.script(RequestCode.RECEIVE, hang_up_first)
         gone.push(b"")
-        await asyncio.wait_for(gone.task, 10)
+        await asyncio.wait_for(gone.task, 30)
         leased = 0 if "attempt_id" in query else 1 if "raw" in query else 3
         assert (gone.sent, len(mesh.broker.released)) == ([], leased)
         if leased:
