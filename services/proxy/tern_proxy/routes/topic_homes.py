@@ -20,6 +20,7 @@ from tern_proxy.proxy import Proxy
 from tern_proxy.routes.documents import ask_all
 from tern_proxy.routes.late_groups import begin_topic
 from tern_wire.errors import InvalidField, NoLeader, PlacementMoving, TernError, TopicNotFound
+from tern_wire.kept_topics import is_system
 from tern_wire.limits import PLACEMENT_GROUPS_MAX
 from tern_wire.link.topics import ChangeTopic, DescribeTopic, TopicChanged, TopicDescription, TopicState
 from tern_wire.routing.placement import Placement, placement_of, read_placement
@@ -40,7 +41,13 @@ async def change_topic(proxy: Proxy, change: ChangeTopic, names: list[str]) -> C
         answers = await ask_all(proxy, change, absent=TopicNotFound)
     else:
         known = proxy.cache.topics.get(topic)
-        hosts = list(known.route) if known is not None else [name for name, _ in await _look(proxy, topic)]
+        if known is not None:
+            hosts = list(known.route)
+        elif list(proxy.groups) == names[:1] and not is_system(topic):
+            # The only broker group there is says it by itself, in one round.
+            hosts = []
+        else:
+            hosts = [name for name, _ in await _look(proxy, topic)]
         if hosts:
             answers = await _tell_all(proxy, hosts, change, is_repeatable=mode != CREATE)
             answers += await _complete(proxy, topic, answers)
