@@ -37,7 +37,7 @@ from tern_wire.link.dead_letters import (
 )
 from tern_wire.link.heads import Done
 from tern_wire.link.redrive import CancelRedrive, GetRedrive, Redrive, RedriveTask, StartRedrive
-from tern_wire.link.requests import ERROR, RequestCode, error_parts
+from tern_wire.link.requests import RequestCode
 from tern_wire.records.record import host_bytes
 
 # Notes that one request looks at before it says where to go on.
@@ -79,7 +79,7 @@ class DeadLetterRequests(Requests):
 
         def done(verdict: Any, _picks: list[Pick]) -> None:
             if isinstance(verdict, TernError):
-                link.reply(opaque, ERROR, error_parts(verdict))
+                self.refuse(link, opaque, verdict)
             else:
                 self.answer(link, opaque, Done(), [verdict])
 
@@ -115,9 +115,9 @@ class DeadLetterRequests(Requests):
     def _task(self, link: Link, opaque: int, task_id: str, *, is_current: bool) -> None:
         task = self._engine.state.redriving.tasks.get(task_id)
         if not is_current:
-            link.reply(opaque, ERROR, error_parts(self.not_leader()))
+            self.refuse(link, opaque, self.not_leader())
         elif task is None:
-            link.reply(opaque, ERROR, error_parts(TaskNotFound(task=task_id[:80])))
+            self.refuse(link, opaque, TaskNotFound(task=task_id[:80]))
         else:
             self.answer(link, opaque, msgspec.convert(task.pack(), RedriveTask))
 

@@ -28,7 +28,7 @@ from tern_wire.limits import INVISIBLE_MAX_MS
 from tern_wire.link.commands import CommandKind
 from tern_wire.link.heads import Done, head_parts
 from tern_wire.link.receives import Available, AwaitMessages, Leased, LeasedRun, Receive, Settle
-from tern_wire.link.requests import ERROR, Parts, error_parts
+from tern_wire.link.requests import Parts
 from tern_wire.link.rows import RELEASE, SETTLE_ROWS
 
 # How often a receive in order is proposed again because it has met only blocked messages; each time it has looked at some for good.
@@ -97,7 +97,7 @@ class ReceiveRequests(Requests):
         def answer(reply: TernError | Callable[[], Parts], give_back: Callable[[], None] = lambda: None) -> None:
             try:
                 if isinstance(reply, TernError):
-                    link.reply(opaque, ERROR, error_parts(reply))
+                    self.refuse(link, opaque, reply)
                 else:
                     parts = reply()
                     self._sizes.found(key[:2], parts)
@@ -203,7 +203,7 @@ class ReceiveRequests(Requests):
 
         def wake(answer: int | TernError) -> None:
             if isinstance(answer, TernError):
-                link.reply(opaque, ERROR, error_parts(answer))
+                self.refuse(link, opaque, answer)
             else:
                 self.answer(link, opaque, Available(available=answer))
 
@@ -216,7 +216,7 @@ class ReceiveRequests(Requests):
 
         def done(verdicts: Any, _picks: list[Pick]) -> None:
             if isinstance(verdicts, TernError):
-                link.reply(opaque, ERROR, error_parts(verdicts))
+                self.refuse(link, opaque, verdicts)
             else:
                 self.answer(link, opaque, _DONE, [verdicts])
 

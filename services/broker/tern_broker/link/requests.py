@@ -159,7 +159,7 @@ class Requests:
     def unreadable(self, link: Link, opaque: int, error: Exception, answer: TernError | None = None) -> None:
         """A record that should be there cannot be read: this request fails, loudly. Damage ends the node, anything else does not."""
         log.error("a read failed", exc_info=error)
-        link.reply(opaque, ERROR, error_parts(answer or self._refusal(error)))
+        self.refuse(link, opaque, answer or self._refusal(error))
         if isinstance(error, DAMAGE):
             self._engine.fail_soon(error)
 

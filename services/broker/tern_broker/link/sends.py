@@ -17,7 +17,6 @@ from tern_remoting import Link
 from tern_store import StoreError
 from tern_wire.errors import DiskFull, OffsetExpired, OutcomeUnknown, TernError
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.requests import ERROR, error_parts
 from tern_wire.link.rows import FLAG_SAME_TRANSACTION, PREPARED_BEFORE, REPLAYED, SCHEDULED_BEFORE
 from tern_wire.link.sends import ProducerGroupFacts, Replay, Send, Sent
 from tern_wire.records.record import CHECK_AFTER_S, DELIVER_MS, MESSAGE_ID, Record, host_bytes
@@ -49,7 +48,7 @@ class SendRequests(Requests):
 
         def done(verdicts: Any, _picks: list[Pick]) -> None:
             if isinstance(verdicts, TernError):
-                link.reply(opaque, ERROR, error_parts(verdicts))
+                self.refuse(link, opaque, verdicts)
                 return
             verdicts = send.tell_full(verdicts)
             repeated = [row for row, status in enumerate(verdicts["status"].tolist()) if status in _REPEATED]

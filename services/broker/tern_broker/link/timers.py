@@ -15,7 +15,7 @@ from tern_store.timers.walk import TimerPage
 from tern_wire.errors import TernError
 from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.requests import ERROR, Parts, RequestCode, error_parts
+from tern_wire.link.requests import Parts, RequestCode
 from tern_wire.link.scheduled import ListScheduled, Recall, Recalled, Scheduled, ScheduledMessage
 from tern_wire.records.record import KEYS, MESSAGE_ID, TAGS, decode_record
 
@@ -81,7 +81,7 @@ class TimerRequests(Requests):
 
         def done(verdict: Any, _picks: list[Pick]) -> None:
             if isinstance(verdict, TernError):
-                link.reply(opaque, ERROR, error_parts(verdict))
+                self.refuse(link, opaque, verdict)
             else:
                 self.answer(link, opaque, Recalled(**verdict))
 

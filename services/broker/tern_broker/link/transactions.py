@@ -122,7 +122,7 @@ class TransactionRequests(Requests):
 
         def woken(answer: bool | TernError) -> None:
             if isinstance(answer, TernError):
-                link.reply(opaque, ERROR, error_parts(answer))
+                self.refuse(link, opaque, answer)
             elif answer:
                 self._propose_claim(link, opaque, request, deadline_s)
             else:
@@ -140,7 +140,7 @@ class TransactionRequests(Requests):
 
         def done(verdict: Any, _picks: list[Pick]) -> None:
             if isinstance(verdict, TernError):
-                link.reply(opaque, ERROR, error_parts(verdict))
+                self.refuse(link, opaque, verdict)
             elif not self._tell(link, opaque, verdict):
                 self._claim_or_wait(link, opaque, request, deadline_s)
 
@@ -170,7 +170,7 @@ class TransactionRequests(Requests):
 
         def done(verdict: Any, _picks: list[Pick]) -> None:
             if isinstance(verdict, TernError):
-                link.reply(opaque, ERROR, error_parts(verdict))
+                self.refuse(link, opaque, verdict)
             else:
                 self.answer(link, opaque, heads.Done(), [verdict])
 
