@@ -62,15 +62,15 @@ class Probes:
     why_not_ready: Callable[[dict[str, Any], Path], str]
 
     def why_not(self, mesh: dict[str, Any], directory: Path) -> str:
-        """ "" once *mesh*, whose files are in *directory*, is up. What has failed for good is not waited for: `notes` names it."""
+        """ "" once *mesh*, whose files are in *directory*, accepts messages."""
         warming = (self.warms_up(each, directory) for each in mesh["namesrvs"])
+        return self.accepts(mesh["proxies"][0], directory) or next(filter(None, warming), "")
+
+    def who_is_late(self, mesh: dict[str, Any], directory: Path) -> str:
+        """ "" once the rest of *mesh* is there, too, else what one of them lacks. What has failed for good is not waited for: `notes` names it."""
         rest = [row for row in mesh["processes"] if row["role"] in _READY_BY_PROBE and row["state"] != "failed"]
         late = (self.why_not_ready(row, directory) for row in rest if row["url"] != mesh["proxies"][0])
-        return (
-            self.accepts(mesh["proxies"][0], directory)
-            or next(filter(None, warming), "")
-            or next(filter(None, late), "")
-        )
+        return next(filter(None, late), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ def start_mesh(
         files.make_folders()
         lock = files.try_lock()
     if lock < 0:
-        mesh = _wait_until_ready(files, began_s + wait_s, probes, ours=False)
+        mesh = _wait_until_ready(files, began_s + wait_s, probes, warn, ours=False)
         _refuse_other_options(files, asked)
         return Started(mesh=mesh, already_running=True, seconds=time.monotonic() - began_s)
     try:
@@ -162,7 +162,7 @@ def start_mesh(
     finally:
         os.close(lock)
     try:
-        mesh = _wait_until_ready(files, began_s + wait_s, probes, ours=True)
+        mesh = _wait_until_ready(files, began_s + wait_s, probes, warn, ours=True)
     except BaseException:
         stop_mesh(files)
         raise
@@ -301,8 +301,13 @@ def _signal_supervisor(files: MeshFiles, number: int) -> bool:
     return send_signal(mesh["supervisor"]["pid"], mesh["supervisor"]["start_ticks"], number)
 
 
-def _wait_until_ready(files: MeshFiles, deadline_s: float, probes: Probes, *, ours: bool) -> dict[str, Any]:
-    """The mesh once it accepts a message; CommandFailed with the failing process's last lines otherwise."""
+def _wait_until_ready(
+    files: MeshFiles, deadline_s: float, probes: Probes, warn: Callable[[str], None], *, ours: bool
+) -> dict[str, Any]:
+    """The mesh once it accepts a message and all of it is there; CommandFailed with the failing process's last lines when it accepts none.
+
+    Who is late at the deadline is told to *warn*: the others serve without it.
+    """
     why = "the supervisor has not started"
     while True:
         mesh = files.read_mesh()
@@ -314,8 +319,13 @@ def _wait_until_ready(files: MeshFiles, deadline_s: float, probes: Probes, *, ou
         if ours and _is_hopeless(mesh.get("processes", [])):
             raise _not_ready(files, mesh, f"{failed[0]['name']}: {failed[0]['reason']}", culprits=[failed[0]["name"]])
         if mesh and not mesh["stopping"]:
-            why = probes.why_not(mesh, files.root)
-            if not why:
+            # Once it accepts messages it is sent no more of them.
+            why = why and probes.why_not(mesh, files.root)
+            late = "" if why else probes.who_is_late(mesh, files.root)
+            is_over = time.monotonic() >= deadline_s
+            if late and is_over:
+                warn(f"{late}; see `{with_data_dir('ternmq status', files.root)}`.")
+            if not why and (is_over or not late):
                 return files.read_mesh()
         if time.monotonic() >= deadline_s:
             culprits = [

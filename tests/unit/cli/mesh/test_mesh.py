@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tern_cli.mesh import readiness
 from tern_cli.mesh.files import MeshFiles
 from tern_cli.mesh.plan import MeshShape, plan_mesh, shape_from_base, with_budget
 from tern_cli.mesh.process_table import boot_id, is_same, rss_bytes, start_ticks
@@ -246,3 +247,14 @@ def test_no_budget_means_the_disk_itself() -> None:
     plan = plan_mesh(shape, data_dir="/d", group_id="ab" * 16, python="python")
     assert all("--disk-budget-bytes" not in process.argv for process in plan.processes)
     assert with_budget(MeshShape(), free_bytes=1 << 40, is_new=False).segment_size_bytes == 0
+
+
+def test_a_checker_that_is_not_ready_in_time_stops_nobody(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mesh accepts messages without it: `up` waits for it, no longer than for the whole mesh, says so, and leaves the mesh up."""
+    assert home.up().exit_code == 0
+    monkeypatch.setattr(readiness, "why_not_ready", lambda row, _: f"{row['name']} stands still")
+    again = home.run("up", "--wait", "1")
+    assert again.exit_code == 0, again.output
+    assert "already running" in again.output
+    assert "txn-checker-0 stands still" in again.output
+    assert len(living(home.files.read_mesh())) == 6

@@ -35,16 +35,16 @@ def probes(*late: str) -> Probes:
 
 def test_every_proxy_and_every_checker_is_waited_for() -> None:
     """The second proxy's address is told, so it must answer."""
-    assert probes().why_not(mesh(), HERE) == ""
-    assert probes("proxy_1").why_not(mesh(), HERE) == "proxy_1 is late"
-    assert probes("checker").why_not(mesh(), HERE) == "checker is late"
+    assert probes().why_not(mesh(), HERE) == probes().who_is_late(mesh(), HERE) == ""
+    assert probes("proxy_1").who_is_late(mesh(), HERE) == "proxy_1 is late"
+    assert probes("checker").who_is_late(mesh(), HERE) == "checker is late"
     assert probes(FIRST, "proxy_1").why_not(mesh(), HERE) == f"{FIRST} accepts nothing"
 
 
 def test_who_has_failed_for_good_is_not_waited_for_nor_a_broker() -> None:
     """The group serves without the broker; who has failed is named in the notes of `up`."""
-    assert probes("proxy_1", "checker").why_not(mesh(proxy_1="failed", checker="failed"), HERE) == ""
-    assert probes("broker").why_not(mesh(), HERE) == ""
+    assert probes("proxy_1", "checker").who_is_late(mesh(proxy_1="failed", checker="failed"), HERE) == ""
+    assert probes("broker").who_is_late(mesh(), HERE) == ""
 
 
 @contextmanager
