@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tern_proxy.core.access.requirements import RULES
+from tern_proxy.routes.table import RULES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "SECURITY.md"

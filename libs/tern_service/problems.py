@@ -9,7 +9,7 @@ from itertools import count
 from zlib import crc32
 
 import orjson
-from starlette.types import Scope
+from starlette.types import Scope, Send
 
 from tern_wire.errors import MethodNotAllowed, TernError
 from tern_wire.paths import HEADER_REQUEST_ID, PROBLEM
@@ -68,3 +68,25 @@ def problem_reply(error: TernError, *, instance: str = "", request_id: str = "")
     body = orjson.dumps(document, default=str)
     headers.append((b"content-length", b"%d" % len(body)))
     return error.status, headers, body
+
+
+def has_body(scope: Scope) -> bool:
+    """Whether a request's head announces a body."""
+    for name, value in scope["headers"]:
+        if name == b"transfer-encoding" or (name == b"content-length" and value != b"0"):
+            return True
+    return False
+
+
+async def refuse(error: TernError, scope: Scope, send: Send, *more: tuple[bytes, bytes], is_read: bool = False) -> int:
+    """Answer a request with *error* and the headers *more*; its status. *is_read*: whether its body has been read.
+
+    Where it has not, the connection ends: it would be read as the next request's head.
+    """
+    status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
+    headers += more
+    if not is_read and has_body(scope):
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+    return status

@@ -228,47 +228,6 @@ class RedriveRequest(Struct, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
-class TopicSettings(Struct, forbid_unknown_fields=True):
-    """The body of PUT and PATCH /v1/topics/{topic}. What is left out stays, or gets its default in a new topic; an attribute that is null
-    is removed."""
-
-    queues: int | UnsetType = UNSET
-    type: str | UnsetType = UNSET
-    permission: str | UnsetType = UNSET
-    when_full: str | UnsetType = UNSET
-    attributes: dict[str, str | None] | UnsetType = UNSET
-
-
-class PlacementSettings(Struct, forbid_unknown_fields=True):
-    """The body of PUT /v1/topics/{topic}/placement: the broker groups that are to take its keyed and ordered messages."""
-
-    broker_groups: list[str]
-
-
-class RetrySettings(Struct, forbid_unknown_fields=True):
-    """How long a message rests after each failed attempt. `custom` has `delays`; `exponential` has `initial`, `multiplier`, `max`."""
-
-    policy: str
-    delays: list[str | int] | UnsetType = UNSET
-    initial: str | int | UnsetType = UNSET
-    multiplier: float | UnsetType = UNSET
-    max: str | int | UnsetType = UNSET
-
-
-class GroupSettings(Struct, forbid_unknown_fields=True):
-    """The body of PUT and PATCH /v1/groups/{group}. What is left out stays, or gets its default in a new group. `start` is where the group
-    begins in a queue that it has never read: earliest, latest, or a time."""
-
-    invisible: str | int | UnsetType = UNSET
-    start: str | int | UnsetType = UNSET
-    max_attempts: int | UnsetType = UNSET
-    retry: RetrySettings | UnsetType = UNSET
-    fifo: bool | UnsetType = UNSET
-    consume: bool | UnsetType = UNSET
-    broadcast: bool | UnsetType = UNSET
-    attributes: dict[str, str | None] | UnsetType = UNSET
-
-
 class OffsetsCommit(Struct, forbid_unknown_fields=True):
     """The body of PUT /v1/groups/{group}/offsets; keys are queues written `broker-a:3`."""
 

@@ -23,6 +23,7 @@ from tern_client.transport.signing import hmac_signer, signer
 from tern_proxy.core.access.signature_form import read_form
 from tern_proxy.guard import Guard
 from tern_proxy.proxy import Proxy
+from tern_proxy.routes.table import RouteTable
 from tern_service import SystemClock
 from tern_wire.principals.client_keys import ED25519, HMAC, ClientKey, bearer_text, digest_of
 from tern_wire.principals.principals import Principal, PrincipalTable, read_grant
@@ -104,7 +105,7 @@ def _guarded(key: ClientKey, app: Asgi = _application, *, requests_per_s: int = 
         cluster_key=_KEY, cluster="bench", name_servers=_NoNameServers(), clock=SystemClock(), authenticates=True
     )
     proxy.principals = _Known(PrincipalTable.of(principals, 1))  # type: ignore[assignment]  # nothing but its table is read
-    return Guard(app, proxy)
+    return Guard(app, proxy, RouteTable())
 
 
 async def _us(app: Asgi, scopes: list[dict[str, Any]], receive: Any = None) -> float:

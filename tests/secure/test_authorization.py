@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tern_proxy.core.access.requirements import RULES
+from tern_proxy.routes.table import RULES
 from tern_wire.principals.client_keys import bearer_text
 from tern_wire.principals.principals import ROOT, Principal
 from tests.support.mesh.secure_mesh import SecureMesh

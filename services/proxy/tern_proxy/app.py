@@ -17,16 +17,14 @@ from tern_proxy.routes.admin import admin_router
 from tern_proxy.routes.broker_groups import broker_groups_router
 from tern_proxy.routes.cluster import cluster_router
 from tern_proxy.routes.dead_letters import dead_letters_router
-from tern_proxy.routes.groups import groups_router
 from tern_proxy.routes.members import members_router
 from tern_proxy.routes.offsets import offsets_router
-from tern_proxy.routes.placement import placement_router
 from tern_proxy.routes.principals import principals_router
 from tern_proxy.routes.producer_groups import producer_groups_router
 from tern_proxy.routes.queries import queries_router
 from tern_proxy.routes.scheduled import scheduled_router
 from tern_proxy.routes.statistics import statistics_router
-from tern_proxy.routes.topics import topics_router
+from tern_proxy.routes.table import RouteTable, register
 from tern_proxy.routes.transaction_states import transactions_router
 from tern_service import add_health, add_metrics, install_problems
 from tern_service.plain import alive
@@ -63,15 +61,13 @@ def build_app(
     app.include_router(members_router(proxy))
     app.include_router(offsets_router(proxy))
     app.include_router(dead_letters_router(proxy))
-    app.include_router(topics_router(proxy))
-    app.include_router(placement_router(proxy))
-    app.include_router(groups_router(proxy))
     app.include_router(queries_router(proxy))
     app.include_router(scheduled_router(proxy))
     app.include_router(statistics_router(proxy))
     app.include_router(transactions_router(proxy))
     app.include_router(producer_groups_router(proxy))
     app.include_router(principals_router(proxy))
+    register(app, proxy)
     info = security.info(service="proxy", proxy=proxy.name)
     add_health(app, ready=proxy.readiness, info=info)
     registry = CollectorRegistry()
@@ -79,12 +75,13 @@ def build_app(
     security.register(registry)
     add_metrics(app, registry, service="proxy")
     install_openapi(app)
-    hot = HotRoutes(proxy, app, now or time.monotonic, alive(info, is_verbose=False))
+    table = RouteTable()
+    hot = HotRoutes(proxy, app, table, now or time.monotonic, alive(info, is_verbose=False))
     # The door first: rights are given to whole names.
-    return NamespaceDoor(_guarded(hot, proxy) if proxy.authenticates else hot, proxy.counters)
+    return NamespaceDoor(_guarded(hot, proxy, table) if proxy.authenticates else hot, proxy.counters)
 
 
-def _guarded(hot: HotRoutes, proxy: Proxy) -> "Guard":
+def _guarded(hot: HotRoutes, proxy: Proxy, table: RouteTable) -> "Guard":
     from tern_proxy.guard import Guard  # noqa: PLC0415 - 60 ms and 10 MB of cryptography that an open proxy does not need
 
-    return Guard(hot, proxy)
+    return Guard(hot, proxy, table)

@@ -7,6 +7,7 @@ before they are encoded; both are given back after the answer, or before a wait.
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from starlette.types import Receive, Scope
 
 from tern_proxy.access.authorization import ADMISSION, OPEN, Admission, admission_of
@@ -184,7 +185,9 @@ class HotRequest:
 
 def encode(document: Any, kind: str) -> bytes:
     """*document* as JSON or, when *kind* says so, as MessagePack."""
-    return encode_msgpack(document) if kind == MSGPACK else encode_json(document)
+    if kind == MSGPACK:
+        return encode_msgpack(document)
+    return msgspec.json.encode(document) if isinstance(document, msgspec.Struct) else encode_json(document)
 
 
 def reply(status: int, document: Any, kind: str) -> Reply:

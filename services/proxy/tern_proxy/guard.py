@@ -18,30 +18,31 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tern_proxy.access.authentication import DIGESTS, Authenticator, Refused, Session, address_of
 from tern_proxy.access.authorization import ADMISSION, CALLER, Admission
-from tern_proxy.access.signed_requests import has_body, receive_checked
+from tern_proxy.access.signed_requests import receive_checked
 from tern_proxy.audit import ALLOWED, DENIED, AuditTrail
 from tern_proxy.core.access.quotas import Bucket
-from tern_proxy.core.access.requirements import RouteTable, Rule
+from tern_proxy.core.access.requirements import Rule
 from tern_proxy.core.access.rights import Access
 from tern_proxy.proxy import Proxy
+from tern_proxy.routes.table import RouteTable
 from tern_proxy.waiting.open_requests import OpenRequest, OpenRequests
-from tern_service.problems import problem_reply, request_id_of
+from tern_service.problems import refuse, request_id_of
 from tern_tasks import keep_running
-from tern_wire.errors import MethodNotAllowed, QuotaExceeded, RouteNotFound, TernError
+from tern_wire.errors import QuotaExceeded, TernError
 from tern_wire.principals.principals import CLUSTER
 
 PRINCIPAL = "ternmq.principal"
 _CHALLENGE = (b"www-authenticate", b'Bearer realm="ternmq"')
 NEWS_INTERVAL_MS = 500
 _ALIVE = b'{"status":"alive"}'
+_ALIVE_HEADERS = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(_ALIVE))]
 
 
 class Guard:
     """The application with a guard in front."""
 
-    def __init__(self, app: ASGIApp, proxy: Proxy) -> None:
-        self._app, self._proxy = app, proxy
-        self._table = RouteTable()
+    def __init__(self, app: ASGIApp, proxy: Proxy, table: RouteTable) -> None:
+        self._app, self._proxy, self._table = app, proxy, table
         self._authenticator = Authenticator(
             proxy.principals, cluster_key=proxy.cluster_key, clock=proxy.clock, kept=proxy.kept
         )
@@ -62,7 +63,8 @@ class Guard:
             await self._live(scope, receive, send)
             return
         if scope["path"] == "/healthz" and scope["method"] == "GET":
-            await _answer(send, 200, [(b"content-type", b"application/json")], _ALIVE)
+            await send({"type": "http.response.start", "status": 200, "headers": _ALIVE_HEADERS})
+            await send({"type": "http.response.body", "body": _ALIVE})
             return
         try:
             try:
@@ -137,11 +139,10 @@ class Guard:
             raise
 
     def _look(self, scope: Scope, session: Session, access: Access, method: str, path: str) -> Rule:
-        rule, methods = self._table.find(method, path)
-        if rule is None:
-            if methods:
-                raise MethodNotAllowed(path=path, allowed=", ".join(methods))
-            raise RouteNotFound(method=method, path=path)
+        found = self._table.find(method, path)
+        if found is None:
+            raise self._table.refusal(method, path)
+        rule = found[0].rule
         segments = path.split("/")
         for requirement, place in rule.in_front:
             name = segments[place] if requirement.kind != CLUSTER else ""
@@ -186,14 +187,9 @@ class Guard:
                 self._tell(ALLOWED, scope, session, status, kid=session.kid, **_route(admission.rule, scope))
 
     async def _refuse(self, scope: Scope, send: Send, error: TernError, is_read: bool) -> None:
-        status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
-        if status == 401:
-            headers.append(_CHALLENGE)
-        if not is_read and has_body(scope):
-            # Nobody has read it: it would be taken for the next request's head.
-            headers.append((b"connection", b"close"))
+        challenge = (_CHALLENGE,) if error.status == 401 else ()
+        status = await refuse(error, scope, send, *challenge, is_read=is_read)
         self._proxy.counters.count_request("refused", status, 0.0)
-        await _answer(send, status, headers, body)
 
     # Audit -----------------------------------------------------------------------------------------------------
     def _tell_refused(self, scope: Scope, admission: Admission) -> None:
@@ -235,10 +231,3 @@ def _route(rule: Rule, scope: Scope) -> dict[str, str]:
         for each, place in rule.in_front
     ]
     return {"route": f"{rule.method} {rule.path}", "path": scope["path"], "permissions": ", ".join(asked)}
-
-
-async def _answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-    if not any(name == b"content-length" for name, _ in headers):
-        headers.append((b"content-length", b"%d" % len(body)))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

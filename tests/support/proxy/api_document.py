@@ -13,16 +13,14 @@ from tern_proxy.routes.admin import admin_router
 from tern_proxy.routes.broker_groups import broker_groups_router
 from tern_proxy.routes.cluster import cluster_router
 from tern_proxy.routes.dead_letters import dead_letters_router
-from tern_proxy.routes.groups import groups_router
 from tern_proxy.routes.members import members_router
 from tern_proxy.routes.offsets import offsets_router
-from tern_proxy.routes.placement import placement_router
 from tern_proxy.routes.principals import principals_router
 from tern_proxy.routes.producer_groups import producer_groups_router
 from tern_proxy.routes.queries import queries_router
 from tern_proxy.routes.scheduled import scheduled_router
 from tern_proxy.routes.statistics import statistics_router
-from tern_proxy.routes.topics import topics_router
+from tern_proxy.routes.table import register
 from tern_proxy.routes.transaction_states import transactions_router
 from tern_service import add_health, add_metrics
 from tern_wire.paths import PROBLEM
@@ -39,12 +37,9 @@ ROUTERS = (
     queries_router,
     scheduled_router,
     statistics_router,
-    topics_router,
-    groups_router,
     transactions_router,
     producer_groups_router,
     principals_router,
-    placement_router,
 )
 PROXY = Proxy(cluster_key=KEY, name_servers=ScriptedNameServer([]), clock=FixedClock())
 
@@ -56,6 +51,7 @@ def application() -> FastAPI:
         app.include_router(make(PROXY))
     add_health(app, ready=PROXY.readiness, info={})
     add_metrics(app, CollectorRegistry(), service="proxy")
+    register(app, PROXY)
     install_openapi(app)
     return app
 

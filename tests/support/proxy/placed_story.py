@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tern_proxy.routes import topic_homes
+from tern_proxy.routes.topics import homes
 from tern_wire.errors import TernError
 from tern_wire.messages import PackedMessage
 from tests.support.proxy.placed_brokers import PlacedBroker, Told
@@ -107,7 +107,7 @@ class Story:
             if rng.random() < 0.15:
                 wanted[topic] = tuple(sorted(rng.sample(NAMES, rng.randint(1, 3))))
             proxy = self.proxy(rng)
-            outcome = await proxy.attempt(topic_homes.place_topic(proxy, topic, wanted[topic]))
+            outcome = await proxy.attempt(homes.place_topic(proxy, topic, wanted[topic]))
             if isinstance(outcome, tuple):
                 self.moves += outcome[0]
                 self.ended += not outcome[0] and not outcome[1]

@@ -12,14 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tern_proxy.auto_create import AutoCreate
-from tern_proxy.core.topic_documents import group_change, start_of, topic_change, topic_document
+from tern_proxy.core.documents.groups import GroupSettings
+from tern_proxy.core.documents.topics import TopicSettings
+from tern_proxy.core.groups import group_change, start_of
+from tern_proxy.core.topics import topic_change, topic_state
 from tern_remoting import Frame, Link
 from tern_wire.errors import InvalidField, Overloaded, TernError, TopicNotFound
 from tern_wire.kept_topics import AUDIT_TOPIC_END
 from tern_wire.link.codec import read_json
 from tern_wire.link.requests import RequestCode, body_parts, read_body
 from tern_wire.link.topics import TopicState
-from tern_wire.messages import GroupSettings, TopicSettings
 from tern_wire.replies import reply_topic_of
 from tern_wire.settings.group_settings import read_group_change
 from tern_wire.settings.topic_settings import read_topic_change
@@ -257,8 +259,8 @@ def test_what_a_topic_does_when_the_disk_is_full_is_a_setting_of_its_own(choice:
     change = topic_change("t", "declare", TopicSettings(when_full=choice, attributes={"owner": "x"}))
     assert change["attributes"] == {"owner": "x", "when_full": choice}
     assert "attributes" not in topic_change("t", "declare", TopicSettings(queues=2))
-    document = topic_document("t", [("broker-a", topic_with(change["attributes"]))])
-    assert (document["when_full"], document["attributes"]) == (choice, {"owner": "x"})
+    state = topic_state("t", [("broker-a", topic_with(change["attributes"]))])
+    assert (state.when_full, state.attributes) == (choice, {"owner": "x"})
 
 
 def test_a_topic_that_says_nothing_refuses_and_the_mesh_s_own_give_way() -> None:
@@ -269,7 +271,7 @@ def test_a_topic_that_says_nothing_refuses_and_the_mesh_s_own_give_way() -> None
         reply_topic_of("dev"): "drop-oldest",
         reply_topic_of("dev", "shop"): "drop-oldest",
     }.items():
-        assert topic_document(topic, [("broker-a", topic_with({}))])["when_full"] == expected
+        assert topic_state(topic, [("broker-a", topic_with({}))]).when_full == expected
 
 
 @pytest.mark.parametrize(

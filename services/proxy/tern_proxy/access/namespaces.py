@@ -16,7 +16,7 @@ from tern_proxy.core.access.namespaces import (
     whole_path,
 )
 from tern_proxy.counters import Counters
-from tern_service.problems import problem_reply, request_id_of
+from tern_service.problems import refuse
 from tern_wire.errors import TernError
 from tern_wire.names import SEPARATOR
 
@@ -42,7 +42,8 @@ class NamespaceDoor:
             namespace = read_namespace(scope["headers"]) or ""
             path = whole_path(scope["path"], namespace)
         except TernError as error:
-            await self._refuse(error, scope, send)
+            status = await refuse(error, scope, send)
+            self._counters.count_request("admin", status, 0.0)
             return
         if not namespace:
             await self.app(scope, receive, send)
@@ -51,15 +52,6 @@ class NamespaceDoor:
         headers = [field for field in scope["headers"] if field[0] != HEADER]
         inside = {**scope, "path": path, "headers": headers, SCOPE_KEY: namespace, SCOPE_HEADERS: scope["headers"]}
         await self.app(inside, receive, _Departing(send, namespace).send)
-
-    async def _refuse(self, error: TernError, scope: Scope, send: Send) -> None:
-        status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
-        if scope["method"] in {"POST", "PUT", "PATCH"}:
-            # The body, which nobody has read, would be read as the next request's head.
-            headers.append((b"connection", b"close"))
-        self._counters.count_request("admin", status, 0.0)
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
 
 
 class _Departing:

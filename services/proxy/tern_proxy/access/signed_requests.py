@@ -29,6 +29,7 @@ from starlette.types import Message, Receive, Scope
 
 from tern_proxy.core.access.namespaces import HEADER, SCOPE_HEADERS
 from tern_proxy.core.access.signature_form import WrittenSignature, read_form
+from tern_service.problems import has_body
 from tern_wire.errors import Unauthenticated
 from tern_wire.limits import (
     SIGNATURE_KEYS_KEPT_MAX,
@@ -88,14 +89,6 @@ class NotSigned(Exception):
     def __init__(self, kid: str, reason: str) -> None:
         super().__init__(reason)
         self.kid, self.reason = kid, reason
-
-
-def has_body(scope: Scope) -> bool:
-    """Whether its head announces a body."""
-    for name, value in scope["headers"]:
-        if name == b"transfer-encoding" or (name == b"content-length" and value != b"0"):
-            return True
-    return False
 
 
 def read_signature(scope: Scope, find: FindKey, now_ms: int) -> Signed:

@@ -1,19 +1,25 @@
-"""The API document: FastAPI's own, completed with the hot routes, bodies, errors and examples. OpenAPI 3.1.
+"""The API document, from the rows of all routes. OpenAPI 3.1.
 
-Built at the first request of /openapi.json, from tables that are imported only then: most proxies are never asked, and
-start-up time and idle memory are for messages. The same release always gives the same bytes.
+Built at the first request of /openapi.json: most proxies are never asked, and start-up time and idle memory are for messages. The same
+release always gives the same bytes.
 
 Reference: OpenAPI 3.1.0; RFC 9457 (problems).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from string import Formatter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from fastapi import FastAPI
 
+from tern_proxy.core.documents.values import BROKER_GROUP_PATTERN, GROUP_PATTERN, QUEUE_PATTERN, TOPIC_PATTERN
+from tern_proxy.openapi import security
 from tern_proxy.openapi.examples import EXAMPLE_NAMES, FIELDS, OTHER_FIELDS
+from tern_proxy.openapi.schemas import build_schemas
+from tern_proxy.routes.failures import GUARD, SERVER
+from tern_proxy.routes.route import Gives, Route
+from tern_proxy.routes.table import ROUTES
 from tern_service.problems import problem_reply
 from tern_wire import paths
 from tern_wire.errors import ERRORS, TernError
@@ -21,9 +27,6 @@ from tern_wire.names import NAMESPACE_LENGTH_MAX
 from tern_wire.principals.principals import PRINCIPAL_PATTERN
 from tern_wire.replies import CORRELATION_PATTERN
 from tern_wire.routing.membership import MEMBER_PATTERN
-
-if TYPE_CHECKING:
-    from tern_proxy.openapi.operations import Operation
 
 Document = dict[str, Any]
 BASE_URL = f"http://127.0.0.1:{paths.PORT_PROXY}"
@@ -43,7 +46,7 @@ _TAGS = {
 
 
 def install_openapi(app: FastAPI) -> None:
-    """Let *app* answer the completed document, built when it is first asked for."""
+    """Let *app* answer the document, built when it is first asked for."""
     of_fastapi = app.openapi
     complete: Document = {}
 
@@ -56,119 +59,45 @@ def install_openapi(app: FastAPI) -> None:
 
 
 def build_document(known: Document) -> Document:
-    """*known*, which FastAPI has made, with everything that it cannot know. *known* stays as it is."""
-    from tern_proxy.openapi import (  # noqa: PLC0415 - see above: only those who ask pay
-        cluster,
-        dead_letters,
-        members,
-        principals,
-        producers,
-        queries,
-        requests,
-        scheduled,
-        schemas,
-        security,
-        topics,
-        transactions,
-    )
-    from tern_proxy.openapi.messages import MESSAGES  # noqa: PLC0415
-    from tern_proxy.openapi.operations import ADMIN, SERVER  # noqa: PLC0415
-
-    operations = (
-        *MESSAGES,
-        *requests.REQUESTS,
-        *producers.PRODUCERS,
-        *transactions.TRANSACTIONS,
-        *queries.QUERIES,
-        *scheduled.SCHEDULED,
-        *ADMIN,
-        *members.MEMBERS,
-        *topics.TOPICS,
-        *cluster.CLUSTER,
-        *dead_letters.DEAD_LETTERS,
-        *principals.PRINCIPALS,
-    )
-    documented: dict[str, Document] = {}
-    for operation in operations:
-        of_fastapi = known["paths"].get(operation.path, {}).get(operation.method.lower(), {})
-        server = (*SERVER, *security.refusals_of(operation.method, operation.path))
-        completed = _complete(operation, of_fastapi, server) | security.security_of(operation.method, operation.path)
-        documented.setdefault(operation.path, {})[operation.method.lower()] = completed
-    # A route that the tables do not have yet stays as FastAPI describes it.
-    for path, methods in known["paths"].items():
-        documented[path] = methods | documented.get(path, {})
-    refusals = (*SERVER, *security.REFUSALS)
-    codes = sorted({code for operation in operations for code in (*operation.errors, *refusals)})
-    components = known.get("components", {})
+    """The document of all rows; *known*, which FastAPI has made, has the title and the version. *known* stays as it is."""
+    routes = [route for route in ROUTES if route.id]
+    paths_of: dict[str, Document] = {}
+    for route in routes:
+        of_fastapi = known["paths"].get(route.path, {}).get(route.method.lower(), {})
+        paths_of.setdefault(route.path, {})[route.method.lower()] = _operation(route, of_fastapi)
+    codes = sorted({error.code for route in routes for error in (*route.errors, *SERVER, *GUARD)})
     return {
-        **known,
+        "openapi": known["openapi"],
+        "info": known["info"],
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "servers": [{"url": "/"}],
-        "paths": documented,
+        "paths": paths_of,
         "components": {
-            **components,
             "securitySchemes": security.schemes(),
-            "schemas": {
-                **_still_used(components.get("schemas", {}), known["paths"], documented),
-                **schemas.build_schemas(
-                    (
-                        *cluster.ANSWERS,
-                        *dead_letters.ANSWERS,
-                        *dead_letters.REQUESTS,
-                        *members.ANSWERS,
-                        *members.REQUESTS,
-                        *producers.ANSWERS,
-                        *producers.REQUESTS,
-                        *transactions.ANSWERS,
-                        *transactions.REQUESTS,
-                        *topics.ANSWERS,
-                        *topics.REQUESTS,
-                        *queries.ANSWERS,
-                        *scheduled.ANSWERS,
-                        *queries.REQUESTS,
-                        *principals.ANSWERS,
-                        *principals.REQUESTS,
-                    ),
-                    {
-                        **dead_letters.keywords(),
-                        **members.keywords(),
-                        **topics.keywords(),
-                        **queries.keywords(),
-                        **scheduled.keywords(),
-                        **producers.keywords(),
-                        **transactions.keywords(),
-                        **principals.keywords(),
-                    },
-                ),
-            },
-            "parameters": _path_parameters(schemas) | {"RequestId": _request_id(), "Namespace": _namespace()},
+            "schemas": build_schemas(kind for route in routes for kind in route.kinds),
+            "parameters": _path_parameters() | {"RequestId": _request_id(), "Namespace": _namespace()},
             "headers": _headers(),
             "examples": {code: _problem_example(ERRORS[code]) for code in codes},
         },
     }
 
 
-def _still_used(schemas: Document, known: Document, documented: Document) -> Document:
-    """FastAPI's schemas, as long as an operation is left that is described by FastAPI alone."""
-    left = [path for path in known for method in known[path] if documented[path][method] is known[path][method]]
-    return schemas if left else {}
-
-
-def _complete(operation: "Operation", of_fastapi: Document, server: Iterable[str]) -> Document:
-    names = [name for _, name, _, _ in Formatter().parse(operation.path) if name]
-    shared = [{"$ref": f"#/components/parameters/{name}"} for name in (*names, *_of_whoever(operation.path))]
+def _operation(route: Route, of_fastapi: Document) -> Document:
+    names = [name for _, name, _, _ in Formatter().parse(route.path) if name]
+    shared = [{"$ref": f"#/components/parameters/{name}"} for name in (*names, *_of_whoever(route.path))]
     document: Document = {
-        "operationId": operation.id,
-        "tags": [operation.tag] if operation.tag else of_fastapi["tags"],
-        "summary": operation.summary,
-        "description": operation.description or of_fastapi["description"],
-        "parameters": [*shared, *operation.parameters],
+        "operationId": route.id,
+        "tags": [route.tag] if route.tag else of_fastapi["tags"],
+        "summary": route.summary,
+        "description": route.description or of_fastapi["description"],
+        "parameters": [*shared, *route.parameters],
     }
-    if operation.body:
-        document["requestBody"] = {"required": operation.is_body_needed, "content": dict(operation.body)}
-    answers = {str(status): _with_request_id(answer) for status, answer in operation.answers.items()}
+    if route.takes is not None:
+        document["requestBody"] = {"required": route.takes.is_needed, "content": dict(route.takes.content)}
+    answers = {str(status): _answer(given) for status, given in route.gives.items()}
     problems: dict[int, list[str]] = {}
-    for code in sorted({*operation.errors, *server}):
+    server = SERVER if route.is_anonymous else (*SERVER, *GUARD)
+    for code in sorted({error.code for error in (*route.errors, *server)}):
         problems.setdefault(ERRORS[code].status, []).append(code)
     for status, codes in problems.items():
         answer = _problem(status, codes)
@@ -179,10 +108,20 @@ def _complete(operation: "Operation", of_fastapi: Document, server: Iterable[str
         answers[str(status)] = answer
     document["responses"] = {status: answers[status] for status in sorted(answers)}
     document["x-codeSamples"] = [
-        {"lang": "Shell", "label": f"curl, {body[0]}" if body else "curl", "source": _curl(operation, body)}
-        for body in operation.bodies or (None,)
+        {"lang": "Shell", "label": f"curl, {body[0]}" if body else "curl", "source": _curl(route, body)}
+        for body in route.bodies or (None,)
     ]
-    return document | dict(operation.extensions)
+    return document | dict(route.extensions) | security.security_of(route.rule)
+
+
+def _answer(given: Gives) -> Document:
+    headers = {name: {"$ref": f"#/components/headers/{name}"} for name in given.headers}
+    answer: Document = {"description": given.text, "headers": headers}
+    if given.content:
+        answer["content"] = dict(given.content)
+    if given.links:
+        answer["links"] = dict(given.links)
+    return _with_request_id(answer)
 
 
 def _with_request_id(answer: Mapping[str, Any]) -> Document:
@@ -190,9 +129,9 @@ def _with_request_id(answer: Mapping[str, Any]) -> Document:
     return {**answer, "headers": {**answer.get("headers", {}), paths.HEADER_REQUEST_ID: request_id}}
 
 
-def _curl(operation: "Operation", body: tuple[str, str] | None) -> str:
-    method = "" if operation.method == "GET" else f" -X {operation.method}"
-    text = f"curl{method} '{BASE_URL}{operation.path.format_map(EXAMPLE_NAMES)}{operation.query}'"
+def _curl(route: Route, body: tuple[str, str] | None) -> str:
+    method = "" if route.method == "GET" else f" -X {route.method}"
+    text = f"curl{method} '{BASE_URL}{route.path.format_map(EXAMPLE_NAMES)}{route.query}'"
     if body is None:
         return text
     return f"{text} \\\n  -H 'Content-Type: {body[0]}' \\\n  --data-binary '{body[1]}'"
@@ -227,17 +166,17 @@ def _problem_example(kind: type[TernError]) -> Document:
 
 
 # Components -------------------------------------------------------------------------------------------------------
-def _path_parameters(schemas: Any) -> Document:
+def _path_parameters() -> Document:
     patterns = (
-        ("topic", schemas.TOPIC_PATTERN, "The topic."),
-        ("group", schemas.GROUP_PATTERN, "The consumer group."),
-        ("queue", schemas.QUEUE_PATTERN, "The queue: broker group and number."),
-        ("broker_group", "^[a-z0-9][a-z0-9-]{0,30}$", "The broker group."),
+        ("topic", TOPIC_PATTERN, "The topic."),
+        ("group", GROUP_PATTERN, "The consumer group."),
+        ("queue", QUEUE_PATTERN, "The queue: broker group and number."),
+        ("broker_group", BROKER_GROUP_PATTERN, "The broker group."),
         ("member", MEMBER_PATTERN, "The member's id."),
         ("message_id", "^.{1,128}$", "The message's id."),
         ("correlation_id", CORRELATION_PATTERN, "The request's correlation id."),
         ("recall_handle", "^[A-Za-z0-9_-]{1,96}$", "As the send, or the list of scheduled messages, has given it."),
-        ("producer_group", schemas.GROUP_PATTERN, "The producer group."),
+        ("producer_group", GROUP_PATTERN, "The producer group."),
         ("transaction_id", "^[A-Za-z0-9_-]{1,96}$", "As the begin, a check or the list of transactions has given it."),
         ("principal", f"^{PRINCIPAL_PATTERN}$", "The principal."),
         ("kid", "^[A-Za-z0-9]{16}$", "The key's name."),

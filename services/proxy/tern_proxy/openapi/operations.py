@@ -11,8 +11,10 @@ from typing import Any
 from msgspec import Struct
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from tern_proxy.core.documents.topics import TopicOffsets
+from tern_proxy.core.documents.values import TOPIC_PATTERN
 from tern_proxy.openapi import schemas
-from tern_proxy.openapi.schemas import Schema, ref
+from tern_proxy.routes.route import Schema, ref
 from tern_wire import messages, paths
 from tern_wire.paths import JSON, MSGPACK
 
@@ -151,7 +153,7 @@ ADMIN: tuple[Operation, ...] = (
                 "Also say which offset of each queue was the first one visible then.",
             ),
         ),
-        answers={200: gives(schemas.TopicOffsets, "Every queue.", _TOPIC_OFFSETS)},
+        answers={200: gives(TopicOffsets, "Every queue.", _TOPIC_OFFSETS)},
         errors=(*ASKED, *TOPIC, *BROKER),
     ),
     Operation(
@@ -159,9 +161,7 @@ ADMIN: tuple[Operation, ...] = (
         path=paths.group_offsets_path("{group}"),
         id="getGroupOffsets",
         summary="Committed offsets of a group",
-        parameters=(
-            in_query("topic", {"type": "string", "pattern": schemas.TOPIC_PATTERN}, "Whose queues.", required=True),
-        ),
+        parameters=(in_query("topic", {"type": "string", "pattern": TOPIC_PATTERN}, "Whose queues.", required=True),),
         answers={200: gives(schemas.GroupOffsets, "By queue; queues not begun are left out.", _GROUP_OFFSETS)},
         errors=(*ASKED, *TOPIC, *BROKER, "illegal-group", "group-not-found"),
         query="?topic=orders",

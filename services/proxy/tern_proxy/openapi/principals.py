@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from tern_proxy.core.documents.values import Cursor
 from tern_proxy.core.listing import LISTED_DEFAULT
 from tern_proxy.openapi.operations import ASKED, BROKER, DECLARED, READ, Operation, gives, in_query, number, takes
 from tern_proxy.openapi.schemas import DURATION_PATTERN, GROUP_PATTERN, TOPIC_PATTERN, Schema
-from tern_proxy.openapi.topics import Cursor
 from tern_wire import limits, messages, paths
 from tern_wire.paths import JSON
 from tern_wire.principals.client_keys import BEARER, HMAC, KEY_TYPES, KID_LENGTH

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from tern_proxy.core.documents.values import Cursor
 from tern_proxy.core.listing import LISTED_DEFAULT
 from tern_proxy.core.reading.delivery import ENCODINGS
 from tern_proxy.core.transactions.checks import CLAIM_MS
 from tern_proxy.openapi import schemas
 from tern_proxy.openapi.operations import ASKED, BROKER, DECLARED, READ, Operation, gives, in_query, number, takes
 from tern_proxy.openapi.schemas import Count, Queue, Schema, Time, ref
-from tern_proxy.openapi.topics import Cursor
 from tern_wire import limits, messages, paths
 from tern_wire.paths import JSON
 from tern_wire.transactions import TRANSACTION_ID_SIZE_MAX_CHARS

@@ -4,54 +4,55 @@ Nothing here decodes at run time; the structs exist so that msgspec describes th
 Imported with the first request of /openapi.json and not before: start-up time and idle memory are for messages.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from tern_proxy.core.documents.topics import QueueOffsets, TopicOffsets
+from tern_proxy.core.documents.values import (
+    DURATION_PATTERN,
+    GROUP_PATTERN,
+    OFFSET_MAX,
+    QUEUE_PATTERN,
+    TOPIC_PATTERN,
+    Count,
+    MessageId,
+    Offset,
+    Problem,
+    Queue,
+    Time,
+)
 from tern_proxy.core.sending.encoding import CONTENT_TYPE_SIZE_MAX_BYTES
+from tern_proxy.routes.route import REF, Schema, ref
 from tern_wire import limits, messages
 from tern_wire.errors import ERRORS
 from tern_wire.handles import HANDLE_SIZE_MAX_CHARS
 from tern_wire.recall_handles import RECALL_HANDLE_SIZE_MAX_CHARS
 
-Schema = dict[str, Any]
-REF = "#/components/schemas/{name}"
-OFFSET_MAX = (1 << 63) - 1
-
-# As tern_wire.names and tern_wire.times read them; ECMA 262 patterns, so `[0-9]` and anchors.
-TOPIC_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,126}$"
-GROUP_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,119}$"
-QUEUE_PATTERN = "^[a-z0-9][a-z0-9-]{0,30}:(0|[1-9][0-9]{0,3})$"
-DURATION_PATTERN = r"^[0-9]{1,12}(\.[0-9]{1,3})?(ms|s|m|h|d)?$"
-
-Queue = Annotated[str, Meta(pattern=QUEUE_PATTERN, description="Broker group and queue number.")]
-Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="Index in the queue.")]
+__all__ = [
+    "DURATION_PATTERN",
+    "GROUP_PATTERN",
+    "OFFSET_MAX",
+    "QUEUE_PATTERN",
+    "TOPIC_PATTERN",
+    "Count",
+    "MessageId",
+    "Offset",
+    "Problem",
+    "Queue",
+    "Schema",
+    "Time",
+    "ref",
+]
 SentOffset = Annotated[int, Meta(ge=-1, le=OFFSET_MAX, description="Index in the queue; -1 while it waits.")]
 RecallHandle = Annotated[
     str, Meta(max_length=RECALL_HANDLE_SIZE_MAX_CHARS, description="Opaque; DELETE it to recall the message.")
 ]
-Time = Annotated[int, Meta(description="Milliseconds since 1970 (UTC).")]
-Count = Annotated[int, Meta(ge=0)]
-MessageId = Annotated[str, Meta(min_length=32, max_length=32, description="Made by the proxy; unique.")]
 ReceiptHandle = Annotated[
     str, Meta(max_length=HANDLE_SIZE_MAX_CHARS, description="Opaque; names one lease of a message.")
 ]
-
-
-class Problem(Struct, kw_only=True):
-    """What every error answers (RFC 9457). Fields of the error's context, such as `pointer` or `limit`, come with it."""
-
-    type: str
-    title: str
-    status: int
-    detail: Annotated[str, Meta(description="What is wrong here and what to do about it.")]
-    code: Annotated[str, Meta(description="Stable; decide by this.")]
-    retryable: Annotated[bool, Meta(description="Whether the same request can succeed later.")]
-    instance: Annotated[str, Meta(description="The path that was asked for.")] | UnsetType = UNSET
-    request_id: str | UnsetType = UNSET
-    retry_after_ms: Count | UnsetType = UNSET
 
 
 class SendReceipt(Struct, kw_only=True):
@@ -148,22 +149,6 @@ class Pulled(Struct, kw_only=True):
     max_offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="The offset that the next message will get.")]
 
 
-class QueueOffsets(Struct, kw_only=True):
-    """Oldest and next offset of a queue."""
-
-    queue: Queue
-    min_offset: Offset
-    max_offset: Offset
-    offset_at: Annotated[int, Meta(ge=0, description="With `time`: the first one visible then.")] | UnsetType = UNSET
-
-
-class TopicOffsets(Struct, kw_only=True):
-    """Every queue of a topic."""
-
-    topic: str
-    queues: list[QueueOffsets]
-
-
 class GroupOffsets(Struct, kw_only=True):
     """Committed offsets by queue."""
 
@@ -245,7 +230,7 @@ class Readiness(Struct, kw_only=True):
 
 ANSWERS: tuple[type[Struct], ...] = (
     *(Problem, SendReceipt, BatchResults, Message, Received, SettleResults, Pulled),
-    *(TopicOffsets, GroupOffsets, ClusterState, Health, Readiness),
+    *(TopicOffsets, GroupOffsets, ClusterState, Health, Readiness, QueueOffsets),
 )
 REQUESTS: tuple[type[Struct], ...] = (
     *(messages.JsonBatch, messages.PackedBatch, messages.AckRequest, messages.SettleRequest, messages.ReceiveRequest),
@@ -253,18 +238,29 @@ REQUESTS: tuple[type[Struct], ...] = (
 )
 
 
-def ref(kind: type[Struct] | str) -> Schema:
-    """A reference to the schema of *kind*."""
-    return {"$ref": REF.format(name=kind if isinstance(kind, str) else kind.__name__)}
+def build_schemas(kinds: Iterable[type[Struct]]) -> dict[str, Schema]:
+    """The schemas of *kinds*, and of what they are made of, by name, in order of their names."""
+    from tern_proxy.openapi import (  # noqa: PLC0415
+        cluster,
+        dead_letters,
+        members,
+        principals,
+        producers,
+        queries,
+        scheduled,
+        transactions,
+    )
 
-
-def build_schemas(
-    more: tuple[type[Struct], ...] = (), keywords_of_more: Mapping[str, Mapping[str, Schema]] | None = None
-) -> dict[str, Schema]:
-    """All schemas by name, in order of their names; *more* are those of subjects that have a file of their own."""
-    _, found = msgspec.json.schema_components((*ANSWERS, *REQUESTS, *more), ref_template=REF)
+    old = (cluster, dead_letters, members, principals, producers, queries, scheduled, transactions)
+    more = [kind for each in old for kind in (*each.ANSWERS, *getattr(each, "REQUESTS", ()))]
+    keywords_of = list(keywords().items())
+    for each in old:
+        keywords_of += each.keywords().items() if hasattr(each, "keywords") else ()
+    _, found = msgspec.json.schema_components(
+        {Problem: 0, **dict.fromkeys((*ANSWERS, *REQUESTS, *more, *kinds))}, ref_template=REF
+    )
     found["Problem"]["properties"]["code"]["enum"] = sorted(ERRORS)
-    for name, fields in (*keywords().items(), *(keywords_of_more or {}).items()):
+    for name, fields in keywords_of:
         for field, said in fields.items():
             known = found[name]["properties"][field]
             # msgspec offers null wherever the default is None; leaving the field out says the same.

@@ -8,10 +8,9 @@ Imported with the first request of /openapi.json.
 
 from typing import Any
 
-from tern_proxy.core.access.requirements import RULES, Rule
+from tern_proxy.core.access.requirements import Rule
 
 Document = dict[str, Any]
-REFUSALS = ("unauthenticated", "forbidden", "too-many-failures", "quota-exceeded")
 _SCHEMES = {
     "bearer": {
         "type": "http",
@@ -30,24 +29,11 @@ _SCHEMES = {
         ),
     },
 }
-_RULES: dict[tuple[str, str], Rule] = {(rule.method, rule.path): rule for rule in RULES}
 
 
-def rule_of(method: str, path: str) -> Rule | None:
-    """The rule of an operation; None when it has none, which means that a mesh with credentials does not serve it."""
-    return _RULES.get((method, path))
-
-
-def refusals_of(method: str, path: str) -> tuple[str, ...]:
-    """Codes of refusals that the operation may meet before its handler does."""
-    rule = rule_of(method, path)
-    return () if rule is None or rule.is_anonymous else REFUSALS
-
-
-def security_of(method: str, path: str) -> Document:
+def security_of(rule: Rule) -> Document:
     """What to add to the operation."""
-    rule = rule_of(method, path)
-    if rule is None or rule.is_anonymous:
+    if rule.is_anonymous:
         return {"security": []}
     return {
         "security": [{name: []} for name in _SCHEMES] + [{}],

@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from tern_proxy.core.documents.values import Cursor
 from tern_proxy.core.transactions.documents import LISTED_DEFAULT
 from tern_proxy.openapi import scheduled, schemas
 from tern_proxy.openapi.messages import MESSAGES, SEND_PARAMETERS, SENT
 from tern_proxy.openapi.operations import ASKED, BROKER, READ, Operation, gives, in_header, in_query, number, takes
 from tern_proxy.openapi.producers import EXAMPLE_ID, TransactionIdText
 from tern_proxy.openapi.schemas import Count, MessageId, Offset, Queue, Schema, Time, ref
-from tern_proxy.openapi.topics import Cursor
 from tern_wire import limits, messages, paths
 from tern_wire.paths import JSON, MSGPACK, OCTETS
 

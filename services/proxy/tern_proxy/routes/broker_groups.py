@@ -12,7 +12,8 @@ from starlette.responses import Response
 from tern_proxy.core.draining import Hosted, Left, is_here, topic_place
 from tern_proxy.core.listing import read_page, take_page
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.documents import answer_form, broker_group_names, read_parameters, refuse_query, respond
+from tern_proxy.routes.asking import broker_group_names
+from tern_proxy.routes.documents import answer_form, read_parameters, refuse_query, respond
 from tern_proxy.routes.joining import join_groups
 from tern_wire.errors import BrokerGroupNotFound, InvalidField, WarmingUp
 from tern_wire.limits import LISTED_MAX

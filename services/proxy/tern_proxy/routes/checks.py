@@ -10,7 +10,7 @@ from tern_proxy.core.sending.parameters import BASIC, answer_kind, is_packed, nu
 from tern_proxy.core.transactions.checks import Check, check_document
 from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.documents import broker_group_names
+from tern_proxy.routes.asking import broker_group_names
 from tern_proxy.routes.first_use import create_producer_group
 from tern_proxy.routes.receive import put_body_of
 from tern_proxy.routes.settle import body_too_large

@@ -19,15 +19,8 @@ from tern_proxy.core.dead_letters import read_letters, read_place, redrive_selec
 from tern_proxy.core.reading.delivery import put_size
 from tern_proxy.core.sending.parameters import number_of, time_of
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.documents import (
-    answer_form,
-    ask_all,
-    broker_group_names,
-    read_document,
-    read_parameters,
-    refuse_query,
-    respond,
-)
+from tern_proxy.routes.asking import ask_all, broker_group_names
+from tern_proxy.routes.documents import answer_form, read_document, read_parameters, refuse_query, respond
 from tern_proxy.routes.receive import put_body_of
 from tern_wire.errors import (
     ConfirmationNeeded,

@@ -15,7 +15,7 @@ import msgspec
 
 from tern_proxy.core.joining import Answers, group_to_create, missing_of, producer_group_to_create
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.documents import ask_all
+from tern_proxy.routes.asking import ask_all
 from tern_proxy.routes.late_groups import begin_group
 from tern_wire.errors import AlreadyExists
 from tern_wire.limits import JOINS_AT_ONCE, LISTED_MAX

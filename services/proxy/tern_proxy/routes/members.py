@@ -18,7 +18,8 @@ from tern_proxy.core.access.namespaces import whole_topic
 from tern_proxy.core.sending.parameters import BASIC, answer_kind
 from tern_proxy.core.sending.topic import Topic
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.documents import ask_each, read_document, read_parameters, respond
+from tern_proxy.routes.asking import ask_each
+from tern_proxy.routes.documents import read_document, read_parameters, respond
 from tern_wire.errors import GroupNotFound, IllegalFilter, InvalidField, NoLeader, NoNameServer, TernError, WarmingUp
 from tern_wire.filters import compile_filter
 from tern_wire.limits import HEARTBEAT_INTERVAL_MS, QUEUE_LOCK_MS, QUEUE_LOCK_RENEWAL_MS, QUEUES_PER_TOPIC_MAX

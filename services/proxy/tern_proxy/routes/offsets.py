@@ -10,7 +10,8 @@ from tern_proxy.core.access.namespaces import whole_topic
 from tern_proxy.core.reading.seeking import plan_seek
 from tern_proxy.core.sending.parameters import number_of, time_of
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.documents import ask_each, read_document, read_parameters, respond
+from tern_proxy.routes.asking import ask_each
+from tern_proxy.routes.documents import read_document, read_parameters, respond
 from tern_wire.errors import InvalidField, OffsetMoved, QueueLockLost
 from tern_wire.link.consumer_offsets import CommitOffsets, ListGroupOffsets, SeekGroup
 from tern_wire.link.pulls import ListOffsets

@@ -22,17 +22,10 @@ from tern_proxy.core.transactions.producer_groups import (
 )
 from tern_proxy.exchange import owner_of
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.documents import (
-    answer_form,
-    ask_all,
-    broker_group_names,
-    read_document,
-    read_parameters,
-    refuse_query,
-    respond,
-)
-from tern_proxy.routes.filtered_lists import take_visible
-from tern_proxy.routes.topics import names_settings
+from tern_proxy.routes.asking import ask_all, broker_group_names
+from tern_proxy.routes.documents import answer_form, read_document, read_parameters, refuse_query, respond
+from tern_proxy.routes.lists import take_visible
+from tern_proxy.routes.topics.topics import names_settings
 from tern_wire.errors import ProducerGroupBusy, ProducerGroupNotFound
 from tern_wire.link.producer_groups import (
     ChangeProducerGroup,

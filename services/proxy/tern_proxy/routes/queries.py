@@ -19,7 +19,8 @@ from tern_proxy.core.sending.parameters import TIME_MAX_MS, number_of, time_of
 from tern_proxy.core.sending.topic import Topic
 from tern_proxy.exchange import encode
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.documents import answer_form, ask_each, read_parameters, respond
+from tern_proxy.routes.asking import ask_each
+from tern_proxy.routes.documents import answer_form, read_parameters, respond
 from tern_proxy.routes.receive import put_body_of
 from tern_wire.errors import InvalidField, MessageNotFound
 from tern_wire.limits import PROPERTIES_SIZE_MAX_BYTES, QUERY_MESSAGES_MAX

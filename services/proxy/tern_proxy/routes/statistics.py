@@ -13,14 +13,8 @@ from starlette.responses import Response
 from tern_proxy.access.authorization import admission_of
 from tern_proxy.core.access.namespaces import whole_topic
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.documents import (
-    answer_form,
-    ask_all,
-    ask_each,
-    read_parameters,
-    refuse_query,
-    respond,
-)
+from tern_proxy.routes.asking import ask_all, ask_each
+from tern_proxy.routes.documents import answer_form, read_parameters, refuse_query, respond
 from tern_wire.errors import GroupNotFound
 from tern_wire.link.statistics import FlowNumbers, GetGroupStatistics, GetTopicStatistics, TopicLag
 from tern_wire.names import check_group

@@ -20,14 +20,8 @@ from tern_proxy.core.transactions.documents import (
 )
 from tern_proxy.core.transactions.ends import read_resolution
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.documents import (
-    answer_form,
-    broker_group_names,
-    read_document,
-    read_parameters,
-    refuse_query,
-    respond,
-)
+from tern_proxy.routes.asking import broker_group_names
+from tern_proxy.routes.documents import answer_form, read_document, read_parameters, refuse_query, respond
 from tern_proxy.routes.transaction_owners import require_of_transaction
 from tern_proxy.routes.transactions import describe_end, resolve
 from tern_wire.errors import ProducerGroupNotFound

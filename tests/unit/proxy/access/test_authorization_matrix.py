@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tern_proxy.core.access.requirements import RULES, Requirement, Rule
+from tern_proxy.core.access.requirements import Requirement, Rule
+from tern_proxy.routes.table import RULES
 from tern_wire.principals.principals import ROOT, Principal, is_permitted
 from tern_wire.transactions import TransactionId
 from tests.support.proxy.guarded_mesh import (

@@ -7,7 +7,8 @@ import httpx
 import pytest
 
 from tern_proxy.auto_create import AutoCreate
-from tern_proxy.core.access.requirements import RULES, Rule
+from tern_proxy.core.access.requirements import Rule
+from tern_proxy.routes.table import RULES
 from tern_wire.kept_topics import AUDIT, DEAD_LETTERS, REPLIES, KeptTopics
 from tern_wire.principals.principals import ADMIN, ALTER, DESCRIBE, LIST, SUB
 from tern_wire.principals.principals import AUDIT as AUDITING

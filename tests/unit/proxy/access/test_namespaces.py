@@ -178,7 +178,7 @@ async def test_a_refusal_at_the_door_closes_a_connection_whose_body_nobody_has_r
     """And is counted; a GET leaves its connection open."""
     async with proxy_mesh() as mesh:
         wrong = {"MQ-Namespace": "no%good"}
-        post = mesh.raw("POST", "/v1/topics/orders/messages", wrong)
+        post = mesh.raw("POST", "/v1/topics/orders/messages", {**wrong, "Content-Length": "1"})
         await post.task
         assert (post.status, post.headers[b"connection"]) == (400, b"close")
         get = mesh.raw("GET", "/v1/topics", wrong)

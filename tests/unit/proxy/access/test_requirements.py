@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-import tern_proxy.hot
 from tern_proxy.app import build_app
-from tern_proxy.core.access.requirements import RULES, Requirement, RouteTable, Rule
-from tern_proxy.hot import HotRoutes, match
+from tern_proxy.core.access.requirements import Requirement
+from tern_proxy.hot import HotRoutes
 from tern_proxy.proxy import Proxy
+from tern_proxy.routes.route import Route
+from tern_proxy.routes.table import KNOWN_PATHS_MAX, ROUTES, RULES, RouteTable
 from tests.support.proxy.proxy_mesh import KEY, FixedClock, ScriptedNameServer
 
 TABLE = RouteTable()
@@ -20,16 +21,6 @@ DECLARED = {(rule.method, rule.path) for rule in RULES}
 def filled(path: str) -> str:
     """*path* with a name in every hole."""
     return "/".join(f"a-{segment[1:-1]}" if segment.startswith("{") else segment for segment in path.split("/"))
-
-
-def hot_routes() -> set[tuple[str, str]]:
-    """Name and method of every hot route, as hot.py has them: as module variables, and in tables."""
-    found = set()
-    for value in vars(tern_proxy.hot).values():
-        for each in value.values() if isinstance(value, dict) else [value]:
-            if isinstance(each, tuple) and len(each) == 3 and isinstance(each[0], str) and callable(each[2]):
-                found.add((each[0], each[1]))
-    return found
 
 
 def routes_of(routes: list[Any]) -> Iterator[tuple[str, str]]:
@@ -48,29 +39,18 @@ def application() -> Any:
     return app.app._app
 
 
-def test_every_hot_route_has_a_requirement() -> None:
-    """A hot route that no declared path leads to would be one that nobody asks about; there is none."""
-    reached = set()
-    for rule in RULES:
-        found = match(filled(rule.path))
-        if found is not None and found[0][1] == rule.method:
-            reached.add(found[0][:2])
-    assert hot_routes() == reached
-    assert len(reached) > 10
-
-
 def test_every_route_of_the_application_has_a_requirement() -> None:
     """Admin, health and metrics included: all that FastAPI would answer is declared."""
     assert set(routes_of(application().routes)) - DECLARED == set()
 
 
 def test_nothing_is_declared_that_is_not_there() -> None:
-    """A rule without a route is a mistake in its path."""
+    """Every row is served: in front, or by FastAPI. A row without a handler is the service's own."""
     known = set(routes_of(application().routes))
-    hot = {
-        (rule.method, rule.path) for rule in RULES if (found := match(filled(rule.path))) and found[0][1] == rule.method
-    }
-    assert DECLARED - known - hot == set()
+    hot = {(route.method, route.path) for route in ROUTES if route.hot}
+    assert len(hot) > 10
+    assert known | hot == DECLARED
+    assert not known & hot
 
 
 def test_a_path_leads_to_one_rule_only() -> None:
@@ -84,13 +64,25 @@ def test_a_path_leads_to_one_rule_only() -> None:
         )
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.method} {rule.path}")
-def test_each_path_finds_its_own_rule(rule: Rule) -> None:
-    """With names in its holes, a path leads back to its rule, and the places in front are those of its names."""
-    assert TABLE.find(rule.method, filled(rule.path)) == (rule, ())
-    segments = filled(rule.path).split("/")
-    for requirement, place in rule.in_front:
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_each_path_finds_its_own_row(route: Route) -> None:
+    """With names in its holes, a path leads back to its row and gives the names, and the places in front are those of its names."""
+    segments = filled(route.path).split("/")
+    names = tuple(segment for segment in segments if segment.startswith("a-"))
+    assert TABLE.find(route.method, filled(route.path)) == (route, names)
+    assert TABLE.find(route.method, filled(route.path)) == (route, names), "remembered"
+    for requirement, place in route.rule.in_front:
         assert requirement.kind == "cluster" or segments[place] == f"a-{requirement.place[1:-1]}"
+
+
+def test_what_is_remembered_of_paths_is_bounded() -> None:
+    """However many topics there are."""
+    table = RouteTable()
+    for number in range(KNOWN_PATHS_MAX + 10):
+        found = table.find("POST", f"/v1/topics/t{number}/messages")
+        assert found is not None
+        assert (found[0].id, found[1]) == ("sendMessage", (f"t{number}",))
+    assert len(table._known) <= KNOWN_PATHS_MAX
 
 
 def test_only_health_is_anonymous() -> None:
@@ -98,12 +90,22 @@ def test_only_health_is_anonymous() -> None:
     assert [rule.path for rule in RULES if rule.is_anonymous] == ["/healthz"]
 
 
-def test_what_is_not_in_the_table_is_not_found() -> None:
-    """Empty names, longer paths and other methods lead nowhere; the last are told which there are."""
-    assert TABLE.find("GET", "/v1/topics//stats") == (None, ())
-    assert TABLE.find("GET", "/v1/topics/orders/stats/") == (None, ())
-    assert TABLE.find("GET", "/docs") == (None, ())
-    assert TABLE.find("TRACE", "/v1/topics/orders") == (None, ("DELETE", "GET", "PATCH", "PUT"))
+@pytest.mark.parametrize(
+    "path", ["/v1/topics//stats", "/v1/topics/orders/stats/", "/nothing", "", "/v1/topics/a/b/c/d/e/f/g"]
+)
+def test_what_is_not_in_the_table_is_not_found(path: str) -> None:
+    """Empty names and longer paths lead nowhere."""
+    assert TABLE.find("GET", path) is None
+    refusal = TABLE.refusal("GET", path)
+    assert (refusal.status, refusal.code) == (404, "route-not-found")
+
+
+def test_other_methods_are_told_which_there_are() -> None:
+    """All of them, also where a path is hot by one method and ordinary by another, or fits a word and a name."""
+    assert TABLE.find("TRACE", "/v1/topics/orders") is None
+    assert TABLE.refusal("TRACE", "/v1/topics/orders").fields["allowed"] == "DELETE, GET, PATCH, PUT"
+    assert TABLE.refusal("PUT", "/v1/topics/orders/messages").fields["allowed"] == "GET, POST"
+    assert TABLE.refusal("PUT", "/v1/topics/orders/messages/batch").fields["allowed"] == "GET, POST"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from tern_proxy import routes
-from tern_proxy.core.access.requirements import RULES, Rule
+from tern_proxy.core.access.requirements import Rule
+from tern_proxy.routes.table import RULES
 from tern_wire.link.requests import RequestCode, read_body
 from tern_wire.principals.principals import Principal
 from tests.support.proxy.api_document import OPERATIONS, codes

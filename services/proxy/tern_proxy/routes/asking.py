@@ -1,0 +1,51 @@
+"""Asking broker groups: all that are known, or those of a topic, at the same time."""
+
+import asyncio
+
+from tern_proxy.core.sending.topic import Topic
+from tern_proxy.proxy import Proxy
+from tern_wire.errors import NoLeader, NoNameServer, TernError, WarmingUp
+from tern_wire.link.heads import LinkRequest, R
+
+
+async def broker_group_names(proxy: Proxy) -> list[str]:
+    """All that are known and not taken out, ascending, at least one. NoNameServer, WarmingUp or NoLeader when there is none."""
+    if proxy.cache.routes is None or not proxy.groups:
+        await proxy.cache.refresh()
+    if proxy.cache.routes is None:
+        raise NoNameServer(endpoints=proxy.cache.endpoints)
+    if not proxy.groups:
+        raise NoLeader(broker_group="(none is registered)") if proxy.cache.routes.warm else WarmingUp()
+    names = sorted(proxy.groups)
+    return [name for name in names if not proxy.is_taken_out(name)] or names
+
+
+async def ask_all(
+    proxy: Proxy, request: LinkRequest[R], *, is_repeatable: bool = True, absent: type[TernError] | None = None
+) -> list[tuple[str, R]]:
+    """Name and answer of every broker group, in the order of their names. The first trouble is the answer, when all have answered.
+
+    *absent*: the error by which a broker group says that it has no such thing; it is left out, unless all of them say so.
+    NoNameServer, WarmingUp or NoLeader when no broker group is known.
+    """
+    names = await broker_group_names(proxy)
+    links = [proxy.groups[name].link for name in names]
+    answers = await asyncio.gather(
+        *(link.ask(request, is_repeatable=is_repeatable) for link in links), return_exceptions=True
+    )
+    troubles = [answer for answer in answers if isinstance(answer, BaseException)]
+    if absent is not None and not all(isinstance(trouble, absent) for trouble in answers):
+        troubles = [trouble for trouble in troubles if not isinstance(trouble, absent)]
+    if troubles:
+        raise troubles[0]
+    return [(name, answer[0]) for name, answer in zip(names, answers, strict=True) if isinstance(answer, tuple)]
+
+
+async def ask_each(proxy: Proxy, topic: Topic, request: LinkRequest[R]) -> list[tuple[str, R, memoryview]]:
+    """Name, answer, and what is behind it, of every broker group that hosts *topic*, in the order of their names.
+
+    The request may be repeated. The first trouble is the answer.
+    """
+    names = list(topic.broker_groups)
+    answers = await asyncio.gather(*(proxy.group(name).link.ask(request, is_repeatable=True) for name in names))
+    return [(name, answer, raw) for name, (answer, raw) in zip(names, answers, strict=True)]

@@ -1,0 +1,108 @@
+"""A request as an ordinary route's handler sees it, and what a handler answers.
+
+    async def get_topic(call: Call, topic: str) -> TopicDescription: ...      200 with the document
+    -> Answer(document, status=201, headers={...})                            another status, or headers
+    -> None                                                                   204
+
+The form of the answer, and the query, are read and refused before the handler runs: by what the route's row says.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from fastapi import Request
+from msgspec import Struct
+from starlette.responses import Response
+
+from tern_proxy.access.authorization import Admission, admission_of
+from tern_proxy.core.access.namespaces import namespace_in, whole_group, whole_topic
+from tern_proxy.core.sending.parameters import BASIC, answer_kind, is_packed, read_query_once
+from tern_proxy.exchange import encode, owner_of
+from tern_proxy.proxy import Proxy
+from tern_proxy.routes.route import Route
+from tern_wire.errors import InvalidField, MessageTooLarge
+from tern_wire.limits import KIB
+from tern_wire.link.codec import read_json, read_msgpack
+from tern_wire.paths import JSON
+
+# 1,024 queues with offset and expected offset.
+BODY_SIZE_MAX_BYTES = 128 * KIB
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A document that is answered otherwise than with 200 alone."""
+
+    document: Struct
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Call:
+    """One request. *query*: its parameters, each at most once, all of them known to the route."""
+
+    __slots__ = ("form", "proxy", "query", "request")
+
+    def __init__(self, proxy: Proxy, request: Request, route: Route) -> None:
+        """NotAcceptable, UnknownParameter."""
+        self.proxy, self.request = proxy, request
+        # JSON or MessagePack.
+        self.form = answer_kind(request.headers.get("accept", ""), BASIC) if route.has_document else JSON
+        self.query: dict[str, str] = read_query_once(request.scope["query_string"], route.known_query)
+
+    def needed(self, name: str) -> str:
+        """A query parameter that must be there; InvalidField."""
+        value = self.query.get(name)
+        if not value:
+            raise InvalidField(reason=f"The parameter '{name}' is needed", pointer=f"query/{name}")
+        return value
+
+    async def read(self, kind: type[K]) -> K:
+        """The body as *kind*; an empty one means all defaults. MessageTooLarge, MalformedBody, UnknownField, DocumentTooComplex."""
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in self.request.stream():
+            size += len(piece)
+            if size > BODY_SIZE_MAX_BYTES:
+                raise MessageTooLarge(actual=size, limit=BODY_SIZE_MAX_BYTES)
+            pieces.append(piece)
+        body = b"".join(pieces)
+        packed = is_packed(self.header("content-type"))
+        return read_msgpack(body, kind) if packed and body else read_json(body or b"{}", kind)
+
+    def header(self, name: str) -> str:
+        """A header of the request, or ""."""
+        return self.request.headers.get(name, "")
+
+    @property
+    def admission(self) -> Admission:
+        """Who asks, and what that may do."""
+        return admission_of(self.request)
+
+    @property
+    def owner(self) -> str:
+        """Who has a share of what the request uses."""
+        return owner_of(self.request.scope)
+
+    @property
+    def namespace(self) -> str:
+        """The request's namespace; "" for none."""
+        return namespace_in(self.request)
+
+    def topic(self, name: str) -> str:
+        """The whole name of a topic that the body or the query names; IllegalTopic, InvalidField."""
+        return whole_topic(self.request, name)
+
+    def group(self, name: str) -> str:
+        """As `topic`, of a consumer or producer group; IllegalGroup, InvalidField."""
+        return whole_group(self.request, name)
+
+    def respond(self, answer: Struct | Answer | None) -> Response:
+        """What a handler has answered, as FastAPI sends it."""
+        if answer is None:
+            return Response(status_code=204)
+        if not isinstance(answer, Answer):
+            answer = Answer(answer)
+        return Response(encode(answer.document, self.form), answer.status, answer.headers, self.form)

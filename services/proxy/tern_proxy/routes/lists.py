@@ -1,0 +1,59 @@
+"""Lists page by page, with those rows only that the principal may see, and deletions that are confirmed: their rows, and what they do."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from tern_proxy.access.authorization import Admission
+from tern_proxy.core.listing import LISTED_DEFAULT, PATTERN_LENGTH_MAX, Page, take_page, write_cursor
+from tern_proxy.routes.call import Call
+from tern_proxy.routes.route import Schema, in_header, in_query, number
+from tern_wire.errors import ConfirmationNeeded
+from tern_wire.limits import LISTED_MAX
+from tern_wire.names import own_name
+
+# A row of a list, as broker groups tell it.
+Row = Any
+# Of a page: rows by name as the broker groups tell them together, each its first behind `after`; and whether one of them has more.
+Ask = Callable[[Page], Awaitable[tuple[dict[str, Row], bool]]]
+
+LIMIT = number("limit", 1, LISTED_MAX, LISTED_DEFAULT, "Rows on a page.")
+CURSOR = in_query("cursor", {"type": "string"}, "`next_cursor` of the page before.")
+PATTERN = in_query("q", {"type": "string", "maxLength": PATTERN_LENGTH_MAX}, "A part of the name, in any case.")
+CREATE_ONLY = in_header("If-None-Match", {"const": "*"}, "Only if it is not there (412 otherwise).")
+LIST = (LIMIT, CURSOR, PATTERN)
+
+
+def sorted_by(*names: str) -> Schema:
+    """The parameter `sort` of a list that can be sorted by *names*; the first is the default."""
+    words = [sign + name for name in names for sign in ("", "-")]
+    return in_query("sort", {"enum": words, "default": names[0]}, "`-` turns the order round.")
+
+
+def confirm_with(what: str) -> Schema:
+    """The parameter `confirm` of a deletion."""
+    return in_query("confirm", {"type": "string"}, f"The {what}'s name again.", required=True)
+
+
+def confirm(call: Call, what: str, name: str, loss: str) -> None:
+    """ConfirmationNeeded unless the query repeats the name of what is to be deleted."""
+    # As the client writes it: the name alone, whatever its namespace is.
+    if call.query.get("confirm") != own_name(name):
+        raise ConfirmationNeeded(what=what, name=name, loss=loss)
+
+
+async def take_visible(page: Page, ask: Ask, admission: Admission, kind: str) -> tuple[list[tuple[str, Row]], str]:
+    """Names and rows of *page*, and the next page's cursor ("" for the last one). Asks on until the page is full or there is no more."""
+    found: list[tuple[str, Row]] = []
+    asked = page
+    while True:
+        rows, has_more = await ask(asked)
+        names, cursor = take_page(((name, name) for name in rows), asked)
+        found += [(name, rows[name]) for name in names if admission.sees(kind, name)]
+        has_more = bool(cursor) or (has_more and bool(names))
+        if not has_more or len(found) >= page.limit:
+            break
+        asked = replace(asked, after=(names[-1], names[-1]))
+    shown = found[: page.limit]
+    is_last = not has_more and len(found) <= page.limit
+    return shown, "" if is_last else write_cursor((shown[-1][0], shown[-1][0]))

@@ -1,0 +1,133 @@
+"""All rows of the HTTP API, and the one matcher: the guard, the hot routes and FastAPI's registration find a route here.
+
+Two rows may share a path with different methods, and a path may fit a fixed word and a name at one place: the word is looked at first, and the
+name where no row behind the word has the method (`POST .../messages/batch`, `GET .../messages/{message_id}`).
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+
+from tern_proxy.core.access.requirements import Rule
+from tern_proxy.proxy import Proxy
+from tern_proxy.routes.call import Call
+from tern_proxy.routes.groups.routes import ROUTES as GROUPS
+from tern_proxy.routes.legacy import LEGACY
+from tern_proxy.routes.route import Route
+from tern_proxy.routes.topics.routes import ROUTES as TOPICS
+from tern_wire.errors import MethodNotAllowed, RouteNotFound
+
+# In the order of the API document.
+ROUTES: tuple[Route, ...] = (*LEGACY, *TOPICS, *GROUPS)
+RULES: tuple[Rule, ...] = tuple(route.rule for route in ROUTES)
+# Paths of topics and groups come again and again, and there are seldom more pairs than groups.
+KNOWN_PATHS_MAX = 4_096
+# A route, and the names that a path has in its holes.
+Found = tuple[Route, tuple[str, ...]]
+
+
+class RouteTable:
+    """Finds the row of a request. Owner of what it remembers: the event loop."""
+
+    __slots__ = ("_known", "_root")
+
+    def __init__(self, routes: Iterable[Route] = ROUTES) -> None:
+        self._root = _Node()
+        self._known: dict[tuple[str, str], Found] = {}
+        for route in routes:
+            node = self._root
+            for segment in route.path.split("/")[1:]:
+                node = node.child(segment)
+            if route.method in node.routes:
+                raise ValueError(f"{route.method} {route.path} is declared twice")
+            node.routes[route.method] = route
+
+    def find(self, method: str, path: str) -> Found | None:
+        """The row of *path* (decoded, as the application gets it), and the names in it, in order. None: `refusal` says why."""
+        known = self._known.get((method, path))
+        if known is not None:
+            return known
+        segments = path.split("/")
+        route = self._root.find(method, segments, 1)
+        if route is None:
+            return None
+        names = tuple(segments[place] for place in route.holes)
+        if "" in names and not route.hot:
+            # FastAPI does not serve it. A hot route says what is wrong with an empty name.
+            return None
+        found = (route, names)
+        if route.rule.is_cacheable:
+            if len(self._known) >= KNOWN_PATHS_MAX:
+                self._known.clear()
+            self._known[method, path] = found
+        return found
+
+    def methods(self, path: str) -> tuple[str, ...]:
+        """The methods that *path* has, ascending; none if there is no such path."""
+        found: set[str] = set()
+        self._root.gather(path.split("/"), 1, found)
+        return tuple(sorted(found))
+
+    def refusal(self, method: str, path: str) -> MethodNotAllowed | RouteNotFound:
+        """What a request is answered that no row fits."""
+        if methods := self.methods(path):
+            return MethodNotAllowed(path=path, allowed=", ".join(methods))
+        return RouteNotFound(method=method, path=path)
+
+
+class _Node:
+    """One segment of all paths that begin alike."""
+
+    __slots__ = ("hole", "named", "routes")
+
+    def __init__(self) -> None:
+        self.named: dict[str, _Node] = {}
+        self.hole: _Node | None = None
+        self.routes: dict[str, Route] = {}
+
+    def child(self, segment: str) -> "_Node":
+        """The node behind *segment*, made if need be."""
+        if segment.startswith("{"):
+            self.hole = self.hole or _Node()
+            return self.hole
+        return self.named.setdefault(segment, _Node())
+
+    def find(self, method: str, segments: list[str], at: int) -> Route | None:
+        """The row that the *segments* from *at* on lead to."""
+        if at == len(segments):
+            return self.routes.get(method)
+        named = self.named.get(segments[at])
+        if named is not None and (route := named.find(method, segments, at + 1)) is not None:
+            return route
+        return self.hole.find(method, segments, at + 1) if self.hole is not None else None
+
+    def gather(self, segments: list[str], at: int, found: set[str]) -> None:
+        """Add the methods of all rows that the *segments* from *at* on fit."""
+        if at == len(segments):
+            found.update(self.routes)
+            return
+        named = self.named.get(segments[at])
+        if named is not None:
+            named.gather(segments, at + 1, found)
+        if self.hole is not None and segments[at]:
+            self.hole.gather(segments, at + 1, found)
+
+
+def register(app: FastAPI, proxy: Proxy) -> None:
+    """Let *app* serve every ordinary row."""
+    for route in ROUTES:
+        if route.handler is not None and not route.hot:
+            endpoint = _endpoint(proxy, route)
+            app.add_api_route(route.path, endpoint, methods=[route.method], include_in_schema=False)
+
+
+def _endpoint(proxy: Proxy, route: Route) -> Callable[[Request], Awaitable[Response]]:
+    handler = route.handler
+    assert handler is not None
+
+    async def endpoint(request: Request) -> Response:
+        call = Call(proxy, request, route)
+        return call.respond(await handler(call, **request.path_params))
+
+    return endpoint

@@ -1,0 +1,1 @@
+"""Topics over HTTP: declared, altered, described, listed, placed, deleted."""

@@ -1,0 +1,32 @@
+"""Where a topic's keyed and ordered messages go: shown, and changed."""
+
+from tern_proxy.core.documents.topics import PlacementSettings, TopicPlaced, TopicPlacement
+from tern_proxy.core.documents.values import extended
+from tern_proxy.core.topics import topic_placement
+from tern_proxy.routes.call import Call
+from tern_proxy.routes.topics.homes import describe_placement, place_topic
+from tern_wire.errors import InvalidField
+from tern_wire.limits import PLACEMENT_GROUPS_MAX
+from tern_wire.names import check_topic
+
+
+async def get_placement(call: Call, topic: str) -> TopicPlacement:
+    """Which broker groups take the topic's keyed and ordered messages, which did before, and whether some still move."""
+    return topic_placement(topic, *await describe_placement(call.proxy, check_topic(topic)))
+
+
+async def put_placement(call: Call, topic: str) -> TopicPlaced:
+    """Place the topic on `broker_groups`: those that lack it get it. Keyed and ordered messages move over while they are sent and received.
+
+    Nothing is stored twice or overtaken. The same again completes what was broken off, and ends the move as soon as it can end: after
+    10 minutes, and when every message group's earlier messages are settled. `left` says what keeps it. 409 while another move goes on.
+    """
+    check_topic(topic)
+    settings = await call.read(PlacementSettings)
+    wanted = tuple(sorted(set(settings.broker_groups)))
+    if not 0 < len(wanted) <= PLACEMENT_GROUPS_MAX:
+        reason = f"A topic is placed on 1 to {PLACEMENT_GROUPS_MAX} broker groups"
+        raise InvalidField(reason=reason, pointer="/broker_groups")
+    changed, left = await place_topic(call.proxy, topic, wanted)
+    placement = topic_placement(topic, *await describe_placement(call.proxy, topic))
+    return extended(placement, TopicPlaced, changed=changed, left=left)
