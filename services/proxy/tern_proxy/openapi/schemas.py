@@ -5,11 +5,25 @@ Imported with the first request of /openapi.json and not before: start-up time a
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from tern_proxy.core.documents.messages import (
+    BatchResults,
+    LeasedMessage,
+    Message,
+    Pulled,
+    RecallHandle,
+    ReceiptHandle,
+    Received,
+    SendReceipt,
+    SendResult,
+    SentOffset,
+    SettleResult,
+    SettleResults,
+)
 from tern_proxy.core.documents.topics import QueueOffsets, TopicOffsets
 from tern_proxy.core.documents.values import (
     DURATION_PATTERN,
@@ -29,7 +43,6 @@ from tern_proxy.routes.route import REF, Schema, ref
 from tern_wire import limits, messages
 from tern_wire.errors import ERRORS
 from tern_wire.handles import HANDLE_SIZE_MAX_CHARS
-from tern_wire.recall_handles import RECALL_HANDLE_SIZE_MAX_CHARS
 
 __all__ = [
     "DURATION_PATTERN",
@@ -37,116 +50,27 @@ __all__ = [
     "OFFSET_MAX",
     "QUEUE_PATTERN",
     "TOPIC_PATTERN",
+    "BatchResults",
     "Count",
+    "LeasedMessage",
+    "Message",
     "MessageId",
     "Offset",
     "Problem",
+    "Pulled",
     "Queue",
+    "RecallHandle",
+    "ReceiptHandle",
+    "Received",
     "Schema",
+    "SendReceipt",
+    "SendResult",
+    "SentOffset",
+    "SettleResult",
+    "SettleResults",
     "Time",
     "ref",
 ]
-SentOffset = Annotated[int, Meta(ge=-1, le=OFFSET_MAX, description="Index in the queue; -1 while it waits.")]
-RecallHandle = Annotated[
-    str, Meta(max_length=RECALL_HANDLE_SIZE_MAX_CHARS, description="Opaque; DELETE it to recall the message.")
-]
-ReceiptHandle = Annotated[
-    str, Meta(max_length=HANDLE_SIZE_MAX_CHARS, description="Opaque; names one lease of a message.")
-]
-
-
-class SendReceipt(Struct, kw_only=True):
-    """Where a message is stored. It is on the disks of a majority. `deliver_at` and `recall_handle`: it waits for that time."""
-
-    message_id: MessageId
-    queue: Queue
-    offset: SentOffset
-    born_at: Time
-    deliver_at: Time | UnsetType = UNSET
-    recall_handle: RecallHandle | UnsetType = UNSET
-
-
-class SendResult(Struct, kw_only=True):
-    """What became of one message of a batch: a receipt, or `error`."""
-
-    index: Annotated[int, Meta(ge=0, description="The message's place in the request.")]
-    message_id: MessageId | UnsetType = UNSET
-    queue: Queue | UnsetType = UNSET
-    offset: SentOffset | UnsetType = UNSET
-    born_at: Time | UnsetType = UNSET
-    deliver_at: Time | UnsetType = UNSET
-    recall_handle: RecallHandle | UnsetType = UNSET
-    replayed: Annotated[bool, Meta(description="Its idempotency key was seen before.")] | UnsetType = UNSET
-    error: Problem | UnsetType = UNSET
-
-
-class BatchResults(Struct, kw_only=True):
-    """One result a message, in input order."""
-
-    results: Annotated[list[SendResult], Meta(max_length=limits.BATCH_MESSAGES_MAX)]
-    failed: Count
-
-
-class Message(Struct, kw_only=True):
-    """A stored message. Exactly one of `body`, `json`, `body_base64` carries it; in MessagePack always `body`, binary."""
-
-    message_id: str
-    topic: str
-    queue: Queue
-    offset: Offset
-    body: str | UnsetType = UNSET
-    json: Any | UnsetType = UNSET
-    body_base64: Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})] | UnsetType = UNSET
-    content_type: str | UnsetType = UNSET
-    tag: str | UnsetType = UNSET
-    keys: list[str] | UnsetType = UNSET
-    properties: dict[str, str] | UnsetType = UNSET
-    message_group: str | UnsetType = UNSET
-    deliver_at: Time | UnsetType = UNSET
-    correlation_id: Annotated[str, Meta(description="Of a request or a reply.")] | UnsetType = UNSET
-    reply_to: Annotated[str, Meta(description="Of a request: where the reply goes.")] | UnsetType = UNSET
-    expires_at: Annotated[int, Meta(description="Of a request: how long somebody waits.")] | UnsetType = UNSET
-    born_at: Time
-    stored_at: Time
-
-
-class LeasedMessage(Message, kw_only=True):
-    """A message under lease: nobody else of the group receives it until `invisible_until`."""
-
-    attempt: Annotated[int, Meta(ge=1, description="1 at the first delivery.")]
-    receipt_handle: ReceiptHandle
-    invisible_until: Time
-
-
-class SettleResult(Struct, kw_only=True):
-    """What became of one receipt handle."""
-
-    receipt_handle: str
-    status: Literal["ok"] | UnsetType = UNSET
-    error: Problem | UnsetType = UNSET
-
-
-class SettleResults(Struct, kw_only=True):
-    """One result a receipt handle, in input order."""
-
-    results: Annotated[list[SettleResult], Meta(max_length=limits.SETTLE_ENTRIES_MAX)]
-    failed: Count
-
-
-class Received(Struct, kw_only=True):
-    """Messages, perhaps none, and the results of `settle`."""
-
-    messages: Annotated[list[LeasedMessage], Meta(max_length=limits.RECEIVE_MESSAGES_MAX)]
-    settled: Annotated[list[SettleResult], Meta(max_length=limits.SETTLE_ENTRIES_MAX)]
-
-
-class Pulled(Struct, kw_only=True):
-    """Messages of one queue, perhaps none; go on at `next_offset`."""
-
-    messages: Annotated[list[Message], Meta(max_length=limits.PULL_MESSAGES_MAX)]
-    next_offset: Offset
-    min_offset: Offset
-    max_offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="The offset that the next message will get.")]
 
 
 class GroupOffsets(Struct, kw_only=True):
