@@ -14,6 +14,9 @@ from tern_wire.errors_requests import (
     CallbackRefused,
     DocumentTooComplex,
     HeadTooLarge,
+    MethodNotAllowed,
+    ProblemNotFound,
+    RouteNotFound,
     ShareExceeded,
     TargetTooLong,
     UnsupportedEncoding,
@@ -54,12 +57,15 @@ __all__ = [
     "DocumentTooComplex",
     "Forbidden",
     "HeadTooLarge",
+    "MethodNotAllowed",
     "PrincipalChanged",
     "PrincipalNotFound",
     "PrincipalPartlyWritten",
+    "ProblemNotFound",
     "ProducerGroupBusy",
     "ProducerGroupNotFound",
     "QuotaExceeded",
+    "RouteNotFound",
     "ShareExceeded",
     "TargetTooLong",
     "TernError",
@@ -249,16 +255,6 @@ class TopicNotReadable(TernError):
 
 
 # 404 to 431: it is not there, or too large ------------------------------------------------------------------------
-class RouteNotFound(TernError):
-    code, status, title = "route-not-found", 404, "No such path"
-    fix = "{method} {path} is not part of the API. See /openapi.json for what is."
-
-
-class MethodNotAllowed(TernError):
-    code, status, title = "method-not-allowed", 405, "The path exists, the method does not"
-    fix = "{path} takes {allowed}."
-
-
 class TopicNotFound(TernError):
     code, status, title = "topic-not-found", 404, "The topic does not exist"
     fix = "Topic '{topic}' does not exist. Create it: PUT /v1/topics/{topic}, or `ternmq topic create {topic}`."

@@ -1,4 +1,4 @@
-"""The errors of requests that take more room or time than is theirs. Imported from errors.py, where the table of all errors is.
+"""The errors of requests that take more room or time than is theirs, or lead nowhere. Imported from errors.py, where the table of all errors is.
 
 Law: they name what the caller may change, and nothing of what others hold.
 """
@@ -47,3 +47,18 @@ class CallbackRefused(TernError):
 
     code, status, title = "callback-refused", 403, "A checker's callback has come to a mesh"
     fix = "The check URL of a producer group names a port of a mesh. Give the URL of the producer's own service."
+
+
+class ProblemNotFound(TernError):
+    code, status, title = "problem-not-found", 404, "There is no such error"
+    fix = "No error has the code '{problem}'. GET /problems lists them all."
+
+
+class RouteNotFound(TernError):
+    code, status, title = "route-not-found", 404, "No such path"
+    fix = "{method} {path} is not part of the API. See /openapi.json for what is."
+
+
+class MethodNotAllowed(TernError):
+    code, status, title = "method-not-allowed", 405, "The path exists, the method does not"
+    fix = "{path} takes {allowed}."

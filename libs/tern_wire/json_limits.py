@@ -53,7 +53,8 @@ def _types_in(info: Any) -> list[str]:
     for name in ("fields", "types", "item_types"):
         for inner in getattr(info, name, ()):
             found += _types_in(getattr(inner, "type", inner))
-    for name in ("item_type", "key_type", "value_type"):
+    # `type`: of what carries words for the API document.
+    for name in ("item_type", "key_type", "value_type", "type"):
         inner = getattr(info, name, None)
         found += [] if inner is None else _types_in(inner)
     return found

@@ -213,6 +213,11 @@ def placement_path(topic: str) -> str:
     return f"/v1/topics/{topic}/placement"
 
 
+def problem_path(code: str) -> str:
+    """The explanation of an error, to which the `type` of a problem leads."""
+    return f"{PROBLEMS_PATH}/{code}"
+
+
 def broker_group_path(broker_group: str) -> str:
     """GET what is left to be read in a broker group. The name is quoted by the caller."""
     return f"/v1/broker-groups/{broker_group}"
@@ -229,6 +234,10 @@ def join_path(broker_group: str) -> str:
 
 
 CLUSTER_PATH = "/v1/cluster"
+# What `to` of a redrive says instead of a time: its target is each message's own queue, which is the default and the only target.
+TO_ORIGIN = "origin"
+PROBLEMS_PATH = "/problems"
+DOCS_PATH = "/docs"
 TOPICS_PATH, GROUPS_PATH = "/v1/topics", "/v1/groups"
 TRANSACTIONS_PATH, PRODUCER_GROUPS_PATH = "/v1/transactions", "/v1/producer-groups"
 PRINCIPALS_PATH, ACLS_PATH, WHOAMI_PATH = "/v1/principals", "/v1/acls", "/v1/whoami"

@@ -10,7 +10,7 @@ from tern_cli.endpoint import Endpoint, administration
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output, show_facts, show_json, show_rows
 from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, REDRIVE_RATE_MAX_PER_S
-from tern_wire.messages import TO_ORIGIN
+from tern_wire.paths import TO_ORIGIN
 
 dlq_app = typer.Typer(
     no_args_is_help=True, help="Dead letters of a group: ls, show, redrive, purge; and the tasks of redrives."

@@ -10,8 +10,8 @@ from tern_client.transport.exchange import Request
 from tern_wire import paths
 from tern_wire.errors import InvalidField
 from tern_wire.link.codec import encode_json
-from tern_wire.messages import TO_ORIGIN
 from tern_wire.names import check_group
+from tern_wire.paths import TO_ORIGIN
 
 
 def dead_letters_request(group: str, *, limit: int = 0, cursor: str = "", **conditions: str | int) -> Request:

@@ -15,7 +15,6 @@ Reference: RFC 4648 section 5 (base64url); RFC 8032; RFC 4632 (networks).
 import hmac
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -231,18 +230,3 @@ def _contains(network: str, address: str) -> bool:
         return False
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
     return (mapped or found) in _network(network)
-
-
-def key_document(key: ClientKey, now_ms: int) -> Mapping[str, Any]:
-    """What everybody with DESCRIBE of the cluster may see of a key."""
-    document: dict[str, Any] = {
-        "kid": key.kid,
-        "type": key.kind,
-        "state": "expired" if key.is_expired(now_ms) else "active" if key.is_good_at(now_ms) else "not-yet",
-        "not_before": key.not_before_ms,
-        "expires_at": key.expires_ms,
-        "created_at": key.created_ms,
-        "networks": list(key.networks),
-        "description": key.description,
-    }
-    return document | {"public_key": encoded_public_key(key.public_key)} if key.public_key else document

@@ -13,19 +13,7 @@ from tern_proxy.exchange import owner_of
 from tern_proxy.hot import HotRoutes
 from tern_proxy.openapi.document import install_openapi
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.admin import admin_router
-from tern_proxy.routes.broker_groups import broker_groups_router
-from tern_proxy.routes.cluster import cluster_router
-from tern_proxy.routes.dead_letters import dead_letters_router
-from tern_proxy.routes.members import members_router
-from tern_proxy.routes.offsets import offsets_router
-from tern_proxy.routes.principals import principals_router
-from tern_proxy.routes.producer_groups import producer_groups_router
-from tern_proxy.routes.queries import queries_router
-from tern_proxy.routes.scheduled import scheduled_router
-from tern_proxy.routes.statistics import statistics_router
-from tern_proxy.routes.table import RouteTable, register
-from tern_proxy.routes.transaction_states import transactions_router
+from tern_proxy.routes.table import ROUTES, RouteTable, register
 from tern_service import add_health, add_metrics, install_problems
 from tern_service.plain import alive
 from tern_service.process_security import UNPROTECTED, ProcessSecurity
@@ -55,18 +43,6 @@ def build_app(
         redoc_url=None,
     )
     install_problems(app, room=proxy.budget.bytes, owner_of=owner_of)
-    app.include_router(admin_router(proxy))
-    app.include_router(cluster_router(proxy))
-    app.include_router(broker_groups_router(proxy))
-    app.include_router(members_router(proxy))
-    app.include_router(offsets_router(proxy))
-    app.include_router(dead_letters_router(proxy))
-    app.include_router(queries_router(proxy))
-    app.include_router(scheduled_router(proxy))
-    app.include_router(statistics_router(proxy))
-    app.include_router(transactions_router(proxy))
-    app.include_router(producer_groups_router(proxy))
-    app.include_router(principals_router(proxy))
     register(app, proxy)
     info = security.info(service="proxy", proxy=proxy.name)
     add_health(app, ready=proxy.readiness, info=info)
@@ -74,7 +50,7 @@ def build_app(
     registry.register(proxy.counters)
     security.register(registry)
     add_metrics(app, registry, service="proxy")
-    install_openapi(app)
+    install_openapi(app, ROUTES)
     table = RouteTable()
     hot = HotRoutes(proxy, app, table, now or time.monotonic, alive(info, is_verbose=False))
     # The door first: rights are given to whole names.

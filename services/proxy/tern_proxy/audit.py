@@ -12,14 +12,14 @@ import logging
 from collections import deque
 from typing import Any
 
+from tern_proxy.core.documents.sends import PackedMessage
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.first_use import own_topic
+from tern_proxy.routes.messages.first_use import own_topic
 from tern_proxy.sending import store_messages
 from tern_service.problems import new_request_id
 from tern_wire.errors import TernError
 from tern_wire.limits import AUDIT_EVENTS_WAITING_MAX, AUDITED_REFUSALS_PER_S
 from tern_wire.link.codec import encode_json
-from tern_wire.messages import PackedMessage
 from tern_wire.paths import JSON
 from tern_wire.records.record import NO_HOST
 

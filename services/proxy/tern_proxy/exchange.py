@@ -4,7 +4,7 @@ Owner of what is in flight: `FlightBudget`, one a process. A body is charged as 
 before they are encoded; both are given back after the answer, or before a wait. What does not fit is refused at once and never queued.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -30,6 +30,7 @@ TooLarge = Callable[[int], TernError]
 CONTENT_TYPES: dict[str, tuple[bytes, bytes]] = {
     kind: (b"content-type", kind.encode()) for kind in (JSON, NDJSON, MSGPACK, OCTETS, RECORDS)
 }
+_encode = msgspec.json.Encoder().encode
 
 
 class FlightBudget:
@@ -187,7 +188,12 @@ def encode(document: Any, kind: str) -> bytes:
     """*document* as JSON or, when *kind* says so, as MessagePack."""
     if kind == MSGPACK:
         return encode_msgpack(document)
-    return msgspec.json.encode(document) if isinstance(document, msgspec.Struct) else encode_json(document)
+    return _encode(document) if isinstance(document, msgspec.Struct) else encode_json(document)
+
+
+def encode_lines(documents: Sequence[msgspec.Struct]) -> bytes:
+    """*documents* as NDJSON."""
+    return b"".join(_encode(document) + b"\n" for document in documents)
 
 
 def reply(status: int, document: Any, kind: str) -> Reply:

@@ -115,7 +115,7 @@ class Proxy:
         self.cluster_key, self.cluster = cluster_key, cluster
         self.kept = KeptTopics(cluster)
         self._seal = CallerSeal(cluster_key)
-        # Of producer groups, by broker group and their numbers there (transaction_owners.py).
+        # Of producer groups, by broker group and their numbers there (routes/transactions/owners.py).
         self.producer_group_names: dict[tuple[str, int], str] = {}
         self._leader_wait_ms = leader_wait_ms
         self._dial = dial or self._dial_broker

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from tern_proxy.core.documents.sends import JsonMessage, PackedMessage
 from tern_proxy.core.sending.encoding import Encoded, encode_messages
 from tern_proxy.core.sending.results import (
     Outcome,
@@ -26,7 +27,6 @@ from tern_proxy.core.sending.topic import Topic
 from tern_proxy.proxy import Proxy
 from tern_wire.errors import OwnerUnknown, PlacementChanged, TernError
 from tern_wire.limits import PLACEMENT_NEWS_MS
-from tern_wire.messages import JsonMessage, PackedMessage
 
 Messages = Sequence[PackedMessage | JsonMessage]
 # How often a proxy looks for newer routes meanwhile.

@@ -9,50 +9,22 @@ from prometheus_client import CollectorRegistry
 
 from tern_proxy.openapi.document import install_openapi
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.admin import admin_router
-from tern_proxy.routes.broker_groups import broker_groups_router
-from tern_proxy.routes.cluster import cluster_router
-from tern_proxy.routes.dead_letters import dead_letters_router
-from tern_proxy.routes.members import members_router
-from tern_proxy.routes.offsets import offsets_router
-from tern_proxy.routes.principals import principals_router
-from tern_proxy.routes.producer_groups import producer_groups_router
-from tern_proxy.routes.queries import queries_router
-from tern_proxy.routes.scheduled import scheduled_router
-from tern_proxy.routes.statistics import statistics_router
-from tern_proxy.routes.table import register
-from tern_proxy.routes.transaction_states import transactions_router
+from tern_proxy.routes.table import ROUTES, register
 from tern_service import add_health, add_metrics
 from tern_wire.paths import PROBLEM
 from tests.support.proxy.proxy_mesh import KEY, FixedClock, ScriptedNameServer
 
 METHODS = {"get", "put", "post", "delete", "patch", "head", "options", "trace"}
-ROUTERS = (
-    admin_router,
-    cluster_router,
-    broker_groups_router,
-    dead_letters_router,
-    members_router,
-    offsets_router,
-    queries_router,
-    scheduled_router,
-    statistics_router,
-    transactions_router,
-    producer_groups_router,
-    principals_router,
-)
 PROXY = Proxy(cluster_key=KEY, name_servers=ScriptedNameServer([]), clock=FixedClock())
 
 
 def application() -> FastAPI:
     """The proxy's routes that FastAPI knows, with the document completed."""
     app = FastAPI(title="TernMQ", summary="A message queue.", docs_url=None, redoc_url=None)
-    for make in ROUTERS:
-        app.include_router(make(PROXY))
     add_health(app, ready=PROXY.readiness, info={})
     add_metrics(app, CollectorRegistry(), service="proxy")
     register(app, PROXY)
-    install_openapi(app)
+    install_openapi(app, ROUTES)
     return app
 
 

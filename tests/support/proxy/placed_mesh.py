@@ -13,15 +13,16 @@ from typing import Any, cast
 
 from tern_proxy.auto_create import AutoCreate
 from tern_proxy.brokers.lanes import EndLane, SendLane, SettleLane
+from tern_proxy.core.documents.sends import PackedMessage
 from tern_proxy.core.transactions.begins import Begin, HalfMessage
 from tern_proxy.proxy import BrokerGroup, Proxy
-from tern_proxy.routes import first_use, transactions
+from tern_proxy.routes.messages import first_use
+from tern_proxy.routes.transactions import begins as transactions
 from tern_proxy.sending import store_messages
 from tern_proxy.waiting.reading_turns import ReadingTurns
 from tern_wire.errors import NoLeader, TernError
 from tern_wire.link.heads import LinkRequest, R, head_parts, read_head
 from tern_wire.link.requests import Parts, RequestCode, body_parts, read_body
-from tern_wire.messages import PackedMessage
 from tern_wire.records.record import host_bytes
 from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
 from tests.support.proxy.placed_brokers import PlacedBroker

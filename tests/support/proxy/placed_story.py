@@ -9,9 +9,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from tern_proxy.core.documents.sends import PackedMessage
 from tern_proxy.routes.topics import homes
 from tern_wire.errors import TernError
-from tern_wire.messages import PackedMessage
 from tests.support.proxy.placed_brokers import PlacedBroker, Told
 from tests.support.proxy.placed_mesh import START_MS, PlacedMesh, now_ms, pass_time, placed_mesh, run_virtually
 

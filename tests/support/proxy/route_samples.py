@@ -19,6 +19,8 @@ NAMES = {
     "member": "worker-1",
     "task": "5b1f0c9a7e2d4c3b8a190f6e",
     "principal": "somebody",
+    "problem": "internal",
+    "asset": "swagger-ui.css",
     "kid": "A" * 16,
     "recall_handle": "AQAB",
     "transaction_id": "AQAB",

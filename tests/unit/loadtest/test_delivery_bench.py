@@ -33,7 +33,7 @@ TINY = replace(
     *(QUICK,),
     seconds=0.15,
     warm_up_s=0.0,
-    turn_s=0.1,
+    turn_s=0.6,
     turn_warm_up_s=0.0,
     rounds=1,
     receive_messages=3_000,

@@ -23,7 +23,6 @@ from tern_wire.principals.client_keys import (
     encoded_public_key,
     hmac_text,
     is_bearer_of,
-    key_document,
     kid_of,
     read_client_key,
     read_key_text,
@@ -189,16 +188,3 @@ def test_a_key_of_each_kind_travels_in_one_form(fields: dict[str, Any]) -> None:
     for other in wrong:
         with pytest.raises(InvalidField):
             read_client_key(other)
-
-
-def test_what_is_shown_of_a_key_is_no_secret() -> None:
-    """Its kid, times, networks and state; of an Ed25519 key the public half; never the hash, nor the salt."""
-    shown = key_document(key(expires_ms=9), 9)
-    assert (shown["kid"], shown["type"], shown["state"]) == (KID, BEARER, "expired")
-    assert "digest" not in shown
-    assert "public_key" not in shown
-    assert key_document(key(not_before_ms=9), 8)["state"] == "not-yet"
-    assert key_document(ClientKey(kid=KID, public_key=SECRET), 0)["public_key"] == encoded_public_key(SECRET)
-    of_hmac = key_document(ClientKey(kid=KID, salt=SECRET), 0)
-    assert (of_hmac["type"], of_hmac.keys()) == (HMAC, shown.keys())
-    assert encoded_public_key(SECRET) not in str(of_hmac)

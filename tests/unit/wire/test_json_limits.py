@@ -9,19 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tern_proxy.core.documents.offsets import OffsetsCommit
+from tern_proxy.core.documents.receives import AckRequest, ReceiveRequest, SettleRequest
+from tern_proxy.core.documents.sends import JsonBatch, JsonMessage, PackedBatch
 from tern_wire.errors import DocumentTooComplex, InvalidField, MalformedBody, TernError
 from tern_wire.json_limits import check_depth, check_nodes, facts_of
 from tern_wire.limits import JSON_DEPTH_MAX, JSON_NODES_MAX, PACKED_ELEMENTS_MAX
 from tern_wire.link.codec import read_json, read_msgpack
-from tern_wire.messages import (
-    AckRequest,
-    JsonBatch,
-    JsonMessage,
-    OffsetsCommit,
-    PackedBatch,
-    ReceiveRequest,
-    SettleRequest,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tern_proxy.core.documents.sends import JsonBatch, PackedBatch
 from tern_wire.errors import (
     ERRORS,
     InvalidField,
@@ -21,7 +22,6 @@ from tern_wire.errors import (
 from tern_wire.handles import HANDLE_SIZE_MAX_CHARS, HandleMaker, Receipt
 from tern_wire.link.codec import encode_msgpack, read_json, read_msgpack
 from tern_wire.link.requests import body_parts, error_parts, read_body, read_error
-from tern_wire.messages import JsonBatch, PackedBatch
 from tern_wire.names import QueueName, check_group, check_topic, parse_queue
 from tern_wire.recall_handles import RECALL_HANDLE_SIZE_MAX_CHARS, Recall, RecallMaker
 from tern_wire.times import parse_duration_ms, parse_time_ms

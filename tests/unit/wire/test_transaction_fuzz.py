@@ -7,11 +7,11 @@ from ipaddress import ip_address
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tern_proxy.core.documents.producer_groups import ProducerGroupSettings
 from tern_proxy.core.transactions.producer_groups import producer_change
 from tern_wire.checks.urls import CheckHosts
 from tern_wire.errors import CheckUrlForbidden, TernError, TransactionIdInvalid
 from tern_wire.link.codec import encode_json, read_json
-from tern_wire.messages import ProducerGroupSettings
 from tern_wire.settings.producer_settings import SETTINGS, read_producer_change
 from tern_wire.transactions import TransactionId, TransactionIds
 from tests.fuzz.mutations import bend

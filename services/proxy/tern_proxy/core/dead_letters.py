@@ -6,18 +6,26 @@ the broker groups behind it, in the order of their names, come after it.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from msgspec import UNSET
 
-from tern_proxy.core.reading.delivery import Message, PutBody, read_records
+from tern_proxy.core.documents.dead_letters import (
+    DeadLetter,
+    Death,
+    Origin,
+    RedriveFailure,
+    RedriveRequest,
+    RedriveTask,
+)
+from tern_proxy.core.documents.values import extended
+from tern_proxy.core.reading.delivery import PutBody, read_records
 from tern_proxy.core.sending.parameters import number_of
 from tern_wire.dead_letters import CANCELLED, DONE, ORIGIN_GONE, RUNNING, Selection
 from tern_wire.errors import DeadLetterGone, InvalidField, LinkBodyMalformed, MessageExpired, TernError
 from tern_wire.limits import REDRIVE_OFFSETS_MAX, REDRIVE_RATE_MAX_PER_S
-from tern_wire.link.dead_letters import DeadLetter
-from tern_wire.link.redrive import RedriveTask
-from tern_wire.messages import TO_ORIGIN, RedriveRequest
+from tern_wire.link import redrive
+from tern_wire.link.dead_letters import DeadLetter as ListedLetter
+from tern_wire.paths import TO_ORIGIN
 
 _PLACE = re.compile(r"([a-z0-9][a-z0-9-]{0,30}):(0|[1-9][0-9]{0,17})")
 # Of a time and where it stands; milliseconds since 1970.
@@ -93,58 +101,55 @@ def _by_offsets(offsets: list[str], broker_groups: Sequence[str], rate: int) -> 
     return {name: (Selection(offsets=tuple(own)), share) for name, own in chosen.items()}
 
 
-def read_letters(letters: Sequence[DeadLetter], raw: bytes, broker_group: str, put_body: PutBody) -> Iterator[Message]:
-    """The messages of *letters*, each with `dlq`; *raw*: their records. LinkBodyMalformed when these do not fit together."""
+def read_letters(
+    letters: Sequence[ListedLetter], raw: bytes, broker_group: str, put_body: PutBody
+) -> Iterator[DeadLetter]:
+    """The messages of *letters*, each with how it died; *raw*: their records. LinkBodyMalformed when these do not fit together."""
     at = 0
     for letter in letters:
         messages = list(read_records(raw[at : at + letter.size_bytes], letter.topic, broker_group, put_body))
         at += letter.size_bytes
         if len(messages) != 1:
             raise LinkBodyMalformed(reason=f"{len(messages)} records for one dead letter")
-        yield {
-            **messages[0],
-            "dlq": {
-                "offset": f"{broker_group}:{letter.offset}",
-                "origin": {
-                    "topic": letter.topic,
-                    "queue": f"{broker_group}:{letter.queue}",
-                    "offset": letter.origin_offset,
-                },
-                "attempts": letter.attempts,
-                "cause": letter.cause,
-                "reason": letter.reason,
-                "dead_at": letter.died_ms,
-            },
-        }
+        death = Death(
+            offset=f"{broker_group}:{letter.offset}",
+            origin=Origin(topic=letter.topic, queue=f"{broker_group}:{letter.queue}", offset=letter.origin_offset),
+            attempts=letter.attempts,
+            cause=letter.cause,
+            reason=letter.reason,
+            dead_at=letter.died_ms,
+        )
+        yield extended(messages[0], DeadLetter, dlq=death)
 
 
-def task_document(parts: Sequence[tuple[str, RedriveTask]]) -> dict[str, Any]:
+def redrive_task(parts: Sequence[tuple[str, redrive.RedriveTask]]) -> RedriveTask:
     """One task, as its *parts* in the broker groups tell it together."""
     first = parts[0][1]
     states = {part.state for _, part in parts}
     state = next(state for state in (RUNNING, CANCELLED, DONE) if state in states)
-    return {
-        "task": first.task_id,
-        "type": "redrive",
-        "group": first.group,
-        "state": state,
-        "dry_run": first.dry_run,
-        "total": sum(part.end - part.begin for _, part in parts),
-        "examined": sum(part.next - part.begin for _, part in parts),
-        "redriven": sum(part.redriven for _, part in parts),
-        "skipped": sum(part.skipped for _, part in parts),
-        "failed": sum(part.failed for _, part in parts),
-        "failures": [
-            {
-                "offset": f"{name}:{failure.offset}",
-                "error": _failure(name, failure.offset, failure.status, first.group).problem(),
-            }
-            for name, part in parts
-            for failure in part.failures
-        ],
-        "started_at": min(part.started_ms for _, part in parts),
-        "finished_at": None if state == RUNNING else max(part.finished_ms for _, part in parts),
-    }
+    failures = [
+        RedriveFailure(
+            offset=f"{name}:{failure.offset}",
+            error=_failure(name, failure.offset, failure.status, first.group).problem(),
+        )
+        for name, part in parts
+        for failure in part.failures
+    ]
+    return RedriveTask(
+        task=first.task_id,
+        type="redrive",
+        group=first.group,
+        state=state,
+        dry_run=first.dry_run,
+        total=sum(part.end - part.begin for _, part in parts),
+        examined=sum(part.next - part.begin for _, part in parts),
+        redriven=sum(part.redriven for _, part in parts),
+        skipped=sum(part.skipped for _, part in parts),
+        failed=sum(part.failed for _, part in parts),
+        failures=failures,
+        started_at=min(part.started_ms for _, part in parts),
+        finished_at=None if state == RUNNING else max(part.finished_ms for _, part in parts),
+    )
 
 
 def _failure(broker_group: str, offset: int, status: int, group: str) -> TernError:

@@ -11,8 +11,14 @@ A topic of which nobody has said where it is placed is placed wherever it is.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from tern_proxy.core.documents.broker_groups import (
+    BrokerGroupLeft,
+    DeadLettersLeft,
+    GroupBehind,
+    TopicLeft,
+    TopicPlace,
+)
 from tern_proxy.core.sending.topic import Topic
 from tern_wire.limits import LEFT_SHOWN_MAX
 from tern_wire.link.hosted import DeadGroup, HostedPage
@@ -57,16 +63,16 @@ class Hosted:
         return [name for name, topic in self.topics.items() if topic.messages]
 
 
-def topic_place(topic: Topic) -> dict[str, Any]:
+def topic_place(topic: Topic) -> TopicPlace:
     """One row of the list of topics by where they are: every namespace's, its name apart."""
     placed = topic.placement
-    return {
-        "namespace": namespace_of(topic.name),
-        "topic": own_name(topic.name),
-        "broker_groups": list(placed.groups),
-        "before": list(placed.before),
-        "hosts": sorted(topic.route),
-    }
+    return TopicPlace(
+        namespace=namespace_of(topic.name),
+        topic=own_name(topic.name),
+        broker_groups=list(placed.groups),
+        before=list(placed.before),
+        hosts=sorted(topic.route),
+    )
 
 
 def is_here(topic: Topic, broker_group: str) -> bool:
@@ -77,62 +83,86 @@ def is_here(topic: Topic, broker_group: str) -> bool:
     return broker_group in placed.groups or broker_group in placed.before
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """What one topic has in the broker group. *placed*, *moving*: 0 or 1. *groups*: who has to read there, the furthest behind first."""
+
+    placed: int
+    moving: int
+    unread: int = 0
+    in_flight: int = 0
+    scheduled: int = 0
+    unclaimed: int = 0
+    groups: tuple[GroupBehind, ...] = ()
+
+
 class Left:
     """What is left in broker group *name*, added up topic by topic. Owner: one request."""
 
     def __init__(self, name: str, hosted: Hosted) -> None:
         self._name, self._hosted = name, hosted
         self._counts = dict.fromkeys(_COUNTS, 0)
-        self._topics: list[dict[str, Any]] = []
+        self._topics: list[TopicLeft] = []
 
     def add(self, name: str, topic: Topic | None, readers: Iterable[str]) -> None:
         """The topic *name*, as the routes have it (None: they do not). *readers*: groups that have begun it in any other broker group."""
         row = self._row(topic, self._hosted.topics.get(name), readers)
         for count in _COUNTS:
-            self._counts[count] += row[count]
-        why = [reason for reason in _OBSTACLES if row[reason]]
+            self._counts[count] += getattr(row, count)
+        why = [reason for reason in _OBSTACLES if getattr(row, reason)]
         if why and len(self._topics) < LEFT_SHOWN_MAX:
-            place = {"namespace": namespace_of(name), "topic": own_name(name), "why": why}
-            shown = ("unread", "in_flight", "scheduled", "groups")
-            self._topics.append({**place, **{count: row[count] for count in shown}})
+            self._topics.append(
+                TopicLeft(
+                    namespace=namespace_of(name),
+                    topic=own_name(name),
+                    why=why,
+                    unread=row.unread,
+                    in_flight=row.in_flight,
+                    scheduled=row.scheduled,
+                    groups=list(row.groups),
+                )
+            )
 
-    def document(self, *, writable: bool, leader: str) -> dict[str, Any]:
+    def document(self, *, writable: bool, leader: str) -> BrokerGroupLeft:
         """As the route answers."""
         hosted = self._hosted
         is_empty = not (hosted.transactions or hosted.dead_letters or any(self._counts[each] for each in _OBSTACLES))
-        return {
-            "broker_group": self._name,
-            "writable": writable,
-            "leader": leader,
-            "topics": len(hosted.topics),
+        return BrokerGroupLeft(
+            broker_group=self._name,
+            writable=writable,
+            leader=leader,
+            topics=len(hosted.topics),
             **self._counts,
-            "transactions": hosted.transactions,
-            "dead_letters": hosted.dead_letters,
-            "is_drained": is_empty and not writable,
-            "topics_left": self._topics,
-            "dead_letters_left": [
-                {"namespace": namespace_of(each.group), "group": own_name(each.group), "dead_letters": each.count}
+            transactions=hosted.transactions,
+            dead_letters=hosted.dead_letters,
+            is_drained=is_empty and not writable,
+            topics_left=self._topics,
+            dead_letters_left=[
+                DeadLettersLeft(namespace=namespace_of(each.group), group=own_name(each.group), dead_letters=each.count)
                 for each in hosted.dead_groups
             ],
-        }
+        )
 
-    def _row(self, topic: Topic | None, hosted: HostedTopic | None, readers: Iterable[str]) -> dict[str, Any]:
+    def _row(self, topic: Topic | None, hosted: HostedTopic | None, readers: Iterable[str]) -> _Row:
         placed = topic.placement if topic is not None else Placement()
-        is_leaving = self._name in placed.before and self._name not in placed.groups
-        row: dict[str, Any] = {"placed": int(self._name in placed.groups), "moving": int(is_leaving)}
+        is_placed, is_leaving = self._name in placed.groups, self._name in placed.before
+        is_moving = is_leaving and not is_placed
         if hosted is None:
-            return {**row, "unread": 0, "in_flight": 0, "scheduled": 0, "unclaimed": 0, "groups": []}
+            return _Row(placed=int(is_placed), moving=int(is_moving))
         # Whoever has begun the topic elsewhere alone has everything of it to read here.
         elsewhere = {group: hosted.messages for group in readers if group not in hosted.groups}
         unread = {group: count for group, (count, _) in hosted.groups.items()} | elsewhere
-        row["unread"] = max(unread.values(), default=0)
-        row["in_flight"] = sum(leased for _, leased in hosted.groups.values())
-        row["scheduled"] = hosted.scheduled
-        row["unclaimed"] = 0 if unread else hosted.messages
-        row["groups"] = _most(unread)
-        return row
+        return _Row(
+            placed=int(is_placed),
+            moving=int(is_moving),
+            unread=max(unread.values(), default=0),
+            in_flight=sum(leased for _, leased in hosted.groups.values()),
+            scheduled=hosted.scheduled,
+            unclaimed=0 if unread else hosted.messages,
+            groups=_most(unread),
+        )
 
 
-def _most(unread: Mapping[str, int]) -> list[dict[str, Any]]:
+def _most(unread: Mapping[str, int]) -> tuple[GroupBehind, ...]:
     behind: Sequence[str] = sorted((group for group in unread if unread[group]), key=lambda each: (-unread[each], each))
-    return [{"group": own_name(group), "unread": unread[group]} for group in behind[:_GROUPS_SHOWN_MAX]]
+    return tuple(GroupBehind(group=own_name(group), unread=unread[group]) for group in behind[:_GROUPS_SHOWN_MAX])

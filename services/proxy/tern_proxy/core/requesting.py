@@ -7,6 +7,7 @@ would decide about its queue, tag or time: those are the requester's. Query para
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from tern_proxy.core.documents.sends import PackedMessage
 from tern_proxy.core.sending.parameters import (
     SEND_PARAMETERS,
     Headers,
@@ -19,7 +20,6 @@ from tern_wire.errors import IllegalTimeout, InvalidField, TernError, TopicNotFo
 from tern_wire.limits import REPLY_TIMEOUT_DEFAULT_MS, REPLY_TIMEOUT_MAX_MS
 from tern_wire.link.queries import AwaitReply
 from tern_wire.link.rows import key_hash
-from tern_wire.messages import PackedMessage
 from tern_wire.paths import (
     HEADER_CLIENT,
     HEADER_CORRELATION_ID,

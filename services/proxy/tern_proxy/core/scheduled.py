@@ -8,11 +8,14 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from msgspec import UNSET
+
+from tern_proxy.core.documents.scheduled import ScheduledMessage
 from tern_wire.errors import InvalidField, MalformedBody
+from tern_wire.link import scheduled
 from tern_wire.link.codec import decode_msgpack, encode_msgpack
-from tern_wire.link.scheduled import ScheduledMessage, TimerPlace
+from tern_wire.link.scheduled import TimerPlace
 from tern_wire.recall_handles import Recall, RecallMaker
 
 _ID_MAX = (1 << 62) - 1
@@ -26,7 +29,7 @@ class GroupPage:
     """What one broker group lists, in order, and its last place if it has more."""
 
     broker_group: str
-    rows: Sequence[ScheduledMessage]
+    rows: Sequence[scheduled.ScheduledMessage]
     next: TimerPlace | None
 
 
@@ -42,9 +45,9 @@ def after_in(broker_group: str, place: Place | None) -> tuple[int, int]:
 
 def put_together(
     pages: Iterable[GroupPage], limit: int, recalls: RecallMaker
-) -> tuple[list[dict[str, Any]], Place | None]:
+) -> tuple[list[ScheduledMessage], Place | None]:
     """At most *limit* messages in order, and the place to go on behind; None: that was all."""
-    found: list[tuple[Place, ScheduledMessage]] = []
+    found: list[tuple[Place, scheduled.ScheduledMessage]] = []
     horizons: list[Place] = []
     for page in pages:
         found += [((row.deliver_ms, page.broker_group, row.timer_id), row) for row in page.rows]
@@ -55,25 +58,22 @@ def put_together(
     shown = [item for item in found if not horizons or item[0] <= min(horizons)]
     if len(shown) > limit:
         shown = shown[:limit]
-        return [_document(*item, recalls) for item in shown], shown[-1][0]
-    return [_document(*item, recalls) for item in shown], min(horizons, default=None)
+        return [_waiting(*item, recalls) for item in shown], shown[-1][0]
+    return [_waiting(*item, recalls) for item in shown], min(horizons, default=None)
 
 
-def _document(place: Place, message: ScheduledMessage, recalls: RecallMaker) -> dict[str, Any]:
+def _waiting(place: Place, message: scheduled.ScheduledMessage, recalls: RecallMaker) -> ScheduledMessage:
     deliver_ms, broker_group, timer_id = place
-    document = {
-        "message_id": message.message_id,
-        "queue": f"{broker_group}:{message.queue}",
-        "deliver_at": deliver_ms,
-        "born_at": message.born_ms,
-        "body_size": message.body_size_bytes,
-        "recall_handle": recalls.make(Recall(broker_group, deliver_ms, timer_id)),
-    }
-    if message.tag:
-        document["tag"] = message.tag
-    if message.keys:
-        document["keys"] = message.keys.split(" ")
-    return document
+    return ScheduledMessage(
+        message_id=message.message_id,
+        queue=f"{broker_group}:{message.queue}",
+        deliver_at=deliver_ms,
+        born_at=message.born_ms,
+        body_size=message.body_size_bytes,
+        recall_handle=recalls.make(Recall(broker_group, deliver_ms, timer_id)),
+        tag=message.tag or UNSET,
+        keys=message.keys.split(" ") if message.keys else UNSET,
+    )
 
 
 def write_cursor(place: Place) -> str:

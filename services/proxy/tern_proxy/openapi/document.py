@@ -6,23 +6,20 @@ release always gives the same bytes.
 Reference: OpenAPI 3.1.0; RFC 9457 (problems).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any
 
-import orjson
 from fastapi import FastAPI
 
 from tern_proxy.core.documents.values import BROKER_GROUP_PATTERN, GROUP_PATTERN, QUEUE_PATTERN, TOPIC_PATTERN
 from tern_proxy.openapi import security
-from tern_proxy.openapi.examples import EXAMPLE_NAMES, FIELDS, OTHER_FIELDS
 from tern_proxy.openapi.schemas import build_schemas
 from tern_proxy.routes.failures import GUARD, SERVER
+from tern_proxy.routes.reference.examples import EXAMPLE_NAMES, problem_example
 from tern_proxy.routes.route import Gives, Route
-from tern_proxy.routes.table import ROUTES
-from tern_service.problems import problem_reply
 from tern_wire import paths
-from tern_wire.errors import ERRORS, TernError
+from tern_wire.errors import ERRORS
 from tern_wire.names import NAMESPACE_LENGTH_MAX
 from tern_wire.principals.principals import PRINCIPAL_PATTERN
 from tern_wire.replies import CORRELATION_PATTERN
@@ -41,34 +38,34 @@ _TAGS = {
     "principals": "Who may do what, and with which keys.",
     "dead letters": "Messages that have failed for the last time: browse, redrive, purge.",
     "cluster": "Who is there and who leads.",
+    "reference": "What explains this API.",
     "health": "For supervisors, load balancers and Prometheus.",
 }
 
 
-def install_openapi(app: FastAPI) -> None:
-    """Let *app* answer the document, built when it is first asked for."""
-    of_fastapi = app.openapi
+def install_openapi(app: FastAPI, routes: Sequence[Route]) -> None:
+    """Let *app* answer the document of *routes*, built when it is first asked for."""
     complete: Document = {}
 
     def openapi() -> Document:
         if not complete:
-            complete.update(build_document(of_fastapi()))
+            info = {"title": app.title, "summary": app.summary, "version": app.version}
+            complete.update(build_document(info, routes))
         return complete
 
     app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation does it
 
 
-def build_document(known: Document) -> Document:
-    """The document of all rows; *known*, which FastAPI has made, has the title and the version. *known* stays as it is."""
-    routes = [route for route in ROUTES if route.id]
+def build_document(info: Document, routes: Iterable[Route]) -> Document:
+    """The document of *routes*: those that have an id."""
+    routes = [route for route in routes if route.id]
     paths_of: dict[str, Document] = {}
     for route in routes:
-        of_fastapi = known["paths"].get(route.path, {}).get(route.method.lower(), {})
-        paths_of.setdefault(route.path, {})[route.method.lower()] = _operation(route, of_fastapi)
+        paths_of.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     codes = sorted({error.code for route in routes for error in (*route.errors, *SERVER, *GUARD)})
     return {
-        "openapi": known["openapi"],
-        "info": known["info"],
+        "openapi": "3.1.0",
+        "info": info,
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "servers": [{"url": "/"}],
         "paths": paths_of,
@@ -77,19 +74,21 @@ def build_document(known: Document) -> Document:
             "schemas": build_schemas(kind for route in routes for kind in route.kinds),
             "parameters": _path_parameters() | {"RequestId": _request_id(), "Namespace": _namespace()},
             "headers": _headers(),
-            "examples": {code: _problem_example(ERRORS[code]) for code in codes},
+            "examples": {
+                code: {"summary": ERRORS[code].title, "value": problem_example(ERRORS[code])} for code in codes
+            },
         },
     }
 
 
-def _operation(route: Route, of_fastapi: Document) -> Document:
+def _operation(route: Route) -> Document:
     names = [name for _, name, _, _ in Formatter().parse(route.path) if name]
     shared = [{"$ref": f"#/components/parameters/{name}"} for name in (*names, *_of_whoever(route.path))]
     document: Document = {
         "operationId": route.id,
-        "tags": [route.tag] if route.tag else of_fastapi["tags"],
+        "tags": [route.tag],
         "summary": route.summary,
-        "description": route.description or of_fastapi["description"],
+        "description": route.description,
         "parameters": [*shared, *route.parameters],
     }
     if route.takes is not None:
@@ -157,14 +156,6 @@ def _problem(status: int, codes: list[str]) -> Document:
     )
 
 
-def _problem_example(kind: type[TernError]) -> Document:
-    wanted = {name for _, name, _, _ in Formatter().parse(kind.fix) if name}
-    fields = {**FIELDS, **OTHER_FIELDS.get(kind.code, {})}
-    error = kind(**{name: fields[name] for name in sorted(wanted)})
-    _, _, body = problem_reply(error, instance="/v1/topics/orders/messages", request_id="5b1f0c9a7e-2a")
-    return {"summary": kind.title, "value": orjson.loads(body)}
-
-
 # Components -------------------------------------------------------------------------------------------------------
 def _path_parameters() -> Document:
     patterns = (
@@ -180,6 +171,7 @@ def _path_parameters() -> Document:
         ("transaction_id", "^[A-Za-z0-9_-]{1,96}$", "As the begin, a check or the list of transactions has given it."),
         ("principal", f"^{PRINCIPAL_PATTERN}$", "The principal."),
         ("kid", "^[A-Za-z0-9]{16}$", "The key's name."),
+        ("problem", "^[a-z0-9-]{1,64}$", "The error's code."),
         ("task", "^[0-9a-f]{24}$", "The task, as the answer that began it names it."),
     )
     return {
@@ -225,6 +217,7 @@ def _headers() -> Document:
         (paths.HEADER_REQUEST_ID, text, "The request's id: the client's own, or a new one."),
         ("Retry-After", {"type": "integer", "minimum": 1}, "Seconds."),
         ("Location", text, "Where the message can be read."),
+        ("Content-Security-Policy", text, "Nothing from elsewhere."),
         ("Link", text, 'The next page, `rel="next"`.'),
         ("Preference-Applied", text, "`return=minimal`."),
         (paths.HEADER_REPLAYED, {"const": "true"}, "The idempotency key was seen before."),

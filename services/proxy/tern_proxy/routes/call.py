@@ -2,6 +2,7 @@
 
     async def get_topic(call: Call, topic: str) -> TopicDescription: ...      200 with the document
     -> Answer(document, status=201, headers={...})                            another status, or headers
+    -> Page(bytes)                                                            200, for a browser
     -> None                                                                   204
 
 The form of the answer, and the query, are read and refused before the handler runs: by what the route's row says.
@@ -17,7 +18,7 @@ from starlette.responses import Response
 
 from tern_proxy.access.authorization import Admission, admission_of
 from tern_proxy.core.access.namespaces import namespace_in, whole_group, whole_topic
-from tern_proxy.core.sending.parameters import BASIC, answer_kind, is_packed, read_query_once
+from tern_proxy.core.sending.parameters import answer_kind, is_packed, read_query_once
 from tern_proxy.exchange import encode, owner_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.route import Route
@@ -28,6 +29,7 @@ from tern_wire.paths import JSON
 
 # 1,024 queues with offset and expected offset.
 BODY_SIZE_MAX_BYTES = 128 * KIB
+HTML = "text/html"
 K = TypeVar("K")
 
 
@@ -40,16 +42,25 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What is answered with 200 and no document of ours."""
+
+    body: bytes
+    kind: str = f"{HTML}; charset=utf-8"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
 class Call:
-    """One request. *query*: its parameters, each at most once, all of them known to the route."""
+    """One request. *query*: its parameters, each at most once, all of them known to the route. *rows*: all routes that there are."""
 
-    __slots__ = ("form", "proxy", "query", "request")
+    __slots__ = ("form", "proxy", "query", "request", "rows")
 
-    def __init__(self, proxy: Proxy, request: Request, route: Route) -> None:
+    def __init__(self, proxy: Proxy, request: Request, route: Route, rows: tuple[Route, ...]) -> None:
         """NotAcceptable, UnknownParameter."""
-        self.proxy, self.request = proxy, request
-        # JSON or MessagePack.
-        self.form = answer_kind(request.headers.get("accept", ""), BASIC) if route.has_document else JSON
+        self.proxy, self.request, self.rows = proxy, request, rows
+        # Which of the route's content types the answer has.
+        self.form = answer_kind(request.headers.get("accept", ""), route.forms) if route.forms else JSON
         self.query: dict[str, str] = read_query_once(request.scope["query_string"], route.known_query)
 
     def needed(self, name: str) -> str:
@@ -99,10 +110,12 @@ class Call:
         """As `topic`, of a consumer or producer group; IllegalGroup, InvalidField."""
         return whole_group(self.request, name)
 
-    def respond(self, answer: Struct | Answer | None) -> Response:
+    def respond(self, answer: Struct | Answer | Page | None) -> Response:
         """What a handler has answered, as FastAPI sends it."""
         if answer is None:
             return Response(status_code=204)
+        if isinstance(answer, Page):
+            return Response(answer.body, 200, answer.headers, answer.kind)
         if not isinstance(answer, Answer):
             answer = Answer(answer)
         return Response(encode(answer.document, self.form), answer.status, answer.headers, self.form)

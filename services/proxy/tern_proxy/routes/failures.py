@@ -7,6 +7,7 @@ from tern_wire.errors import (
     DocumentTooComplex,
     Forbidden,
     GroupNotFound,
+    HeadTooLarge,
     IllegalGroup,
     IllegalTopic,
     InvalidField,
@@ -25,6 +26,7 @@ from tern_wire.errors import (
     ShareExceeded,
     ShuttingDown,
     StorageDamaged,
+    TargetTooLong,
     TernError,
     TooManyFailures,
     TopicNotFound,
@@ -37,6 +39,8 @@ from tern_wire.errors import (
 Errors = tuple[type[TernError], ...]
 # What the server itself refuses can meet every route; what the guard refuses, every one that asks for credentials.
 SERVER: Errors = (
+    TargetTooLong,
+    HeadTooLarge,
     RequestMalformed,
     RequestTimeout,
     BodyTooSlow,

@@ -18,16 +18,30 @@ Row = Any
 Ask = Callable[[Page], Awaitable[tuple[dict[str, Row], bool]]]
 
 LIMIT = number("limit", 1, LISTED_MAX, LISTED_DEFAULT, "Rows on a page.")
-CURSOR = in_query("cursor", {"type": "string"}, "`next_cursor` of the page before.")
 PATTERN = in_query("q", {"type": "string", "maxLength": PATTERN_LENGTH_MAX}, "A part of the name, in any case.")
 CREATE_ONLY = in_header("If-None-Match", {"const": "*"}, "Only if it is not there (412 otherwise).")
-LIST = (LIMIT, CURSOR, PATTERN)
+
+
+def moment(name: str, text: str) -> Schema:
+    """A parameter that is a time: ms since 1970, or RFC 3339."""
+    return in_query(
+        name, {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "format": "date-time"}]}, text
+    )
+
+
+def continued(**keywords: Any) -> Schema:
+    """The parameter `cursor` of a list whose cursors are as *keywords* say."""
+    return in_query("cursor", {"type": "string", **keywords}, "`next_cursor` of the page before.")
 
 
 def sorted_by(*names: str) -> Schema:
     """The parameter `sort` of a list that can be sorted by *names*; the first is the default."""
     words = [sign + name for name in names for sign in ("", "-")]
     return in_query("sort", {"enum": words, "default": names[0]}, "`-` turns the order round.")
+
+
+CURSOR = continued()
+LIST = (LIMIT, CURSOR, PATTERN)
 
 
 def confirm_with(what: str) -> Schema:

@@ -103,9 +103,9 @@ class Route:
         return self.about or inspect.getdoc(self.handler) or ""
 
     @property
-    def has_document(self) -> bool:
-        """Whether it answers a document of ours, in a form that the client may choose."""
-        return any(MSGPACK in each.content for each in self.gives.values())
+    def forms(self) -> tuple[str, ...]:
+        """The content types that its answers have, the default first; none where no answer has a body."""
+        return tuple(dict.fromkeys(kind for each in self.gives.values() for kind in each.content))
 
     @property
     def kinds(self) -> tuple[type[Struct], ...]:

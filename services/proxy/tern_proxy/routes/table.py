@@ -11,15 +11,47 @@ from starlette.responses import Response
 
 from tern_proxy.core.access.requirements import Rule
 from tern_proxy.proxy import Proxy
+from tern_proxy.routes.broker_groups.routes import ROUTES as BROKER_GROUPS
 from tern_proxy.routes.call import Call
+from tern_proxy.routes.cluster.routes import ROUTES as CLUSTER
+from tern_proxy.routes.dead_letters.routes import ROUTES as DEAD_LETTERS
 from tern_proxy.routes.groups.routes import ROUTES as GROUPS
-from tern_proxy.routes.legacy import LEGACY
+from tern_proxy.routes.health.routes import ROUTES as HEALTH
+from tern_proxy.routes.members.routes import ROUTES as MEMBERS
+from tern_proxy.routes.messages.routes import ROUTES as MESSAGES
+from tern_proxy.routes.offsets.routes import ROUTES as OFFSETS
+from tern_proxy.routes.principals.routes import ROUTES as PRINCIPALS
+from tern_proxy.routes.producer_groups.routes import ROUTES as PRODUCER_GROUPS
+from tern_proxy.routes.queries.routes import ROUTES as QUERIES
+from tern_proxy.routes.reference.routes import ROUTES as REFERENCE
+from tern_proxy.routes.requests.routes import ROUTES as REQUESTS
 from tern_proxy.routes.route import Route
+from tern_proxy.routes.scheduled.routes import ROUTES as SCHEDULED
+from tern_proxy.routes.statistics.routes import ROUTES as STATISTICS
 from tern_proxy.routes.topics.routes import ROUTES as TOPICS
+from tern_proxy.routes.transactions.routes import ROUTES as TRANSACTIONS
 from tern_wire.errors import MethodNotAllowed, RouteNotFound
 
 # In the order of the API document.
-ROUTES: tuple[Route, ...] = (*LEGACY, *TOPICS, *GROUPS)
+ROUTES: tuple[Route, ...] = (
+    *MESSAGES,
+    *REQUESTS,
+    *PRODUCER_GROUPS,
+    *TRANSACTIONS,
+    *QUERIES,
+    *SCHEDULED,
+    *STATISTICS,
+    *OFFSETS,
+    *CLUSTER,
+    *HEALTH,
+    *REFERENCE,
+    *MEMBERS,
+    *BROKER_GROUPS,
+    *TOPICS,
+    *GROUPS,
+    *DEAD_LETTERS,
+    *PRINCIPALS,
+)
 RULES: tuple[Rule, ...] = tuple(route.rule for route in ROUTES)
 # Paths of topics and groups come again and again, and there are seldom more pairs than groups.
 KNOWN_PATHS_MAX = 4_096
@@ -127,7 +159,7 @@ def _endpoint(proxy: Proxy, route: Route) -> Callable[[Request], Awaitable[Respo
     assert handler is not None
 
     async def endpoint(request: Request) -> Response:
-        call = Call(proxy, request, route)
+        call = Call(proxy, request, route, ROUTES)
         return call.respond(await handler(call, **request.path_params))
 
     return endpoint

@@ -101,7 +101,7 @@ async def test_types_that_were_never_named_may_be_named() -> None:
 
 async def test_a_proxy_without_a_cluster_key_makes_none_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """409 with the setting; nothing is told to brokers, and keys of other types are made as ever."""
-    monkeypatch.setattr("tern_proxy.routes.principals.SigningSecrets", lambda _: SigningSecrets(b""))
+    monkeypatch.setattr("tern_proxy.routes.principals.keys.SigningSecrets", lambda _: SigningSecrets(b""))
     async with proxy_mesh() as mesh:
         await mesh.http.put(SHOP, json={})
         answer = await mesh.http.post(KEYS, json={"type": "hmac-sha256"})

@@ -1,14 +1,26 @@
 """Principals, keys and grants over HTTP: told to every broker group, keys shown once, and what is said when a group does not answer."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
+from tern_proxy.core.access.principals import key_state
 from tern_wire.errors import LimitReached
 from tern_wire.link.requests import RequestCode
-from tern_wire.principals.client_keys import digest_of, encoded_public_key, is_bearer_of, read_key_text
+from tern_wire.principals.client_keys import (
+    BEARER,
+    HMAC,
+    ClientKey,
+    bearer_text,
+    digest_of,
+    encoded_public_key,
+    is_bearer_of,
+    read_key_text,
+)
 from tern_wire.principals.documents import PrincipalDocument, settings_change
 from tests.support.proxy.proxy_mesh import KEY, NOW_MS, ProxyMesh, eventually, proxy_mesh
 from tests.support.scripted.broker import ScriptedBroker
@@ -316,3 +328,23 @@ async def test_who_writes_from_an_old_view_is_told_by_the_broker() -> None:
         assert code_of(await put(mesh, requests_per_s=5)) == "principal-changed"
         mesh.broker.principals.list_changed = real  # type: ignore[method-assign]
         assert (await put(mesh, requests_per_s=5)).json()["requests_per_s"] == 5
+
+
+def test_what_is_shown_of_a_key_is_no_secret() -> None:
+    """Its kid, times, networks and state; of an Ed25519 key the public half; never the hash, nor the salt."""
+    kid, secret = "Zk3vQ8mT1xWc5RbN", bytes(range(32))
+    key = ClientKey(kid=kid, digest=digest_of(bearer_text(kid, secret)), version=1)
+
+    def key_document(key: ClientKey, now_ms: int) -> dict[str, Any]:
+        shown: dict[str, Any] = msgspec.to_builtins(key_state(key, now_ms))
+        return shown
+
+    shown = key_document(replace(key, expires_ms=9), 9)
+    assert (shown["kid"], shown["type"], shown["state"]) == (kid, BEARER, "expired")
+    assert "digest" not in shown
+    assert "public_key" not in shown
+    assert key_document(replace(key, not_before_ms=9), 8)["state"] == "not-yet"
+    assert key_document(ClientKey(kid=kid, public_key=secret), 0)["public_key"] == encoded_public_key(secret)
+    of_hmac = key_document(ClientKey(kid=kid, salt=secret), 0)
+    assert (of_hmac["type"], of_hmac.keys()) == (HMAC, shown.keys())
+    assert encoded_public_key(secret) not in str(of_hmac)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tern_proxy.core.sending.topic import Topic
-from tern_proxy.routes import joining
-from tern_proxy.routes.late_groups import begin_topic
+from tern_proxy.routes.broker_groups import joining
+from tern_proxy.routes.broker_groups.late_groups import begin_topic
 from tern_wire.errors import AlreadyExists, BrokerGroupNotFound, LimitReached
 from tern_wire.link.requests import RequestCode
 from tern_wire.routing.placement import Placement

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tern_proxy.core.raft_facts import raft_facts
+from tern_proxy.core.cluster import raft_facts
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 from tests.support.scripted.broker import ScriptedBroker
 
@@ -73,14 +73,14 @@ def test_lag_is_what_the_newest_leader_says() -> None:
     """A deposed one that does not know it yet has no say; without a leader nobody knows."""
     deposed = {**LEADER, "node": "broker-a-1", "term": 6, "last_index": 99, "peers": []}
     facts = raft_facts({"broker-a-0": LEADER, "broker-a-1": deposed, "broker-a-2": FOLLOWER})
-    assert {name: fact["lag"] for name, fact in facts.items() if fact} == {
+    assert {name: fact.lag for name, fact in facts.items() if fact} == {
         "broker-a-0": 0,
         "broker-a-1": 3,
         "broker-a-2": 15,
     }
     (alone,) = raft_facts({"broker-a-1": FOLLOWER}).values()
     assert alone is not None
-    assert alone["lag"] is None
+    assert alone.lag is None
 
 
 def test_a_node_that_says_nothing_has_no_facts() -> None:

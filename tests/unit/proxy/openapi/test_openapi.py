@@ -1,7 +1,9 @@
 """The API document against what it describes: routes, parameters, formats, limits and examples are what the proxy takes."""
 
 import hashlib
+import importlib
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -12,23 +14,14 @@ import msgspec
 import orjson
 import pytest
 
+from tern_proxy.core import documents
 from tern_proxy.core.documents.values import DURATION_PATTERN, GROUP_PATTERN, QUEUE_PATTERN, TOPIC_PATTERN, Problem
 from tern_proxy.core.sending.batches import read_batch
 from tern_proxy.core.transactions.begin_requests import read_begin_document
-from tern_proxy.openapi import broker_groups as openapi_broker_groups
-from tern_proxy.openapi import cluster as openapi_cluster
-from tern_proxy.openapi import dead_letters as openapi_dead_letters
-from tern_proxy.openapi import members as openapi_members
-from tern_proxy.openapi import principals as openapi_principals
-from tern_proxy.openapi import producers as openapi_producers
-from tern_proxy.openapi import queries as openapi_queries
-from tern_proxy.openapi import scheduled as openapi_scheduled
-from tern_proxy.openapi import schemas as openapi_schemas
-from tern_proxy.openapi import transactions as openapi_transactions
-from tern_proxy.openapi.examples import EXAMPLE_NAMES
-from tern_proxy.openapi.messages import EXAMPLE_HANDLE
+from tern_proxy.routes.messages.examples import EXAMPLE_HANDLE
+from tern_proxy.routes.reference.examples import EXAMPLE_NAMES
 from tern_proxy.routes.table import ROUTES
-from tern_wire import limits, messages
+from tern_wire import limits
 from tern_wire.errors import TernError
 from tern_wire.link.codec import encode_msgpack, read_json, read_msgpack
 from tern_wire.names import check_group, check_topic, parse_queue
@@ -55,6 +48,14 @@ SEND, GROUP, PULL = "/v1/topics/orders/messages", "/v1/topics/orders/groups/bill
 MOVED = '{"topic": "orders", "offsets": {"broker-a:3": 0}, "expected": {"broker-a:3": 7}}'
 
 
+DOCUMENTS: dict[str, Any] = {
+    name: kind
+    for module in pkgutil.iter_modules(documents.__path__, documents.__name__ + ".")
+    for name, kind in vars(importlib.import_module(module.name)).items()
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+}
+
+
 async def ask(mesh: ProxyMesh, name: str, query: str = "", **headers: str) -> httpx.Response:
     """An operation with no body and nothing else that it does not need."""
     method, path, _ = OPERATIONS[name]
@@ -64,9 +65,10 @@ async def ask(mesh: ProxyMesh, name: str, query: str = "", **headers: str) -> ht
 
 # Complete ---------------------------------------------------------------------------------------------------------
 def test_every_row_is_documented() -> None:
-    """By an id without the path in it, with problems as problems; the document itself is not in it."""
+    """By an id without the path in it, with problems as problems; the document itself and the files of its page are not in it."""
     documented = {(method, path) for method, path, _ in OPERATIONS.values()}
-    assert documented == {(route.method, route.path) for route in ROUTES if route.path != "/openapi.json"}
+    assert documented == {(route.method, route.path) for route in ROUTES if route.id}
+    assert [route.path for route in ROUTES if not route.id] == ["/openapi.json", "/openapi.json", "/docs/{asset}"]
     for name, (_, _, operation) in OPERATIONS.items():
         assert re.fullmatch(r"[a-z]+([A-Z][a-z]+)+", name), name
         assert {"tags", "summary", "description", "responses", "x-codeSamples"} <= operation.keys(), name
@@ -260,7 +262,6 @@ def test_patterns_say_what_the_readers_take(pattern: str, check: Any, texts: lis
 def test_examples_of_bodies_are_accepted_by_the_decoders() -> None:
     """In every content type of every operation; text that stands for MessagePack's binary is packed as binary."""
     seen = set()
-    kinds = {kind.__name__: kind for route in ROUTES for kind in route.kinds}
     for name, (_, _, operation) in OPERATIONS.items():
         for kind, schema, example in media_of(operation.get("requestBody", {}).get("content", {})):
             seen.add((name, kind))
@@ -273,21 +274,15 @@ def test_examples_of_bodies_are_accepted_by_the_decoders() -> None:
                 packed = [{**message, "body": message["body"].encode()} for message in example["messages"]]
                 assert read_batch(encode_msgpack({"messages": packed}), kind)
             elif kind == MSGPACK:
-                read_msgpack(encode_msgpack(example), kinds.get(schema) or getattr(messages, schema))
+                read_msgpack(encode_msgpack(example), DOCUMENTS[schema])
             elif schema:
-                read_json(orjson.dumps(example), kinds.get(schema) or getattr(messages, schema))
+                read_json(orjson.dumps(example), DOCUMENTS[schema])
     assert len(seen) == 2 + 4 + 3 * 2 + 2 + 5 * 2 + 3 * 2 + 2 + 6 * 2 + 2 * 2
 
 
 def strictly(document: bytes, schema: str) -> None:
     """AssertionError unless *document* is what *schema* describes, with no field that it does not know."""
-    known = (
-        *(openapi_schemas, openapi_cluster, openapi_dead_letters, openapi_members, openapi_queries),
-        *(openapi_scheduled, openapi_principals, openapi_producers, openapi_transactions, openapi_broker_groups),
-    )
-    kinds = {kind.__name__: kind for route in ROUTES for kind in route.kinds}
-    kind = kinds.get(schema) or next(found for module in known if (found := getattr(module, schema, None)) is not None)
-    value = read_json(document, kind)
+    value = read_json(document, DOCUMENTS[schema])
     assert msgspec.to_builtins(value) == orjson.loads(document), schema
 
 
@@ -334,7 +329,8 @@ async def test_every_curl_does_what_the_document_says() -> None:
                 documented = operation["responses"][str(answer.status_code)]
                 assert answer.is_success or name == "getReadiness", f"{name}: {answer.text}"
                 if answer.status_code != 204:
-                    media = documented["content"][answer.headers["content-type"]]
+                    kind = answer.headers["content-type"]
+                    media = documented["content"].get(kind) or documented["content"][kind.partition(";")[0]]
                     if "$ref" in media["schema"]:
                         strictly(answer.content, media["schema"]["$ref"].rpartition("/")[2])
                 if asked == "DELETE":  # the operations behind it need what is gone

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from tern_proxy.brokers.old_data import SUGGESTION_KEPT_S, SUGGESTIONS_MAX, OldData
+from tern_proxy.core.documents.offsets import SeekPlace, SeekRequest
+from tern_proxy.core.documents.queries import FoundMessage
 from tern_proxy.core.reading.searching import FoundPage, put_together, read_cursor, write_cursor
 from tern_proxy.core.reading.seeking import SeekPart, plan_seek
 from tern_proxy.core.sending.topic import Queue, Topic
@@ -12,7 +14,6 @@ from tern_wire.errors import InvalidField, QueueNotFound
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.consumer_offsets import SeekTo
 from tern_wire.link.requests import RequestCode, body_parts
-from tern_wire.messages import SeekPlace, SeekRequest
 from tern_wire.routing.route import TopicRoute
 from tests.support.proxy.proxy_mesh import KEY, proxy_mesh
 from tests.support.scripted.broker import ScriptedBroker
@@ -23,7 +24,9 @@ TOPIC = Topic("orders", {name: TopicRoute(topic_id=1, queues=2) for name in ("br
 
 def page(*stored: int, next_: list[int] | None = None, after: list[int] | None = None) -> FoundPage:
     """What one broker group found: messages stored at these times, at places of the same number."""
-    messages: list[tuple[dict[str, Any], list[int]]] = [({"stored_at": at}, [1, at]) for at in stored]
+    messages = [
+        (FoundMessage(message_id="ID", topic="orders", queue="a:0", born_at=at, stored_at=at), [1, at]) for at in stored
+    ]
     return FoundPage(after=after, messages=messages, next=next_, truncated=False)
 
 
@@ -31,7 +34,7 @@ def test_pages_of_broker_groups_are_put_together_newest_first_and_go_on_where_ea
     """One that was not come to keeps its place; one that is done is asked no more."""
     pages = {"a": page(9, 5, 3), "b": page(8, 7, next_=[1, 6]), "c": page(1, after=[2, 2])}
     shown, cursor = put_together(pages, 4)
-    assert [message["stored_at"] for message in shown] == [9, 8, 7, 5]
+    assert [message.stored_at for message in shown] == [9, 8, 7, 5]
     assert cursor == {"a": [1, 5], "b": [1, 6], "c": [2, 2]}
     assert read_cursor(write_cursor(cursor)) == cursor
     shown, cursor = put_together(pages, 100)

@@ -10,6 +10,7 @@ import msgspec
 import orjson
 import pytest
 
+from tern_proxy.core.reading.delivery import LONG_TEXT_LENGTH
 from tern_wire.errors import Overloaded
 from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.paths import JSON, MSGPACK, NDJSON
@@ -75,6 +76,7 @@ async def test_a_received_message_has_all_that_was_sent() -> None:
         (b"no json", "", "?encoding=json", "body", "no json"),
         (b"text", "", "?encoding=base64", "body_base64", "dGV4dA=="),
         (b"\xff", "", "?encoding=text", "body_base64", "/w=="),
+        (('"\\\n\u00fc' * LONG_TEXT_LENGTH).encode(), "", "", "body", '"\\\n\u00fc' * LONG_TEXT_LENGTH),
     ],
 )
 async def test_a_body_is_written_as_what_it_is(

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from tern_proxy.core.dead_letters import redrive_selections
+from tern_proxy.core.documents.dead_letters import RedriveRequest
 from tern_proxy.core.sending.parameters import time_of
 from tern_wire.dead_letters import Selection
 from tern_wire.errors import InvalidField
-from tern_wire.messages import RedriveRequest
 
 
 def chosen(body: dict[str, Any]) -> dict[str, tuple[Selection, int]]:

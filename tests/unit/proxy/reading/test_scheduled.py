@@ -149,7 +149,7 @@ def test_pages_of_many_broker_groups_make_one_list(seed: int) -> None:
         messages, behind_all = put_together(pages, limit, maker)
         assert len(messages) <= limit
         for message in messages:
-            recall = maker.read(message["recall_handle"])
+            recall = maker.read(message.recall_handle)
             shown.append((recall.deliver_ms, recall.broker_group, recall.timer_id))
         if behind_all is None:
             break

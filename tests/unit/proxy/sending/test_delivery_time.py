@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tern_proxy.core.documents.sends import JsonMessage, PackedMessage
 from tern_proxy.core.sending.encoding import Encoded, encode_messages
 from tern_proxy.core.sending.message_ids import MessageIds
 from tern_proxy.core.sending.topic import Topic
 from tern_wire.limits import DELAY_LEVELS_MS, TIMER_DELAY_MAX_MS
 from tern_wire.link.rows import SEND_ROWS, message_group_hash
-from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.records.record import decode_record, host_bytes
 from tern_wire.routing.route import TopicRoute
 

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from tern_proxy.brokers.lanes import send_of
+from tern_proxy.core.documents.sends import JsonMessage, PackedMessage
 from tern_proxy.core.sending.batches import read_batch
 from tern_proxy.core.sending.encoding import Encoded, encode_messages
 from tern_proxy.core.sending.message_ids import MessageIds
@@ -20,7 +21,6 @@ from tern_wire.limits import (
     PROPERTIES_SIZE_MAX_BYTES,
 )
 from tern_wire.link.rows import FLAG_KEYED, FLAG_PINNED, FLAG_SENT_ON, SEND_ROWS, key_hash
-from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.paths import JSON, JSONL, MSGPACK, NDJSON
 from tern_wire.records.record import Record, decode_record, host_bytes, tag_hash
 from tern_wire.routing.placement import Placement

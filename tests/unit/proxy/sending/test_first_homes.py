@@ -6,7 +6,7 @@ import pytest
 
 from tern_proxy import sending
 from tern_proxy.auto_create import AutoCreate
-from tern_proxy.routes import transactions
+from tern_proxy.routes.transactions import begins as transactions
 from tern_remoting import Frame, Link
 from tern_wire.errors import Overloaded
 from tern_wire.link.requests import RequestCode, body_parts, read_body

@@ -2,12 +2,12 @@
 
 import pytest
 
+from tern_proxy.core.documents.sends import PackedMessage
 from tern_proxy.core.sending.owners import owner_of_several, owner_or_refuse
 from tern_proxy.core.sending.topic import Topic
 from tern_proxy.core.transactions.begins import Begin, HalfMessage, broker_group_of_key
 from tern_wire.errors import OwnerUnknown, PlacementChanged, TopicsApart
 from tern_wire.link.rows import key_hash, message_group_hash
-from tern_wire.messages import PackedMessage
 from tern_wire.routing.placement import Placement, owners, slot_of_key, slot_of_message_group
 from tern_wire.routing.route import TopicRoute
 

@@ -17,7 +17,7 @@ from tern_proxy.core.sending.owners import owner_or_refuse
 from tern_proxy.core.topics import topic_route
 from tern_proxy.core.transactions import begins as transactions_module
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes import first_use
+from tern_proxy.routes.messages import first_use
 from tern_proxy.routes.topics import homes
 from tern_wire.errors import OwnerUnknown, PlacementChanged
 from tern_wire.link.rows import FLAG_SENT_ON

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tern_proxy.core.documents.sends import PackedMessage
 from tern_proxy.core.sending.topic_kinds import kind_of, perm_of, refuse_kind, refuse_message, refuse_unwritable
 from tern_wire.errors import PropertyConflictsWithType, TopicNotWritable
-from tern_wire.messages import PackedMessage
 from tern_wire.routing.route import TopicRoute
 from tern_wire.settings.topic_settings import TOPIC_KINDS
 

@@ -9,8 +9,17 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
+from tern_proxy.core.documents import principals
+from tern_proxy.core.documents.principals import (
+    ClientKeyState,
+    GrantSettings,
+    KeySettings,
+    PrincipalGrant,
+    PrincipalSettings,
+    PrincipalState,
+)
+from tern_proxy.core.documents.values import extended
 from tern_wire.errors import InvalidField, PrincipalChanged
-from tern_wire.messages import GrantSettings, KeySettings, PrincipalSettings
 from tern_wire.principals.client_keys import (
     BEARER,
     ED25519,
@@ -22,8 +31,8 @@ from tern_wire.principals.client_keys import (
     check_description,
     decoded,
     digest_of,
+    encoded_public_key,
     hmac_text,
-    key_document,
     read_networks,
 )
 from tern_wire.principals.documents import PrincipalDocument, settings_change
@@ -31,7 +40,6 @@ from tern_wire.principals.principals import CLUSTER, GROUP, PRODUCER_GROUP, TOPI
 from tern_wire.principals.signing_secrets import SigningSecrets
 from tern_wire.times import parse_duration_ms, parse_time_ms
 
-Document = dict[str, Any]
 # Parameter of GET /v1/acls -> kind.
 KIND_OF: Mapping[str, str] = {"topic": TOPIC, "group": GROUP, "producer_group": PRODUCER_GROUP}
 
@@ -149,22 +157,45 @@ def _duration_ms(value: str | int, pointer: str) -> int:
 
 
 # Answers ----------------------------------------------------------------------------------------------------------
-def principal_document(known: PrincipalDocument, now_ms: int) -> Document:
+def grant_state(grant: Grant) -> principals.Grant:
+    """A grant."""
+    return principals.Grant(effect=grant.effect, actions=list(grant.actions), kind=grant.kind, pattern=grant.pattern)
+
+
+def key_state(key: ClientKey, now_ms: int) -> ClientKeyState:
+    """What everybody with DESCRIBE of the cluster may see of a key."""
+    return ClientKeyState(
+        kid=key.kid,
+        type=key.kind,
+        state="expired" if key.is_expired(now_ms) else "active" if key.is_good_at(now_ms) else "not-yet",
+        not_before=key.not_before_ms,
+        expires_at=key.expires_ms,
+        created_at=key.created_ms,
+        networks=list(key.networks),
+        description=key.description,
+        public_key=encoded_public_key(key.public_key) if key.public_key else UNSET,
+    )
+
+
+def principal_state(known: PrincipalDocument, now_ms: int) -> PrincipalState:
     """A principal with its grants and keys, as whoever may DESCRIBE the cluster sees it."""
-    return {
-        "principal": known.name,
-        "version": shown_version(known),
-        "description": known.description,
-        "grants": [grant.document() for grant in known.grants],
-        "requests_per_s": known.requests_per_s,
-        "bytes_per_s": known.bytes_per_s,
-        "keys": [key_document(key, now_ms) for key in known.keys],
-    }
+    return PrincipalState(
+        principal=known.name,
+        version=shown_version(known),
+        description=known.description,
+        grants=[grant_state(grant) for grant in known.grants],
+        requests_per_s=known.requests_per_s,
+        bytes_per_s=known.bytes_per_s,
+        keys=[key_state(key, now_ms) for key in known.keys],
+    )
 
 
-def acl_rows(documents: Iterable[PrincipalDocument], objects: Mapping[str, str]) -> Iterator[tuple[str, Document]]:
+def acl_rows(
+    documents: Iterable[PrincipalDocument], objects: Mapping[str, str]
+) -> Iterator[tuple[str, PrincipalGrant]]:
     """Grants with whose they are: all of them, or those that speak of one of *objects* (kind -> name). With a key that sorts them by principal."""
     for known in documents:
         for number, grant in enumerate(known.grants):
             if not objects or any(grant.is_of(kind, name) for kind, name in objects.items() if kind != CLUSTER):
-                yield f"{known.name}\x00{number:04}", {"principal": known.name, **grant.document()}
+                row = extended(grant_state(grant), PrincipalGrant, principal=known.name)
+                yield f"{known.name}\x00{number:04}", row

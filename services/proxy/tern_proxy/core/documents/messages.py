@@ -1,10 +1,10 @@
 """Messages: how they are sent, received, settled and read by offset."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from tern_proxy.core.documents.values import OFFSET_MAX, Count, MessageId, Offset, Problem, Queue, Time
+from tern_proxy.core.documents.values import OFFSET_MAX, Count, MessageId, Offset, ProblemMap, Queue, Time, words
 from tern_wire import limits
 from tern_wire.handles import HANDLE_SIZE_MAX_CHARS
 from tern_wire.recall_handles import RECALL_HANDLE_SIZE_MAX_CHARS
@@ -16,10 +16,14 @@ RecallHandle = Annotated[
 ReceiptHandle = Annotated[
     str, Meta(max_length=HANDLE_SIZE_MAX_CHARS, description="Opaque; names one lease of a message.")
 ]
+if TYPE_CHECKING:
+    # Raw: a text that is JSON already. Bytes: for MessagePack and raw answers.
+    Body: TypeAlias = str | Raw | bytes
+else:
+    Body = str
 
 
-# Answers ----------------------------------------------------------------------------------------------------------
-class SendReceipt(Struct, kw_only=True):
+class SendReceipt(Struct, kw_only=True, gc=False):
     """Where a message is stored. It is on the disks of a majority. `deliver_at` and `recall_handle`: it waits for that time."""
 
     message_id: MessageId
@@ -30,7 +34,7 @@ class SendReceipt(Struct, kw_only=True):
     recall_handle: RecallHandle | UnsetType = UNSET
 
 
-class SendResult(Struct, kw_only=True):
+class SendResult(Struct, kw_only=True, gc=False):
     """What became of one message of a batch: a receipt, or `error`."""
 
     index: Annotated[int, Meta(ge=0, description="The message's place in the request.")]
@@ -41,7 +45,7 @@ class SendResult(Struct, kw_only=True):
     deliver_at: Time | UnsetType = UNSET
     recall_handle: RecallHandle | UnsetType = UNSET
     replayed: Annotated[bool, Meta(description="Its idempotency key was seen before.")] | UnsetType = UNSET
-    error: Problem | UnsetType = UNSET
+    error: ProblemMap | UnsetType = UNSET
 
 
 class BatchResults(Struct, kw_only=True):
@@ -51,14 +55,14 @@ class BatchResults(Struct, kw_only=True):
     failed: Count
 
 
-class Message(Struct, kw_only=True):
+class Message(Struct, kw_only=True, gc=False):
     """A stored message. Exactly one of `body`, `json`, `body_base64` carries it; in MessagePack always `body`, binary."""
 
     message_id: str
     topic: str
     queue: Queue
     offset: Offset
-    body: str | UnsetType = UNSET
+    body: Body | UnsetType = UNSET
     json: Any | UnsetType = UNSET
     body_base64: Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})] | UnsetType = UNSET
     content_type: str | UnsetType = UNSET
@@ -74,7 +78,14 @@ class Message(Struct, kw_only=True):
     stored_at: Time
 
 
-class LeasedMessage(Message, kw_only=True):
+class ReadMessage(Message, kw_only=True, gc=False):
+    """A message as its record has it, of which routes show what they show: `offset` -1 while it is not visible, `body_size` in place of the body
+    for those who may not see it."""
+
+    body_size: Count | UnsetType = UNSET
+
+
+class LeasedMessage(Message, kw_only=True, gc=False):
     """A message under lease: nobody else of the group receives it until `invisible_until`."""
 
     attempt: Annotated[int, Meta(ge=1, description="1 at the first delivery.")]
@@ -82,12 +93,12 @@ class LeasedMessage(Message, kw_only=True):
     invisible_until: Time
 
 
-class SettleResult(Struct, kw_only=True):
+class SettleResult(Struct, kw_only=True, gc=False):
     """What became of one receipt handle."""
 
     receipt_handle: str
-    status: Literal["ok"] | UnsetType = UNSET
-    error: Problem | UnsetType = UNSET
+    status: Annotated[str, words("ok")] | UnsetType = UNSET
+    error: ProblemMap | UnsetType = UNSET
 
 
 class SettleResults(Struct, kw_only=True):
@@ -102,6 +113,12 @@ class Received(Struct, kw_only=True):
 
     messages: Annotated[list[LeasedMessage], Meta(max_length=limits.RECEIVE_MESSAGES_MAX)]
     settled: Annotated[list[SettleResult], Meta(max_length=limits.SETTLE_ENTRIES_MAX)]
+
+
+class SettledLine(Struct, kw_only=True):
+    """The last line of a receive in NDJSON that has settled something."""
+
+    settled: list[SettleResult]
 
 
 class Pulled(Struct, kw_only=True):

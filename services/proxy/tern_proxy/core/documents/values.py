@@ -1,6 +1,6 @@
 """What documents of several subjects are made of: names, offsets, times, and the problem that every error answers. Units are in the texts."""
 
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -39,6 +39,13 @@ class Problem(Struct, kw_only=True):
     retry_after_ms: Count | UnsetType = UNSET
 
 
+if TYPE_CHECKING:
+    ProblemMap: TypeAlias = dict[str, Any]
+else:
+    # What an error's `problem()` makes, encoded as it is; described as a Problem.
+    ProblemMap = Problem
+
+
 # Requests: what is said of a field here is shown and not checked by msgspec, since the code behind it knows more exactly what is wrong. --------
 def shown(text: str = "", **keywords: Any) -> Meta:
     """Keywords of JSON Schema for the API document alone."""
@@ -48,6 +55,15 @@ def shown(text: str = "", **keywords: Any) -> Meta:
 def words(*known: str, text: str = "") -> Meta:
     """The texts that there are. Of an answer: in this release, since a broker of another one may know more."""
     return shown(text, enum=list(known))
+
+
+# Of keywords: those that take the place of what msgspec makes of a type (`openapi/schemas.py`).
+INSTEAD = "x-instead"
+
+
+def instead(**keywords: Any) -> Meta:
+    """As `shown`, but stronger than what the type itself says; None takes a keyword away."""
+    return Meta(extra_json_schema={INSTEAD: keywords})
 
 
 DurationText = Annotated[str, shown(pattern=DURATION_PATTERN)]

@@ -1,17 +1,19 @@
-"""Records of the broker become messages for a reader: one pass over the bytes, one dictionary a message."""
+"""Records of the broker become messages for a reader: one pass over the bytes, one struct a message."""
 
 import base64
 import json as std_json
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
-import orjson
+from msgspec import UNSET, Raw
 
+from tern_proxy.core.documents.messages import LeasedMessage, Message, ReadMessage
 from tern_proxy.core.sending.batches import media_type
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.handles import HandleMaker, Receipt
+from tern_wire.link.codec import encode_json
 from tern_wire.link.receives import Leased
 from tern_wire.paths import JSON, OCTETS
 from tern_wire.records.record import (
@@ -33,16 +35,28 @@ _FIELDS = struct.Struct(">I4x4xI4xq8x4xq8xq8x4x8xI")
 _HEAD_SIZE = _FIELDS.size
 assert HEAD.size == _HEAD_SIZE
 
-Message = dict[str, Any]
 # Puts a body into a message under the name that fits: body, json or body_base64.
-PutBody = Callable[[Message, bytes, str], None]
+PutBody = Callable[[Any, bytes, str], None]
+M = TypeVar("M", bound=Message)
 
 ENCODINGS = ("text", "json", "base64")
-_check_json = msgspec.json.Decoder(msgspec.Raw).decode
+# From here on a text becomes JSON at once: orjson finds what is to be escaped in it several times faster than msgspec, which encodes the rest.
+LONG_TEXT_LENGTH = 2_048
+_check_json = msgspec.json.Decoder(Raw).decode
 
 
-def read_records(raw: bytes, topic: str, broker_group: str, put_body: PutBody) -> Iterator[Message]:
+def read_records(raw: bytes, topic: str, broker_group: str, put_body: PutBody) -> Iterator[ReadMessage]:
     """The messages of concatenated records, in order; LinkBodyMalformed when they are none."""
+    return _read(raw, topic, broker_group, put_body, _unread)
+
+
+def _unread(topic: str, queue: str, offset: int, born_ms: int, stored_ms: int) -> ReadMessage:
+    return ReadMessage(message_id="", topic=topic, queue=queue, offset=offset, born_at=born_ms, stored_at=stored_ms)
+
+
+def _read(
+    raw: bytes, topic: str, broker_group: str, put_body: PutBody, make: Callable[[str, str, int, int, int], M]
+) -> Iterator[M]:
     at, end = 0, len(raw)
     names: dict[int, str] = {}
     unpack = _FIELDS.unpack_from
@@ -56,53 +70,64 @@ def read_records(raw: bytes, topic: str, broker_group: str, put_body: PutBody) -
             name = names.get(queue)
             if name is None:
                 name = names[queue] = f"{broker_group}:{queue}"
-            message: Message = {"message_id": "", "topic": topic, "queue": name, "offset": offset}
+            message = make(topic, name, offset, born_ms, stored_ms)
             content_type = ""
             properties: dict[str, str] | None = None
-            tail: Message = {}
             for item in raw[properties_at : at + size].decode("utf-8", "replace").split("\x02"):
                 key, _, value = item.partition("\x01")
                 if key == MESSAGE_ID:
-                    message["message_id"] = value
+                    message.message_id = value
                 elif key == TAGS:
-                    tail["tag"] = value
+                    message.tag = value
                 elif key == KEYS:
-                    tail["keys"] = value.split(" ")
+                    message.keys = value.split(" ")
                 elif key == CONTENT_TYPE:
                     content_type = value
                 elif key and key not in RESERVED_PROPERTIES:
                     if properties is None:
-                        properties = tail["properties"] = {}
+                        properties = message.properties = {}
                     properties[key] = value
                 elif key == MESSAGE_GROUP:
-                    tail["message_group"] = value
+                    message.message_group = value
                 elif key == DELIVER_MS and value.isdecimal() and len(value) < 16:
-                    tail["deliver_at"] = int(value)
+                    message.deliver_at = int(value)
                 elif key == CORRELATION_ID:
-                    tail["correlation_id"] = value
+                    message.correlation_id = value
                 elif key == REPLY_TO:
-                    tail["reply_to"] = value
+                    message.reply_to = value
                 elif key == REPLY_WAIT_MS and value.isdecimal() and len(value) < 16:
-                    tail["expires_at"] = born_ms + int(value)
+                    message.expires_at = born_ms + int(value)
             put_body(message, raw[at + _HEAD_SIZE : topic_at], content_type)
             if content_type:
-                message["content_type"] = content_type
-            message |= tail
-            message["born_at"] = born_ms
-            message["stored_at"] = stored_ms
+                message.content_type = content_type
             yield message
             at += size
     except (struct.error, IndexError) as error:
         raise LinkBodyMalformed(reason=f"a record at {at} runs past {end} bytes") from error
 
 
+def _unleased(topic: str, queue: str, offset: int, born_ms: int, stored_ms: int) -> LeasedMessage:
+    """Before its handle is made, which has its offset in it."""
+    return LeasedMessage(
+        message_id="",
+        topic=topic,
+        queue=queue,
+        offset=offset,
+        born_at=born_ms,
+        stored_at=stored_ms,
+        attempt=0,
+        receipt_handle="",
+        invisible_until=0,
+    )
+
+
 def read_leased(
     leased: Leased, raw: bytes, topic: str, broker_group: str, put_body: PutBody, maker: HandleMaker
-) -> list[Message]:
+) -> list[LeasedMessage]:
     """The messages of a RECEIVE reply with attempt, receipt handle and deadline."""
     topic_id, group_id = leased.topic_id, leased.group_id
-    messages: list[Message] = []
-    records = read_records(raw, topic, broker_group, put_body)
+    messages: list[LeasedMessage] = []
+    records = _read(raw, topic, broker_group, put_body, _unleased)
     make = maker.make
     for run in leased.runs:
         queue, lease, attempt, deadline_ms = run.queue, run.lease, run.attempt, run.deadline_ms
@@ -110,11 +135,11 @@ def read_leased(
             message = next(records, None)
             if message is None:
                 raise LinkBodyMalformed(reason="fewer records than leases")
-            message["attempt"] = attempt
-            message["receipt_handle"] = make(
-                Receipt(broker_group, topic_id, group_id, queue, message["offset"], lease, attempt)
+            message.attempt = attempt
+            message.receipt_handle = make(
+                Receipt(broker_group, topic_id, group_id, queue, message.offset, lease, attempt)
             )
-            message["invisible_until"] = deadline_ms
+            message.invisible_until = deadline_ms
             messages.append(message)
     return messages
 
@@ -122,25 +147,27 @@ def read_leased(
 # Bodies -----------------------------------------------------------------------------------------------------------
 def put_bytes(message: Message, body: bytes, _: str) -> None:
     """`body` as it is: MessagePack and raw answers."""
-    message["body"] = body
+    message.body = body
 
 
-def put_size(message: Message, body: bytes, _: str) -> None:
+def put_size(message: ReadMessage, body: bytes, _: str) -> None:
     """The body's size only: for those who may see that it is there."""
-    message["body_size"] = len(body)
+    message.body_size = len(body)
 
 
 def put_base64(message: Message, body: bytes, _: str) -> None:
     """`body_base64`."""
-    message["body_base64"] = base64.b64encode(body).decode()
+    message.body_base64 = base64.b64encode(body).decode()
 
 
 def put_text(message: Message, body: bytes, content_type: str) -> None:
     """`body` when it is UTF-8, else `body_base64`: nothing is ever replaced by question marks."""
     try:
-        message["body"] = body.decode()
+        text = body.decode()
     except UnicodeDecodeError:
         put_base64(message, body, content_type)
+        return
+    message.body = text if len(text) < LONG_TEXT_LENGTH else Raw(encode_json(text))
 
 
 def put_json(message: Message, body: bytes, content_type: str) -> None:
@@ -152,7 +179,7 @@ def put_json(message: Message, body: bytes, content_type: str) -> None:
         put_text(message, body, content_type)
         return
     # A line of NDJSON is one line; the reader's numbers keep every digit, since nothing is parsed.
-    message["json"] = orjson.Fragment(body if b"\n" not in body else msgspec.json.format(body, indent=-1))
+    message.json = Raw(body if b"\n" not in body else msgspec.json.format(body, indent=-1))
 
 
 def put_fitting(message: Message, body: bytes, content_type: str) -> None:
@@ -193,13 +220,23 @@ _RAW_HEADERS = (
 
 def raw_headers(message: Message) -> list[tuple[bytes, bytes]]:
     """Content-Type and MQ-* headers of a message whose body is the answer's body."""
-    headers = [(b"content-type", _header(message.get("content_type") or OCTETS))]
-    headers += [(header, _header(message[field])) for field, header in _RAW_HEADERS if field in message]
-    headers += [(b"mq-key", _header(key)) for key in message.get("keys", ())]
-    if "properties" in message:
+    headers = [(b"content-type", _header(message.content_type or OCTETS))]
+    for field, header in _RAW_HEADERS:
+        value = getattr(message, field, UNSET)
+        if value is not UNSET:
+            headers.append((header, _header(value)))
+    if message.keys is not UNSET:
+        headers += [(b"mq-key", _header(key)) for key in message.keys]
+    if message.properties is not UNSET:
         # Escaped to ASCII: a header is no place for anything else.
-        headers.append((b"mq-properties", std_json.dumps(message["properties"]).encode()))
+        headers.append((b"mq-properties", std_json.dumps(message.properties).encode()))
     return headers
+
+
+def raw_body(message: Message) -> bytes:
+    """The body, as `put_bytes` has put it."""
+    assert isinstance(message.body, bytes)
+    return message.body
 
 
 def _header(value: object) -> bytes:

@@ -4,9 +4,9 @@ from functools import lru_cache
 
 from msgspec import UNSET
 
+from tern_proxy.core.documents.receives import MessageFilter
 from tern_wire.errors import InvalidField
 from tern_wire.filters import compile_filter
-from tern_wire.messages import MessageFilter
 
 # Consumers say the same with every receive.
 _compiled = lru_cache(maxsize=1_024)(compile_filter)

@@ -9,10 +9,14 @@ import binascii
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
+from tern_proxy.core.documents.messages import ReadMessage
+from tern_proxy.core.documents.queries import FoundMessage, GroupTrace, MessageTrace
 from tern_wire.errors import InvalidField, TernError
 from tern_wire.link.codec import decode_msgpack, encode_msgpack
+from tern_wire.link.queries import TracedGroup
 
-Message = dict[str, Any]
 Place = list[int]
 _PLACE_MAX = (1 << 63) - 1
 CURSOR_LENGTH_MAX = 4_096
@@ -23,19 +27,53 @@ class FoundPage:
     """What one broker group found behind *after*: messages with their places, newest first, and where it would go on (None: nowhere)."""
 
     after: Place | None
-    messages: list[tuple[Message, Place]]
+    messages: list[tuple[FoundMessage, Place]]
     next: Place | None
     truncated: bool
 
 
-def put_together(pages: dict[str, FoundPage], limit: int) -> tuple[list[Message], dict[str, Place | None]]:
+def found_message(message: ReadMessage) -> FoundMessage:
+    """*message* as a search shows it."""
+    fields = {name: getattr(message, name) for name in FoundMessage.__struct_fields__}
+    return FoundMessage(**fields | {"offset": _visible_offset(message)})
+
+
+def message_trace(message: ReadMessage, visible_ms: int, groups: list[GroupTrace]) -> MessageTrace:
+    """Where *message* is; *visible_ms*: since when it may be received, 0 when that is not known."""
+    own = set(MessageTrace.__struct_fields__) - {"visible_at", "groups", "offset"}
+    trace = MessageTrace(
+        **{name: getattr(message, name) for name in own}, offset=_visible_offset(message), groups=groups
+    )
+    if visible_ms:
+        trace.visible_at = visible_ms
+    return trace
+
+
+def _visible_offset(message: ReadMessage) -> int | UnsetType:
+    return message.offset if message.offset >= 0 else UNSET
+
+
+def group_trace(traced: TracedGroup) -> GroupTrace:
+    """Where a message is for one group; what its state has nothing to say of is left out."""
+    return GroupTrace(
+        group=traced.group,
+        state=traced.state,
+        attempts=UNSET if traced.attempts is None else traced.attempts,
+        until=UNSET if traced.until_ms is None else traced.until_ms,
+        cause=traced.cause or UNSET,
+        reason=traced.reason or UNSET,
+        dead_letter_offset=UNSET if traced.dead_letter_offset is None else traced.dead_letter_offset,
+    )
+
+
+def put_together(pages: dict[str, FoundPage], limit: int) -> tuple[list[FoundMessage], dict[str, Place | None]]:
     """At most *limit* messages of *pages* (by broker group), newest first, and the cursor behind them; {} when that is all."""
     taken = dict.fromkeys(pages, 0)
-    shown: list[Message] = []
+    shown: list[FoundMessage] = []
     while len(shown) < limit:
         newest = max(
             (name for name, page in pages.items() if taken[name] < len(page.messages)),
-            key=lambda name: int(pages[name].messages[taken[name]][0]["stored_at"]),
+            key=lambda name: pages[name].messages[taken[name]][0].stored_at,
             default=None,
         )
         if newest is None:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
+from tern_proxy.core.documents.offsets import SeekRequest
+from tern_proxy.core.documents.values import OFFSET_MAX
 from tern_proxy.core.sending.parameters import number_of
 from tern_proxy.core.sending.topic import Topic
 from tern_wire.errors import InvalidField, TernError
 from tern_wire.link.consumer_offsets import SeekTo
-from tern_wire.messages import SeekRequest
 
-OFFSET_MAX = (1 << 63) - 1
 SHIFT_MAX = (1 << 53) - 1
 WORDS = ("earliest", "latest")
 

@@ -7,8 +7,9 @@ Nothing more is bounded: a bound on releases in a row would make dead letters of
 """
 
 from collections.abc import Sequence
-from typing import Any
 
+from tern_proxy.core.documents.messages import SettleResult
+from tern_proxy.core.documents.receives import SettleEntry
 from tern_proxy.core.sending.parameters import invisible_of
 from tern_wire.errors import BatchTooLarge, InvalidField, ReceiptExpired, TernError
 from tern_wire.handles import HandleMaker, Receipt
@@ -20,7 +21,6 @@ from tern_wire.limits import (
 )
 from tern_wire.link.dead_letters import RejectedMessage
 from tern_wire.link.rows import ACK, EXTEND, NACK, RELEASE, SETTLE_ROW, SETTLED
-from tern_wire.messages import SettleEntry
 from tern_wire.times import given_duration, parse_duration_ms
 
 
@@ -93,16 +93,12 @@ class Settles:
                 if status != SETTLED:
                     self.errors[index] = expired
 
-    def results(self) -> list[dict[str, Any]]:
+    def results(self) -> list[SettleResult]:
         """One entry a handle, in input order."""
-        if not self.errors:
-            return [{"receipt_handle": handle, "status": "ok"} for handle in self.handles]
-        return [
-            {"receipt_handle": handle, "error": self.errors[index].problem()}
-            if index in self.errors
-            else {"receipt_handle": handle, "status": "ok"}
-            for index, handle in enumerate(self.handles)
-        ]
+        entries = [SettleResult(receipt_handle=handle, status="ok") for handle in self.handles]
+        for index, error in self.errors.items():
+            entries[index] = SettleResult(receipt_handle=self.handles[index], error=error.problem())
+        return entries
 
     @property
     def released(self) -> int:

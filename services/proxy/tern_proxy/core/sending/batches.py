@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from tern_proxy.core.documents.sends import JsonBatch, JsonMessage, PackedBatch, PackedMessage
 from tern_wire.errors import BatchEmpty, BatchTooLarge, UnsupportedBatchFormat
 from tern_wire.limits import BATCH_MESSAGES_MAX, JSON_BATCH_NODES_MAX
 from tern_wire.link.codec import read_json, read_msgpack
-from tern_wire.messages import JsonBatch, JsonMessage, PackedBatch, PackedMessage
 from tern_wire.paths import JSON, JSONL, MSGPACK, NDJSON
 
 _LINES = frozenset({NDJSON, JSONL, "application/ndjson"})

@@ -11,6 +11,7 @@ from zlib import crc32
 
 from msgspec import UNSET
 
+from tern_proxy.core.documents.sends import CONTENT_TYPE_SIZE_MAX_BYTES, JsonMessage, PackedMessage
 from tern_proxy.core.sending.delivery_time import deliver_ms_of, message_group_hash_of, timing_properties
 from tern_proxy.core.sending.message_ids import MessageIds
 from tern_proxy.core.sending.topic import Queue, Topic, is_printable
@@ -37,7 +38,6 @@ from tern_wire.limits import (
     PROPERTY_VALUE_SIZE_MAX_BYTES,
 )
 from tern_wire.link.rows import FLAG_KEYED, FLAG_PINNED, NO_KEY, SEND_ROW, key_hash
-from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.paths import JSON
 from tern_wire.records.record import HEAD, MAGIC, NO_HOST, OVERHEAD_SIZE_BYTES, RESERVED_PROPERTIES
 from tern_wire.routing.placement import slot_of_key, slot_of_message_group
@@ -46,7 +46,6 @@ from tern_wire.settings.topic_settings import MIXED
 # The head of tern_wire.records.record with its middle (queue to prepared offset) as one piece.
 _HEAD = struct.Struct(">III72sI")
 assert _HEAD.size == HEAD.size
-CONTENT_TYPE_SIZE_MAX_BYTES = 255
 
 
 class Parcel:

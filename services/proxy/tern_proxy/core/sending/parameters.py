@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import parse_qsl, urlencode
 
+from tern_proxy.core.documents.sends import PackedMessage
 from tern_proxy.core.sending.batches import PACKED, media_type
 from tern_wire.errors import (
     IllegalDeliveryTime,
@@ -19,7 +20,6 @@ from tern_wire.errors import (
 )
 from tern_wire.limits import INVISIBLE_MAX_MS, INVISIBLE_MIN_MS, WAIT_MAX_MS
 from tern_wire.link.codec import read_json
-from tern_wire.messages import PackedMessage
 from tern_wire.paths import (
     HEADER_DELAY,
     HEADER_DELAY_LEVEL,

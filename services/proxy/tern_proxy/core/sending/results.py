@@ -1,8 +1,11 @@
 """What a send answers: verdicts of the broker and refusals of the proxy become receipts and problems, in input order."""
 
 from dataclasses import dataclass
-from typing import Any
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from tern_proxy.core.documents.messages import SendReceipt, SendResult
 from tern_proxy.core.sending.encoding import Encoded, Parcel
 from tern_wire.errors import (
     IdempotencyKeyReused,
@@ -30,6 +33,8 @@ from tern_wire.recall_handles import Recall, RecallMaker
 
 # In the receipt of a message that waits for its delivery time.
 NO_OFFSET = -1
+# Where each entry's own will be.
+_NOTHING = SendResult(index=-1)
 # (status, queue, offset) of one row.
 Verdict = tuple[int, int, int]
 # What a repeated row is told of the first message: its id, its birth (ms), and when it is to be delivered (ms; 0: at once), or for a half
@@ -59,7 +64,7 @@ def failed(error: TernError) -> Outcome:
 class SendResults:
     """One entry a message, in input order: a receipt, or the error that stands for it in `errors`."""
 
-    entries: list[dict[str, Any]]
+    entries: list[SendResult]
     errors: dict[int, TernError]
     replayed: frozenset[int]
 
@@ -78,7 +83,7 @@ def send_results(
     """*outcomes*: one for each of *encoded*'s parcels, in the same order."""
     errors = dict(encoded.errors)
     ids = encoded.message_ids
-    entries: list[dict[str, Any]] = [{}] * len(ids)
+    entries = [_NOTHING] * len(ids)
     replayed: set[int] = set()
     for parcel, outcome in zip(encoded.parcels, outcomes, strict=True):
         if outcome.error is not None:
@@ -88,55 +93,67 @@ def send_results(
         replays = outcome.replays
         for row, (index, (status, queue, offset)) in enumerate(zip(parcel.indexes, outcome.verdicts, strict=True)):
             if status == SENT:
-                entries[index] = {
-                    "index": index,
-                    "message_id": ids[index],
-                    "queue": f"{broker_group}:{queue}",
-                    "offset": offset,
-                    "born_at": born_ms,
-                }
+                entries[index] = SendResult(
+                    index=index,
+                    message_id=ids[index],
+                    queue=f"{broker_group}:{queue}",
+                    offset=offset,
+                    born_at=born_ms,
+                )
             elif status == REPLAYED:
                 message_id, first_ms, _ = replays.get(row, (ids[index], born_ms, 0))
                 replayed.add(index)
-                entries[index] = {
-                    "index": index,
-                    "message_id": message_id,
-                    "queue": f"{broker_group}:{queue}",
-                    "offset": offset,
-                    "born_at": first_ms,
-                    "replayed": True,
-                }
+                entries[index] = SendResult(
+                    index=index,
+                    message_id=message_id,
+                    queue=f"{broker_group}:{queue}",
+                    offset=offset,
+                    born_at=first_ms,
+                    replayed=True,
+                )
             elif status == SCHEDULED:
-                deliver_ms = encoded.deliver_ms[index]
-                recall = Recall(broker_group, deliver_ms, offset)
-                entries[index] = {
-                    "index": index,
-                    "message_id": ids[index],
-                    **_scheduled(f"{broker_group}:{queue}", born_ms, recall, recalls),
-                }
+                recall = Recall(broker_group, encoded.deliver_ms[index], offset)
+                entries[index] = _scheduled(index, ids[index], queue, born_ms, recall, recalls)
             elif status == SCHEDULED_BEFORE:
                 message_id, first_ms, deliver_ms = replays.get(row, ("", born_ms, 0))
                 replayed.add(index)
                 recall = Recall(broker_group, deliver_ms, offset)
-                entries[index] = {
-                    "index": index,
-                    "message_id": message_id,
-                    **_scheduled(f"{broker_group}:{queue}", first_ms, recall, recalls),
-                    "replayed": True,
-                }
+                entries[index] = _scheduled(index, message_id, queue, first_ms, recall, recalls)
+                entries[index].replayed = True
             else:
                 errors[index] = refusal_of(status, topic, f"{broker_group}:{queue}")
     for index, error in errors.items():
-        entries[index] = {"index": index, "error": error.problem()}
+        entries[index] = SendResult(index=index, error=error.problem())
     return SendResults(entries=entries, errors=errors, replayed=frozenset(replayed))
 
 
-def _scheduled(queue: str, born_ms: int, recall: Recall, recalls: RecallMaker) -> dict[str, Any]:
-    """The receipt of a message that gets its offset when its time comes. Without a time its record is gone: nothing to recall."""
-    receipt: dict[str, Any] = {"queue": queue, "offset": NO_OFFSET, "born_at": born_ms}
-    if recall.deliver_ms:
-        receipt |= {"deliver_at": recall.deliver_ms, "recall_handle": recalls.make(recall)}
-    return receipt
+def _scheduled(
+    index: int, message_id: str, queue: int, born_ms: int, recall: Recall, recalls: RecallMaker
+) -> SendResult:
+    """Of a message that gets its offset when its time comes. Without a time its record is gone: nothing to recall."""
+    return SendResult(
+        index=index,
+        message_id=message_id,
+        queue=f"{recall.broker_group}:{queue}",
+        offset=NO_OFFSET,
+        born_at=born_ms,
+        deliver_at=recall.deliver_ms or UNSET,
+        recall_handle=recalls.make(recall) if recall.deliver_ms else UNSET,
+    )
+
+
+def receipt_of(entry: SendResult) -> SendReceipt:
+    """*entry*, which is no error, as the answer to a send of one message."""
+    message_id, queue, offset, born_ms = entry.message_id, entry.queue, entry.offset, entry.born_at
+    assert message_id is not UNSET and queue is not UNSET and offset is not UNSET and born_ms is not UNSET
+    return SendReceipt(
+        message_id=message_id,
+        queue=queue,
+        offset=offset,
+        born_at=born_ms,
+        deliver_at=entry.deliver_at,
+        recall_handle=entry.recall_handle,
+    )
 
 
 def refusal_of(status: int, topic: str, queue: str) -> TernError:
@@ -170,7 +187,7 @@ def merged(results: SendResults, indexes: list[int], further: SendResults) -> Se
     """*results* with what has become since of the messages at *indexes*: *further*, in their order."""
     entries, errors, replayed = list(results.entries), dict(results.errors), set(results.replayed)
     for number, index in enumerate(indexes):
-        entries[index] = {**further.entries[number], "index": index}
+        entries[index] = replace(further.entries[number], index=index)
         errors.pop(index, None)
         if number in further.errors:
             errors[index] = further.errors[number]

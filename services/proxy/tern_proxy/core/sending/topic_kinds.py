@@ -7,8 +7,8 @@ MIXED        all of them
 
 from collections.abc import Mapping
 
+from tern_proxy.core.documents.sends import JsonMessage, PackedMessage
 from tern_wire.errors import PropertyConflictsWithType, TernError, TopicNotWritable
-from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.routing.route import PERM_READ, PERM_WRITE, TopicRoute
 from tern_wire.settings.topic_settings import DELAY, FIFO, MIXED, NORMAL, TRANSACTION
 

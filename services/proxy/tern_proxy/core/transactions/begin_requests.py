@@ -2,20 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 
+from tern_proxy.core.documents.sends import JsonMessage, PackedMessage
+from tern_proxy.core.documents.transactions import (
+    JsonTopicMessage,
+    JsonTransaction,
+    PackedTopicMessage,
+    PackedTransaction,
+)
 from tern_proxy.core.sending.batches import PACKED, SUPPORTED_DOCUMENTS, media_type
 from tern_proxy.core.sending.parameters import SEND_PARAMETERS, Headers, header_text, read_send, split_own
 from tern_proxy.core.transactions.begins import check_after_of, key_of, producer_group_of
 from tern_wire.errors import BatchEmpty, BatchTooLarge, IllegalIdempotencyKey, UnknownField, UnsupportedBatchFormat
 from tern_wire.limits import JSON_BATCH_NODES_MAX, TRANSACTION_MESSAGES_MAX
 from tern_wire.link.codec import read_json, read_msgpack
-from tern_wire.messages import (
-    JsonMessage,
-    JsonTopicMessage,
-    JsonTransaction,
-    PackedMessage,
-    PackedTopicMessage,
-    PackedTransaction,
-)
 from tern_wire.paths import HEADER_CHECK_AFTER, HEADER_IDEMPOTENCY_KEY, HEADER_PRODUCER_GROUP, JSON
 
 _IDEMPOTENCY_KEY = HEADER_IDEMPOTENCY_KEY.lower().encode()

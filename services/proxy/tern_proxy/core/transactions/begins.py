@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
+from tern_proxy.core.documents.sends import JsonMessage, PackedMessage
 from tern_proxy.core.sending.delivery_time import has_delay
 from tern_proxy.core.sending.encoding import Parcel, encode_messages, idempotency_key_of, placed
 from tern_proxy.core.sending.message_ids import MessageIds
@@ -29,7 +30,6 @@ from tern_wire.errors import (
 )
 from tern_wire.limits import CHECK_AFTER_MAX_MS, CHECK_AFTER_MIN_MS, TRANSACTION_SIZE_MAX_BYTES
 from tern_wire.link.rows import FLAG_HALF, FLAG_KEYED, FLAG_PINNED, FLAG_SAME_TRANSACTION, NO_KEY, SEND_ROW
-from tern_wire.messages import JsonMessage, PackedMessage
 from tern_wire.names import check_group
 from tern_wire.records.record import CHECK_AFTER_S, PRODUCER_GROUP, TRANSACTIONAL
 from tern_wire.routing.placement import slot_of_key

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from tern_proxy.core.documents import transactions
+from tern_proxy.core.documents.messages import ReadMessage
+from tern_proxy.core.documents.transactions import HalfMessage
 from tern_proxy.core.reading.delivery import PutBody, read_records
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.limits import RECEIVE_SIZE_DEFAULT_BYTES
@@ -68,21 +70,37 @@ def read_checks(claimed: Sequence[ClaimedCheck], raw: memoryview, broker_group: 
     return checks
 
 
-def check_document(check: Check, ids: TransactionIds, put_body: PutBody) -> dict[str, Any]:
+def check_document(check: Check, ids: TransactionIds, put_body: PutBody) -> transactions.Check:
     """*check* as its producer gets it. Its messages have no offsets: they are not visible."""
     transaction = TransactionId(check.broker_group, check.number, check.producer_group_id)
-    messages: list[dict[str, Any]] = []
+    messages: list[HalfMessage] = []
     at = 0
     for topic, size in check.messages:
         (message,) = read_records(check.records[at : at + size], topic, check.broker_group, put_body)
-        del message["offset"]
-        messages.append(message)
+        messages.append(_half(message))
         at += size
-    return {
-        "transaction_id": ids.make(transaction),
-        "attempt": check.attempt,
-        "producer_group": check.producer_group,
-        "begun_at": check.begun_ms,
-        "answer_by": check.claimed_until_ms,
-        "messages": messages,
-    }
+    return transactions.Check(
+        transaction_id=ids.make(transaction),
+        attempt=check.attempt,
+        producer_group=check.producer_group,
+        begun_at=check.begun_ms,
+        answer_by=check.claimed_until_ms,
+        messages=messages,
+    )
+
+
+def _half(message: ReadMessage) -> HalfMessage:
+    return HalfMessage(
+        message_id=message.message_id,
+        topic=message.topic,
+        queue=message.queue,
+        body=message.body,
+        json=message.json,
+        body_base64=message.body_base64,
+        content_type=message.content_type,
+        tag=message.tag,
+        keys=message.keys,
+        properties=message.properties,
+        born_at=message.born_at,
+        stored_at=message.stored_at,
+    )

@@ -6,8 +6,13 @@ last transaction that was shown: what ends or begins between two pages makes non
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
+from msgspec import UNSET
+
+from tern_proxy.core.documents import transactions
+from tern_proxy.core.documents.transactions import Begun, BegunTransaction, BegunTransactions, Links, TransactionCheck
+from tern_proxy.core.documents.values import extended
+from tern_proxy.core.listing import LISTED_DEFAULT
 from tern_proxy.core.sending.parameters import TIME_MAX_MS, number_of
 from tern_proxy.core.sending.results import Outcome, refusal_of
 from tern_proxy.core.transactions.begins import Begin, Encoded, seconds_of
@@ -20,8 +25,6 @@ from tern_wire.paths import transaction_path
 from tern_wire.times import parse_duration_ms
 from tern_wire.transactions import EXPIRED, NUMBER_MAX, OPEN, TransactionId, TransactionIds
 
-LISTED_DEFAULT = 100
-LIST_PARAMETERS = ("producer_group", "state", "older_than", "limit", "cursor")
 _PLACE = re.compile(r"([a-z0-9][a-z0-9-]{0,30}):(0|[1-9][0-9]{0,18})", re.ASCII)
 # Broker group and number.
 Place = tuple[str, int]
@@ -30,7 +33,7 @@ Place = tuple[str, int]
 # Begins -----------------------------------------------------------------------------------------------------------
 def begun_document(
     begin: Begin, encoded: Encoded, outcome: Outcome, born_ms: int, ids: TransactionIds, principal: int = 0
-) -> tuple[dict[str, Any], bool]:
+) -> tuple[BegunTransaction | BegunTransactions, bool]:
     """The receipt of a begin, and whether an earlier one with its key had stored it; raises what it was refused with.
 
     *outcome*: what became of *encoded*'s parcel; *principal*: whose it is, in numbers. A repeat gets the first receipt, as of its begin.
@@ -58,64 +61,63 @@ def begun_document(
             own_check_after_ms = first_check_after_ms
     check_at = born_ms + (own_check_after_ms or check_after_ms)
     transaction_id = ids.make(TransactionId(parcel.broker_group, number, producer_group_id, principal))
-    document: dict[str, Any] = {"transaction_id": transaction_id}
-    if begin.halves[0].at:
-        document |= {"message_ids": [message_id for message_id in message_ids if message_id]}
-        document |= {"broker_group": parcel.broker_group}
-    else:
-        document |= {"message_id": message_ids[0], "topic": parcel.topics[0]}
-    document |= {
-        "producer_group": begin.producer_group,
-        "state": OPEN,
-        "born_at": born_ms,
-        "check_at": check_at,
-        "expires_at": check_at + max_checks * check_interval_ms,
-        "links": {verb: transaction_path(transaction_id, verb) for verb in ("commit", "rollback")},
-    }
-    return document, is_replay
+    begun = Begun(
+        transaction_id=transaction_id,
+        producer_group=begin.producer_group,
+        state=OPEN,
+        born_at=born_ms,
+        check_at=check_at,
+        expires_at=check_at + max_checks * check_interval_ms,
+        links=links_of(transaction_id),
+    )
+    if not begin.halves[0].at:
+        return extended(begun, BegunTransaction, message_id=message_ids[0], topic=parcel.topics[0]), is_replay
+    known = [message_id for message_id in message_ids if message_id]
+    return extended(begun, BegunTransactions, message_ids=known, broker_group=parcel.broker_group), is_replay
+
+
+def links_of(transaction_id: str) -> Links:
+    """Where a transaction is ended."""
+    return Links(
+        commit=transaction_path(transaction_id, "commit"), rollback=transaction_path(transaction_id, "rollback")
+    )
 
 
 # What one is ------------------------------------------------------------------------------------------------------
-def transaction_document(broker_group: str, found: Transaction, ids: TransactionIds) -> dict[str, Any]:
+def transaction_document(broker_group: str, found: Transaction, ids: TransactionIds) -> transactions.Transaction:
     """A transaction as its broker group describes it."""
-    transaction = TransactionId(broker_group, found.number, found.producer_group_id)
-    document: dict[str, Any] = {
-        "transaction_id": ids.make(transaction),
-        "producer_group": found.producer_group,
-        "state": found.state,
-        "begun_at": found.begun_ms,
-        "attempts": found.attempts,
-        "message_count": found.message_count,
-        "messages": [_message(broker_group, message) for message in found.messages],
-        "checks": [
-            {
-                "attempt": check.attempt,
-                "at": check.at_ms,
-                "checker": check.checker,
-                "answer": check.answer,
-                "latency_ms": check.latency_ms,
-            }
+    return transactions.Transaction(
+        transaction_id=ids.make(TransactionId(broker_group, found.number, found.producer_group_id)),
+        producer_group=found.producer_group,
+        state=found.state,
+        begun_at=found.begun_ms,
+        check_at=found.check_at_ms or UNSET,
+        attempts=found.attempts,
+        ended_at=found.ended_ms or UNSET,
+        by=found.by or UNSET,
+        reason=found.reason or UNSET,
+        message_count=found.message_count,
+        messages=[_message(broker_group, message) for message in found.messages],
+        checks=[
+            TransactionCheck(
+                attempt=check.attempt,
+                at=check.at_ms,
+                checker=check.checker,
+                answer=check.answer,
+                latency_ms=check.latency_ms,
+            )
             for check in found.checks
         ],
-    }
-    if found.check_at_ms:
-        document["check_at"] = found.check_at_ms
-    if found.ended_ms:
-        document["ended_at"] = found.ended_ms
-    if found.by:
-        document["by"] = found.by
-    if found.reason:
-        document["reason"] = found.reason
-    return document
+    )
 
 
-def _message(broker_group: str, told: TransactionMessage) -> dict[str, Any]:
-    message: dict[str, Any] = {
-        "topic": told.topic,
-        "queue": f"{broker_group}:{told.queue}",
-        "size": told.size_bytes,
-    }
-    return message if told.offset < 0 else {**message, "offset": told.offset}
+def _message(broker_group: str, told: TransactionMessage) -> transactions.TransactionMessage:
+    return transactions.TransactionMessage(
+        topic=told.topic,
+        queue=f"{broker_group}:{told.queue}",
+        size=told.size_bytes,
+        offset=told.offset if told.offset >= 0 else UNSET,
+    )
 
 
 # Lists ------------------------------------------------------------------------------------------------------------

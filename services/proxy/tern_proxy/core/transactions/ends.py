@@ -4,8 +4,8 @@ The same end again is answered as the first one was; another end is refused with
 """
 
 import struct
-from typing import Any
 
+from tern_proxy.core.documents.transactions import EndedTransaction, TransactionEnd, TransactionResolution
 from tern_proxy.core.sending.topic import is_printable
 from tern_wire.errors import (
     InvalidField,
@@ -18,7 +18,6 @@ from tern_wire.errors import (
 from tern_wire.limits import ENDS_PER_REQUEST_MAX, KIB, LANE_SIZE_MAX_BYTES, RESOLVE_REASON_LENGTH_MAX
 from tern_wire.link.codec import read_json, read_msgpack
 from tern_wire.link.transactions import Resolved
-from tern_wire.messages import TransactionEnd, TransactionResolution
 from tern_wire.transactions import (
     BY_CLIENT,
     BY_TEXTS,
@@ -85,17 +84,17 @@ def refusal_of_end(ended: Ended) -> TernError | None:
     return LinkBodyMalformed(reason=f"the broker answered an end with status {status}")
 
 
-def ended_document(transaction_id: str, broker_group: str, ended: Ended, topic: str) -> dict[str, Any]:
+def ended_document(transaction_id: str, broker_group: str, ended: Ended, topic: str) -> EndedTransaction:
     """What an end is answered with. *topic*: the name of the verdict's topic; "" when nobody can say, such as of a deleted one."""
     _, outcome, queue, messages, _, by, offset = ended
-    document: dict[str, Any] = {
-        "transaction_id": transaction_id,
-        "state": OUTCOME_STATES[outcome],
-        "by": BY_TEXTS.get(by, ""),
-        "messages": messages,
-    }
+    document = EndedTransaction(
+        transaction_id=transaction_id,
+        state=OUTCOME_STATES[outcome],
+        by=BY_TEXTS.get(by, ""),
+        messages=messages,
+    )
     if outcome == COMMIT and offset >= 0 and topic:
-        document |= {"topic": topic, "queue": f"{broker_group}:{queue}", "offset": offset}
+        document.topic, document.queue, document.offset = topic, f"{broker_group}:{queue}", offset
     return document
 
 

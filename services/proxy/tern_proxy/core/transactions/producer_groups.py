@@ -6,26 +6,31 @@ copy of what it has decided. Where they say different things meanwhile, the firs
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
+from tern_proxy.core.documents.producer_groups import (
+    ProducerGroupDeclared,
+    ProducerGroupSettings,
+    ProducerGroupState,
+    ProducerGroupStats,
+)
+from tern_proxy.core.documents.values import extended
 from tern_wire.errors import InvalidField
 from tern_wire.link.producer_groups import KnownProducerGroup
-from tern_wire.messages import ProducerGroupSettings
+from tern_wire.link.producer_groups import ProducerGroupStats as KnownStats
 from tern_wire.settings.producer_settings import SECRET_PREFIX, SETTINGS, ProducerChange, read_producer_change
 from tern_wire.times import given_duration, parse_duration_ms
 
-Head = dict[str, Any]
 # Name of a broker group and what it says of one producer group.
 Answers = Sequence[tuple[str, KnownProducerGroup]]
 # What Standard Webhooks asks for: 24 to 64 random bytes.
 SECRET_SIZE_BYTES, SECRET_SIZE_MAX_BYTES = 24, 64
 # Field of the body -> setting, of those that are durations.
 _TIMES = {"timeout": "timeout_ms", "check_after": "check_after_ms", "check_interval": "check_interval_ms"}
-_STATS = ("open", "expired", "committed", "rolled_back", "checks")
 
 
 def write_secret(random: bytes) -> str:
@@ -35,7 +40,7 @@ def write_secret(random: bytes) -> str:
 
 def producer_change(producer_group: str, settings: ProducerGroupSettings) -> ProducerChange:
     """The change that *settings* ask for, which makes the producer group if it is not there. InvalidField, IllegalGroup."""
-    named: Head = {
+    named: dict[str, Any] = {
         "check_url": settings.check_url,
         "check_secret": settings.check_secret,
         "max_checks": settings.max_checks,
@@ -96,13 +101,41 @@ def to_copy(producer_group: str, decided: KnownProducerGroup) -> ProducerChange:
     return ProducerChange(producer_group=producer_group, create=True, settings=settings, revision=decided.revision)
 
 
-def producer_group_document(name: str, answers: Answers) -> Head:
+def producer_group_state(name: str, answers: Answers) -> ProducerGroupState:
     """A producer group's settings, without its secret, and its numbers where a broker group tells them."""
     first = answers[0][1]
-    document: Head = {"producer_group": name}
-    document |= {setting: getattr(first, setting) for setting in SETTINGS if setting != "check_secret"}
-    document["has_secret"] = bool(first.check_secret)
     told = [found.stats for _, found in answers if found.stats is not None]
-    if told:
-        document["stats"] = {count: sum(getattr(stats, count) for stats in told) for count in _STATS}
-    return document
+    return ProducerGroupState(
+        producer_group=name,
+        check_url=first.check_url,
+        has_secret=bool(first.check_secret),
+        timeout_ms=first.timeout_ms,
+        max_checks=first.max_checks,
+        check_after_ms=first.check_after_ms,
+        check_interval_ms=first.check_interval_ms,
+        include_body=first.include_body,
+        stats=_added_up(told) if told else UNSET,
+    )
+
+
+def producer_group_declared(
+    name: str, answers: Answers, *, created: bool, fresh: Collection[str | UnsetType]
+) -> ProducerGroupDeclared:
+    """As producer_group_state, whether it is new, and its secret if that is one of the *fresh* ones."""
+    secret = answers[0][1].check_secret
+    return extended(
+        producer_group_state(name, answers),
+        ProducerGroupDeclared,
+        created=created,
+        check_secret=secret if secret and secret in fresh else UNSET,
+    )
+
+
+def _added_up(told: Sequence[KnownStats]) -> ProducerGroupStats:
+    return ProducerGroupStats(
+        open=sum(stats.open for stats in told),
+        expired=sum(stats.expired for stats in told),
+        committed=sum(stats.committed for stats in told),
+        rolled_back=sum(stats.rolled_back for stats in told),
+        checks=sum(stats.checks for stats in told),
+    )

@@ -18,7 +18,7 @@ from tern_proxy.core.sending.topic import Topic
 from tern_proxy.core.topics import topic_route
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.asking import ask_all
-from tern_proxy.routes.late_groups import begin_topic
+from tern_proxy.routes.broker_groups.late_groups import begin_topic
 from tern_wire.errors import InvalidField, NoLeader, PlacementMoving, TernError, TopicNotFound
 from tern_wire.kept_topics import is_system
 from tern_wire.limits import PLACEMENT_GROUPS_MAX

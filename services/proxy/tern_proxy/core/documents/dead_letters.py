@@ -1,0 +1,107 @@
+"""Dead letters: how they are chosen, shown, dropped, and delivered again by a task."""
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from tern_proxy.core.documents.messages import ReadMessage
+from tern_proxy.core.documents.values import Count, Offset, ProblemMap, Queue, Time, shown, words
+from tern_wire import limits
+
+TASK_PATTERN = "^[0-9a-f]{24}$"
+# As a queue, but the number is an offset.
+PLACE_PATTERN = r"^[a-z0-9][a-z0-9-]{0,30}:(0|[1-9][0-9]{0,17})$"
+Place = Annotated[str, Meta(pattern=PLACE_PATTERN, description="Broker group and offset among its dead letters.")]
+_UNTIL = "Died before this time. Or `origin`, the default target: by itself it means all."
+
+
+# Requests ---------------------------------------------------------------------------------------------------------
+class RedriveRequest(Struct, forbid_unknown_fields=True):
+    """The body of POST /v1/groups/{group}/dlq/redrive: `offsets` (`broker-a:17`), or `all`, or a selection of the others.
+
+    `topic`, `tag`, `reason` (a part of it), `from` and `to` narrow the choice together; `rate` is in messages a second. `"to": "origin"`
+    is no time: it names the default target, each message's own queue, and with nothing else that chooses it means all.
+    """
+
+    offsets: (
+        Annotated[
+            list[Annotated[str, shown(pattern=PLACE_PATTERN)]], shown(minItems=1, maxItems=limits.REDRIVE_OFFSETS_MAX)
+        ]
+        | UnsetType
+    ) = UNSET
+    all: bool | UnsetType = UNSET
+    topic: str | UnsetType = UNSET
+    tag: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    from_: str | int | UnsetType = field(name="from", default=UNSET)
+    to: Annotated[str | int, shown(_UNTIL)] | UnsetType = UNSET
+    rate: Annotated[int, shown(minimum=0, maximum=limits.REDRIVE_RATE_MAX_PER_S)] = 0
+    dry_run: bool = False
+
+
+# Answers ----------------------------------------------------------------------------------------------------------
+class Origin(Struct, kw_only=True):
+    """Where the message was to be delivered."""
+
+    topic: str
+    queue: Queue
+    offset: Offset
+
+
+class Death(Struct, kw_only=True):
+    """How a message died."""
+
+    offset: Place
+    origin: Origin
+    attempts: Annotated[int, Meta(ge=1)]
+    cause: Annotated[str, words("expired", "nacked", "rejected")]
+    reason: Annotated[str, Meta(description="What a consumer said that rejected it.")]
+    dead_at: Time
+
+
+class DeadLetter(ReadMessage, kw_only=True):
+    """The message as it was sent, and how it died. `body_size` stands in place of the body for those who may not receive the group's messages."""
+
+    dlq: Death
+
+
+class DeadLetters(Struct, kw_only=True):
+    """A page of dead letters."""
+
+    group: str
+    messages: Annotated[list[DeadLetter], Meta(max_length=limits.DEAD_LETTERS_PAGE_MAX)]
+    next_cursor: Annotated[str, Meta(description="Go on there; missing when this is all.")] | UnsetType = UNSET
+
+
+class Purged(Struct, kw_only=True):
+    """How many dead letters were dropped."""
+
+    group: str
+    purged: Count
+
+
+class RedriveFailure(Struct, kw_only=True):
+    """A dead letter that could not be redriven."""
+
+    offset: Place
+    error: ProblemMap
+
+
+class RedriveTask(Struct, kw_only=True):
+    """What a redrive has done so far, in all broker groups together. With `dry_run`, what it would have done."""
+
+    task: Annotated[str, Meta(pattern=TASK_PATTERN)]
+    type: Annotated[str, words("redrive")]
+    group: str
+    state: Annotated[str, words("running", "done", "cancelled")]
+    dry_run: bool
+    total: Annotated[
+        int, Meta(ge=0, description="Dead letters that there were at its begin, or offsets that were named.")
+    ]
+    examined: Annotated[int, Meta(ge=0, description="How many of these it has come past.")]
+    redriven: Count
+    skipped: Annotated[int, Meta(ge=0, description="Not chosen.")]
+    failed: Count
+    failures: Annotated[list[RedriveFailure], Meta(description="The first of them in each broker group.")]
+    started_at: Time
+    finished_at: Time | None

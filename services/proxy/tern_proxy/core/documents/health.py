@@ -1,0 +1,29 @@
+"""What the proxy answers to supervisors and load balancers: alive, ready."""
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from tern_proxy.core.documents.values import words
+
+_ROOM = "Of each room that requests share: `short` refuses large ones, `full` also small ones, and makes this 503."
+
+
+class Health(Struct, kw_only=True):
+    """Alive. All but `status` only with `?verbose`."""
+
+    status: Annotated[str, words("alive")]
+    service: str | UnsetType = UNSET
+    proxy: str | UnsetType = UNSET
+    notice: str | UnsetType = UNSET
+
+
+class Readiness(Struct, kw_only=True):
+    """Whether work is accepted, and why not."""
+
+    ready: bool
+    routes: bool
+    name_server: bool
+    leaders: Annotated[dict[str, str], Meta(description="Leader by broker group; empty while there is none.")]
+    stopping: bool
+    room: Annotated[dict[str, Annotated[str, words("free", "short", "full")]], Meta(description=_ROOM)]

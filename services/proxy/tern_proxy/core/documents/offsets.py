@@ -1,0 +1,66 @@
+"""Where consumer groups are in the queues of a topic: shown, committed, moved. What queues hold is with topics."""
+
+from typing import Annotated
+
+from msgspec import UNSET, Struct, UnsetType
+
+from tern_proxy.core.documents.values import OFFSET_MAX, QUEUE_PATTERN, TOPIC_PATTERN, Offset, Queue, shown
+
+_TOPIC = Annotated[str, shown(pattern=TOPIC_PATTERN)]
+_QUEUE = Annotated[str, shown(pattern=QUEUE_PATTERN)]
+_NUMBERS = dict[str, Annotated[int, shown(minimum=0, maximum=OFFSET_MAX)]]
+_BY_QUEUE = shown(propertyNames={"pattern": QUEUE_PATTERN})
+_EPOCHS = "Of the queues' locks: refused once another member has had one of them."
+
+
+# Requests ---------------------------------------------------------------------------------------------------------
+class OffsetsCommit(Struct, forbid_unknown_fields=True):
+    """The body of PUT /v1/groups/{group}/offsets; keys are queues written `broker-a:3`."""
+
+    topic: _TOPIC
+    offsets: Annotated[_NUMBERS, _BY_QUEUE, shown(minProperties=1)]
+    expected: Annotated[_NUMBERS, _BY_QUEUE] = {}
+    epochs: Annotated[_NUMBERS, _BY_QUEUE, shown(_EPOCHS)] = {}
+
+
+class SeekPlace(Struct, forbid_unknown_fields=True):
+    """Where a seek goes, if not to `earliest` or `latest`: exactly one of these. `shift` is a number of messages, backward if negative."""
+
+    time: str | int | UnsetType = UNSET
+    shift: int | UnsetType = UNSET
+    offsets: dict[str, int] | UnsetType = UNSET
+
+
+class SeekRequest(Struct, forbid_unknown_fields=True):
+    """The body of POST /v1/groups/{group}/seek; queues written `broker-a:3`, all of the topic's if none are named."""
+
+    topic: _TOPIC
+    to: str | SeekPlace
+    queues: Annotated[list[_QUEUE], shown(minItems=1)] | None = None
+    dry_run: bool = False
+
+
+# Answers ----------------------------------------------------------------------------------------------------------
+class GroupOffsets(Struct, kw_only=True):
+    """Committed offsets by queue."""
+
+    group: str
+    topic: str
+    offsets: dict[str, Offset]
+
+
+class QueueMove(Struct, kw_only=True):
+    """A group's move in one queue; `before` is null where it had not begun."""
+
+    queue: Queue
+    before: Offset | None
+    after: Offset
+
+
+class SeekMoves(Struct, kw_only=True):
+    """What a seek has moved, or with `dry_run` would move."""
+
+    group: str
+    topic: str
+    dry_run: bool
+    queues: list[QueueMove]

@@ -1,0 +1,70 @@
+"""Single messages: found by a key or their id, and traced to where they are for each consumer group."""
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from tern_proxy.core.documents.messages import Body
+from tern_proxy.core.documents.values import Count, Offset, Queue, Time, words
+from tern_wire.limits import QUERY_MESSAGES_MAX
+
+# As `core/tracing.py` of the broker names them.
+State = Annotated[
+    str, words("not-begun", "waiting", "blocked", "leased", "resting", "returned", "dying", "settled", "dead-lettered")
+]
+
+
+class _Visible(Struct, kw_only=True):
+    """What is told of a message that need not be visible: without `offset` its delivery time is to come, or its place in the queue is gone."""
+
+    message_id: str
+    topic: str
+    queue: Queue
+    offset: Offset | UnsetType = UNSET
+    content_type: str | UnsetType = UNSET
+    tag: str | UnsetType = UNSET
+    keys: list[str] | UnsetType = UNSET
+    properties: dict[str, str] | UnsetType = UNSET
+    message_group: str | UnsetType = UNSET
+    deliver_at: Time | UnsetType = UNSET
+    correlation_id: Annotated[str, Meta(description="Of a request or a reply.")] | UnsetType = UNSET
+    reply_to: Annotated[str, Meta(description="Of a request: where the reply goes.")] | UnsetType = UNSET
+    expires_at: Annotated[int, Meta(description="Of a request: how long somebody waits.")] | UnsetType = UNSET
+    born_at: Time
+    stored_at: Time
+
+
+class FoundMessage(_Visible, kw_only=True):
+    """A stored message; without `offset` while it is not visible: its delivery time is to come, or its place in the queue is gone."""
+
+    body: Body | UnsetType = UNSET
+    json: Any | UnsetType = UNSET
+    body_base64: Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})] | UnsetType = UNSET
+
+
+class FoundMessages(Struct, kw_only=True):
+    """A page of messages, newest first."""
+
+    messages: Annotated[list[FoundMessage], Meta(max_length=QUERY_MESSAGES_MAX)]
+    truncated: Annotated[bool, Meta(description="A broker stopped at its bound before it had seen everything.")]
+    next_cursor: Annotated[str, Meta(description="Go on there; missing when this is all.")] | UnsetType = UNSET
+
+
+class GroupTrace(Struct, kw_only=True):
+    """Where a message is for one consumer group."""
+
+    group: str
+    state: State
+    attempts: Count | UnsetType = UNSET
+    until: Time | UnsetType = UNSET
+    cause: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    dead_letter_offset: Offset | UnsetType = UNSET
+
+
+class MessageTrace(_Visible, kw_only=True):
+    """Where a message is stored, and where it is for each group that has begun to read its topic."""
+
+    body_size: Count
+    visible_at: Time | UnsetType = UNSET
+    groups: list[GroupTrace]

@@ -1,0 +1,79 @@
+"""Numbers of topics and groups: how much is there, how fast it moves, how far groups are behind."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from tern_proxy.core.documents.values import Count, Offset, Queue, Time
+
+Rate = Annotated[float, Meta(ge=0, description="Of the last minute.")]
+DurationMs = Annotated[int, Meta(ge=0, description="Milliseconds.")]
+
+
+class Flow(Struct, kw_only=True):
+    """What has flowed since the leader leads, and how fast it flows."""
+
+    messages: Count
+    bytes: Count
+    messages_per_s: Rate
+    bytes_per_s: Rate
+
+
+class QueueStats(Struct, kw_only=True):
+    """One queue."""
+
+    queue: Queue
+    min_offset: Offset
+    max_offset: Offset
+    messages: Count
+    last_visible_at: Time | None
+    in_messages_per_s: Rate
+
+
+class TopicStats(Struct, kw_only=True, rename={"came_in": "in"}):
+    """One topic."""
+
+    topic: str
+    messages: Count
+    scheduled: Annotated[int, Meta(ge=0, description="Messages that wait for their delivery time.")]
+    came_in: Flow
+    out: Flow
+    groups: list[str]
+    queues: list[QueueStats]
+
+
+class QueueLag(Struct, kw_only=True):
+    """How far a group is behind in one queue; `committed` is null where it has not begun."""
+
+    queue: Queue
+    committed: Offset | None
+    max_offset: Offset
+    lag: Count
+    lag_ms: DurationMs
+    leased: Count
+    resting: Count
+    dying: Count
+
+
+class TopicLag(Struct, kw_only=True):
+    """How far a group is behind in one topic. `again`: what it received a second time and more often."""
+
+    topic: str
+    lag: Count
+    leased: Count
+    resting: Count
+    dying: Count
+    lag_ms: DurationMs
+    out: Flow
+    again: Flow
+    queues: list[QueueLag]
+
+
+class GroupLag(Struct, kw_only=True):
+    """How far a group is behind."""
+
+    group: str
+    lag: Count
+    lag_ms: DurationMs
+    dead_letters: Count
+    topics: list[TopicLag]

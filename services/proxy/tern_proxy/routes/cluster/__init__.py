@@ -1,0 +1,1 @@
+"""The cluster over HTTP: who is there and who leads, and where a topic lives."""

@@ -1,0 +1,1 @@
+"""Messages over HTTP: sent, received, settled, and read by offset."""

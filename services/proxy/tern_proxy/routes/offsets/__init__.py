@@ -1,0 +1,1 @@
+"""Offsets over HTTP: what queues hold, where groups are, and groups moved."""

@@ -1,0 +1,1 @@
+"""Principals over HTTP: their grants and keys, declared, described, listed, deleted, revoked."""

@@ -1,0 +1,1 @@
+"""Producer groups over HTTP: declared, described, listed, deleted."""

@@ -1,0 +1,1 @@
+"""Single messages over HTTP: found by key or id, traced."""

@@ -1,0 +1,1 @@
+"""Requests over HTTP: messages whose senders wait for a reply."""

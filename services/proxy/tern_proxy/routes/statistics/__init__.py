@@ -1,0 +1,1 @@
+"""Numbers of topics and groups over HTTP."""
