@@ -12,6 +12,7 @@ FIRST ?= 0
 SCENARIO ?= kill-leader
 SEED ?= 1
 FRAMES ?= 1000000
+CASES ?= 20000
 JOBS ?= 3
 BEFORE ?= ../before
 
@@ -31,7 +32,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test campaigns shake shake-meshes test-spark test-failover test-mixed crash-states sim chaos reloads flood doors fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
+.PHONY: help install run down test campaigns shake shake-meshes test-spark test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -90,6 +91,9 @@ flood: .venv/.test ## Strangers at every port of a mesh, 120 s (ARGS='--seconds 
 
 doors: .venv/.test ## A steady client beside those who ask too much: readers, tenants, strangers; in the clear and secure, 6 minutes (ARGS="--only clear")
 	$(BIN)/python -m tests.doors $(ARGS)
+
+contract: .venv/.test ## Ask the live HTTP API what its own document allows and forbids: CASES=20000 SEED=1 (ARGS='--only putTopic')
+	$(BIN)/python -m tests.contract --cases $(CASES) --seed $(SEED) $(ARGS)
 
 fuzz: .venv/.test ## A million hostile frames at the Raft port of a node in memory (FRAMES=1000000)
 	$(BIN)/python -m tests.fuzz.raft_port --frames $(FRAMES) $(ARGS)
