@@ -19,7 +19,15 @@ from tern_remoting import Frame, FrameTooLarge, Link, LinkBusy, LinkError
 from tern_routing.attempts import Attempts
 from tern_routing.leader_search import SEARCH_INTERVAL_S, LeaderSearch
 from tern_routing.leadership import LeaderBelief
-from tern_wire.errors import NoLeader, NotLeader, OutcomeUnknown, Overloaded, TernError
+from tern_wire.errors import (
+    LinkBodyMalformed,
+    LinkReplyMalformed,
+    NoLeader,
+    NotLeader,
+    OutcomeUnknown,
+    Overloaded,
+    TernError,
+)
 from tern_wire.limits import APPEND_DEADLINE_MS, LEADER_WAIT_MS
 from tern_wire.link.heads import LinkRequest, R, head_parts, read_head
 from tern_wire.link.requests import ERROR, READS, Parts, RequestCode, read_error
@@ -253,16 +261,19 @@ class GroupLink:
         deadline_ms: int = APPEND_DEADLINE_MS,
         is_prompt: bool = True,
     ) -> tuple[R, memoryview]:
-        """The leader's reply to *request*, with *raw* behind it, and what is behind the reply. As `exchange`; LinkBodyMalformed when
-        the reply is none of this request's."""
-        body = await self.exchange(
-            request.code,
-            head_parts(request, raw),
-            is_repeatable=is_repeatable,
-            deadline_ms=deadline_ms,
-            is_prompt=is_prompt,
-        )
-        return cast("tuple[R, memoryview]", read_head(request.reply, body))
+        """The leader's reply to *request*, with *raw* behind it, and what is behind the reply. As `exchange`; LinkReplyMalformed when
+        the reply is none of this request's, or the broker cannot read it."""
+        try:
+            body = await self.exchange(
+                request.code,
+                head_parts(request, raw),
+                is_repeatable=is_repeatable,
+                deadline_ms=deadline_ms,
+                is_prompt=is_prompt,
+            )
+            return cast("tuple[R, memoryview]", read_head(request.reply, body))
+        except LinkBodyMalformed as error:
+            raise LinkReplyMalformed(**error.fields) from error
 
     async def exchange(
         self,

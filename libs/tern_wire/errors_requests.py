@@ -62,3 +62,10 @@ class RouteNotFound(TernError):
 class MethodNotAllowed(TernError):
     code, status, title = "method-not-allowed", 405, "The path exists, the method does not"
     fix = "{path} takes {allowed}."
+
+
+class LinkReplyMalformed(TernError):
+    """Not the caller's doing: whatever a broker says of our own requests, or that nobody can read."""
+
+    code, status, title = "link-reply-malformed", 502, "A broker's answer cannot be read"
+    fix = "{reason}. Proxy and broker must be of releases that know each other; whether the request was carried out is not known."

@@ -16,8 +16,9 @@ from tern_wire.tern_error import TernError
 _SECURITY = ("cryptography", "http_message_signatures")
 _SERVICE = ("fastapi", "uvicorn", "uvloop", "httptools", "prometheus_client", *_SECURITY)
 _BROKER = (*_SERVICE, "pysyncobj", "isal")
+_PROXY = (*_SERVICE, "fastapi_swagger")
 _CHECKER = (*_SERVICE, "standardwebhooks")
-_MESH = (*_BROKER, "standardwebhooks")
+_MESH = (*_BROKER, "fastapi_swagger", "standardwebhooks")
 _ROCKETMQ = ("lz4", "zstandard")
 _SPARK = ("pyspark", "pyarrow", "pandas")
 # Of what is missing, so many are named: who lacks one of an extra's packages lacks most of them.
@@ -28,7 +29,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "service": _SERVICE,
     "namesrv": _SERVICE,
     "broker": _BROKER,
-    "proxy": _SERVICE,
+    "proxy": _PROXY,
     "webhooks": ("standardwebhooks",),
     "txn-checker": _CHECKER,
     "mesh": _MESH,

@@ -22,7 +22,7 @@ from tern_txn_checker.core.backoff import pause_ms
 from tern_txn_checker.core.schedule import Check, Claim
 from tern_txn_checker.desk import CLAIM_MARGIN_MS, Desk
 from tern_txn_checker.producer_groups import Approach, ProducerGroups
-from tern_wire.errors import LinkBodyMalformed, TernError
+from tern_wire.errors import LinkBodyMalformed, LinkReplyMalformed, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, CHECKS_CLAIMED_MAX
 from tern_wire.link.checks import ClaimChecks
 
@@ -158,7 +158,7 @@ class Claimer:
         time = datetime.fromtimestamp(self._clock.now_ms() / 1_000, UTC).isoformat(timespec="milliseconds")
         try:
             body = questions.body(claimed, transaction_id, time=time, include_body=settings.include_body)
-        except LinkBodyMalformed as error:
+        except (LinkBodyMalformed, LinkReplyMalformed) as error:
             about = {"transaction_id": transaction_id, "detail": error.detail}
             logger.error("the messages of a check cannot be read", extra=about)
             self._desk.give_back(claim, UNREADABLE)

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 
 from tern_cli.mesh.process_table import port_is_free
+from tests.support.proxy.documented import check_documented
 
 # A range of ports that `ternmq up --port-base` uses.
 PORTS = 100
@@ -106,8 +107,12 @@ class Mesh:
         return f"{self.scheme}://127.0.0.1:{self.port_base + 20 + 10 * int(name[-1]) + 2}"
 
     def call(self, method: str, path: str, *, proxy: int = 0, **options: Any) -> httpx.Response:
-        """One request to a proxy."""
-        return self.client.request(method, f"{self.scheme}://127.0.0.1:{self.port_base + proxy}{path}", **options)
+        """One request to a proxy; its answer is in the API document."""
+        url = f"{self.scheme}://127.0.0.1:{self.port_base + proxy}{path}"
+        answer = self.client.request(method, url, **options)
+        kind = answer.headers.get("content-type", "")
+        check_documented(method, answer.request.url.path, answer.status_code, kind, answer.content)
+        return answer
 
     def settled(self, method: str, path: str, *, within_s: float = 30, **options: Any) -> httpx.Response:
         """As call, repeated while the answer is 503 (of a GET or PUT 504, too) or nobody listens: what a patient client does."""

@@ -11,6 +11,7 @@ from tern_proxy.app import build_app
 from tern_proxy.proxy import Proxy
 from tern_wire.errors import NoNameServer
 from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
+from tests.support.proxy.documented import check_documented
 from tests.support.scripted.broker import ScriptedBroker
 
 KEY = bytes(range(32))
@@ -135,6 +136,13 @@ class ScriptedNameServer:
         return repr(routes).encode(), routes
 
 
+async def _documented(response: httpx.Response) -> None:
+    """Whatever a test asks for, the answer is in the API document."""
+    body, request = await response.aread(), response.request
+    content_type = response.headers.get("content-type", "")
+    check_documented(request.method, request.url.path, response.status_code, content_type, body)
+
+
 class ProxyMesh:
     """What a test holds: the proxy, its peers, and an HTTP client in front."""
 
@@ -142,7 +150,8 @@ class ProxyMesh:
         self.proxy, self.brokers, self.name_server, self.app = proxy, brokers, name_server, app
         self.broker = brokers[0]
         transport = httpx.ASGITransport(app=app)
-        self.http = httpx.AsyncClient(transport=transport, base_url="http://proxy", timeout=30)
+        hooks = {"response": [_documented]}
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://proxy", timeout=30, event_hooks=hooks)
 
     async def post(self, path: str, content: Any = b"", **headers: str) -> httpx.Response:
         """POST bytes; header names are written with `_` for `-`."""

@@ -22,7 +22,7 @@ from tern_proxy.core.sending.results import Outcome, failed
 from tern_proxy.core.transactions.ends import Ended, EndParcel, read_ended
 from tern_remoting import problem_of
 from tern_routing import GroupLink
-from tern_wire.errors import LinkBodyMalformed, OutcomeUnknown, TernError
+from tern_wire.errors import LinkReplyMalformed, OutcomeUnknown, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, LANE_SIZE_MAX_BYTES
 from tern_wire.link.checks import EndTransactions
 from tern_wire.link.receives import Settle
@@ -194,10 +194,10 @@ def _renumbered(rows: list[bytes], topics: list[int], producer_group: int) -> by
 
 
 def read_outcomes(cargo: list[Parcel], sent: Sent, raw: memoryview) -> list[Outcome]:
-    """The reply to one SEND request, cut up by parcel; LinkBodyMalformed when it has another number of rows."""
+    """The reply to one SEND request, cut up by parcel; LinkReplyMalformed when it has another number of rows."""
     rows = sum(len(parcel.rows) for parcel in cargo)
     if len(raw) != rows * _VERDICT.size:
-        raise LinkBodyMalformed(reason=f"{len(raw)} bytes of verdicts for {rows} rows")
+        raise LinkReplyMalformed(reason=f"{len(raw)} bytes of verdicts for {rows} rows")
     verdicts = list(_VERDICT.iter_unpack(raw))
     firsts = {first.row: (first.message_id, first.born_ms, first.deliver_ms) for first in sent.replays}
     numbers: dict[str, int] = {}
@@ -210,7 +210,7 @@ def read_outcomes(cargo: list[Parcel], sent: Sent, raw: memoryview) -> list[Outc
         number = _number_of(parcel, numbers)
         if parcel.producer_group and number >= len(facts):
             # Of this parcel alone nobody can say what became of it.
-            outcomes.append(failed(LinkBodyMalformed(reason=f"a reply that does not know producer group {number}")))
+            outcomes.append(failed(LinkReplyMalformed(reason=f"a reply that does not know producer group {number}")))
         else:
             of_group = msgspec.structs.astuple(facts[number]) if parcel.producer_group else ()
             outcomes.append(Outcome(verdicts=verdicts[at:end], replays=own, producer_group=of_group))
@@ -229,7 +229,7 @@ class SettleLane(Lane[SettleParcel, bytes | TernError]):
         try:
             _, raw = await self.link.ask(Settle(rows=rows), [packed], is_repeatable=True)
             if len(raw) != rows:
-                raise LinkBodyMalformed(reason=f"{len(raw)} statuses for {rows} settles")
+                raise LinkReplyMalformed(reason=f"{len(raw)} statuses for {rows} settles")
         except TernError as error:
             return [error] * len(cargo)
         statuses = bytes(raw)

@@ -21,7 +21,7 @@ from tern_proxy.core.documents.values import extended
 from tern_proxy.core.reading.delivery import PutBody, read_records
 from tern_proxy.core.sending.parameters import number_of
 from tern_wire.dead_letters import CANCELLED, DONE, ORIGIN_GONE, RUNNING, Selection
-from tern_wire.errors import DeadLetterGone, InvalidField, LinkBodyMalformed, MessageExpired, TernError
+from tern_wire.errors import DeadLetterGone, InvalidField, LinkReplyMalformed, MessageExpired, TernError
 from tern_wire.limits import REDRIVE_OFFSETS_MAX, REDRIVE_RATE_MAX_PER_S
 from tern_wire.link import redrive
 from tern_wire.link.dead_letters import DeadLetter as ListedLetter
@@ -104,13 +104,13 @@ def _by_offsets(offsets: list[str], broker_groups: Sequence[str], rate: int) -> 
 def read_letters(
     letters: Sequence[ListedLetter], raw: bytes, broker_group: str, put_body: PutBody
 ) -> Iterator[DeadLetter]:
-    """The messages of *letters*, each with how it died; *raw*: their records. LinkBodyMalformed when these do not fit together."""
+    """The messages of *letters*, each with how it died; *raw*: their records. LinkReplyMalformed when these do not fit together."""
     at = 0
     for letter in letters:
         messages = list(read_records(raw[at : at + letter.size_bytes], letter.topic, broker_group, put_body))
         at += letter.size_bytes
         if len(messages) != 1:
-            raise LinkBodyMalformed(reason=f"{len(messages)} records for one dead letter")
+            raise LinkReplyMalformed(reason=f"{len(messages)} records for one dead letter")
         death = Death(
             offset=f"{broker_group}:{letter.offset}",
             origin=Origin(topic=letter.topic, queue=f"{broker_group}:{letter.queue}", offset=letter.origin_offset),

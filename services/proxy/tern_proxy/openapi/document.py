@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from tern_proxy.core.documents.values import BROKER_GROUP_PATTERN, GROUP_PATTERN, QUEUE_PATTERN, TOPIC_PATTERN
 from tern_proxy.openapi import security
 from tern_proxy.openapi.schemas import build_schemas
-from tern_proxy.routes.failures import GUARD, SERVER
+from tern_proxy.routes.failures import GUARD, SERVER, before_handlers
 from tern_proxy.routes.reference.examples import EXAMPLE_NAMES, problem_example
 from tern_proxy.routes.route import Gives, Route
 from tern_wire import paths
@@ -95,8 +95,7 @@ def _operation(route: Route) -> Document:
         document["requestBody"] = {"required": route.takes.is_needed, "content": dict(route.takes.content)}
     answers = {str(status): _answer(given) for status, given in route.gives.items()}
     problems: dict[int, list[str]] = {}
-    server = SERVER if route.is_anonymous else (*SERVER, *GUARD)
-    for code in sorted({error.code for error in (*route.errors, *server)}):
+    for code in sorted({error.code for error in (*route.errors, *before_handlers(route.rule))}):
         problems.setdefault(ERRORS[code].status, []).append(code)
     for status, codes in problems.items():
         answer = _problem(status, codes)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tern_proxy.auto_create import AutoCreate
-from tern_wire.errors import LinkBodyMalformed, Overloaded, ProducerGroupNotFound
+from tern_wire.errors import LinkReplyMalformed, Overloaded, ProducerGroupNotFound
 from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.paths import JSON, MSGPACK
 from tests.support.proxy.proxy_mesh import KEY, NOW_MS, ProxyMesh, eventually, proxy_mesh
@@ -233,7 +233,7 @@ async def test_what_a_broker_cannot_mean_is_an_error_not_half_a_check() -> None:
                 RequestCode.CLAIM_CHECKS,
                 lambda link, frame, head=head, raw=raw: link.reply(frame.opaque, 0, body_parts(head, [raw])),  # type: ignore[misc]
             )
-            assert code_of(await ask(mesh)) == (LinkBodyMalformed.status, LinkBodyMalformed.code)
+            assert code_of(await ask(mesh)) == (LinkReplyMalformed.status, LinkReplyMalformed.code)
 
 
 @pytest.mark.parametrize(

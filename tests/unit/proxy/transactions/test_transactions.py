@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from tern_wire.errors import LinkBodyMalformed
+from tern_wire.errors import LinkReplyMalformed
 from tern_wire.link.requests import RequestCode
 from tern_wire.paths import MSGPACK
 from tern_wire.records.record import decode_record
@@ -126,7 +126,7 @@ async def test_an_answer_without_the_producer_group_fails_the_begin_alone() -> N
         mesh.broker.transactions.facts = lambda _: []  # type: ignore[method-assign, assignment]
         sent, begun = await asyncio.gather(mesh.post("/v1/topics/orders/messages", b"plain"), begin(mesh))
         assert (sent.status_code, mesh.broker.flights) == (201, [2])
-        assert begun.json()["code"] == LinkBodyMalformed.code
+        assert begun.json()["code"] == LinkReplyMalformed.code
 
 
 async def test_producer_group_and_time_may_be_query_parameters() -> None:

@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw
 
 from tern_proxy.core.documents.messages import LeasedMessage, Message, ReadMessage
 from tern_proxy.core.sending.batches import media_type
-from tern_wire.errors import LinkBodyMalformed
+from tern_wire.errors import LinkReplyMalformed
 from tern_wire.handles import HandleMaker, Receipt
 from tern_wire.link.codec import encode_json
 from tern_wire.link.receives import Leased
@@ -46,7 +46,7 @@ _check_json = msgspec.json.Decoder(Raw).decode
 
 
 def read_records(raw: bytes, topic: str, broker_group: str, put_body: PutBody) -> Iterator[ReadMessage]:
-    """The messages of concatenated records, in order; LinkBodyMalformed when they are none."""
+    """The messages of concatenated records, in order; LinkReplyMalformed when they are none."""
     return _read(raw, topic, broker_group, put_body, _unread)
 
 
@@ -66,7 +66,7 @@ def _read(
             topic_at = at + _HEAD_SIZE + body_size
             properties_at = topic_at + 3 + raw[topic_at]
             if size <= 0 or at + size > end or properties_at > at + size:
-                raise LinkBodyMalformed(reason=f"a record at {at} claims {size} bytes")
+                raise LinkReplyMalformed(reason=f"a record at {at} claims {size} bytes")
             name = names.get(queue)
             if name is None:
                 name = names[queue] = f"{broker_group}:{queue}"
@@ -103,7 +103,7 @@ def _read(
             yield message
             at += size
     except (struct.error, IndexError) as error:
-        raise LinkBodyMalformed(reason=f"a record at {at} runs past {end} bytes") from error
+        raise LinkReplyMalformed(reason=f"a record at {at} runs past {end} bytes") from error
 
 
 def _unleased(topic: str, queue: str, offset: int, born_ms: int, stored_ms: int) -> LeasedMessage:
@@ -134,7 +134,7 @@ def read_leased(
         for _ in range(run.count):
             message = next(records, None)
             if message is None:
-                raise LinkBodyMalformed(reason="fewer records than leases")
+                raise LinkReplyMalformed(reason="fewer records than leases")
             message.attempt = attempt
             message.receipt_handle = make(
                 Receipt(broker_group, topic_id, group_id, queue, message.offset, lease, attempt)

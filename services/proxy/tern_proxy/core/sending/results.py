@@ -9,7 +9,7 @@ from tern_proxy.core.documents.messages import SendReceipt, SendResult
 from tern_proxy.core.sending.encoding import Encoded, Parcel
 from tern_wire.errors import (
     IdempotencyKeyReused,
-    LinkBodyMalformed,
+    LinkReplyMalformed,
     Overloaded,
     PlacementChanged,
     QueueNotFound,
@@ -170,7 +170,7 @@ def refusal_of(status: int, topic: str, queue: str) -> TernError:
         return Overloaded(what="idempotency keys")
     if status == MOVED:
         return PlacementChanged(topic=topic)
-    return LinkBodyMalformed(reason=f"the broker answered status {status}")
+    return LinkReplyMalformed(reason=f"the broker answered status {status}")
 
 
 def moved_from(parcels: list[Parcel], outcomes: list[Outcome]) -> dict[int, str]:

@@ -7,7 +7,7 @@ from tern_proxy.core.documents import transactions
 from tern_proxy.core.documents.messages import ReadMessage
 from tern_proxy.core.documents.transactions import HalfMessage
 from tern_proxy.core.reading.delivery import PutBody, read_records
-from tern_wire.errors import LinkBodyMalformed
+from tern_wire.errors import LinkReplyMalformed
 from tern_wire.limits import RECEIVE_SIZE_DEFAULT_BYTES
 from tern_wire.link.checks import ClaimChecks, ClaimedCheck
 from tern_wire.transactions import TransactionId, TransactionIds
@@ -44,13 +44,13 @@ def claim_of(producer_group: str, checker: str, count: int, wait_ms: int) -> Cla
 
 
 def read_checks(claimed: Sequence[ClaimedCheck], raw: memoryview, broker_group: str) -> list[Check]:
-    """*claimed*, in order, with their records, *raw*; LinkBodyMalformed when these are not those that it names."""
+    """*claimed*, in order, with their records, *raw*; LinkReplyMalformed when these are not those that it names."""
     checks: list[Check] = []
     at = 0
     for one in claimed:
         end = at + sum(message.size_bytes for message in one.messages)
         if end > len(raw):
-            raise LinkBodyMalformed(reason=f"checks whose records run past {len(raw)} bytes")
+            raise LinkReplyMalformed(reason=f"checks whose records run past {len(raw)} bytes")
         checks.append(
             Check(
                 broker_group=broker_group,
@@ -66,7 +66,7 @@ def read_checks(claimed: Sequence[ClaimedCheck], raw: memoryview, broker_group: 
         )
         at = end
     if at != len(raw):
-        raise LinkBodyMalformed(reason=f"{len(raw) - at} bytes behind the records of the last check")
+        raise LinkReplyMalformed(reason=f"{len(raw) - at} bytes behind the records of the last check")
     return checks
 
 

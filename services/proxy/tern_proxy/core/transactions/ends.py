@@ -9,7 +9,7 @@ from tern_proxy.core.documents.transactions import EndedTransaction, Transaction
 from tern_proxy.core.sending.topic import is_printable
 from tern_wire.errors import (
     InvalidField,
-    LinkBodyMalformed,
+    LinkReplyMalformed,
     TernError,
     TransactionExpired,
     TransactionResolved,
@@ -59,9 +59,9 @@ class EndParcel:
 
 
 def read_ended(raw: memoryview, count: int) -> list[Ended]:
-    """The verdicts of *count* ends, in order; LinkBodyMalformed when they are not as many."""
+    """The verdicts of *count* ends, in order; LinkReplyMalformed when they are not as many."""
     if len(raw) != count * _VERDICT.size:
-        raise LinkBodyMalformed(reason=f"{len(raw)} bytes of verdicts for {count} ends")
+        raise LinkReplyMalformed(reason=f"{len(raw)} bytes of verdicts for {count} ends")
     return list(_VERDICT.iter_unpack(raw))
 
 
@@ -81,7 +81,7 @@ def refusal_of_end(ended: Ended) -> TernError | None:
         return TransactionExpired()
     if status == TRANSACTION_UNKNOWN:
         return TransactionUnknown()
-    return LinkBodyMalformed(reason=f"the broker answered an end with status {status}")
+    return LinkReplyMalformed(reason=f"the broker answered an end with status {status}")
 
 
 def ended_document(transaction_id: str, broker_group: str, ended: Ended, topic: str) -> EndedTransaction:

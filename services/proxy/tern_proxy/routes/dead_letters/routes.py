@@ -20,7 +20,7 @@ from tern_proxy.routes.failures import ASKED, BROKER, DECLARED, GROUP, ROUTED
 from tern_proxy.routes.lists import continued, moment
 from tern_proxy.routes.reference.examples import EXAMPLE_NAMES
 from tern_proxy.routes.route import Route, gives, in_header, in_query, number, takes
-from tern_wire.errors import ConfirmationNeeded, DiskFull, GroupNotFound, IllegalGroup, TaskNotFound
+from tern_wire.errors import ConfirmationNeeded, DiskFull, GroupNotFound, IllegalGroup, IllegalTopic, TaskNotFound
 from tern_wire.limits import DEAD_LETTERS_PAGE_MAX
 from tern_wire.paths import HEADER_IDEMPOTENCY_KEY, JSON, TO_ORIGIN, dead_letters_path, redrive_path, task_path
 
@@ -82,7 +82,7 @@ ROUTES = (
             in_query("encoding", {"type": "string", "enum": list(ENCODINGS)}, "How bodies are written in JSON."),
         ),
         gives={200: gives(DeadLetters(group="billing", messages=[_LETTER]), "A page.")},
-        errors=_OF_GROUP,
+        errors=(*_OF_GROUP, IllegalTopic),
         query="?limit=10",
     ),
     Route(
@@ -122,7 +122,7 @@ ROUTES = (
             origin={"to": TO_ORIGIN},
         ),
         gives={202: gives(_TASK, "A task does it.", "Location")},
-        errors=(*DECLARED, IllegalGroup, GroupNotFound),
+        errors=(*DECLARED, IllegalGroup, GroupNotFound, IllegalTopic),
         bodies=((JSON, '{"topic": "orders", "rate": 100, "dry_run": true}'),),
     ),
     Route(

@@ -25,6 +25,7 @@ from tern_wire.errors import (
     PropertiesTooLarge,
     PropertyConflictsWithType,
     QueueNotFound,
+    TopicNotWritable,
     TopicReserved,
     UnsupportedEncoding,
 )
@@ -36,7 +37,7 @@ SENT = (
     *(IllegalTag, IllegalKey, IllegalProperty, IllegalIdempotencyKey, QueueNotFound),
     *(MessageTooLarge, PropertiesTooLarge, IdempotencyKeyReused, DiskFull),
     *(IllegalMessageGroup, IllegalDeliveryTime, PropertyConflictsWithType),
-    *(BrokerGroupNotWritable, OwnerUnknown, PlacementChanged, UnsupportedEncoding, TopicReserved),
+    *(BrokerGroupNotWritable, OwnerUnknown, PlacementChanged, UnsupportedEncoding, TopicReserved, TopicNotWritable),
 )
 _TAG: Schema = {"type": "string", "maxLength": limits.TAG_SIZE_MAX_BYTES, "pattern": "^[^|]*$"}
 _QUEUE: Schema = {"type": "string", "pattern": QUEUE_PATTERN}

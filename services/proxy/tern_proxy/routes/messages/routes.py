@@ -48,6 +48,7 @@ from tern_wire.errors import (
     BatchEmpty,
     BatchTooLarge,
     BroadcastGroup,
+    ConsumptionDisabled,
     DiskFull,
     GroupNotFound,
     IllegalFilter,
@@ -61,6 +62,7 @@ from tern_wire.errors import (
     ReceiptExpired,
     ReceiptInvalid,
     SubscriptionConflict,
+    TopicNotFound,
     TopicNotReadable,
     UnsupportedBatchFormat,
     UnsupportedEncoding,
@@ -70,7 +72,7 @@ from tern_wire.paths import JSON, JSONL, MSGPACK, NDJSON, OCTETS, RECORDS
 _SENDS = ("PUB topic {topic}", "CREATE topic {topic} if it is created by its first use")
 _READS, _SETTLES = ("SUB topic {topic}",), ("SUB topic {topic}", "ACK group {group}")
 _SETTLED = (
-    *(*ASKED, *READ, *BROKER, IllegalTopic, IllegalGroup, ReceiptInvalid, ReceiptExpired),
+    *(*ASKED, *READ, *BROKER, IllegalTopic, TopicNotFound, IllegalGroup, GroupNotFound, ReceiptInvalid, ReceiptExpired),
     *(BatchTooLarge, UnsupportedEncoding, DiskFull),
 )
 _WAITED = (paths.HEADER_WAIT_APPLIED,)
@@ -213,7 +215,7 @@ ROUTES = (
         errors=(
             *(*ASKED, *READ, *TOPIC, *BROKER, IllegalGroup, GroupNotFound, IllegalWait, DiskFull),
             *(IllegalInvisibleTime, BatchTooLarge, LimitReached, UnsupportedEncoding),
-            *(IllegalFilter, SubscriptionConflict, BroadcastGroup),
+            *(IllegalFilter, SubscriptionConflict, BroadcastGroup, ConsumptionDisabled, TopicNotReadable),
         ),
         bodies=((JSON, '{"max_messages": 32, "wait": "1s"}'),),
     ),

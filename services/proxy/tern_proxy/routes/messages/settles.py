@@ -6,7 +6,7 @@ from tern_proxy.core.reading.settling import Rejects, Settles, read_acks, read_s
 from tern_proxy.core.sending.parameters import BASIC, answer_kind, is_packed, read_query
 from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
-from tern_wire.errors import BatchTooLarge, InvalidField, LinkBodyMalformed, TernError
+from tern_wire.errors import BatchTooLarge, InvalidField, LinkReplyMalformed, TernError
 from tern_wire.limits import JSON_BATCH_NODES_MAX, MIB
 from tern_wire.link.codec import read_json, read_msgpack
 from tern_wire.link.dead_letters import RejectMessages
@@ -86,7 +86,7 @@ async def _reject(proxy: Proxy, rejects: Rejects) -> bytes | TernError:
         link = proxy.group(rejects.broker_group).link
         _, raw = await link.ask(RejectMessages(rows=rejects.rows), is_repeatable=True)
         if len(raw) != len(rejects.rows):
-            raise LinkBodyMalformed(reason=f"{len(raw)} statuses for {len(rejects.rows)} dead letters")
+            raise LinkReplyMalformed(reason=f"{len(raw)} statuses for {len(rejects.rows)} dead letters")
     except TernError as error:
         return error
     return bytes(raw)

@@ -23,6 +23,7 @@ from tern_wire.errors import (
     AlreadyExists,
     ConfirmationNeeded,
     DiskFull,
+    GroupConflict,
     IllegalTopic,
     PlacementMoving,
     TopicConflict,
@@ -98,7 +99,7 @@ ROUTES = (
         parameters=(CREATE_ONLY,),
         takes=takes(TopicSettings, settings={"queues": 8}, fifo={"type": "FIFO", "attributes": {"owner": "billing"}}),
         gives={200: gives(_WAS_THERE, "It was there; it has these settings now."), 201: gives(_IS_NEW, "It is new.")},
-        errors=(*DECLARED, IllegalTopic, TopicReserved, TopicConflict, AlreadyExists),
+        errors=(*DECLARED, IllegalTopic, TopicReserved, TopicConflict, GroupConflict, AlreadyExists),
         bodies=((JSON, '{"queues": 8}'),),
     ),
     Route(
@@ -112,7 +113,7 @@ ROUTES = (
         is_admin=True,
         takes=takes(TopicSettings, read_only={"permission": "r"}, grow={"queues": 16}),
         gives={200: gives(_WAS_THERE, "It has these settings now.")},
-        errors=(*DECLARED, IllegalTopic, TopicReserved, TopicConflict, TopicNotFound),
+        errors=(*DECLARED, IllegalTopic, TopicReserved, TopicConflict, GroupConflict, TopicNotFound),
         bodies=((JSON, '{"permission": "rw"}'),),
     ),
     Route(
