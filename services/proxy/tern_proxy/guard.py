@@ -1,4 +1,4 @@
-"""In front of every route, hot or not: authentication, the table of requirements, quotas, and the audit. Wraps the application once.
+"""In front of every route, hot or not: authentication, what the row of the route asks for, quotas, and the audit. Wraps the application once.
 
     credentials -> session -> quota -> rule of the path -> what it asks of the path's names -> handler (-> what it asks of other names)
         401          429       429        404, 405           403, or 404 of what may not be seen
