@@ -28,7 +28,7 @@ KEPT_MAX = 50
 # How often a name that is there stands in place of a generated one.
 LIVING_SHARE = 0.8
 # A long poll is cut to this: what it waits for is not what is looked at here.
-WAIT = "20ms"
+WAIT, SHORT_SHARE = "20ms", 0.98
 
 
 class Living:
@@ -85,9 +85,9 @@ class Living:
             if self._rng.random() < LIVING_SHARE and (found := self._one(name)):
                 names[name] = found
         query = case.query or {}
-        for name in ("wait", "timeout"):
-            if name in query and self._rng.random() < 0.95:
-                query[name] = WAIT
+        for name in {each.name for each in case.operation.iter_parameters()} & {"wait", "timeout"}:
+            if self._rng.random() < SHORT_SHARE:
+                case.query = query = {**query, name: WAIT}
         for name in ("topic", "producer_group"):
             if name in query and self._rng.random() < LIVING_SHARE:
                 query[name] = self._one(name)
@@ -105,7 +105,7 @@ class Living:
         if not isinstance(body, dict):
             return
         for name, value in body.items():
-            if name == "wait" and self._rng.random() < 0.95:
+            if name == "wait" and self._rng.random() < SHORT_SHARE:
                 body[name] = WAIT
             elif name in {"topic", "producer_group"} and isinstance(value, str) and self._rng.random() < LIVING_SHARE:
                 body[name] = self._one(name)
