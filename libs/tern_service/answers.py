@@ -44,7 +44,7 @@ class AnsweringProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._answers = HeadWithBody(transport, self._close)
+        self._answers = HeadWithBody(transport, self._close, in_pieces=self.scheme == "https")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()

@@ -2,11 +2,15 @@
 
 import asyncio
 import contextlib
+from unittest.mock import Mock
 
 import pytest
+import uvicorn
 from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
 
-from tern_service.answer_writing import HeadWithBody
+from tern_service.answer_writing import PIECE_SIZE_BYTES, HeadWithBody
+from tern_service.answers import AnsweringProtocol
 from tern_service.bounds import Bounds
 from tests.unit.service.test_connection import serving_app
 from tests.unit.service.test_server import talk
@@ -185,3 +189,36 @@ async def test_who_is_refused_and_sends_nothing_more_is_closed_soon() -> None:
     async with serving_app(Refusing(), Bounds(body_deadline_ms=60_000, body_rate_step_ms=60_000)) as port:
         answer = await talk(port, b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\npart")
     assert answer.startswith(b"HTTP/1.1 429 ")
+
+
+def test_what_is_encrypted_is_written_in_pieces() -> None:
+    """Each as large as the buffer that OpenSSL keeps for the connection; together they are the answer, and a small one is one write."""
+    wire = Wire()
+    answers = HeadWithBody(wire, in_pieces=True)
+    answers.write(HEAD)
+    answers.write(b"small")
+    assert wire.written == [HEAD + b"small"]
+    wire.written.clear()
+    body = bytes(range(256)) * 1_000
+    answers.write(body)
+    assert b"".join(wire.written) == body
+    assert [len(piece) for piece in wire.written] == [PIECE_SIZE_BYTES] * 3 + [len(body) - 3 * PIECE_SIZE_BYTES]
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+async def test_a_connection_knows_whether_it_encrypts(is_encrypted: bool) -> None:
+    """As its transport says."""
+
+    transport = Mock(spec=asyncio.Transport)
+    transport.get_extra_info = lambda name, default=None: object() if name == "sslcontext" and is_encrypted else default
+    transport.get_write_buffer_size.return_value = 0
+
+    async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        """Never asked."""
+
+    config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None)
+    config.load()
+    protocol = AnsweringProtocol(config=config, server_state=ServerState(), app_state={})
+    protocol.connection_made(transport)
+    assert protocol._answers._in_pieces is is_encrypted
+    protocol.connection_lost(None)
