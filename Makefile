@@ -32,7 +32,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test campaigns shake shake-meshes test-spark test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
+.PHONY: help install run down test campaigns shake shake-meshes test-spark test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -98,10 +98,14 @@ contract: .venv/.test ## Ask the live HTTP API what its own document allows and 
 fuzz: .venv/.test ## A million hostile frames at the Raft port of a node in memory (FRAMES=1000000)
 	$(BIN)/python -m tests.fuzz.raft_port --frames $(FRAMES) $(ARGS)
 
-check: .venv/.test ## Lint, format, types and the tidy test
+blocking: .venv/.test ## Make the blocking half of the SDK from the async one
+	$(BIN)/python -m tests.support.client.blocking_half
+
+check: .venv/.test ## Lint, format, types, the SDK's blocking half and the tidy test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.support.client.blocking_half --check
 	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_house.py
 
 bench: .venv/.test ## Measure a fresh mesh of its own: a table, and one JSON line per figure in .tern/bench/

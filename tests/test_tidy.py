@@ -32,6 +32,7 @@ CHANCE = {"time", "datetime", "random", "uuid", "secrets"}
 FILES = {"os", "pathlib", "io", "shutil", "tempfile", "mmap", "fcntl", "logging"}
 PURE = WAITING | NETWORK | CHANCE | FILES
 SERVICES = {"tern_namesrv", "tern_broker", "tern_proxy", "tern_txn_checker"}
+BELOW_SERVICES = {"tern_wire", "tern_tasks", "tern_service", "tern_security", "tern_remoting"}
 
 # package: (ours that it may import, roots that it must not import)
 RULES: dict[str, tuple[set[str], set[str]]] = {
@@ -40,25 +41,20 @@ RULES: dict[str, tuple[set[str], set[str]]] = {
     "tern_security": ({"tern_wire"}, SERVING | {"asyncio", "uvloop", "httpx", "pysyncobj"}),
     "tern_tasks": (set(), SERVING | {"uvloop", "httpx", "pysyncobj"}),
     "tern_accept": ({"tern_wire"}, SERVING | {"uvloop", "httpx", "pysyncobj"}),
+    "tern_http": ({"tern_wire"}, SERVING | {"uvloop", "httpx", "pysyncobj"}),
     "tern_remoting": ({"tern_wire", "tern_tasks", "tern_accept", "tern_security"}, SERVING | {"httpx", "pysyncobj"}),
-    "tern_routing": ({"tern_wire", "tern_remoting"}, SERVING | {"httpx", "pysyncobj"}),
-    "tern_client": ({"tern_wire"}, SERVING | {"pysyncobj"}),
+    "tern_routing": ({"tern_wire", "tern_http", "tern_tasks", "tern_remoting"}, SERVING | {"httpx", "pysyncobj"}),
+    "tern_client": ({"tern_wire", "tern_http"}, SERVING | {"pysyncobj"}),
     "tern_service": ({"tern_wire", "tern_tasks", "tern_accept", "tern_security"}, {"pysyncobj"}),
     "tern_raft": ({"tern_wire", "tern_store", "tern_remoting"}, SERVING | {"httpx"}),
-    "tern_cli": ({"tern_wire", "tern_client", "tern_service", "tern_store", "tern_security"}, {"pysyncobj"}),
+    "tern_cli": (
+        {"tern_wire", "tern_http", "tern_client", "tern_service", "tern_store", "tern_security"},
+        {"pysyncobj"},
+    ),
     "tern_namesrv": ({"tern_wire", "tern_tasks", "tern_service", "tern_security"}, {"pysyncobj"}),
-    "tern_broker": (
-        {"tern_wire", "tern_tasks", "tern_service", "tern_security", "tern_store", "tern_remoting", "tern_raft"},
-        {"pysyncobj"},
-    ),
-    "tern_proxy": (
-        {"tern_wire", "tern_tasks", "tern_service", "tern_security", "tern_remoting", "tern_routing"},
-        {"pysyncobj"},
-    ),
-    "tern_txn_checker": (
-        {"tern_wire", "tern_tasks", "tern_service", "tern_security", "tern_remoting", "tern_routing"},
-        SERVING | {"httpx", "pysyncobj"},
-    ),
+    "tern_broker": (BELOW_SERVICES | {"tern_http", "tern_store", "tern_raft"}, {"httpx", "pysyncobj"}),
+    "tern_proxy": (BELOW_SERVICES | {"tern_routing"}, {"httpx", "pysyncobj"}),
+    "tern_txn_checker": (BELOW_SERVICES | {"tern_http", "tern_routing"}, SERVING | {"httpx", "pysyncobj"}),
     "tern_spark": ({"tern_wire", "tern_client"}, SERVING | {"asyncio", "pysyncobj"}),
     "jobs": ({"tern_wire", "tern_client", "tern_spark"}, SERVING | {"pysyncobj"}),
     "loadtest": (

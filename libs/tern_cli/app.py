@@ -38,7 +38,6 @@ from tern_cli.commands.scheduled import scheduled_app
 from tern_cli.commands.topic import topic_app
 from tern_cli.commands.tx import tx_app
 from tern_cli.demo.commands import demo_app
-from tern_cli.demo.transfer.command import transfer
 from tern_cli.endpoint import NAMESPACE_VARIABLE, use_namespace
 from tern_cli.failures import CommandFailed
 from tern_cli.file_failures import file_failure
@@ -217,7 +216,6 @@ app.add_typer(scheduled_app, name="scheduled", rich_help_panel="Messages")
 app.add_typer(dlq_app, name="dlq", rich_help_panel="Messages")
 app.add_typer(tx_app, name="tx", rich_help_panel="Messages")
 app.add_typer(topic_app, name="topic", rich_help_panel="Admin")
-demo_app.command()(transfer)
 app.add_typer(demo_app, name="demo", rich_help_panel="Mesh")
 group_app.command(name="members")(list_members)
 group_app.command(name="assignments")(list_assignments)

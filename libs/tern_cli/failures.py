@@ -10,3 +10,9 @@ class CommandFailed(Exception):
         self.detail = detail
         self.exit_code = exit_code
         self.lines = lines or []
+
+
+def first_of(group: ExceptionGroup[Exception]) -> Exception:
+    """What ended the tasks of *group*: when one of them fails, the others are only cancelled."""
+    first = group.exceptions[0]
+    return first_of(first) if isinstance(first, ExceptionGroup) else first

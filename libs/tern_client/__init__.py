@@ -21,11 +21,13 @@ To send: Producer.send, send_batch, send_soon; TransactionProducer.send. To rece
 PullConsumer. To declare, list, look up and redrive: Admin. Errors are TernError, with a code and a sentence that says what to do.
 """
 
-from tern_client.admin import Admin
-from tern_client.blocking import BlockingAdmin, BlockingProducer
+from tern_client.asynchronous.admin import Admin
+from tern_client.asynchronous.memberships import Membership
+from tern_client.blocking.admin import BlockingAdmin
+from tern_client.blocking.memberships import BlockingMembership
+from tern_client.blocking.sending import BlockingProducer
 from tern_client.blocking_consumer import BlockingConsumer
 from tern_client.calls.batching import BatchLimits
-from tern_client.calls.memberships import BlockingMembership, Membership
 from tern_client.calls.models import (
     BatchOutcome,
     OutgoingMessage,
@@ -38,7 +40,7 @@ from tern_client.calls.models import (
 from tern_client.calls.pulling import FileOffsets, GroupOffsets, MemoryOffsets, PulledMessage
 from tern_client.calls.scheduled import ScheduledMessage, ScheduledPage
 from tern_client.calls.turns import TurnNotReached
-from tern_client.client import ClientClosed
+from tern_client.closing import ClientClosed
 from tern_client.consumer import Consumer
 from tern_client.producer import Producer
 from tern_client.pull_consumer import BlockingPullConsumer, PullConsumer

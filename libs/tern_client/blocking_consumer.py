@@ -7,17 +7,17 @@ import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 
+from tern_client.blocking.settling import BlockingSettleCalls
 from tern_client.calls.documents import Settle
 from tern_client.calls.models import ReceivedMessage
-from tern_client.calls.requesting import BlockingReplyCalls
 from tern_client.calls.subscription import Subscription
 from tern_client.consumer import EMPTY_PAUSE_MS, WAIT_DEFAULT_MS
 from tern_client.prefetch import Prefetch
 from tern_client.running import ITERATING
 from tern_client.transport.blocking_transport import BlockingCaller, BlockingTransport, CallAbandoned
+from tern_client.transport.clock import epoch_ms, now_ms
 from tern_client.transport.credentials import FileName
 from tern_client.transport.retrying import RetryPolicy
-from tern_client.transport.transport import epoch_ms, now_ms
 from tern_wire.errors import TernError
 from tern_wire.limits import RECEIVE_SIZE_DEFAULT_BYTES, WAIT_MAX_MS
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("tern_client.consumer")
 _LAST_WORDS_MS = 3_000
 
 
-class BlockingConsumer(BlockingReplyCalls):
+class BlockingConsumer(BlockingSettleCalls):
     """Messages of one topic for one group. Not to be shared between threads, but for `stop`: give each thread its own.
 
     A loop over it waits for the next message without end. What ends it: `stop`, from another thread or a signal handler; `break`; or
@@ -76,11 +76,6 @@ class BlockingConsumer(BlockingReplyCalls):
         # Of one that is dropped, or still open when its program ends: nothing of it may refer to this consumer.
         last = (self._process, self._caller, self._subscription, self._prefetch)
         self._last_words = weakref.finalize(self, _end_unclosed, *last)
-
-    @property
-    def expired(self) -> int:
-        """How many confirmations came too late: those messages are delivered again."""
-        return self._subscription.pending.expired
 
     def stop(self) -> None:
         """End the loop, for good: where it waits at once, where it handles a message after that one. From any thread or signal handler.
@@ -159,31 +154,6 @@ class BlockingConsumer(BlockingReplyCalls):
         """These are done: they are acked with the next receive or at `close`."""
         self._check_open()
         self._subscription.pending.add(Settle(message.receipt_handle) for message in messages)
-
-    def ack(self, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """Ack now; the errors by receipt handle, {} when the group will not see any of these again."""
-        return self._settle([Settle(message.receipt_handle) for message in messages])
-
-    def nack(self, *messages: ReceivedMessage, delay_ms: int | None = None) -> dict[str, TernError]:
-        """These have failed: they come again after *delay_ms* (None: as the group's retry policy says), or are dead letters after
-        the last attempt. The errors by receipt handle."""
-        return self._settle([Settle(message.receipt_handle, "nack", delay_ms=delay_ms) for message in messages])
-
-    def release(self, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """These go back unseen: visible at once, and this attempt does not count. For what nobody has handled of a `receive`; a loop does
-        it by itself. The errors by receipt handle."""
-        return self._settle([Settle(message.receipt_handle, "release") for message in messages])
-
-    def dead_letter(self, reason: str, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """These are of no use to anybody in the group: dead letters, with *reason* (at most 1 KiB). The errors by receipt handle."""
-        return self._settle([Settle(message.receipt_handle, "dead_letter", reason=reason) for message in messages])
-
-    def extend(self, invisible_ms: int, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """Keep the leases for *invisible_ms* from now; the errors by receipt handle."""
-        return self._settle([Settle(message.receipt_handle, "extend", invisible_ms) for message in messages])
-
-    def _settle(self, settles: list[Settle]) -> dict[str, TernError]:
-        return self._drive(self._subscription.settle(self._course, settles, now_ms()))
 
     def _finish(self) -> None:
         self._last_words.detach()

@@ -5,16 +5,17 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from tern_client.asynchronous.settling import SettleCalls
 from tern_client.calls.documents import Settle
 from tern_client.calls.leases import Leases
 from tern_client.calls.models import ReceivedMessage
-from tern_client.calls.requesting import ReplyCalls
 from tern_client.calls.subscription import Subscription
-from tern_client.client import ClientClosed
+from tern_client.closing import ClientClosed
 from tern_client.prefetch import Prefetch
+from tern_client.transport.clock import epoch_ms, now_ms
 from tern_client.transport.credentials import FileName
 from tern_client.transport.retrying import RetryPolicy
-from tern_client.transport.transport import Transport, epoch_ms, now_ms
+from tern_client.transport.transport import Transport
 from tern_wire.errors import TernError
 from tern_wire.limits import RECEIVE_SIZE_DEFAULT_BYTES
 
@@ -28,7 +29,7 @@ SETTLE_LINGER_MS = 500
 IN_FLIGHT_MAX = 1_024
 
 
-class Consumer(ReplyCalls):
+class Consumer(SettleCalls):
     """Messages of one topic for one group: `async for message in consumer`, then `consumer.confirm(message)`.
 
     Owns its connections, the messages it has not handed out yet, and the confirmations it has not sent yet. At most
@@ -53,7 +54,6 @@ class Consumer(ReplyCalls):
         "_prefetch",
         "_receiving",
         "_room",
-        "_subscription",
         "_timer",
     )
 
@@ -101,11 +101,6 @@ class Consumer(ReplyCalls):
         self._room = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
-
-    @property
-    def expired(self) -> int:
-        """How many confirmations came too late: those messages are delivered again."""
-        return self._subscription.pending.expired
 
     async def __aiter__(self) -> AsyncGenerator[ReceivedMessage, None]:
         """Messages, without end: it waits for the next one. Several tasks may iterate at a time."""
@@ -162,45 +157,13 @@ class Consumer(ReplyCalls):
         """These are done: they are acked with the next receive, or 500 ms from now. Use `ack` to know that it happened."""
         self._check_open()
         self._subscription.pending.add(Settle(message.receipt_handle) for message in messages)
-        self._done(messages)
+        self._done([message.receipt_handle for message in messages])
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(SETTLE_LINGER_MS / 1000, self._on_timer)
 
-    async def ack(self, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """Ack now; the errors by receipt handle, {} when the group will not see any of these again."""
-        self._check_open()
-        errors = await self._settle([Settle(message.receipt_handle) for message in messages])
-        self._done(messages)
-        return errors
-
-    async def nack(self, *messages: ReceivedMessage, delay_ms: int | None = None) -> dict[str, TernError]:
-        """These have failed: they come again after *delay_ms* (None: as the group's retry policy says), or are dead letters after
-        the last attempt. The errors by receipt handle."""
-        self._check_open()
-        errors = await self._settle([Settle(message.receipt_handle, "nack", delay_ms=delay_ms) for message in messages])
-        self._done(messages)
-        return errors
-
-    async def release(self, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """These go back unseen: visible at once, and this attempt does not count. For what nobody has handled of a `receive`; a loop does
-        it by itself. The errors by receipt handle."""
-        self._check_open()
-        errors = await self._settle([Settle(message.receipt_handle, "release") for message in messages])
-        self._done(messages)
-        return errors
-
-    async def dead_letter(self, reason: str, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """These are of no use to anybody in the group: dead letters, with *reason* (at most 1 KiB). The errors by receipt handle."""
-        self._check_open()
-        settles = [Settle(message.receipt_handle, "dead_letter", reason=reason) for message in messages]
-        errors = await self._settle(settles)
-        self._done(messages)
-        return errors
-
     async def extend(self, invisible_ms: int, *messages: ReceivedMessage) -> dict[str, TernError]:
         """Keep the leases for *invisible_ms* from now; the errors by receipt handle. The handles stay the same."""
-        self._check_open()
-        errors = await self._settle([Settle(message.receipt_handle, "extend", invisible_ms) for message in messages])
+        errors = await super().extend(invisible_ms, *messages)
         extended = [message.receipt_handle for message in messages if message.receipt_handle not in errors]
         self._leases.extend(extended, self._clock() + invisible_ms)
         return errors
@@ -247,8 +210,8 @@ class Consumer(ReplyCalls):
             if timer:
                 timer.cancel()
 
-    def _done(self, messages: Sequence[ReceivedMessage]) -> None:
-        self._leases.release(message.receipt_handle for message in messages)
+    def _done(self, handles: list[str]) -> None:
+        self._leases.release(handles)
         self._room.set()
 
     # What nobody has seen --------------------------------------------------------------------------------------------
@@ -262,7 +225,7 @@ class Consumer(ReplyCalls):
 
     async def _release_unseen(self, unseen: list[ReceivedMessage]) -> bool:
         """Give them back uncounted; False when the proxy is of a release that cannot, and nothing has happened."""
-        self._done(unseen)
+        self._done([message.receipt_handle for message in unseen])
         if unseen and self._can_release:
             steps = self._subscription.release(self._course, unseen, now_ms())
             # Goes on when who waits for it is cancelled: being told to stop is why most are given back.

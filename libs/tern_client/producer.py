@@ -8,22 +8,21 @@ The turns are in `turns.py`, the runs of message groups in `ordered_buffer.py`.
 """
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 
+from tern_client.asynchronous.sending import PlainProducer
 from tern_client.calls.batching import Accumulator, Batch, BatchLimits, size_of
 from tern_client.calls.models import BatchOutcome, OutgoingMessage, SendReceipt
-from tern_client.calls.requesting import RequestCalls
-from tern_client.calls.sending import none_stored, send_many, send_one, unique_keys, with_key
+from tern_client.calls.sending import none_stored, send_many, with_key
 from tern_client.calls.turns import Key, Turn, TurnNotReached
-from tern_client.client import ClientClosed
+from tern_client.closing import ClientClosed
 from tern_client.ordered_buffer import OrderedBatch, OrderedBuffer, Run
+from tern_client.transport.clock import now_ms
 from tern_client.transport.credentials import FileName
 from tern_client.transport.retrying import RetryPolicy
-from tern_client.transport.transport import Transport, now_ms
+from tern_client.transport.transport import Transport
 from tern_wire.errors import TernError
 
 # What send_soon may hold before it waits: a second or two of a fast producer, and nothing for the memory of a small machine.
@@ -44,7 +43,7 @@ class _Waiting:
     taken: asyncio.Future[Receipt]
 
 
-class Producer(RequestCalls):
+class Producer(PlainProducer):
     """Sends messages, and requests that wait for their reply. Every message gets an idempotency key unless *idempotent* is off, so that repeats are stored once.
 
     Messages of one message group are stored in the order in which they were given to this producer, by whichever of its methods: the next
@@ -63,7 +62,6 @@ class Producer(RequestCalls):
         "_buffer",
         "_buffered_bytes",
         "_buffered_max",
-        "_keys",
         "_ordered",
         "_ordered_in_flight",
         "_room",
@@ -84,9 +82,14 @@ class Producer(RequestCalls):
         transport: Transport | None = None,
     ) -> None:
         super().__init__(
-            endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
+            endpoints,
+            idempotent=idempotent,
+            namespace=namespace,
+            policy=policy,
+            key_file=key_file,
+            ca_file=ca_file,
+            transport=transport,
         )
-        self._keys = unique_keys(os.urandom(8).hex()) if idempotent else None
         self._buffer: Accumulator[Receipt] = Accumulator(limits or BatchLimits())
         self._buffered_bytes = 0
         self._buffered_max = buffer_size_max_bytes
@@ -96,53 +99,6 @@ class Producer(RequestCalls):
         self._room: deque[_Waiting] = deque()
         self._batches = asyncio.Semaphore(BATCHES_IN_FLIGHT_MAX)
         self._timer: asyncio.TimerHandle | None = None
-
-    async def send(
-        self,
-        topic: str,
-        body: bytes,
-        *,
-        tag: str = "",
-        keys: Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-        content_type: str = "",
-        queue: str = "",
-        idempotency_key: str = "",
-        message_group: str = "",
-        delay: str | int | timedelta | None = None,
-        deliver_at: str | int | datetime | None = None,
-        delay_level: int | None = None,
-    ) -> SendReceipt:
-        """Send one message now; returns when it is durable on a majority. MessageTooLarge for a body over 4 MiB."""
-        message = OutgoingMessage(
-            body=body,
-            tag=tag,
-            keys=keys,
-            properties=properties or {},
-            content_type=content_type,
-            queue=queue,
-            idempotency_key=idempotency_key,
-            message_group=message_group,
-            delay=delay,
-            deliver_at=deliver_at,
-            delay_level=delay_level,
-        )
-        return await self.send_message(topic, message)
-
-    async def send_message(self, topic: str, message: OutgoingMessage) -> SendReceipt:
-        """As `send`, with the message as one value."""
-        keyed = with_key(message, self._keys)
-        if not keyed.message_group:
-            return await self._drive(send_one(self._course, topic, keyed, now_ms()))
-        return await self._drive_in_turn(topic, [keyed], lambda: send_one(self._course, topic, keyed, now_ms()))
-
-    async def send_batch(self, topic: str, messages: Sequence[OutgoingMessage]) -> BatchOutcome:
-        """Send many messages now, in as few requests as fit; what fails for now is repeated, each message once."""
-        keyed = [with_key(message, self._keys) for message in messages]
-        try:
-            return await self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))
-        except TurnNotReached as error:
-            return none_stored(len(keyed), error)
 
     async def send_soon(self, topic: str, message: OutgoingMessage) -> Receipt:
         """Put *message* into the buffer; await the returned future for its receipt. Waits only while the buffer is full.

@@ -158,11 +158,6 @@ class Window:
         return len(self._waiting)
 
     @property
-    def under_way_bytes(self) -> int:
-        """What is reserved for answers that are being made."""
-        return self._reserved_bytes
-
-    @property
     def is_granted(self) -> bool:
         """Whether the peer grants credit at all."""
         return self._granted_bytes is not None

@@ -2,12 +2,12 @@ r"""Which messages a consumer gets: filters by tag and by SQL over properties, c
 
     wanted = compile_filter(tags="paid || shipped", sql=None)      # or (None, "price > 5 AND region = 'eu'"), or (None, None)
     is_left = wanted.preselect(entries)                            # a page of a queue: dtype QUEUE_ENTRIES, 20 bytes each
-    if wanted.needs_records:                                       # read the records that are left, and only these
+    if not wanted.is_all:                                          # read the records that are left, and only these
         is_match = wanted.matches(data, starts)                    # data: bytes of the log; starts: where each record begins,
                                                                    # at most wanted.page_records between two turns of a loop
 
-Law: `preselect` never drops a message that `matches` would keep, and `matches` says of a record what `matches_properties` says of its decoded
-properties. Filters are values: pure, without a clock or a cache, free to be shared. Who holds subscriptions keeps the Filter, and compares
+Law: `preselect` never drops a message that `matches` would keep, and `matches` decides by a record's properties alone.
+Filters are values: pure, without a clock or a cache, free to be shared. Who holds subscriptions keeps the Filter, and compares
 subscriptions by `text`.
 
 Tags. `*`, nothing, or only blanks: everything. `A || B`: messages whose tag is one of these, character by character. A queue entry holds
@@ -28,7 +28,7 @@ each further comparison (there are at most FILTER_TERMS_MAX), far more only for 
 largest: once a subscription, or through a bounded cache of the caller's.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -66,8 +66,8 @@ class Filter:
 
     *text* is canonical: `*`, or `tags:A || B` in order and without repeats, or `sql:` and the expression; filters are equal if it is.
     *tags* or *sql* is what was given to `compile_filter`, and gives the same filter again; both are None for everything.
-    *needs_records* is False only for everything: then `preselect` alone decides. *page_records*: hand `matches` at most so many records
-    between two turns of an event loop; it then takes no longer than FILTER_PAGE_MAX_MS, whatever their properties are.
+    For everything `preselect` alone decides. *page_records*: hand `matches` at most so many records between two turns of an event loop;
+    it then takes no longer than FILTER_PAGE_MAX_MS, whatever their properties are.
     """
 
     text: str
@@ -80,11 +80,6 @@ class Filter:
     _hashes: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)
     _reader: PropertyReader = field(default_factory=lambda: PropertyReader(()), compare=False, repr=False)
     _holds: _Holds = field(default=lambda values: True, compare=False, repr=False)
-
-    @property
-    def needs_records(self) -> bool:
-        """Whether `matches` must look at what `preselect` has left."""
-        return not self.is_all
 
     def preselect(self, entries: npt.NDArray[np.void]) -> Mask:
         """Which of *entries* (dtype QUEUE_ENTRIES, shape (n,)) may match: by the tag's hash; all of them unless the filter is by tags."""
@@ -112,10 +107,6 @@ class Filter:
         values, holds = self._reader.values, self._holds
         found = [holds(values(data[begin:end])) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
         return np.array(found, np.bool_)
-
-    def matches_properties(self, properties: Mapping[str, str]) -> bool:
-        """Whether a message with these *properties* (its tag is TAGS, its keys are KEYS) matches, exactly."""
-        return self._holds([properties.get(name) for name in self._reader.names])
 
 
 def compile_filter(tags: str | None, sql: str | None) -> Filter:

@@ -25,6 +25,7 @@ from tests.chaos.load import Load
 from tests.chaos.namespaces import Namespaces
 from tests.chaos.network import may_make_namespaces
 from tests.chaos.rig import Asked, Rig
+from tests.chaos.transfer.scenario import transfer
 from tests.support.mesh.mesh import free_port_base
 
 RETENTION_BYTES = 2 << 30
@@ -59,6 +60,7 @@ SCENARIOS = {
     "wipe": Scenario(run=damages.wipe, trials=1, body_size_bytes=4096, consumers=0),
     "rot": Scenario(run=damages.rot, trials=2, body_size_bytes=4096),
     "rot-last": Scenario(run=damages.rot_last, trials=2),
+    "transfer": Scenario(run=transfer, trials=5, senders=4, batch=4, consumers=1),
     "endurance": Scenario(
         run=endurance.endurance,
         trials=1,

@@ -32,7 +32,7 @@ async def kill_leader(rig: Rig) -> None:
         times = await watch
         await pause(0.3)
         figures = outage_of(rig.load.ledger.events, harm_s)
-        caught_up_s = await _all_back(rig)
+        caught_up_s = await all_back(rig)
         rig.note({"killed": leader, **figures, **times, "caught_up_s": round(caught_up_s, 2)})
     _summarise(rig, "outage_s", "gap_s", "harm_to_accept_s", "slowest_send_s", "elected_s", "serving_s")
     _judge_outage(rig, *KILL_OUTAGE_S)
@@ -65,7 +65,7 @@ async def pause_leader(rig: Rig) -> None:
             rig.cluster.signal(believer, signal.SIGCONT)
         woken_s = loop.time()
         stale = await _claims_to_serve(rig, leader, seconds=1.0)
-        caught_up_s = await _all_back(rig, since_s=woken_s)
+        caught_up_s = await all_back(rig, since_s=woken_s)
         woken = outage_of(rig.load.ledger.events, woken_s)
         trial = {"paused": leader, **figures, **times, "caught_up_s": round(caught_up_s, 2)}
         rig.note({**trial, "served_after_waking_s": stale, "gap_after_waking_s": woken.get("gap_s", -1)})
@@ -86,7 +86,7 @@ async def kill_all(rig: Rig) -> None:
         await rig.accepted_again(within_s=60)
         times = await watch
         figures = outage_of(rig.load.ledger.events, harm_s)
-        caught_up_s = await _all_back(rig)
+        caught_up_s = await all_back(rig)
         rig.note({**figures, **times, "caught_up_s": round(caught_up_s, 2)})
     _summarise(rig, "outage_s", "gap_s", "harm_to_accept_s", "elected_s", "serving_s")
 
@@ -123,7 +123,7 @@ async def _claims_to_serve(rig: Rig, node: str, *, seconds: float) -> float:
     return round(last_s, 3)
 
 
-async def _all_back(rig: Rig, *, since_s: float | None = None) -> float:
+async def all_back(rig: Rig, *, since_s: float | None = None) -> float:
     """Seconds until all three have applied what the leader had committed, under load."""
     loop = asyncio.get_running_loop()
     began_s = loop.time() if since_s is None else since_s

@@ -42,3 +42,11 @@ def test_a_leader_alone_refuses_and_the_others_go_on(tmp_path: Path) -> None:
     """Cut off by relays, which need no privileges: another one serves, and healed all are equal again."""
     report = chaos(tmp_path, "partition", "--trials", "1", "--fault-s", "3", "--network", "relays")
     assert report["trials"][0]["next"] != report["trials"][0]["leader"]
+
+
+def test_money_is_neither_lost_nor_made(tmp_path: Path) -> None:
+    """Producers, the txn-checker and the leader are killed while two banks transfer: their books agree, message by message."""
+    transfers = chaos(tmp_path, "transfer", "--trials", "1")["figures"]["transfers"]
+    assert transfers["debited"] == transfers["messages"] > 0
+    assert sum(transfers["producers_killed"].values()) == 2
+    assert transfers["checks"] > 0

@@ -6,14 +6,14 @@ operator's certificate besides (`mesh/http.py`). Whoever leads now is asked.
 
 import http.client
 import json
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tern_cli.failures import CommandFailed
-from tern_cli.mesh.http import connect
+from tern_cli.mesh.http import operator_context
 from tern_cli.views.raft_view import BrokerNode, ask_again, leader_of
+from tern_http.blocking import BlockingPool
 from tern_security.peer_identity import OPERATOR
 from tern_store.checksum import crc32
 from tern_store.copies.sink import Wanted
@@ -58,12 +58,11 @@ class LeaderDoor:
     """A broker that leads. Owner: one copy."""
 
     def __init__(self, node: BrokerNode, operator: Operator) -> None:
-        self.name, self._node, self._operator = node.name, node, operator
+        self.name, self._operator = node.name, operator
         self.applied_index = int(node.status.get("applied_index", 0))
         self._group_id = str(node.status["group_id"])
-        # A connection a thread; all of them, to be closed.
-        self._mine = threading.local()
-        self._opened: list[http.client.HTTPConnection] = []
+        self._url = f"{'https' if node.is_secure else 'http'}://{node.http}"
+        self._pool = BlockingPool(operator_context(node.data_dir) if node.is_secure else None)
 
     def manifest(self) -> dict[str, Any]:
         """As Door."""
@@ -85,8 +84,7 @@ class LeaderDoor:
 
     def close(self) -> None:
         """Close the connections. No call is under way any more."""
-        for connection in self._opened:
-            connection.close()
+        self._pool.close()
 
     def _get(self, target: str) -> tuple[bytes, Mapping[str, str]]:
         status, headers, content = self._exchange(target)
@@ -99,12 +97,6 @@ class LeaderDoor:
             raise NoAnswer(f"{self.name} answered {status}") from error
 
     def _exchange(self, target: str) -> tuple[int, Mapping[str, str], bytes]:
-        connection: http.client.HTTPConnection | None = getattr(self._mine, "connection", None)
-        if connection is None:
-            url = f"{'https' if self._node.is_secure else 'http'}://{self._node.http}"
-            connection = connect(url, timeout_s=REQUEST_TIMEOUT_S, data_dir=self._node.data_dir)
-            self._mine.connection = connection
-            self._opened.append(connection)
         request = PeerRequest(
             method="GET",
             target=target,
@@ -113,6 +105,7 @@ class LeaderDoor:
             time_ms=self._operator.now_ms(),
             nonce=self._operator.nonce(),
         )
+        connection = self._pool.take(self._url, REQUEST_TIMEOUT_S)
         try:
             connection.request("GET", target, headers={HEADER_PEER_PROOF: proof_header(self._operator.key, request)})
             reply = connection.getresponse()
@@ -120,9 +113,9 @@ class LeaderDoor:
             if reply.read(1):
                 raise http.client.HTTPException(f"an answer of more than {REBUILD_REPLY_MAX_BYTES} bytes")
         except (OSError, http.client.HTTPException) as error:
-            # The same object connects anew when it is used again.
             connection.close()
             raise NoAnswer(f"{self.name} does not answer: {error or type(error).__name__}") from error
+        self._pool.keep(self._url, connection)
         return reply.status, {name.lower(): value for name, value in reply.headers.items()}, content
 
 

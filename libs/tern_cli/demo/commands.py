@@ -1,16 +1,29 @@
-"""`ternmq demo flights`: its options, and what is missing before it can run."""
+"""`ternmq demo flights` and `ternmq demo transfer`: their options, and what is missing before they can run."""
 
+import asyncio
+import json
 import os
+import secrets
+import time
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from tern_cli.endpoint import DATA_DIR, DATA_DIR_VARIABLE, Endpoint, endpoints
-from tern_cli.failures import CommandFailed
-from tern_cli.output import Format, Output
+from tern_cli.failures import CommandFailed, first_of
+from tern_cli.mesh.files import MeshFiles
+from tern_cli.output import Format, Output, show_facts, show_json
 from tern_wire.extras import need_extra
 
 demo_app = typer.Typer(no_args_is_help=True, help="Real work through the whole mesh, checked at the end.")
+
+
+class AskedBy(StrEnum):
+    """How bank A is asked what became of a transaction: the txn-checker calls it, or it receives checks."""
+
+    CALLBACK = "callback"
+    PULL = "pull"
 
 
 @demo_app.callback()
@@ -61,6 +74,78 @@ def flights(
             as_json=output is Format.JSON,
         )
     )
+
+
+@demo_app.command()
+def transfer(
+    *,
+    transfers: Annotated[int, typer.Option(min=100, max=1_000_000, help="How many transfers.")] = 20_000,
+    checks: Annotated[
+        AskedBy, typer.Option(help="How bank A is asked: the txn-checker calls it, or it receives checks.")
+    ] = AskedBy.CALLBACK,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Decides the transfers.", show_default="another one each time"),
+    ] = None,
+    endpoint: Endpoint = "",
+    data_dir: Annotated[
+        str,
+        typer.Option("--data-dir", envvar=DATA_DIR_VARIABLE, help="The mesh's data; the banks go to its folder demo."),
+    ] = DATA_DIR,
+    output: Output = Format.TABLE,
+) -> None:
+    """Move money between two banks by transactional messages, and show that not a cent is lost or made.
+
+    Each bank is a SQLite database. Producers debit at bank A in a local transaction and send the credit as a half message; a consumer
+    credits at bank B. Some transactions are left open after the debit, as by a producer that dies: checks find out what became of them.
+    Brokers may die meanwhile, the leader too. Exit code 1 when a sum is off.
+
+    [bold]Examples[/bold]
+
+    ternmq demo transfer
+    ternmq demo transfer --transfers 2000 --seed 7
+    ternmq demo transfer --checks pull -o json
+    """
+    if checks is AskedBy.CALLBACK:
+        need_extra("txn-checker", "A demo with checks by callback", otherwise=", or say --checks pull")
+    from tern_cli.demo.bars import progress_bars  # noqa: PLC0415 - the SDK and more, for this command only
+    from tern_cli.demo.transfer import TransferRun, differences  # noqa: PLC0415
+
+    began_s, asked = time.monotonic(), endpoints(endpoint, data_dir)
+    seed = secrets.randbelow(1 << 32) if seed is None else seed
+    folder = MeshFiles(data_dir).root / "demo" / f"transfer-{secrets.token_hex(6)}"
+    folder.mkdir(mode=0o700, parents=True)
+    run = TransferRun(folder, asked, transfers=transfers, seed=seed)
+    with progress_bars(shown=output is Format.TABLE) as progress:
+        try:
+            figures = asyncio.run(run.move(by_callback=checks is AskedBy.CALLBACK, progress=progress))
+        except ExceptionGroup as group:
+            raise first_of(group) from group
+    found = differences(figures)
+    seconds = time.monotonic() - began_s
+    result = {
+        **figures,
+        "seconds": round(seconds, 3),
+        "transfers_per_s": round(transfers / max(seconds, 1e-3), 1),
+        "asked_by": str(checks),
+        "seed": seed,
+        "producer_group": run.producer_group,
+        "group": run.group,
+        "proved": not found,
+        "differences": found,
+    }
+    (folder / "transfer.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    if output is Format.JSON:
+        show_json(result)
+    else:
+        show_facts({name: f"{value:,}" for name, value in figures.items()}, title=f"Transfers, seed {seed}")
+    if found:
+        raise CommandFailed(
+            "The money does not add up", f"Seed {seed}; the banks are in {folder}. What is off:", lines=found
+        )
+    if output is Format.TABLE:
+        typer.echo(f"Not a cent is lost or made: each of {figures['debited']:,} debits is one message and one credit.")
+        typer.echo(f"The banks are in {folder}. Try: ternmq tx stats {run.producer_group}")
 
 
 def _check_installed(spark: bool) -> None:

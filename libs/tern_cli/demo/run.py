@@ -19,7 +19,7 @@ from tern_cli.demo.report import DemoReport, show_report
 from tern_cli.demo.spark_job import SparkOutcome, run_spark_job
 from tern_cli.demo.traffic import Traffic
 from tern_cli.demo.verify import RunFigures, count_differences, id_differences, table_differences
-from tern_cli.failures import CommandFailed
+from tern_cli.failures import CommandFailed, first_of
 from tern_cli.mesh.files import MeshFiles
 from tern_client import Admin, RetryPolicy
 from tern_wire.errors import TopicConflict
@@ -58,7 +58,7 @@ def run_demo(settings: DemoSettings) -> None:
         try:
             traffic = asyncio.run(_exchange(settings, messages, run, files, bars))
         except ExceptionGroup as group:
-            raise _first_of(group) from group
+            raise first_of(group) from group
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
         spark = None
         if settings.with_spark:
@@ -149,12 +149,6 @@ async def _exchange(
         killed=kill.victim.name if kill.victim else "",
         back_after_ms=back_after_ms,
     )
-
-
-def _first_of(group: ExceptionGroup) -> Exception:
-    """What ended the run: when one task fails, the others are only cancelled."""
-    first = group.exceptions[0]
-    return _first_of(first) if isinstance(first, ExceptionGroup) else first
 
 
 def _figures(flights: int, traffic: Traffic, spark: SparkOutcome | None) -> RunFigures:

@@ -1,7 +1,7 @@
 """Connections of the command line to the mesh's own HTTP (name servers, brokers, checkers, the proxy that `ternmq up` tries).
 
 With TLS these take certificates and no keys: that of the client `operator`, from the mesh's data directory or from the variables below.
-Proxies are clients' doors: they take keys. Standard library and `tern_security` only, so that `ternmq status` starts fast.
+Proxies are clients' doors: they take keys. Standard library, `tern_http.blocking` and `tern_security` only, so that `ternmq status` starts fast.
 """
 
 import http.client
@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tern_cli.failures import CommandFailed
+from tern_http.blocking import connection_to
 from tern_security.cluster_directory import ClusterDirectory
 from tern_security.contexts import PeerCheck, make_context
 from tern_security.peer_identity import BROKER, CHECKER, CLIENT, NAME_SERVER, OPERATOR
@@ -22,11 +23,7 @@ _INTERNAL = frozenset({NAME_SERVER, BROKER, CHECKER})
 
 def connect(url: str, *, timeout_s: float, data_dir: str = "") -> http.client.HTTPConnection:
     """A connection to *url* of the mesh's own, not open yet; CommandFailed when it takes a certificate that is not there."""
-    address = urlsplit(url)
-    host, port = address.hostname or "", address.port
-    if address.scheme != "https":
-        return http.client.HTTPConnection(host, port, timeout=timeout_s)
-    return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=operator_context(data_dir))
+    return connection_to(url, timeout_s=timeout_s, tls=operator_context(data_dir) if _is_secure(url) else None)
 
 
 def operator_context(data_dir: str = "") -> ssl.SSLContext:
@@ -52,9 +49,10 @@ def operator_context(data_dir: str = "") -> ssl.SSLContext:
 
 def connect_to_proxy(url: str, *, timeout_s: float, directory: Path) -> http.client.HTTPConnection:
     """A connection to the proxy at *url*, which is known by its host name to whoever trusts the authority in *directory*."""
-    address = urlsplit(url)
-    host, port = address.hostname or "", address.port
-    if address.scheme != "https":
-        return http.client.HTTPConnection(host, port, timeout=timeout_s)
-    context = ssl.create_default_context(cafile=str(ClusterDirectory(directory).ca_cert))
-    return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
+    ca_cert = ClusterDirectory(directory).ca_cert
+    tls = ssl.create_default_context(cafile=str(ca_cert)) if _is_secure(url) else None
+    return connection_to(url, timeout_s=timeout_s, tls=tls)
+
+
+def _is_secure(url: str) -> bool:
+    return urlsplit(url).scheme == "https"

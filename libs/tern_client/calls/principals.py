@@ -1,19 +1,15 @@
-"""Principals, keys and grants: requests as values, and the calls of both clients' Admin, which say the same.
+"""Principals, keys and grants: requests as values. Pure.
 
 A grant is a map {effect, actions, kind, pattern}, or a `tern_wire.principals.principals.Grant`. What is left out (None) of a principal stays as it is, or
 gets its default in a new one; `grants` replaces all that it has. Durations and times are as the HTTP API takes them: `90d`, RFC 3339, ms.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict
 
-from tern_client.calls.documents import get_request, read_document
-from tern_client.calls.topics import Document, all_rows
-from tern_client.client import AsyncClient, BlockingClient
 from tern_client.transport.exchange import Request
-from tern_client.transport.transport import now_ms
 from tern_wire import paths
-from tern_wire.errors import ClientKeyNotFound, PrincipalNotFound
+from tern_wire.errors import ClientKeyNotFound
 from tern_wire.link.codec import encode_json
 from tern_wire.principals.client_keys import is_kid
 from tern_wire.principals.principals import Grant, check_principal
@@ -60,7 +56,7 @@ def principal_request(principal: str, options: PrincipalOptions) -> Request:
     if "grants" in document:
         lines = document["grants"]
         document["grants"] = [line.document() if isinstance(line, Grant) else dict(line) for line in lines]
-    return Request("PUT", _path(principal), _JSON_HEADERS, encode_json(document))
+    return Request("PUT", path_of(principal), _JSON_HEADERS, encode_json(document))
 
 
 def key_request(principal: str, options: KeyOptions) -> Request:
@@ -77,90 +73,6 @@ def revoke_request(principal: str, kid: str) -> Request:
     return Request("DELETE", paths.keys_path(check_principal(principal), kid))
 
 
-def _path(principal: str) -> str:
+def path_of(principal: str) -> str:
+    """The path of *principal*; InvalidField for what is no name of one."""
     return paths.principal_path(check_principal(principal))
-
-
-# Calls ------------------------------------------------------------------------------------------------------------
-class PrincipalCalls(AsyncClient):
-    """What the async Admin can do about principals."""
-
-    __slots__ = ()
-
-    async def whoami(self) -> Document:
-        """Who this client is: its principal ("" where credentials are not required), grants and quotas."""
-        return read_document(await self._call(get_request(paths.WHOAMI_PATH)))
-
-    async def put_principal(self, principal: str, **options: Unpack[PrincipalOptions]) -> Document:
-        """Create *principal*, or give it what is named. PrincipalPartlyWritten when not every broker group has it in time: repeat."""
-        return read_document(await self._call(principal_request(principal, options)))
-
-    async def principal(self, principal: str) -> Document:
-        """Its grants, quotas and what is known of its keys; PrincipalNotFound."""
-        return read_document(await self._call(get_request(_path(principal))))
-
-    async def principals(self) -> list[Document]:
-        """All principals."""
-        return await self._drive(all_rows(self._course, paths.PRINCIPALS_PATH, "principals", {}, now_ms()))
-
-    async def delete_principal(self, principal: str, *, missing_ok: bool = False) -> None:
-        """Delete it with its keys: refused everywhere within 5 s. PrincipalNotFound unless that is *missing_ok*; PrincipalPartlyWritten."""
-        try:
-            await self._call(Request("DELETE", _path(principal)))
-        except PrincipalNotFound:
-            if not missing_ok:
-                raise
-
-    async def create_key(self, principal: str, **options: Unpack[KeyOptions]) -> Document:
-        """A new key of *principal*. A bearer or HMAC key is in `key` of this answer and nowhere else. PrincipalNotFound, LimitReached."""
-        return read_document(await self._call(key_request(principal, options)))
-
-    async def revoke_key(self, principal: str, kid: str) -> None:
-        """Revoke a key: refused everywhere within 5 s, for good. ClientKeyNotFound, PrincipalNotFound, PrincipalPartlyWritten: repeat."""
-        await self._call(revoke_request(principal, kid))
-
-    async def acls(self, **wanted: Unpack[AclFilter]) -> list[Document]:
-        """Grants with their principals."""
-        query = {name: str(value) for name, value in wanted.items() if value}
-        return await self._drive(all_rows(self._course, paths.ACLS_PATH, "acls", query, now_ms()))
-
-
-class BlockingPrincipalCalls(BlockingClient):
-    """As PrincipalCalls, for threads."""
-
-    def whoami(self) -> Document:
-        """As PrincipalCalls.whoami."""
-        return read_document(self._call(get_request(paths.WHOAMI_PATH)))
-
-    def put_principal(self, principal: str, **options: Unpack[PrincipalOptions]) -> Document:
-        """As PrincipalCalls.put_principal."""
-        return read_document(self._call(principal_request(principal, options)))
-
-    def principal(self, principal: str) -> Document:
-        """As PrincipalCalls.principal."""
-        return read_document(self._call(get_request(_path(principal))))
-
-    def principals(self) -> list[Document]:
-        """As PrincipalCalls.principals."""
-        return self._drive(all_rows(self._course, paths.PRINCIPALS_PATH, "principals", {}, now_ms()))
-
-    def delete_principal(self, principal: str, *, missing_ok: bool = False) -> None:
-        """As PrincipalCalls.delete_principal."""
-        try:
-            self._call(Request("DELETE", _path(principal)))
-        except PrincipalNotFound:
-            if not missing_ok:
-                raise
-
-    def create_key(self, principal: str, **options: Unpack[KeyOptions]) -> Document:
-        """As PrincipalCalls.create_key."""
-        return read_document(self._call(key_request(principal, options)))
-
-    def revoke_key(self, principal: str, kid: str) -> None:
-        """As PrincipalCalls.revoke_key."""
-        self._call(revoke_request(principal, kid))
-
-    def acls(self, **wanted: Unpack[AclFilter]) -> list[Document]:
-        """As PrincipalCalls.acls."""
-        query = {name: str(value) for name, value in wanted.items() if value}
-        return self._drive(all_rows(self._course, paths.ACLS_PATH, "acls", query, now_ms()))

@@ -18,6 +18,9 @@ from tern_client.transport.exchange import Request, Response
 from tern_wire import paths
 from tern_wire.names import check_group, check_topic, parse_queue
 
+# A topic that grows has new queues; its readers see them after this.
+QUEUES_PERIOD_MS = 30_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulledMessage:

@@ -1,4 +1,4 @@
-"""Request-reply: requests, replies and what is answered, as values; and the calls of both shells. Requests and answers are pure.
+"""Request-reply: requests, replies and what is answered, as values, and the steps of a request.
 
     Producer.request -> POST .../requests -> the reply
                             | reply-timeout before the time is over (a proxy that stops) -> GET .../requests/{correlation id} for the rest
@@ -17,14 +17,10 @@ from urllib.parse import quote, urlencode
 
 from tern_client.calls.documents import read_document, read_results
 from tern_client.calls.models import OutgoingMessage, ReceivedMessage, ReplyMessage, SendReceipt
-from tern_client.calls.ordered_calls import BlockingOrderedCalls, OrderedCalls
-from tern_client.client import AsyncClient, BlockingClient
 from tern_client.transport.calling import Course, Outcome, Pause, Step, call
 from tern_client.transport.exchange import Request, Response
-from tern_client.transport.transport import now_ms
 from tern_wire import paths
 from tern_wire.errors import IllegalTimeout, InvalidField, ReplyTimeout, TernError
-from tern_wire.limits import REPLY_TIMEOUT_DEFAULT_MS
 from tern_wire.names import check_topic
 from tern_wire.times import given_duration, parse_duration_ms
 
@@ -141,112 +137,21 @@ def ask(
     return read_reply(response)
 
 
-def _message(body: bytes, fields: Mapping[str, Any]) -> OutgoingMessage:
+def message_of(body: bytes, fields: Mapping[str, Any]) -> OutgoingMessage:
     """With an idempotency key of its own, so that repeating it is harmless."""
     given = {**fields, "idempotency_key": fields.get("idempotency_key") or os.urandom(16).hex()}
     return OutgoingMessage(body=body, **given)
 
 
-def _reply(request: ReceivedMessage, body: bytes, fields: Mapping[str, Any]) -> Request:
+def reply_to_request(request: ReceivedMessage, body: bytes, fields: Mapping[str, Any]) -> Request:
+    """*body* as the reply to *request*; InvalidField when that is none."""
     return reply_request(
         request.topic, body, reply_to=request.reply_to, correlation_id=request.correlation_id, **fields
     )
 
 
-# Calls ------------------------------------------------------------------------------------------------------------
-class RequestCalls(OrderedCalls):
-    """What the async Producer can ask."""
-
-    __slots__ = ()
-
-    async def request(
-        self,
-        topic: str,
-        body: bytes,
-        *,
-        timeout: Timeout = REPLY_TIMEOUT_DEFAULT_MS,
-        correlation_id: str = "",
-        client: str = "",
-        **fields: Any,
-    ) -> ReplyMessage:
-        """Send a request and wait for its reply; 1 ms to 30 s. ReplyTimeout: it is stored, and `find_reply` asks again, by its fields.
-
-        *client* is who asks, *correlation_id* which of its requests this is; the proxy makes what is left out. *fields*: as in `send`. With a
-        message group it is sent in turn, when its predecessor has its reply; the time for the reply begins then.
-        """
-        timeout_ms, message = timeout_ms_of(timeout), _message(body, fields)
-        request = new_request(topic, message, timeout_ms, correlation_id, client)
-        return await self._drive_in_turn(
-            topic, [message], lambda: ask(self._course, topic, request, timeout_ms, now_ms())
-        )
-
-    async def find_reply(self, topic: str, correlation_id: str, client: str = "", wait_ms: int = 0) -> ReplyMessage:
-        """The reply to a request that was stored before; NoReply when none came within *wait_ms*."""
-        return read_reply(await self._call(find_request(topic, correlation_id, client, wait_ms)))
-
-    async def reply(self, topic: str, body: bytes, *, reply_to: str, correlation_id: str, **fields: Any) -> SendReceipt:
-        """Reply to a request of *topic* that somebody else has received. *fields*: content_type, properties, keys."""
-        request = reply_request(topic, body, reply_to=reply_to, correlation_id=correlation_id, **fields)
-        return _receipt(await self._call(request))
-
-
-class BlockingRequestCalls(BlockingOrderedCalls):
-    """What the blocking Producer can ask."""
-
-    def request(
-        self,
-        topic: str,
-        body: bytes,
-        *,
-        timeout: Timeout = REPLY_TIMEOUT_DEFAULT_MS,
-        correlation_id: str = "",
-        client: str = "",
-        **fields: Any,
-    ) -> ReplyMessage:
-        """Send a request and wait for its reply; 1 ms to 30 s. ReplyTimeout: it is stored, and `find_reply` asks again, by its fields.
-
-        *client* is who asks, *correlation_id* which of its requests this is; the proxy makes what is left out. *fields*: as in `send`. With a
-        message group it is sent in turn, when its predecessor has its reply; the time for the reply begins then.
-        """
-        timeout_ms, message = timeout_ms_of(timeout), _message(body, fields)
-        request = new_request(topic, message, timeout_ms, correlation_id, client)
-        return self._drive_in_turn(topic, [message], lambda: ask(self._course, topic, request, timeout_ms, now_ms()))
-
-    def find_reply(self, topic: str, correlation_id: str, client: str = "", wait_ms: int = 0) -> ReplyMessage:
-        """The reply to a request that was stored before; NoReply when none came within *wait_ms*."""
-        return read_reply(self._call(find_request(topic, correlation_id, client, wait_ms)))
-
-    def reply(self, topic: str, body: bytes, *, reply_to: str, correlation_id: str, **fields: Any) -> SendReceipt:
-        """Reply to a request of *topic* that somebody else has received. *fields*: content_type, properties, keys."""
-        request = reply_request(topic, body, reply_to=reply_to, correlation_id=correlation_id, **fields)
-        return _receipt(self._call(request))
-
-
-class ReplyCalls(AsyncClient):
-    """How the async Consumer replies."""
-
-    __slots__ = ()
-
-    async def reply(self, request: ReceivedMessage, body: bytes, **fields: Any) -> SendReceipt:
-        """Reply to *request*, which is acked as any message. The first reply counts; one that comes too late is stored all the same.
-
-        *fields*: content_type, properties, keys.
-        """
-        return _receipt(await self._call(_reply(request, body, fields)))
-
-
-class BlockingReplyCalls(BlockingClient):
-    """How the blocking Consumer replies."""
-
-    def reply(self, request: ReceivedMessage, body: bytes, **fields: Any) -> SendReceipt:
-        """Reply to *request*, which is acked as any message. The first reply counts; one that comes too late is stored all the same.
-
-        *fields*: content_type, properties, keys.
-        """
-        return _receipt(self._call(_reply(request, body, fields)))
-
-
-def _receipt(response: Response) -> SendReceipt:
+def read_receipt(response: Response) -> SendReceipt:
+    """The receipt in the answer to a reply."""
     (receipt,) = read_results(response)
     assert isinstance(receipt, SendReceipt), "a single send that failed has another status"
     return receipt

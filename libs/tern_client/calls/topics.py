@@ -1,19 +1,16 @@
-"""Topics and groups, the part of Admin that sets them up: requests as values, and the calls of both clients, which say the same.
+"""Topics and groups: their settings, the requests that declare them as values, and lists that come in pages. Pure.
 
 What is left out (None) stays as it is, or gets its default in what is new. Durations are milliseconds.
 """
 
 import json
 from collections.abc import Generator, Mapping
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict
 
 from tern_client.calls.documents import get_request, read_document
-from tern_client.client import AsyncClient, BlockingClient
 from tern_client.transport.calling import Course, Outcome, Pause, Step, call
 from tern_client.transport.exchange import Request
-from tern_client.transport.transport import now_ms
 from tern_wire import paths
-from tern_wire.errors import GroupNotFound, TopicNotFound
 from tern_wire.names import check_group, check_topic
 
 Document = dict[str, Any]
@@ -26,6 +23,15 @@ class TopicOptions(TypedDict, total=False):
     `when_full` refuse or drop-oldest; `attributes`: texts are set, None removes."""
 
     queues: int | None
+    type: str | None
+    permission: str | None
+    when_full: str | None
+    attributes: Attributes | None
+
+
+class TopicRest(TypedDict, total=False):
+    """TopicOptions but for `queues`, which has a place of its own."""
+
     type: str | None
     permission: str | None
     when_full: str | None
@@ -88,143 +94,3 @@ def all_rows(
             return rows
         # The clock is only known after a step, so ask for the shortest pause there is.
         at_ms = (yield Pause(0)).now_ms
-
-
-# Calls ------------------------------------------------------------------------------------------------------------
-class TopicCalls(AsyncClient):
-    """What Admin can do about topics and groups."""
-
-    __slots__ = ()
-
-    async def create_topic(
-        self, topic: str, queues: int | None = None, *, only_new: bool = False, **options: Unpack["_TopicRest"]
-    ) -> Document:
-        """Create *topic* (8 queues, MIXED), or give it what is named; TopicConflict when it has more queues, AlreadyExists."""
-        named: TopicOptions = {"queues": queues, **options}
-        return read_document(await self._call(topic_request("PUT", topic, named, only_new=only_new)))
-
-    async def alter_topic(self, topic: str, **options: Unpack[TopicOptions]) -> Document:
-        """Change what is named; TopicNotFound."""
-        return read_document(await self._call(topic_request("PATCH", topic, options)))
-
-    async def delete_topic(self, topic: str, *, missing_ok: bool = False) -> None:
-        """Delete *topic* with its messages; TopicNotFound unless that is *missing_ok*.
-
-        If the outcome of a first attempt was not known, the repeat may find that it is gone.
-        """
-        try:
-            await self._call(delete_request(paths.topic_path(check_topic(topic)), topic))
-        except TopicNotFound:
-            if not missing_ok:
-                raise
-
-    async def topic(self, topic: str) -> Document:
-        """Settings of *topic*, offsets of its queues, and the groups that read it."""
-        return read_document(await self._call(get_request(paths.topic_path(check_topic(topic)))))
-
-    async def topics(self, q: str = "", *, sort: str = "name") -> list[Document]:
-        """All topics, or those with *q* in their names; *sort*: name, queues, type, with `-` in front turned round."""
-        steps = all_rows(self._course, paths.TOPICS_PATH, "topics", {"q": q, "sort": sort}, now_ms())
-        return await self._drive(steps)
-
-    async def create_group(self, group: str, *, only_new: bool = False, **options: Unpack[GroupOptions]) -> Document:
-        """Create *group*, or give it what is named."""
-        return read_document(await self._call(group_request("PUT", group, options, only_new=only_new)))
-
-    async def alter_group(self, group: str, **options: Unpack[GroupOptions]) -> Document:
-        """Change what is named; GroupNotFound, GroupConflict."""
-        return read_document(await self._call(group_request("PATCH", group, options)))
-
-    async def delete_group(self, group: str, *, missing_ok: bool = False) -> None:
-        """Delete *group* with its offsets, leases and dead letters; GroupNotFound unless that is *missing_ok*.
-
-        If the outcome of a first attempt was not known, the repeat may find that it is gone.
-        """
-        try:
-            await self._call(delete_request(paths.group_path(check_group(group)), group))
-        except GroupNotFound:
-            if not missing_ok:
-                raise
-
-    async def group(self, group: str, topic: str = "") -> Document:
-        """Settings of *group*, and how far it is in each topic (or in *topic*)."""
-        query = {"topic": check_topic(topic)} if topic else {}
-        return read_document(await self._call(get_request(paths.group_path(check_group(group)), **query)))
-
-    async def groups(self, q: str = "", *, sort: str = "name") -> list[Document]:
-        """All consumer groups, or those with *q* in their names."""
-        steps = all_rows(self._course, paths.GROUPS_PATH, "groups", {"q": q, "sort": sort}, now_ms())
-        return await self._drive(steps)
-
-
-class BlockingTopicCalls(BlockingClient):
-    """As TopicCalls, for threads."""
-
-    def create_topic(
-        self, topic: str, queues: int | None = None, *, only_new: bool = False, **options: Unpack["_TopicRest"]
-    ) -> Document:
-        """Create *topic* (8 queues, MIXED), or give it what is named; TopicConflict when it has more queues, AlreadyExists."""
-        named: TopicOptions = {"queues": queues, **options}
-        return read_document(self._call(topic_request("PUT", topic, named, only_new=only_new)))
-
-    def alter_topic(self, topic: str, **options: Unpack[TopicOptions]) -> Document:
-        """Change what is named; TopicNotFound."""
-        return read_document(self._call(topic_request("PATCH", topic, options)))
-
-    def delete_topic(self, topic: str, *, missing_ok: bool = False) -> None:
-        """Delete *topic* with its messages; TopicNotFound unless that is *missing_ok*.
-
-        If the outcome of a first attempt was not known, the repeat may find that it is gone.
-        """
-        try:
-            self._call(delete_request(paths.topic_path(check_topic(topic)), topic))
-        except TopicNotFound:
-            if not missing_ok:
-                raise
-
-    def topic(self, topic: str) -> Document:
-        """Settings of *topic*, offsets of its queues, and the groups that read it."""
-        return read_document(self._call(get_request(paths.topic_path(check_topic(topic)))))
-
-    def topics(self, q: str = "", *, sort: str = "name") -> list[Document]:
-        """All topics, or those with *q* in their names; *sort*: name, queues, type, with `-` in front turned round."""
-        steps = all_rows(self._course, paths.TOPICS_PATH, "topics", {"q": q, "sort": sort}, now_ms())
-        return self._drive(steps)
-
-    def create_group(self, group: str, *, only_new: bool = False, **options: Unpack[GroupOptions]) -> Document:
-        """Create *group*, or give it what is named."""
-        return read_document(self._call(group_request("PUT", group, options, only_new=only_new)))
-
-    def alter_group(self, group: str, **options: Unpack[GroupOptions]) -> Document:
-        """Change what is named; GroupNotFound, GroupConflict."""
-        return read_document(self._call(group_request("PATCH", group, options)))
-
-    def delete_group(self, group: str, *, missing_ok: bool = False) -> None:
-        """Delete *group* with its offsets, leases and dead letters; GroupNotFound unless that is *missing_ok*.
-
-        If the outcome of a first attempt was not known, the repeat may find that it is gone.
-        """
-        try:
-            self._call(delete_request(paths.group_path(check_group(group)), group))
-        except GroupNotFound:
-            if not missing_ok:
-                raise
-
-    def group(self, group: str, topic: str = "") -> Document:
-        """Settings of *group*, and how far it is in each topic (or in *topic*)."""
-        query = {"topic": check_topic(topic)} if topic else {}
-        return read_document(self._call(get_request(paths.group_path(check_group(group)), **query)))
-
-    def groups(self, q: str = "", *, sort: str = "name") -> list[Document]:
-        """All consumer groups, or those with *q* in their names."""
-        steps = all_rows(self._course, paths.GROUPS_PATH, "groups", {"q": q, "sort": sort}, now_ms())
-        return self._drive(steps)
-
-
-class _TopicRest(TypedDict, total=False):
-    """TopicOptions but for `queues`, which has a place of its own."""
-
-    type: str | None
-    permission: str | None
-    when_full: str | None
-    attributes: Attributes | None

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Self
 
+from tern_client.blocking.transactions import BlockingTransactionCalls
 from tern_client.calls.sending import unique_keys
-from tern_client.transactions.calls import BlockingTransactionCalls
 from tern_client.transactions.checking import CHECKS_IN_HAND_MAX, CheckCounts, CheckDesk, ask, checker_failed, tell
 from tern_client.transactions.course import HalfMessages, begin, local_failures, settle
 from tern_client.transactions.models import (
@@ -21,9 +21,9 @@ from tern_client.transactions.models import (
     decision_of,
 )
 from tern_client.transport.blocking_transport import BlockingTransport
+from tern_client.transport.clock import now_ms
 from tern_client.transport.credentials import FileName
 from tern_client.transport.retrying import RetryPolicy
-from tern_client.transport.transport import now_ms
 from tern_wire.errors import TernError
 from tern_wire.names import check_group
 

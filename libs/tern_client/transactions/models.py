@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from typing import TypedDict
 
 from tern_client.calls.models import OutgoingMessage
 from tern_wire.errors import TernError
@@ -183,3 +184,27 @@ def decision_of(answer: object) -> Decision:
 
 
 _WORDS = frozenset(Decision)
+
+
+class ProducerGroupOptions(TypedDict, total=False):
+    """Settings of a producer group. `check_url`: asked there by callback, "" by pull; `check_secret` signs callbacks, made by the proxy
+    when there is none. `timeout`: how long a callback may take (3s); `max_checks` (15); `check_after`: first check (6s); `check_interval` (30s).
+    What is left out (None) stays as it is, or gets its default in a new one."""
+
+    check_url: str | None
+    check_secret: str | None
+    timeout: Span | None
+    max_checks: int | None
+    check_after: Span | None
+    check_interval: Span | None
+    include_body: bool | None
+
+
+class TransactionFilter(TypedDict, total=False):
+    """Which transactions to list: `state` open or expired, both by default; `older_than`: begun at least so long ago."""
+
+    producer_group: str
+    state: str
+    older_than: Span | None
+    limit: int
+    cursor: str

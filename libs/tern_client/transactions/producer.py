@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from inspect import isawaitable
 from typing import Self
 
+from tern_client.asynchronous.transactions import TransactionCalls
 from tern_client.calls.sending import unique_keys
-from tern_client.transactions.calls import TransactionCalls
 from tern_client.transactions.checking import CHECKS_IN_HAND_MAX, CheckCounts, CheckDesk, ask, checker_failed, tell
 from tern_client.transactions.course import HalfMessages, begin, local_failures, settle
 from tern_client.transactions.models import (
@@ -20,9 +20,10 @@ from tern_client.transactions.models import (
     Span,
     decision_of,
 )
+from tern_client.transport.clock import now_ms
 from tern_client.transport.credentials import FileName
 from tern_client.transport.retrying import RetryPolicy
-from tern_client.transport.transport import Transport, now_ms
+from tern_client.transport.transport import Transport
 from tern_wire.errors import TernError
 from tern_wire.names import check_group
 

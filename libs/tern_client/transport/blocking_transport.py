@@ -8,18 +8,18 @@ import http.client
 import random
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, TypeVar
-from urllib.parse import urlsplit
 
 from tern_client.transport.calling import Attempt, Course, Outcome, Step, namespace_headers
+from tern_client.transport.clock import now_ms
 from tern_client.transport.credentials import Credentials, FileName
 from tern_client.transport.endpoints import Endpoints, path_prefix
 from tern_client.transport.exchange import CONNECTIONS_MAX, Request, Response, lost_connection, unreachable
 from tern_client.transport.retrying import RetryPolicy
-from tern_client.transport.transport import is_direct, is_loopback, now_ms, tls_of
+from tern_client.transport.transport import is_direct, is_loopback, tls_of
+from tern_http.blocking import BlockingPool
 from tern_wire.errors import TernError
 
 T = TypeVar("T")
@@ -43,22 +43,24 @@ class BlockingTransport(Protocol):
 
 
 class PlainTransport:
-    """One keep-alive connection per thread in use, kept in a pool per endpoint. The lock guards the pool only."""
+    """One keep-alive connection per thread in use, kept in a pool per endpoint."""
 
-    __slots__ = ("_idle", "_is_abandoned", "_is_closed", "_lock", "_polling", "_tls")
+    __slots__ = ("_is_abandoned", "_polling", "_pool")
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        self._tls = tls
+        self._pool = BlockingPool(tls)
         # Connections on which a long poll is under way; and whether there are to be none any more.
         self._polling: set[http.client.HTTPConnection] = set()
         self._is_abandoned = False
-        self._idle: dict[str, list[http.client.HTTPConnection]] = {}
-        self._is_closed = False
-        self._lock = threading.Lock()
 
     def exchange(self, endpoint: str, request: Request, timeout_ms: float) -> Response:
         """As the protocol says."""
-        connection = self._take(endpoint, timeout_ms)
+        connection = self._pool.take(endpoint, timeout_ms / 1000)
+        if connection.sock is None:
+            try:
+                connection.connect()
+            except OSError as error:
+                raise unreachable(endpoint, error) from error
         try:
             if request.wait_ms:
                 self._polling.add(connection)  # before the look: `abandon` comes at any moment
@@ -80,36 +82,11 @@ class PlainTransport:
         finally:
             self._polling.discard(connection)
         headers = {name.lower(): value for name, value in answer.getheaders()}
-        if answer.will_close or not is_whole or not self._keep(endpoint, connection):
+        if answer.will_close or not is_whole:
             connection.close()
+        else:
+            self._pool.keep(endpoint, connection)
         return Response(answer.status, headers, body)
-
-    def _keep(self, endpoint: str, connection: http.client.HTTPConnection) -> bool:
-        """Put *connection* into the pool; False when this was closed in the meantime."""
-        with self._lock:
-            if not self._is_closed:
-                self._idle.setdefault(endpoint, []).append(connection)
-            return not self._is_closed
-
-    def _take(self, endpoint: str, timeout_ms: float) -> http.client.HTTPConnection:
-        with self._lock:
-            idle = self._idle.get(endpoint)
-            connection = idle.pop() if idle else None
-        if connection is not None and connection.sock is not None and not _is_cut(connection):
-            connection.sock.settimeout(timeout_ms / 1000)
-            return connection
-        address = urlsplit(endpoint)
-        host, timeout_s = address.hostname or "", timeout_ms / 1000
-        connection = (
-            http.client.HTTPSConnection(host, address.port or 443, timeout=timeout_s, context=self._tls)
-            if address.scheme == "https"
-            else http.client.HTTPConnection(host, address.port or 80, timeout=timeout_s)
-        )
-        try:
-            connection.connect()
-        except OSError as error:
-            raise unreachable(endpoint, error) from error
-        return connection
 
     def abandon(self) -> None:
         """As the protocol says."""
@@ -121,12 +98,7 @@ class PlainTransport:
 
     def close(self) -> None:
         """Close all connections; one in use is closed when its answer has come."""
-        with self._lock:
-            self._is_closed = True
-            idle, self._idle = self._idle, {}
-        for connections in idle.values():
-            for connection in connections:
-                connection.close()
+        self._pool.close()
 
 
 def _send_rest(connection: http.client.HTTPConnection, body: bytes) -> bool:
@@ -135,20 +107,6 @@ def _send_rest(connection: http.client.HTTPConnection, body: bytes) -> bool:
         connection.endheaders(body or None)
     except (BrokenPipeError, ConnectionResetError):
         return False
-    return True
-
-
-def _is_cut(connection: http.client.HTTPConnection) -> bool:
-    """Whether the proxy has closed an idle connection: there is something to read where nothing was asked."""
-    sock = connection.sock
-    sock.settimeout(0)
-    try:
-        sock.recv(1)
-    except (BlockingIOError, ssl.SSLWantReadError):
-        return False
-    except OSError:
-        pass
-    connection.close()
     return True
 
 

@@ -80,9 +80,9 @@ def call(course: Course, request: Request, began_ms: float) -> Generator[Step, O
         outcome = yield Attempt(endpoint, request, timeout_ms)
         now_ms = outcome.now_ms
         assert outcome.result is not None
-        error = error_of(outcome.result, endpoint) if isinstance(outcome.result, Response) else outcome.result
+        error = outcome.result if isinstance(outcome.result, TernError) else error_of(outcome.result, endpoint)
         if error is None:
-            assert isinstance(outcome.result, Response)
+            assert not isinstance(outcome.result, TernError)
             return outcome.result
         if isinstance(error, OutcomeUnknown) and request.method != "GET" and (request.stores or not request.wait_ms):
             unknown = error

@@ -2,11 +2,12 @@
 
 import errno
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
 
 import orjson
 
+from tern_http.exchange import HttpAnswer
 from tern_wire.errors import OutcomeUnknown, ShuttingDown, TernError, error_from
 from tern_wire.reasons import reason_of
 
@@ -32,13 +33,8 @@ class Request:
     stores: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
-    """A whole response; header names are lower case."""
-
-    status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
+# A whole response, whatever its status; header names are lower case.
+Response: TypeAlias = HttpAnswer
 
 
 class ProxyUnreachable(TernError):

@@ -3,13 +3,13 @@
 import asyncio
 import random
 import ssl
-import time
 from collections.abc import Generator, Sequence
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from tern_client.transport.calling import Attempt, Course, Outcome, Step, namespace_headers
+from tern_client.transport.clock import now_ms
 from tern_client.transport.credentials import Credentials, FileName
 from tern_client.transport.endpoints import Endpoints
 from tern_client.transport.exchange import CONNECTIONS_MAX, Request, Response, lost_connection, unreachable
@@ -142,13 +142,3 @@ class AsyncCaller:
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()
-
-
-def now_ms() -> float:
-    """The clock of calls: monotonic, ms."""
-    return time.monotonic() * 1000
-
-
-def epoch_ms() -> int:
-    """The clock of leases: ms since the epoch."""
-    return time.time_ns() // 1_000_000

@@ -12,7 +12,6 @@ Hence a missing or damaged file is damage only if its table is still there when 
 tables that the state at the log's beginning names, whose entries the log does not have: those are LogRot, to be copied from the leader.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,6 @@ from tern_store.state.saving import Payload
 from tern_wire.link.key_rows import Halves, Receipt, split_keys
 
 FOLDER = "sentkeys"
-_NAME = re.compile(r"keys-(\d{20})\.bin")
 # Saves that must have been written without a table before its file goes: two states are kept.
 _SAVES_WITHOUT = 2
 

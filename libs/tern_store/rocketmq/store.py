@@ -35,8 +35,6 @@ from tern_wire.records.rocketmq_record import BLANK, encode_blank
 
 _CHECKPOINT = struct.Struct(">qqqqqq")
 _CHECKPOINT_SIZE_BYTES = 4096
-# Java's int: what a broker can map as one file.
-FILE_SIZE_MAX_BYTES = 0x7FFFFFFF
 READ_AND_WRITE = 6
 
 

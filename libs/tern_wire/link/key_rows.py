@@ -19,7 +19,6 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-KEY_SIZE_BYTES = 16
 KEY_ROWS = np.dtype(
     [("first", "<u8"), ("second", "<u8"), ("receipt", "<u8"), ("crc", "<u4"), ("reserved", "<u4")],
 )

@@ -43,12 +43,6 @@ def compression_of(sysflag: int) -> Compression:
     return Compression(number) if number else Compression.ZLIB
 
 
-def compressed_sysflag(sysflag: int, compression: Compression) -> int:
-    """*sysflag* with the bits for *compression*, all others kept."""
-    kept = sysflag & ~(COMPRESSED | _TYPE_MASK << _TYPE_SHIFT)
-    return kept | (COMPRESSED | compression << _TYPE_SHIFT if compression else 0)
-
-
 def compress(body: bytes, compression: Compression, level: int = LEVEL_DEFAULT) -> bytes:
     """*body* as a client of RocketMQ would store it. *level* counts for zlib (0 to 9) and zstd (1 to 22)."""
     match compression:

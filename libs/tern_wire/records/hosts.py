@@ -6,24 +6,11 @@
 Reference: Apache RocketMQ 5, MessageExt (getStoreHostBytes) and MessageDecoder.
 """
 
-from ipaddress import ip_address
-
 from tern_wire.errors import RecordMalformed
 
 IPV4_HOST_SIZE_BYTES = 8
 IPV6_HOST_SIZE_BYTES = 20
 _PORT_SIZE_BYTES = 4
-
-
-def host_field(address: str, port: int) -> bytes:
-    """`127.0.0.1` or `::1` and a port (0 to 65,535) as the 8 or 20 bytes of a host field; RecordMalformed for other texts."""
-    if not 0 <= port <= 65_535:
-        raise RecordMalformed(position=0, reason=f"{port} is not a port")
-    try:
-        packed = ip_address(address).packed
-    except ValueError as error:
-        raise RecordMalformed(position=0, reason=f"'{address}' is not an IP address") from error
-    return packed + port.to_bytes(_PORT_SIZE_BYTES, "big")
 
 
 def host_text(host: bytes) -> str:

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from tern_wire.errors import RecordMalformed
 from tern_wire.link.rows import QUEUE_ENTRIES
-from tern_wire.records.columns import RecordColumns, tag_codes
 from tern_wire.records.java_hashes import Numbers
 from tern_wire.records.record import Bytes
 from tern_wire.records.rocketmq_record import COMMITTED, TRANSACTION
@@ -66,15 +65,3 @@ def _entries(written: npt.NDArray[np.void], first_offset: int) -> Iterator[Queue
 def is_queued(sysflags: Numbers) -> npt.NDArray[np.bool_]:
     """Which records get an entry: all but half messages that are prepared or rolled back."""
     return np.isin(sysflags & TRANSACTION, (0, COMMITTED))
-
-
-def queue_entries_of(columns: RecordColumns, first_position: int) -> npt.NDArray[np.void]:
-    """The entry of each record, shape (n,) of QUEUE_ENTRIES, when *columns* begin at *first_position* of the commit log.
-
-    Records in SCHEDULE_TOPIC_* get their tag's code here as well; a broker writes the time at which they are due.
-    """
-    entries = np.zeros(len(columns), QUEUE_ENTRIES)
-    entries["position"] = columns.starts + first_position
-    entries["size"] = columns.front["size"]
-    entries["tag"] = tag_codes(columns)
-    return entries

@@ -21,7 +21,7 @@ from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES
 from tern_wire.records.compression import COMPRESSED, Compression, compression_of, decompress
 from tern_wire.records.hosts import IPV4_HOST_SIZE_BYTES, IPV6_HOST_SIZE_BYTES
 from tern_wire.records.message_id import encode_offset_id
-from tern_wire.records.record import HEAD, MAGIC, OVERHEAD_SIZE_BYTES, SIZE, Bytes
+from tern_wire.records.record import HEAD, MAGIC, OVERHEAD_SIZE_BYTES, Bytes
 
 MAGIC_V2 = 0xDAA320AB
 MAGIC_BLANK = 0xCBD43194
@@ -36,9 +36,6 @@ AT_SYSFLAG = 36
 # Java reads the topic's size as a signed byte or short, that of the properties as a signed short.
 TOPIC_SIZE_MAX_BYTES = {1: 0x7F, 2: 0x7FFF}
 PROPERTIES_SIZE_MAX_BYTES = 0x7FFF
-CRC_PROPERTY = b"__CRC32#"
-# Name, separator, ten digits, separator.
-CRC_PROPERTY_SIZE_BYTES = len(CRC_PROPERTY) + 12
 _NUMBER = struct.Struct(">i")
 # HEAD with each host as long as two bits of the sysflag say.
 _BEFORE, _BETWEEN, _AFTER = HEAD.format.split(f"{IPV4_HOST_SIZE_BYTES}s")
@@ -198,37 +195,3 @@ def encode_blank(size_bytes: int) -> bytes:
     if not BLANK.size <= size_bytes <= 0x7FFFFFFF:
         raise RecordMalformed(position=0, reason=f"a blank has 8 bytes at least, not {size_bytes}")
     return BLANK.pack(size_bytes, MAGIC_BLANK)
-
-
-def append_crc_property(data: bytes) -> bytes:
-    """*data*, one encoded record, with `__CRC32#` as its last property, as brokers with enabledAppendPropCRC write it.
-
-    The checksum covers the finished record without the property itself, so queue offset and position must be filled in.
-    """
-    record = decode_rocketmq_record(data)
-    if record.size_bytes != len(data):
-        raise RecordMalformed(position=record.size_bytes, reason="more than one record")
-    # A separator in front of it, should the last property lack one.
-    gap = b"\x02" if record.properties and not record.properties.endswith(b"\x02") else b""
-    at = len(data) - len(record.properties) - 2
-    properties_size = len(record.properties) + len(gap) + CRC_PROPERTY_SIZE_BYTES
-    if properties_size > PROPERTIES_SIZE_MAX_BYTES:
-        raise RecordMalformed(position=at, reason=f"properties of {properties_size} bytes do not fit")
-    size = SIZE.pack(len(data) + len(gap) + CRC_PROPERTY_SIZE_BYTES)
-    sealed = b"".join((size, data[4:at], properties_size.to_bytes(2, "big"), record.properties, gap))
-    return sealed + _crc_property(sealed)
-
-
-def crc_property_holds(data: Bytes, start: int, size_bytes: int) -> bool | None:
-    """Whether the record of *size_bytes* at *start* is as its `__CRC32#` says; None when it carries none at its end."""
-    end = start + size_bytes
-    found = bytes(data[max(start, end - CRC_PROPERTY_SIZE_BYTES) : end])
-    if not found.startswith(CRC_PROPERTY + b"\x01"):
-        return None
-    return found == _crc_property(data[start : end - CRC_PROPERTY_SIZE_BYTES])
-
-
-def _crc_property(covered: Bytes) -> bytes:
-    """`__CRC32#`, the checksum of *covered* as ten decimal digits, the lowest first, and the separators."""
-    digits = f"{crc32(covered) & 0x7FFFFFFF:010}"[::-1]
-    return CRC_PROPERTY + b"\x01" + digits.encode() + b"\x02"

@@ -12,14 +12,13 @@ if __name__ == "__main__":
     # Before what it needs is imported.
     refuse_without("proxy", "A proxy")
 
-import httpx
-
 from tern_proxy.app import build_app
 from tern_proxy.auto_create import AutoCreate
-from tern_proxy.brokers.routes_cache import HttpNameServers
+from tern_proxy.brokers.routes_cache import read_routes
 from tern_proxy.config import ProxySettings
 from tern_proxy.hot import is_read
 from tern_proxy.proxy import Proxy
+from tern_routing.name_servers import NameServers
 from tern_security.peer_identity import BROKER, NAME_SERVER, PROXY
 from tern_service import (
     SystemClock,
@@ -56,42 +55,41 @@ def main() -> None:
     sock = open_socket(settings.listen, settings.port, "--port", is_protected=True)
 
     async def run(stop: asyncio.Event) -> None:
-        # trust_env: a proxy set for the outside world must not get between the mesh's own processes.
-        verify = security.client(NAME_SERVER) or True
-        async with httpx.AsyncClient(trust_env=False, verify=verify) as client:
-            proxy = Proxy(
-                cluster=settings.cluster,
-                cluster_key=cluster_key,
-                name_servers=HttpNameServers(settings.namesrv, client),
-                clock=SystemClock(),
-                route_interval_ms=settings.route_interval_ms,
-                polls_max=POLLS_MAX,
-                auto_create=AutoCreate(topics=settings.auto_create_topics, groups=settings.auto_create_groups),
-                creations_per_s=settings.creations_per_s,
-                creations_burst=settings.creations_burst,
-                check_hosts=settings.parse_check_hosts(),
-                broker_tls=security.client(BROKER),
-                authenticates=security.protection.requires_keys,
-            )
-            crowd = Crowd(parked=lambda: proxy.waiting, is_read=is_read)
-            proxy.show_crowd(crowd)
-            security.announce()
-            watcher = asyncio.create_task(_answer_parked(proxy, stop))
-            app = build_app(proxy, now=time.monotonic, security=security)
-            release_free_memory()
-            await serve(
-                app,
-                sock,
-                stop=stop,
-                bounds=Bounds(connections_max=PROXY_CONNECTIONS_MAX, strangers_max=PROXY_STRANGERS_MAX),
-                crowd=crowd,
-                # Clients have keys, and no certificates.
-                tls=security.server(None),
-                on_refusal=security.refused,
-            )
-            watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watcher
+        name_servers = NameServers(settings.namesrv, read_routes, security.client(NAME_SERVER))
+        proxy = Proxy(
+            cluster=settings.cluster,
+            cluster_key=cluster_key,
+            name_servers=name_servers,
+            clock=SystemClock(),
+            route_interval_ms=settings.route_interval_ms,
+            polls_max=POLLS_MAX,
+            auto_create=AutoCreate(topics=settings.auto_create_topics, groups=settings.auto_create_groups),
+            creations_per_s=settings.creations_per_s,
+            creations_burst=settings.creations_burst,
+            check_hosts=settings.parse_check_hosts(),
+            broker_tls=security.client(BROKER),
+            authenticates=security.protection.requires_keys,
+        )
+        crowd = Crowd(parked=lambda: proxy.waiting, is_read=is_read)
+        proxy.show_crowd(crowd)
+        security.announce()
+        watcher = asyncio.create_task(_answer_parked(proxy, stop))
+        app = build_app(proxy, now=time.monotonic, security=security)
+        release_free_memory()
+        await serve(
+            app,
+            sock,
+            stop=stop,
+            bounds=Bounds(connections_max=PROXY_CONNECTIONS_MAX, strangers_max=PROXY_STRANGERS_MAX),
+            crowd=crowd,
+            # Clients have keys, and no certificates.
+            tls=security.server(None),
+            on_refusal=security.refused,
+        )
+        watcher.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watcher
+        name_servers.close()
 
     run_service(run)
 

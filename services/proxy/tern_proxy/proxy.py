@@ -13,7 +13,7 @@ from tern_proxy.auto_create import AutoCreate
 from tern_proxy.brokers.caller_link import CallerLink
 from tern_proxy.brokers.lanes import EndLane, Lane, SendLane, SettleLane
 from tern_proxy.brokers.old_data import OldData
-from tern_proxy.brokers.routes_cache import NameServers, RoutesCache
+from tern_proxy.brokers.routes_cache import RoutesCache
 from tern_proxy.brokers.topic_names import TopicNames
 from tern_proxy.core.access.creations import Creations
 from tern_proxy.core.sending.message_ids import PREFIX_LENGTH, MessageIds
@@ -26,13 +26,15 @@ from tern_proxy.waiting.read_room import ReadRoom
 from tern_proxy.waiting.reading_turns import ReadingTurns
 from tern_remoting import Link, Redialer
 from tern_routing import Dial, GroupLink, OnDown, OnNotice, OnUp
+from tern_routing.group_links import BrokerDialler, follow, leaders
+from tern_routing.name_servers import Routing
 from tern_service.clock import Clock
 from tern_service.crowd import Crowd
 from tern_wire.checks.urls import CheckHosts
 from tern_wire.errors import NoLeader
 from tern_wire.handles import HandleMaker
 from tern_wire.kept_topics import KeptTopics
-from tern_wire.limits import FRAME_SIZE_MAX_BYTES, LEADER_WAIT_MS, PARKED_POLLS_MAX
+from tern_wire.limits import LEADER_WAIT_MS, PARKED_POLLS_MAX
 from tern_wire.limits_namespaces import CREATIONS_BURST_DEFAULT, CREATIONS_PER_S_DEFAULT
 from tern_wire.names import check_group, check_topic
 from tern_wire.principals.caller import CallerSeal
@@ -42,9 +44,6 @@ from tern_wire.transactions import TransactionIds
 
 # Makers are two small objects a pair of topic and group; there are seldom more pairs than groups.
 HANDLE_MAKERS_KEPT_MAX = 4_096
-# Brokers are near, so a link that takes longer meets a network that swallows packets or a process that is stopped. A new attempt
-# finds the way as soon as it is open; the one under way would be sent again only after pauses that double.
-DIAL_TIMEOUT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class Proxy:
         *,
         cluster_key: bytes,
         cluster: str = "",
-        name_servers: NameServers,
+        name_servers: Routing[Routes],
         clock: Clock,
         route_interval_ms: int = 1_000,
         leader_wait_ms: int = LEADER_WAIT_MS,
@@ -86,7 +85,6 @@ class Proxy:
         broker_tls: ssl.SSLContext | None = None,
         authenticates: bool = False,
     ) -> None:
-        self._broker_tls = broker_tls
         self.clock = clock
         self.check_hosts = check_hosts or CheckHosts.parse("")
         self.auto_create = auto_create or AutoCreate()
@@ -122,7 +120,15 @@ class Proxy:
         self._makers: dict[tuple[str, str], HandleMaker] = {}
         self._recall_makers: dict[str, RecallMaker] = {}
         self._turn = 0
-        self._rng = random.Random()  # noqa: S311  spreads reconnects, protects nothing
+        self._dialler = BrokerDialler(
+            role="proxy",
+            name=self.name,
+            cluster=cluster,
+            cluster_key=cluster_key,
+            rng=random.Random(),  # noqa: S311  spreads reconnects, protects nothing
+            tls=broker_tls,
+            room=self._room,
+        )
         self._count_gauges()
 
     async def start(self) -> None:
@@ -147,44 +153,27 @@ class Proxy:
 
     # Broker groups ----------------------------------------------------------------------------------------------
     def _follow(self, routes: Routes) -> None:
-        for name, route in routes.broker_groups.items():
-            group = self.groups.get(name)
-            if group is None:
-                link = CallerLink(
-                    name,
-                    self._dial,
-                    leader_wait_ms=self._leader_wait_ms,
-                    on_routing_error=self.cache.refresh_soon,
-                )
-                link.seal = self._seal
-                sends = SendLane(link)
-                sends.on_landed = self._room.landed
-                settles, ends, turns = SettleLane(link), EndLane(link), ReadingTurns(sends)
-                group = self.groups[name] = BrokerGroup(link, sends, settles, ends, turns)
-            # The nodes of a group that is gone are looked for where they were: it comes back there, mostly.
-            group.link.update(route, is_whole=routes.warm and bool(route.nodes))
+        follow(routes, self._link_of)
+
+    def _link_of(self, name: str) -> GroupLink:
+        group = self.groups.get(name)
+        if group is None:
+            link = CallerLink(
+                name, self._dial, leader_wait_ms=self._leader_wait_ms, on_routing_error=self.cache.refresh_soon
+            )
+            link.seal = self._seal
+            sends = SendLane(link)
+            sends.on_landed = self._room.landed
+            settles, ends, turns = SettleLane(link), EndLane(link), ReadingTurns(sends)
+            group = self.groups[name] = BrokerGroup(link, sends, settles, ends, turns)
+        return group.link
 
     def _dial_broker(self, host: str, port: int, on_up: OnUp, on_down: OnDown, on_notice: OnNotice) -> Redialer:
         def up(link: Link) -> None:
             self._room.up(link)
             on_up(link)
 
-        return Redialer(
-            host,
-            port,
-            key=self.cluster_key,
-            role="proxy",
-            name=self.name,
-            group_id=self.cluster,
-            on_frame=on_notice,
-            on_up=up,
-            on_down=on_down,
-            frame_size_max_bytes=FRAME_SIZE_MAX_BYTES,
-            rng=self._rng,
-            timeout_s=DIAL_TIMEOUT_S,
-            tls=self._broker_tls,
-            room=self._room,
-        )
+        return self._dialler(host, port, up, on_down, on_notice)
 
     def group(self, name: str) -> BrokerGroup:
         """A broker group; NoLeader while no route names it (it was there: topics and receipts point to it)."""
@@ -279,16 +268,16 @@ class Proxy:
 
         `room` tells of each room whether it is `free`, `short` (large requests are refused, and who is at its share) or `full`.
         """
-        leaders = {name: group.link.leader if group.link.has_leader else "" for name, group in self.groups.items()}
+        found = leaders({name: group.link for name, group in self.groups.items()})
         reasons: dict[str, object] = {
             "routes": self.cache.routes is not None,
             "name_server": self.cache.is_reachable,
-            "leaders": leaders,
+            "leaders": found,
             "stopping": self.is_stopping,
             "room": {room.what: room.state for room in self.budget.rooms},
         }
         has_room = not any(room.is_full for room in self.budget.rooms)
-        return self.cache.routes is not None and any(leaders.values()) and not self.is_stopping and has_room, reasons
+        return self.cache.routes is not None and any(found.values()) and not self.is_stopping and has_room, reasons
 
     def show_crowd(self, crowd: Crowd) -> None:
         """Let /metrics tell whom this proxy's listener counts."""

@@ -13,6 +13,7 @@ if __name__ == "__main__":
     # Before what it needs is imported.
     refuse_without("txn-checker", "A transaction checker")
 
+from tern_routing.name_servers import NameServers, read_group_routes
 from tern_security.peer_identity import BROKER, CHECKER, NAME_SERVER
 from tern_service import (
     SystemClock,
@@ -31,7 +32,6 @@ from tern_txn_checker.app import build_app
 from tern_txn_checker.callback import IDLE_MAX, Callbacks
 from tern_txn_checker.checker import Checker
 from tern_txn_checker.config import PREFIX, CheckerSettings
-from tern_txn_checker.name_servers import NameServers
 from tern_txn_checker.resolver import Resolver
 from tern_wire.limits import CONNECTIONS_MAX, STRANGERS_MAX
 
@@ -63,8 +63,9 @@ async def _run(
     clock, hosts = SystemClock(), settings.hosts()
     ca_file = Path(settings.ca_file) if settings.ca_file else None
     callbacks = Callbacks(hosts=hosts, resolver=Resolver(), clock=clock, ca_file=ca_file)
+    name_servers = NameServers(settings.namesrv, read_group_routes, security.client(NAME_SERVER))
     checker = Checker(
-        routing=NameServers(settings.namesrv, security.client(NAME_SERVER)),
+        routing=name_servers,
         ask=callbacks.ask,
         cluster=settings.cluster,
         cluster_key=cluster_key,
@@ -88,6 +89,7 @@ async def _run(
     app = build_app(checker, security)
     await serve(app, sock, stop=stop, tls=security.server(), on_refusal=security.refused)
     callbacks.close()
+    name_servers.close()
 
 
 if __name__ == "__main__":

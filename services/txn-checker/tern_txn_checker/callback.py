@@ -4,16 +4,14 @@
         -> sign, with a nonce -> ask -> the answer's signature -> read
 
 Connections are kept and used again, a few a host; an address is checked when its connection is made, and no connection is older than a minute.
-Owner of the connections: this object. Reference: Standard Webhooks, symmetric signatures; CloudEvents over HTTP, structured mode.
+Owner of the connections: this object, which has their pool. Reference: Standard Webhooks, symmetric signatures; CloudEvents over HTTP, structured mode.
 """
 
 import asyncio
 import logging
 import secrets
 import ssl
-from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +20,9 @@ from typing import Protocol
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import EmptyWebhookSecretError
 
+from tern_http.connection import HttpConnection, connect
+from tern_http.exchange import AnswerTooLarge, BrokenOff, HttpAnswer, NoHttp
+from tern_http.pool import Pool
 from tern_service.clock import Clock
 from tern_txn_checker.core.answers import (
     ANSWER_SIZE_MAX_BYTES,
@@ -42,7 +43,6 @@ from tern_txn_checker.core.answers import (
     read_answer,
 )
 from tern_txn_checker.core.schedule import Check
-from tern_txn_checker.http_connection import AnswerTooLarge, BrokenOff, HttpAnswer, HttpConnection, NoHttp, connect
 from tern_wire.checks.answers import NONCE_SIZE_BYTES, is_signed
 from tern_wire.checks.urls import CheckHosts, CheckUrl
 from tern_wire.errors import CheckUrlForbidden
@@ -58,8 +58,6 @@ IDLE_MAX = 256
 # Of one host's addresses so many are tried, each for its share of the time.
 ADDRESSES_TRIED_MAX = 4
 
-Origin = tuple[str, str, int]
-
 
 class Addresses(Protocol):
     """What resolves names."""
@@ -69,25 +67,13 @@ class Addresses(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Idle:
-    """A connection that waits for its next request; times are of the loop."""
-
-    connection: HttpConnection
-    made_s: float
-    since_s: float
-
-
 class Callbacks:
     """Makes callbacks. *hosts*: whom they may reach; *ca_file*: certificates to trust beside the machine's own, None for none."""
 
     def __init__(self, *, hosts: CheckHosts, resolver: Addresses, clock: Clock, ca_file: Path | None = None) -> None:
         self._hosts, self._resolver, self._clock, self._ca_file = hosts, resolver, clock, ca_file
-        self._idle: dict[Origin, deque[_Idle]] = {}
-        self._idle_count = 0
-        self._sweep: asyncio.TimerHandle | None = None
+        self._pool = Pool(idle_max=IDLE_MAX, idle_s=CONNECTION_IDLE_S, life_s=CONNECTION_LIFE_S)
         self._tls: ssl.SSLContext | None = None
-        self._is_closed = False
 
     async def ask(self, check: Check, timeout_ms: int) -> Answer:
         """What the producer of *check* answers within *timeout_ms*, everything included. Never raises but when it is cancelled."""
@@ -131,14 +117,7 @@ class Callbacks:
 
     def close(self) -> None:
         """Close all connections; those in use end with their answer."""
-        self._is_closed = True
-        if self._sweep is not None:
-            self._sweep.cancel()
-        for waiting in self._idle.values():
-            for idle in waiting:
-                idle.connection.close()
-        self._idle.clear()
-        self._idle_count = 0
+        self._pool.close()
 
     # Signing ----------------------------------------------------------------------------------------------------
     def _sign(self, check: Check) -> str:
@@ -151,56 +130,10 @@ class Callbacks:
 
     # Connections ------------------------------------------------------------------------------------------------
     async def _exchange(self, url: CheckUrl, request: bytes, timeout_ms: int) -> HttpAnswer:
-        loop = asyncio.get_running_loop()
-        origin = (url.scheme, url.host, url.port)
-        while (idle := self._take_idle(origin, loop.time())) is not None:
-            try:
-                return await self._ask(origin, idle.connection, idle.made_s, request)
-            except BrokenOff as error:
-                # The producer had closed it, as it may at any time; the question did not reach it, and could be asked twice anyway.
-                if not error.is_stale:
-                    raise
-        return await self._ask(origin, await self._connect(url, timeout_ms), loop.time(), request)
-
-    async def _ask(self, origin: Origin, connection: HttpConnection, made_s: float, request: bytes) -> HttpAnswer:
-        answer = await connection.ask(request)
-        if connection.is_reusable and not self._is_closed and self._idle_count < IDLE_MAX:
-            now_s = asyncio.get_running_loop().time()
-            self._idle.setdefault(origin, deque()).append(_Idle(connection, made_s, now_s))
-            self._idle_count += 1
-            if self._sweep is None:
-                self._sweep = asyncio.get_running_loop().call_later(CONNECTION_IDLE_S, self._close_stale)
-        else:
-            connection.close()
-        return answer
-
-    def _take_idle(self, origin: Origin, now_s: float) -> _Idle | None:
-        """The one used last, if it can be used again; older ones are closed in passing."""
-        waiting = self._idle.get(origin)
-        while waiting:
-            idle = waiting.pop()
-            self._idle_count -= 1
-            if _is_fresh(idle, now_s):
-                return idle
-            idle.connection.close()
-        self._idle.pop(origin, None)
-        return None
-
-    def _close_stale(self) -> None:
-        """Close connections that were idle for too long, every few seconds while there are any."""
-        loop = asyncio.get_running_loop()
-        now_s = loop.time()
-        for origin, waiting in list(self._idle.items()):
-            kept = deque(idle for idle in waiting if _is_fresh(idle, now_s))
-            for idle in waiting:
-                if not _is_fresh(idle, now_s):
-                    idle.connection.close()
-            self._idle_count -= len(waiting) - len(kept)
-            if kept:
-                self._idle[origin] = kept
-            else:
-                del self._idle[origin]
-        self._sweep = loop.call_later(CONNECTION_IDLE_S, self._close_stale) if self._idle else None
+        # A question that met a connection which its producer had closed did not reach it, and could be asked twice anyway.
+        return await self._pool.exchange(
+            (url.scheme, url.host, url.port), request, lambda: self._connect(url, timeout_ms)
+        )
 
     async def _connect(self, url: CheckUrl, timeout_ms: int) -> HttpConnection:
         addresses = await self._checked_addresses(url)
@@ -256,11 +189,6 @@ def _doubt_about(answer: HttpAnswer, check: Check, nonce: str) -> str:
         return UNSIGNED
     is_ours = is_signed(signature, check.secret, nonce, check.transaction_id, answer.body)
     return "" if is_ours else WRONG_SIGNATURE
-
-
-def _is_fresh(idle: _Idle, now_s: float) -> bool:
-    is_young = now_s - idle.made_s < CONNECTION_LIFE_S and now_s - idle.since_s < CONNECTION_IDLE_S
-    return is_young and idle.connection.is_reusable
 
 
 @lru_cache(maxsize=1_024)

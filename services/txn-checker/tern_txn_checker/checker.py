@@ -12,8 +12,9 @@ from dataclasses import asdict
 from typing import Any
 
 from tern_routing import GroupLink
+from tern_routing.name_servers import GroupRoutes, Routing
 from tern_service.clock import Clock
-from tern_txn_checker.broker_links import BrokerLinks, Routing
+from tern_txn_checker.broker_links import BrokerLinks
 from tern_txn_checker.callback import Ask
 from tern_txn_checker.claimer import Claimer, Claiming
 from tern_txn_checker.core.circuit import CLOSED
@@ -36,7 +37,7 @@ class Checker:
     def __init__(
         self,
         *,
-        routing: Routing,
+        routing: Routing[GroupRoutes],
         ask: Ask,
         cluster: str,
         cluster_key: bytes,

@@ -5,12 +5,12 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from tern_routing.name_servers import GroupRoutes
 from tern_service.clock import SystemClock
 from tern_txn_checker.callback import Callbacks
 from tern_txn_checker.checker import Checker
 from tern_txn_checker.core.answers import Answer
 from tern_txn_checker.core.schedule import Check
-from tern_txn_checker.name_servers import GroupRoutes
 from tern_txn_checker.resolver import Resolver
 from tern_wire.checks.urls import CheckHosts
 from tern_wire.errors import NoNameServer
@@ -42,8 +42,8 @@ class ScriptedRouting:
     def __init__(self, brokers: tuple[ScriptedChecks, ...]) -> None:
         self.brokers, self.is_up = brokers, True
 
-    async def fetch(self) -> GroupRoutes:
-        """The routes of now."""
+    async def fetch(self) -> tuple[bytes, GroupRoutes]:
+        """The routes of now, without a mark that means anything."""
         if not self.is_up:
             raise NoNameServer(endpoints=self.endpoints)
         groups: dict[str, BrokerGroupRoute] = {}
@@ -53,7 +53,7 @@ class ScriptedRouting:
             nodes[broker.node] = NodeRoute(link=f"127.0.0.1:{broker.server.port}", http="127.0.0.1:1")
             leader, term = (broker.node, broker.term) if broker.leads else (old.leader, old.term) if old else ("", 0)
             groups[broker.broker_group] = BrokerGroupRoute(nodes=nodes, leader=leader, term=term)
-        return GroupRoutes(warm=True, broker_groups=groups)
+        return b"", GroupRoutes(warm=True, broker_groups=groups)
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""A stand-in for a mesh with transactions, for the tests of `ternmq demo transfer`: one topic with one queue, in memory, over real HTTP.
+"""A stand-in for a mesh with transactions, for the transfers of tests/chaos and of `ternmq demo transfer`: one topic with one queue, in memory, over real HTTP.
 
 It keeps what the contract of /v1 promises (half messages are invisible, an end is for once, checks come by pull), unless it is told to break
 it: *ghost* makes one message visible that was rolled back.
@@ -18,7 +18,7 @@ from tern_wire.link.codec import encode_msgpack
 from tern_wire.paths import JSON, MSGPACK, PROBLEM
 
 QUEUE = "broker-a:0"
-# A transaction is asked about when nobody has ended it for so long; far below the demo's own times.
+# A transaction is asked about when nobody has ended it for so long; far below the transfers' own times.
 CHECK_AFTER_S, POLL_S = 0.3, 0.02
 NAMES = {"commit": "committed", "rollback": "rolled-back"}
 

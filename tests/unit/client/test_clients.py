@@ -280,5 +280,7 @@ async def test_pages_of_records_are_pulled_until_the_end_of_the_range() -> None:
 
     async with ScriptedProxy(answer=page) as proxy:
         assert await asyncio.to_thread(pull, proxy.url) == [(2, 2), (2, 4)]
+        async with Admin(proxy.url) as admin:
+            assert [one.next_offset async for one in admin.pull_records("t", "broker-a:0", 0, 9)] == [2, 4]
         assert proxy.asked[0].headers["accept"] == "application/vnd.ternmq.records"
         assert proxy.asked[0].path.startswith("/v1/topics/t/queues/broker-a:0/messages?offset=0&end_offset=9&")

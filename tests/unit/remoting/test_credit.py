@@ -117,7 +117,7 @@ def test_an_answer_smaller_than_what_it_reserved_leaves_room() -> None:
     for opaque in range(100):
         answerer.ask(opaque)
         assert answerer.answer(opaque, 100)
-    assert answerer.window.under_way_bytes == 0
+    assert answerer.window._reserved_bytes == 0
     assert not answerer.given_up
 
 
@@ -226,7 +226,7 @@ def run_model(seed: int, *, steps: int = 400) -> None:
 
     def check() -> None:
         on_the_way = sum(wire)
-        assert on_the_way + answerer.window.under_way_bytes <= largest + PAGE, (
+        assert on_the_way + answerer.window._reserved_bytes <= largest + PAGE, (
             "more is on its way than there is room for"
         )
 
@@ -269,7 +269,7 @@ def run_model(seed: int, *, steps: int = 400) -> None:
         assert (len(wire), len(answerer.begun), answerer.window.waiting) != before, (
             "reads wait, and nothing will wake them"
         )
-    assert answerer.window.under_way_bytes == 0, "room is reserved for nobody"
+    assert answerer.window._reserved_bytes == 0, "room is reserved for nobody"
 
 
 @pytest.mark.parametrize("seed", range(30))

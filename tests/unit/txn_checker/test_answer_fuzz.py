@@ -10,15 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tern_http.connection import HEAD_SIZE_MAX_BYTES, HttpConnection
+from tern_http.exchange import AnswerTooLarge, BrokenOff, HttpAnswer, NoHttp
 from tern_txn_checker.core.answers import ANSWER_SIZE_MAX_BYTES, read_answer
-from tern_txn_checker.http_connection import (
-    HEAD_SIZE_MAX_BYTES,
-    AnswerTooLarge,
-    BrokenOff,
-    HttpAnswer,
-    HttpConnection,
-    NoHttp,
-)
 from tern_wire.limits import CHECK_ANSWER_LENGTH_MAX
 from tests.fuzz.mutations import bend
 

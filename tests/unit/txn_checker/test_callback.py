@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from tern_http.connection import HEAD_SIZE_MAX_BYTES
 from tern_service.clock import SystemClock
 from tern_txn_checker import callback
 from tern_txn_checker.callback import Callbacks
 from tern_txn_checker.core.answers import ANSWER_SIZE_MAX_BYTES, Answer
 from tern_txn_checker.core.schedule import Check, Claim
-from tern_txn_checker.http_connection import HEAD_SIZE_MAX_BYTES
 from tern_txn_checker.resolver import Resolver
 from tern_wire.checks.urls import CheckHosts
 from tests.support.checker.certificates import producer_context, write_authority

@@ -21,18 +21,18 @@ from hypothesis import strategies as st
 from tern_wire.errors import LinkBodyMalformed, RecordMalformed
 from tern_wire.limits import DECOMPRESSED_SIZE_FREE_BYTES, DECOMPRESSION_RATIO_MAX
 from tern_wire.records.columns import key_hashes, read_columns, tag_codes
-from tern_wire.records.compression import Compression, compress, compressed_sysflag, decompress
+from tern_wire.records.compression import Compression, compress, decompress
 from tern_wire.records.java_hashes import slot_hash
-from tern_wire.records.queue_entry import queue_entries_of, read_queue_entries
+from tern_wire.records.queue_entry import read_queue_entries
 from tern_wire.records.record import decode_record, encode_record, record_starts, tag_hash
-from tern_wire.records.rocketmq_record import (
-    RocketRecord,
-    append_crc_property,
-    crc_property_holds,
-    decode_rocketmq_record,
-    encode_rocketmq_record,
-)
+from tern_wire.records.rocketmq_record import RocketRecord, decode_rocketmq_record, encode_rocketmq_record
 from tests.support.campaigns import campaign, cases
+from tests.support.files.rocketmq_writing import (
+    append_crc_property,
+    compressed_sysflag,
+    crc_property_holds,
+    queue_entries_of,
+)
 
 RECORDS = cases(100_000, 10_000)
 RECORDS_PER_EXAMPLE = 500

@@ -9,6 +9,7 @@ from tern_wire.limits import FILTER_PAGE_RECORDS_MAX, FILTER_TERMS_MAX
 from tern_wire.link.rows import QUEUE_ENTRIES
 from tern_wire.records.record import decode_record, encode_properties, encode_record, record_starts, tag_hash
 from tests.fuzz.sql_filters import run
+from tests.support.filtering import matches_properties
 
 ORDER = {
     "TAGS": "paid",
@@ -64,7 +65,7 @@ def test_filters_agree_with_a_naive_evaluation_and_bear_hostile_texts(seed: int)
 )
 def test_this_order_is_delivered(sql: str) -> None:
     """Values are texts, compared as numbers with numbers, as truth values with those, and else by their characters."""
-    assert compile_filter(None, sql).matches_properties(ORDER)
+    assert matches_properties(compile_filter(None, sql), ORDER)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +91,8 @@ def test_this_order_is_delivered(sql: str) -> None:
 )
 def test_what_is_unknown_is_not_delivered_and_neither_is_its_opposite(condition: str) -> None:
     """A missing property, or a text that is no number where one is needed, is neither equal nor different."""
-    assert not compile_filter(None, condition).matches_properties(ORDER)
-    assert not compile_filter(None, f"NOT ({condition})").matches_properties(ORDER)
+    assert not matches_properties(compile_filter(None, condition), ORDER)
+    assert not matches_properties(compile_filter(None, f"NOT ({condition})"), ORDER)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_what_is_unknown_is_not_delivered_and_neither_is_its_opposite(condition:
 )
 def test_numbers_are_compared_by_value(text: str, literal: str, is_equal: bool) -> None:
     """Integers exactly, decimals as doubles; what Python, but no message queue, takes for a number is none."""
-    assert compile_filter(None, f"n = {literal}").matches_properties({"n": text}) is is_equal
+    assert matches_properties(compile_filter(None, f"n = {literal}"), {"n": text}) is is_equal
 
 
 @pytest.mark.parametrize(
@@ -168,9 +169,9 @@ def entries_of(*tags: str) -> np.ndarray:
 def test_everything_is_decided_by_the_queue_alone(tags: str | None) -> None:
     """Who wants all need not read a record to know."""
     wanted = compile_filter(tags, None)
-    assert (wanted.text, wanted.is_all, wanted.is_tag, wanted.needs_records) == ("*", True, False, False)
+    assert (wanted.text, wanted.is_all, wanted.is_tag) == ("*", True, False)
     assert wanted.preselect(entries_of("a", "", "b")).all()
-    assert wanted.matches_properties({})
+    assert matches_properties(wanted, {})
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def test_everything_is_decided_by_the_queue_alone(tags: str | None) -> None:
 def test_tags_are_preselected_by_hash_and_decided_by_their_characters(expression: str, wanted: set[str]) -> None:
     """Tags of the same hash never mix: the queue leaves both, the record decides."""
     found = compile_filter(expression, None)
-    assert (found.is_tag, found.is_all, found.needs_records) == (True, False, True)
+    assert (found.is_tag, found.is_all) == (True, False)
     tags = ["", "A", "B", "C", "a b", "é", "Aa", "BB", "AaAa", "BBBB", "AaBB", "t7", "t39", "t40"]
     hashes = {tag_hash(tag) for tag in wanted}
     assert found.preselect(entries_of(*tags)).tolist() == [tag_hash(tag) in hashes for tag in tags]
@@ -197,7 +198,7 @@ def test_tags_are_preselected_by_hash_and_decided_by_their_characters(expression
     ]
     data = memoryview(b"".join(records))
     assert found.matches(data, record_starts(data)).tolist() == [tag in wanted for tag in tags]
-    assert [found.matches_properties({"TAGS": tag}) for tag in tags] == [tag in wanted for tag in tags]
+    assert [matches_properties(found, {"TAGS": tag}) for tag in tags] == [tag in wanted for tag in tags]
 
 
 def test_sql_preselects_nothing_away() -> None:
@@ -241,7 +242,7 @@ def test_bytes_that_are_no_text_are_decided_as_their_decoded_properties_are(valu
     ):
         found = compile_filter(None, sql)
         assert found.matches(memoryview(record), np.zeros(1, np.int64)).tolist() == [
-            found.matches_properties(properties)
+            matches_properties(found, properties)
         ]
     assert compile_filter(None, "b = '\ufffd'").matches(memoryview(record), np.zeros(1, np.int64)).all()
 

@@ -21,8 +21,7 @@ from tern_wire.records.index_layout import (
     slots_of,
 )
 from tern_wire.records.java_hashes import slot_hash, unit_hashes
-from tern_wire.records.message_id import decode_offset_id, decode_unique_key, encode_unique_key
-from tern_wire.records.queue_entry import is_queued, queue_entries_of, read_queue_entries
+from tern_wire.records.queue_entry import is_queued, read_queue_entries
 from tern_wire.records.record import tag_hash
 from tern_wire.records.rocketmq_record import (
     BLANK,
@@ -34,6 +33,8 @@ from tern_wire.records.rocketmq_record import (
     encode_rocketmq_record,
 )
 from tests.support.files.rocketmq_golden import GOLDEN, NOT_ORDINARY, PARTS, GoldenPart, golden_part
+from tests.support.files.rocketmq_ids import decode_offset_id, decode_unique_key, encode_unique_key
+from tests.support.files.rocketmq_writing import queue_entries_of
 
 
 @pytest.fixture(params=PARTS)

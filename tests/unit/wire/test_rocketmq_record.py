@@ -15,32 +15,36 @@ from hypothesis import strategies as st
 from tern_wire.errors import CompressionNotInstalled, RecordMalformed
 from tern_wire.link.rows import QUEUE_ENTRIES
 from tern_wire.records.columns import key_hashes, read_columns, tag_codes
-from tern_wire.records.compression import Compression, compress, compressed_sysflag, compression_of, decompress
-from tern_wire.records.hosts import host_field, host_text
+from tern_wire.records.compression import Compression, compress, compression_of, decompress
+from tern_wire.records.hosts import host_text
 from tern_wire.records.index_layout import INDEX_ENTRY, INDEX_HEADER, look_up, read_index_header, slots_of
 from tern_wire.records.java_hashes import slot_hash
-from tern_wire.records.message_id import (
-    OffsetId,
-    UniqueKey,
-    decode_offset_id,
-    decode_unique_key,
-    encode_offset_id,
-    encode_unique_key,
-)
+from tern_wire.records.message_id import encode_offset_id
 from tern_wire.records.queue_entry import PRE_BLANK, read_queue_entries
 from tern_wire.records.record import encode_record, tag_hash
 from tern_wire.records.rocketmq_record import (
-    CRC_PROPERTY_SIZE_BYTES,
     PROPERTIES_SIZE_MAX_BYTES,
     RocketRecord,
-    append_crc_property,
-    crc_property_holds,
     decode_rocketmq_record,
     encode_blank,
     encode_rocketmq_record,
     read_properties,
 )
 from tests.support.files.rocketmq_golden import PARTS, golden_part
+from tests.support.files.rocketmq_ids import (
+    OffsetId,
+    UniqueKey,
+    decode_offset_id,
+    decode_unique_key,
+    encode_unique_key,
+    host_field,
+)
+from tests.support.files.rocketmq_writing import (
+    CRC_PROPERTY_SIZE_BYTES,
+    append_crc_property,
+    compressed_sysflag,
+    crc_property_holds,
+)
 
 INTS, LONGS = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
 WORDS = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), max_size=8)

@@ -13,9 +13,10 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from tern_broker.config import BrokerConfig
+from tern_http.connection import connect_to
+from tern_http.exchange import ExchangeFailed, HttpAnswer, request_head
 from tern_wire.errors import TernError
 from tern_wire.limits import KIB
 from tern_wire.link.codec import encode_json, read_json
@@ -67,8 +68,7 @@ class _Teller:
     """One name server and what it has been told. Owner of its state: its own `run`."""
 
     def __init__(self, config: BrokerConfig, url: str, describe: Describe, tls: ssl.SSLContext | None) -> None:
-        self._config, self._url, self._describe = config, url.rstrip("/"), describe
-        self._tls = tls if urlsplit(url).scheme == "https" else None
+        self._config, self._url, self._describe, self._tls = config, url.rstrip("/"), describe, tls
         self.changed = asyncio.Event()
         # (term, data version) whose topics it has, and the (is leader, term) that it was told last.
         self._topics_told: tuple[int, int] | None = None
@@ -144,40 +144,30 @@ class _Teller:
         return min(pause_s, self._config.heartbeat_interval_ms / 1_000)
 
     async def _register(self, registration: Registration, timeout_s: float) -> RegistrationReply:
-        status, body = await self._post(REGISTER_PATH, registration, timeout_s)
-        if status == 409:
+        answer = await self._post(REGISTER_PATH, registration, timeout_s)
+        if answer.status == 409:
             # A newer leader is registered; this node will learn of it from its peers.
             return RegistrationReply()
-        if status != 200:
-            raise _NotTaken(f"status {status}")
+        if answer.status != 200:
+            raise _NotTaken(f"status {answer.status}")
         try:
-            return read_json(body, RegistrationReply, nodes_max=0)
+            return read_json(answer.body, RegistrationReply, nodes_max=0)
         except TernError as error:
             raise _NotTaken(error.detail) from error
 
-    async def _post(self, path: str, document: object, timeout_s: float) -> tuple[int, bytes]:
-        """One request on a connection of its own: a second apart, none is worth a pool, and httpx would be 7 MB of memory."""
-        place, body = urlsplit(self._url + path), encode_json(document)
-        head = (
-            f"POST {place.path} HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Type: {JSON}\r\n"
-            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        )
+    async def _post(self, path: str, document: object, timeout_s: float) -> HttpAnswer:
+        """One request on a connection of its own: a second apart, none is worth a pool."""
+        body = encode_json(document)
+        fields = (("Content-Type", JSON), ("Connection", "close"))
+        head = request_head("POST", self._url, path, fields, body_size_bytes=len(body))
         try:
             async with asyncio.timeout(timeout_s):
-                reader, writer = await asyncio.open_connection(
-                    place.hostname, place.port or (443 if self._tls else 80), ssl=self._tls
-                )
+                connection = await connect_to(self._url, self._tls, body_size_max_bytes=_REPLY_SIZE_MAX_BYTES)
                 try:
-                    writer.write(head.encode() + body)
-                    status = int((await reader.readline()).split()[1])
-                    size_bytes = 0
-                    while line := (await reader.readline()).strip():
-                        name, _, value = line.partition(b":")
-                        size_bytes = int(value) if name.lower() == b"content-length" else size_bytes
-                    return status, await reader.readexactly(min(size_bytes, _REPLY_SIZE_MAX_BYTES))
+                    return await connection.ask(head, body)
                 finally:
-                    writer.transport.abort()
-        except (OSError, EOFError, TimeoutError, ValueError, IndexError) as error:
+                    connection.close()
+        except (OSError, ExchangeFailed, ValueError) as error:
             raise _NotTaken(type(error).__name__) from error
 
 

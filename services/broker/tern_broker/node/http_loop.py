@@ -56,7 +56,7 @@ class HttpLoop:
         self._thread = threading.Thread(target=self._work, name="http", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; its imports (FastAPI, httpx) overlap with the core's first election."""
+        """Start the thread; its imports (FastAPI) overlap with the core's first election."""
         self._thread.start()
 
     def stop(self) -> None:

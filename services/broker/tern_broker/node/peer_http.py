@@ -1,16 +1,13 @@
-"""GET from another node, on threads with plain sockets: a gibibyte through httpx costs five seconds of a core that the group needs.
-
-The body is received straight into one buffer of its announced size.
-"""
+"""GET from another node, on threads with plain sockets: a gibibyte through httpx costs five seconds of a core that the group needs."""
 
 import asyncio
 import contextlib
 import http.client
 import socket
 import ssl
-from collections import defaultdict
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+
+from tern_http.blocking import BlockingPool, read_body
 
 # The greatest reply that is believed: a piece of a file, or a manifest.
 BODY_SIZE_MAX_BYTES = 8 << 20
@@ -33,33 +30,24 @@ class PeerHttp:
     """Connections to peers, kept while they live. Owner: one task; a request at a time uses a connection."""
 
     def __init__(self, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
-        self._timeout_s, self._tls = timeout_s, tls
-        self._idle: dict[str, list[http.client.HTTPConnection]] = defaultdict(list)
+        self._timeout_s = timeout_s
+        self._pool = BlockingPool(tls)
 
     async def get(self, url: str, target: str, headers: dict[str, str] | None = None) -> Reply:
         """GET *target* of the node at *url* (http://host:port, or https with TLS); PeerUnreachable."""
-        idle = self._idle[url]
-        # One that was kept may have been closed by its peer meanwhile: then a new one is tried, once.
-        while idle:
+        while True:
+            connection = self._pool.take(url, self._timeout_s)
+            is_new = connection.sock is None
             try:
-                return await self._ask(url, idle.pop(), target, headers or {})
+                return await self._ask(url, connection, target, headers or {})
             except PeerUnreachable:
-                continue
-        place = urlsplit(url)
-        host, port, timeout_s = place.hostname or "", place.port, self._timeout_s
-        fresh = (
-            http.client.HTTPConnection(host, port, timeout=timeout_s)
-            if self._tls is None
-            else http.client.HTTPSConnection(host, port, timeout=timeout_s, context=self._tls)
-        )
-        return await self._ask(url, fresh, target, headers or {})
+                # One that was kept may have been closed by its peer in this very moment: then another one is tried.
+                if is_new:
+                    raise
 
     def close(self) -> None:
         """Close what is idle."""
-        for idle in self._idle.values():
-            for connection in idle:
-                connection.close()
-            idle.clear()
+        self._pool.close()
 
     async def _ask(
         self, url: str, connection: http.client.HTTPConnection, target: str, headers: dict[str, str]
@@ -77,24 +65,14 @@ class PeerHttp:
                     connection.sock.shutdown(socket.SHUT_RDWR)
             work.add_done_callback(lambda done: _abandon(done, connection))
             raise
-        self._idle[url].append(connection)
+        self._pool.keep(url, connection)
         return reply
 
 
 def _exchange(connection: http.client.HTTPConnection, target: str, headers: dict[str, str]) -> Reply:
     connection.request("GET", target, headers=headers)
     reply = connection.getresponse()
-    size = int(reply.headers.get("content-length", "-1"))
-    if not 0 <= size <= BODY_SIZE_MAX_BYTES:
-        raise ValueError(f"an answer of {size} bytes")
-    content = bytearray(size)
-    view, at = memoryview(content), 0
-    while at < size:
-        count = reply.readinto(view[at:])
-        if not count:
-            raise ValueError(f"an answer that ends after {at} of {size} bytes")
-        at += count
-    reply.read()
+    content = read_body(reply, size_max_bytes=BODY_SIZE_MAX_BYTES)
     return Reply(reply.status, {name.lower(): value for name, value in reply.headers.items()}, content)
 
 

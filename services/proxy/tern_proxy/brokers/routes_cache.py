@@ -1,8 +1,6 @@
-"""Routes from the name servers: polled on an interval, and at once (coalesced, at most ten times a second) when one proves wrong.
+"""The topics and broker groups that this proxy knows: what name servers said, and what it did itself a moment ago.
 
-While they are incomplete (no answer, a cold one, a group with nodes and no leader) they are asked for every second, whatever the interval.
-Work is paced: what takes long, because there are tens of thousands of topics, is done less often, and topics travel and are merged
-only when they have changed; leaders change more often.
+Topics travel and are merged only when they have changed, since there are tens of thousands; leaders change more often.
 Owner of the topics and of the last routes: this object, in its event loop. Stale routes serve on while no name server answers.
 Law: a topic goes only when its broker group says so, which is when warm routes name the group's leader and not the topic. Routes that
 are cold, or in which nobody leads the group, only add to what is known; a group that they do not name is remembered (GoneGroups): its
@@ -10,156 +8,91 @@ name server started while it was down, or lost sight of it. Requests for such to
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Protocol
-
-import httpx
 
 from tern_proxy.core.sending.topic import Topic
-from tern_remoting import problem_of
-from tern_tasks import keep_running
-from tern_wire.errors import NoNameServer, TernError, TopicNotFound, WarmingUp
+from tern_routing.name_servers import Routing
+from tern_routing.route_polls import RoutePolls
+from tern_wire.errors import NoNameServer, TopicNotFound, WarmingUp
 from tern_wire.link.codec import read_json
 from tern_wire.names import check_topic
-from tern_wire.paths import ROUTES_PATH
 from tern_wire.routing.gone_groups import GoneGroup, GoneGroups
 from tern_wire.routing.placement import read_placement
 from tern_wire.routing.route import Routes, TopicRoute
 
 logger = logging.getLogger(__name__)
 
-POLL_INTERVAL_MIN_S = 0.1
-# How often incomplete routes are asked for.
-INCOMPLETE_INTERVAL_S = 1.0
-# After a merge of the routes, so many times as long before the next poll: decoding takes as long again, so this is a tenth of the time.
-POLL_PACE = 20
-NAMESRV_TIMEOUT_S = 1.0
 # A topic that this proxy created is kept until the name servers know it, but not longer than this.
 CREATED_KEPT_S = 30.0
 
 
-class NameServers(Protocol):
-    """Where routes come from."""
-
-    endpoints: str
-
-    async def fetch(self) -> tuple[bytes, Routes]:
-        """The answer's bytes and what they say; NoNameServer when nobody answers."""
-        ...
-
-
-class HttpNameServers:
-    """Name servers over HTTP. The one that answered last is asked first; a warm answer is preferred to a cold one."""
-
-    def __init__(self, urls: tuple[str, ...], client: httpx.AsyncClient) -> None:
-        self.endpoints = ", ".join(urls)
-        self._urls = list(urls)
-        self._client = client
-        # The last answer of each, so that an unchanged one costs neither bytes nor parsing.
-        self._answers: dict[str, tuple[str, bytes, Routes]] = {}
-
-    async def fetch(self) -> tuple[bytes, Routes]:
-        """As NameServers.fetch."""
-        cold: tuple[bytes, Routes] | None = None
-        for url in list(self._urls):
-            try:
-                data, routes = await self._ask(url)
-            except (httpx.HTTPError, httpx.InvalidURL, TernError) as error:
-                logger.debug("a name server does not answer", extra={"url": url, "error": repr(error)})
-                continue
-            if routes.warm:
-                self._urls.remove(url)
-                self._urls.insert(0, url)
-                return data, routes
-            cold = cold or (data, routes)
-        if cold is None:
-            raise NoNameServer(endpoints=self.endpoints)
-        return cold
-
-    async def _ask(self, url: str) -> tuple[bytes, Routes]:
-        known = self._answers.get(url)
-        headers = {} if known is None else {"if-none-match": known[0]}
-        params = {} if known is None else {"topics_tag": known[2].topics_tag}
-        place = url.rstrip("/") + ROUTES_PATH
-        answer = await self._client.get(place, headers=headers, params=params, timeout=NAMESRV_TIMEOUT_S)
-        if answer.status_code == 304 and known is not None:
-            return known[1], known[2]
-        if answer.status_code != 200:
-            raise NoNameServer(endpoints=url)
-        routes = read_json(answer.content, Routes, nodes_max=0)
-        if routes.topics_known:
-            if known is None or known[2].topics_tag != routes.topics_tag:
-                raise NoNameServer(endpoints=url)
-            # The very same object: whoever reads it sees that nothing has changed.
-            routes = replace(routes, topics=known[2].topics, orders=known[2].orders, topics_known=False)
-        self._answers[url] = (answer.headers.get("etag", ""), answer.content, routes)
-        return answer.content, routes
+def read_routes(body: bytes, before: Routes | None) -> Routes | None:
+    """*body* as routes; TernError when it is none. Topics that it leaves out are those of *before*, from the same name server; None when
+    they cannot be."""
+    routes = read_json(body, Routes, nodes_max=0)
+    if not routes.topics_known:
+        return routes
+    if before is None or before.topics_tag != routes.topics_tag:
+        return None
+    # The very same object: whoever reads it sees that nothing has changed.
+    return replace(routes, topics=before.topics, orders=before.orders, topics_known=False)
 
 
 class RoutesCache:
-    """The topics and broker groups that this proxy knows. `on_routes` hears of every change.
+    """Polls *name_servers* for routes, every *interval_ms* and when one proves wrong. *on_routes* hears of every change.
 
     `wiped`: broker groups whose write permission an operator has withdrawn: nothing new is sent there.
     """
 
     def __init__(
         self,
-        name_servers: NameServers,
+        name_servers: Routing[Routes],
         *,
         interval_ms: int,
         on_routes: Callable[[Routes], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._name_servers = name_servers
-        self._interval_s = interval_ms / 1_000
+        self._polls = RoutePolls(name_servers, interval_ms=interval_ms, on_routes=self._answered, sleep=sleep)
         self._on_routes = on_routes
-        self._sleep = sleep
         self.topics: dict[str, Topic] = {}
         self.routes: Routes | None = None
         self.wiped: frozenset[str] = frozenset()
-        self.is_reachable = False
         # What each broker group of the last routes hosts, and those that the routes name no more.
         self._hosted: dict[str, dict[str, TopicRoute]] = {}
         self._gone = GoneGroups()
         self._created: dict[tuple[str, str], tuple[TopicRoute, float]] = {}
         # As _created: the id of a topic that this proxy has deleted.
         self._dropped: dict[tuple[str, str], tuple[int, float]] = {}
+        # The mark of the routes that were merged last.
         self._last = b""
-        self._merge_s = 0.0
-        self._wanted = asyncio.Event()
-        self._waiters: list[asyncio.Future[None]] = []
-        self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Poll once, then go on polling in the background."""
-        await self._poll()
-        self._task = keep_running("routes", self._run)
+        await self._polls.start()
 
     async def stop(self) -> None:
         """End polling."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await self._polls.stop()
 
     @property
     def endpoints(self) -> str:
         """The name servers, for people."""
-        return self._name_servers.endpoints
+        return self._polls.routing.endpoints
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether a name server answered the last poll."""
+        return self._polls.is_reachable
 
     def refresh_soon(self) -> None:
         """A route proved wrong: poll at once."""
-        self._wanted.set()
+        self._polls.refresh_soon()
 
     async def refresh(self) -> None:
         """Poll at once and wait for the answer, which is not older than this call."""
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        self._wanted.set()
-        await waiter
+        await self._polls.refresh()
 
     async def topic(self, name: str) -> Topic:
         """The topic; TopicNotFound only when a warm name server says so and this proxy never knew it, or knew that it went.
@@ -175,7 +108,7 @@ class RoutesCache:
         if found is not None:
             return found
         if self.routes is None or not self.is_reachable:
-            raise NoNameServer(endpoints=self._name_servers.endpoints)
+            raise NoNameServer(endpoints=self.endpoints)
         if not self.routes.warm:
             raise WarmingUp()
         raise TopicNotFound(topic=name)
@@ -202,54 +135,12 @@ class RoutesCache:
         else:
             self.topics.pop(topic, None)
 
-    # Polling ----------------------------------------------------------------------------------------------------
-    async def _run(self) -> None:
-        while True:
-            # Not wait_for: in Python 3.11 it can lose a cancellation that comes together with the event.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(
-                    self._interval_s if self._is_complete() else min(self._interval_s, INCOMPLETE_INTERVAL_S)
-                ):
-                    await self._wanted.wait()
-            self._wanted.clear()
-            await self._poll()
-            await self._sleep(max(POLL_INTERVAL_MIN_S, POLL_PACE * self._merge_s))
-
-    def _is_complete(self) -> bool:
-        """Whether the last poll told who leads every broker group that lives."""
-        if self.routes is None or not self.is_reachable or not self.routes.warm:
-            return False
-        led = [bool(group.leader) for group in self.routes.broker_groups.values() if group.nodes]
-        return bool(led) and all(led)
-
-    async def _poll(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        self._merge_s = 0.0
-        try:
-            data, routes = await self._name_servers.fetch()
-            if not self.is_reachable:
-                logger.info("a name server answers", extra={"warm": routes.warm, "topics": len(routes.topics)})
-            self.is_reachable = True
-            is_over = bool(self._gone.expire(_now_ms())) or self._is_created_over()
-            if is_over or data != self._last:
-                self._last = data
-                began_s = asyncio.get_running_loop().time()
-                self._take(routes, is_whole=is_over)
-                self._merge_s = asyncio.get_running_loop().time() - began_s
-        except NoNameServer as error:
-            if self.is_reachable or self.routes is None:
-                logger.warning("no name server answers", extra={"detail": error.detail})
-            self.is_reachable = False
-        except Exception as error:
-            # A bug: those who wait hear of it, and the next poll comes all the same.
-            problem = problem_of(error)
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_exception(problem)
-        finally:
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+    # What name servers say -----------------------------------------------------------------------------------------
+    def _answered(self, mark: bytes, routes: Routes) -> None:
+        is_over = bool(self._gone.expire(_now_ms())) or self._is_created_over()
+        if is_over or mark != self._last:
+            self._last = mark
+            self._take(routes, is_whole=is_over)
 
     def _take(self, routes: Routes, *, is_whole: bool) -> None:
         before, self.routes = self.routes, routes

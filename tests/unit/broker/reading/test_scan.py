@@ -12,6 +12,7 @@ from tern_wire.filters import compile_filter
 from tern_wire.records.record import TAGS, decode_record, record_starts
 from tests.support.broker.single_broker import SingleBroker
 from tests.support.files.faulty_files import FaultyFiles
+from tests.support.filtering import matches_properties
 
 
 def filled(count: int, *, seed: int = 0) -> SingleBroker:
@@ -55,7 +56,7 @@ def test_a_scan_finds_what_the_filter_says_of_each_message(tags: str | None, sql
     topic = broker.state.names.topics["t"]
     records = Reader(broker.store).pull_records(topic, 0, 0, 1_000)
     looked = scan(broker, 0, tags, sql)
-    assert found_by(looked) == [record.offset for record in records if wanted.matches_properties(record.properties)]
+    assert found_by(looked) == [record.offset for record in records if matches_properties(wanted, record.properties)]
     assert (looked.offset, looked.messages) == (300, len(found_by(looked)))
     assert {record.properties.get(TAGS) for record in records} == {"Aa", "BB", "C", None}
 

@@ -5,11 +5,10 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import httpx
-import orjson
 import pytest
 
 from tern_proxy.app import build_app
-from tern_proxy.brokers.routes_cache import HttpNameServers, RoutesCache
+from tern_proxy.brokers.routes_cache import RoutesCache
 from tern_proxy.proxy import Proxy
 from tern_service.cluster_key import read_cluster_key
 from tern_wire.errors import NoNameServer, TernError, TopicNotFound
@@ -253,75 +252,6 @@ async def test_stopping_while_a_poll_is_wanted_does_not_hang() -> None:
     for _ in range(50):
         async with proxy_mesh(topics={}) as mesh:
             mesh.proxy.cache.refresh_soon()
-
-
-# Over HTTP --------------------------------------------------------------------------------------------------------
-def routes_json(warm: bool) -> bytes:
-    """A routes document as a name server writes it."""
-    return orjson.dumps(
-        {
-            "cluster": "t",
-            "warm": warm,
-            "broker_groups": {"a": {"nodes": {"a-0": {"link": "h:1", "http": "h:2"}}, "leader": "a-0", "term": 3}},
-            "topics": {"orders": {"a": {"topic_id": 1, "queues": 4}}},
-        }
-    )
-
-
-def name_servers(answers: dict[str, httpx.Response | Exception], log: list[httpx.Request]) -> HttpNameServers:
-    """Name servers by host that answer so."""
-
-    def handle(request: httpx.Request) -> httpx.Response:
-        log.append(request)
-        answer = answers[request.url.host]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    client = httpx.AsyncClient(transport=httpx.MockTransport(handle))
-    return HttpNameServers(tuple(f"http://{host}/" for host in answers), client)
-
-
-async def test_the_first_warm_name_server_is_asked_first_from_then_on() -> None:
-    """Dead, broken and cold ones are passed over."""
-    log: list[httpx.Request] = []
-    servers = name_servers(
-        {
-            "dead": httpx.ConnectError("refused"),
-            "broken": httpx.Response(200, content=b"<html>"),
-            "failing": httpx.Response(500),
-            "cold": httpx.Response(200, content=routes_json(False)),
-            "warm": httpx.Response(200, content=routes_json(True)),
-        },
-        log,
-    )
-    _, found = await servers.fetch()
-    assert (found.warm, found.topics["orders"]["a"].queues) == (True, 4)
-    assert [request.url.host for request in log] == ["dead", "broken", "failing", "cold", "warm"]
-    await servers.fetch()
-    assert log[-1].url.host == "warm"
-
-
-async def test_a_cold_answer_is_better_than_none_and_none_is_an_error() -> None:
-    """Warm False is passed on; NoNameServer names them all."""
-    _, found = await name_servers({"cold": httpx.Response(200, content=routes_json(False))}, []).fetch()
-    assert not found.warm
-    with pytest.raises(NoNameServer) as caught:
-        await name_servers({"one": httpx.ConnectError("x"), "two": httpx.ReadTimeout("x")}, []).fetch()
-    assert "http://one/, http://two/" in caught.value.detail
-
-
-async def test_an_unchanged_answer_is_not_sent_again() -> None:
-    """If-None-Match carries the tag, and 304 stands for the answer before."""
-    log: list[httpx.Request] = []
-    answers: dict[str, httpx.Response | Exception] = {
-        "one": httpx.Response(200, content=routes_json(True), headers={"etag": '"v1"'})
-    }
-    servers = name_servers(answers, log)
-    first = await servers.fetch()
-    answers["one"] = httpx.Response(304)
-    assert await servers.fetch() == first
-    assert log[-1].headers["if-none-match"] == '"v1"'
 
 
 def test_the_cluster_key_must_be_private_and_whole(tmp_path: object) -> None:

@@ -1,17 +1,19 @@
 """How routes are merged when there are many topics: what has not changed costs nothing, and incomplete routes are soon asked for again."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-import httpx
 import orjson
 import pytest
 
-from tern_proxy.brokers import routes_cache
-from tern_proxy.brokers.routes_cache import HttpNameServers, RoutesCache
+from tern_proxy.brokers.routes_cache import RoutesCache, read_routes
+from tern_routing import name_servers, route_polls
+from tern_routing.name_servers import NameServers
 from tern_wire.errors import NoNameServer
 from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
+from tests.support.checker.scripted_producer import Asked, ScriptedProducer, answers
 from tests.support.proxy.proxy_mesh import eventually
 
 pytestmark = pytest.mark.anyio
@@ -31,29 +33,49 @@ def routes(*topics: str, leader: str = "a-0", tag: str = "t1", warm: bool = True
 
 
 class Wire:
-    """A name server behind httpx: what it answers, and the tags that it was asked with."""
+    """A name server: what it answers, and the tags that it was asked with."""
 
     def __init__(self, said: Routes) -> None:
         self.said = said
         self.asked: list[str] = []
-        self.servers = HttpNameServers(("http://one",), httpx.AsyncClient(transport=httpx.MockTransport(self._answer)))
+        self.server = ScriptedProducer(self._answer)
 
-    def _answer(self, request: httpx.Request) -> httpx.Response:
-        tag = request.url.params.get("topics_tag", "")
+    async def _answer(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        tag = asked.path.partition("topics_tag=")[2]
         self.asked.append(tag)
         said = replace(self.said, topics={}, orders={}, topics_known=True) if tag == self.said.topics_tag else self.said
-        return httpx.Response(200, content=orjson.dumps(said))
+        return await answers(200, orjson.dumps(said))(asked, writer)
+
+
+@contextlib.asynccontextmanager
+async def servers_of(server: ScriptedProducer) -> AsyncIterator[NameServers[Routes]]:
+    """What asks *server*, as a proxy does."""
+    await server.start()
+    servers = NameServers((f"http://127.0.0.1:{server.port}",), read_routes)
+    try:
+        yield servers
+    finally:
+        servers.close()
+        await server.stop()
 
 
 @contextlib.asynccontextmanager
 async def cache_of(wire: Wire) -> AsyncIterator[RoutesCache]:
     """A cache that polls when it is told to, or while routes are incomplete."""
-    cache = RoutesCache(wire.servers, interval_ms=60_000, on_routes=lambda _: None)
-    await cache.start()
-    try:
-        yield cache
-    finally:
-        await cache.stop()
+    async with servers_of(wire.server) as servers:
+        cache = RoutesCache(servers, interval_ms=60_000, on_routes=lambda _: None)
+        await cache.start()
+        try:
+            yield cache
+        finally:
+            await cache.stop()
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that answers is waited for, on however slow a machine."""
+    monkeypatch.setattr(name_servers, "TIMEOUT_S", 30)
+    monkeypatch.setattr(name_servers, "ANSWER_TIMEOUT_S", 60)
 
 
 async def test_a_new_leader_touches_no_topic() -> None:
@@ -89,10 +111,10 @@ async def test_a_leader_that_is_back_takes_topics_away_that_its_absence_had_kept
 
 async def test_a_name_server_that_leaves_out_what_was_never_read_is_not_believed() -> None:
     """Its answer would be an empty table."""
-    answer = httpx.Response(200, content=orjson.dumps(replace(routes(), topics_known=True)))
-    servers = HttpNameServers(("http://one",), httpx.AsyncClient(transport=httpx.MockTransport(lambda _: answer)))
-    with pytest.raises(NoNameServer):
-        await servers.fetch()
+    answer = answers(200, orjson.dumps(replace(routes(), topics_known=True)))
+    async with servers_of(ScriptedProducer(answer)) as servers:
+        with pytest.raises(NoNameServer):
+            await servers.fetch()
 
 
 async def test_a_created_topic_touches_no_other() -> None:
@@ -114,7 +136,7 @@ async def test_a_created_topic_touches_no_other() -> None:
 )
 async def test_incomplete_routes_are_soon_asked_for_again(incomplete: Routes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Although the interval is a minute: a proxy that starts before its brokers is ready soon after them."""
-    monkeypatch.setattr(routes_cache, "INCOMPLETE_INTERVAL_S", 0.01)
+    monkeypatch.setattr(route_polls, "INCOMPLETE_INTERVAL_S", 0.01)
     wire = Wire(incomplete)
     async with cache_of(wire) as cache:
         await eventually(lambda: len(wire.asked) > 1, "another poll")

@@ -89,10 +89,6 @@ class Leasing:
         row = self.deliveries.get((group_id, topic_id), [])
         return row[queue] if 0 <= queue < len(row) else None
 
-    def has_begun(self, group_id: int) -> bool:
-        """Whether the group has ever received from any queue."""
-        return any(key[0] == group_id and any(row) for key, row in self.deliveries.items())
-
     def topics_of(self, group_id: int) -> list[int]:
         """Ids of the topics that the group has begun to read."""
         return [key[1] for key in self.deliveries if key[0] == group_id]

@@ -210,10 +210,6 @@ class KeyTable:
     def __len__(self) -> int:
         return self._table.count + self._sealed_count
 
-    def sealed_numbers(self) -> list[int]:
-        """Of the tables whose keys are in files, ascending."""
-        return [facts.number for facts in self._sealed]
-
     def find(self, first: Halves, second: Halves) -> dict[int, Receipt]:
         """The receipts of those keys that the youngest table has, by their number."""
         return self._table.find_halves(first, second) if self._table.count else {}

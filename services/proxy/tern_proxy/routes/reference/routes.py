@@ -7,7 +7,7 @@ from tern_proxy.routes.reference.pages import get_docs, get_docs_asset
 from tern_proxy.routes.reference.problems import explained, get_problem, list_problems, problem_kind
 from tern_proxy.routes.route import Gives, Route, gives
 from tern_wire.errors import ProblemNotFound, RouteNotFound, TopicNotFound
-from tern_wire.paths import PROBLEMS_PATH, problem_path
+from tern_wire.paths import DOCS_PATH, PROBLEMS_PATH, problem_path
 
 _EXPLAINED = gives(explained(TopicNotFound, ()), "What it means.")
 
@@ -40,7 +40,7 @@ ROUTES = (
     ),
     Route(
         "GET",
-        "/docs",
+        DOCS_PATH,
         get_docs,
         id="getDocs",
         tag="reference",

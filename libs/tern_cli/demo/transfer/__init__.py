@@ -1,1 +1,0 @@
-"""`ternmq demo transfer`: money between two banks through transactional messages, while producers crash; proved to the cent at the end."""

@@ -1,0 +1,58 @@
+"""Calls that look at messages, topics and groups, and the one that moves a group."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tern_client.asynchronous.client import AsyncClient
+from tern_client.calls.documents import read_document
+from tern_client.calls.queries import (
+    Place,
+    find_request,
+    lag_request,
+    message_request,
+    offsets_at_request,
+    seek_request,
+    topic_stats_request,
+    trace_request,
+)
+
+
+class QueryCalls(AsyncClient):
+    """What Admin can look at, and move."""
+
+    __slots__ = ()
+
+    async def message(self, topic: str, message_id: str) -> dict[str, Any]:
+        """The message with that id, its `body` as bytes; MessageNotFound."""
+        return read_document(await self._call(message_request(topic, message_id)))
+
+    async def find(
+        self, topic: str, key: str, *, begin: str | int = "", end: str | int = "", limit: int = 0, cursor: str = ""
+    ) -> dict[str, Any]:
+        """`messages` with *key*, newest first; `next_cursor` when there are more, `truncated` when the search stopped at its bound."""
+        request = find_request(topic, key, begin=begin, end=end, limit=limit, cursor=cursor)
+        return read_document(await self._call(request))
+
+    async def trace(self, topic: str, message_id: str) -> dict[str, Any]:
+        """Where the message is stored, and its `state` for each of `groups`."""
+        return read_document(await self._call(trace_request(topic, message_id)))
+
+    async def seek(
+        self, group: str, topic: str, to: Place, *, queues: Sequence[str] | None = None, dry_run: bool = False
+    ) -> list[dict[str, Any]]:
+        """Move *group* in *queues* (None: all); `queue`, `before` (None: not begun) and `after` of each. Leases there are over."""
+        request = seek_request(group, topic, to, queues=queues, dry_run=dry_run)
+        return list(read_document(await self._call(request))["queues"])
+
+    async def offsets_at(self, topic: str, time: str | int) -> dict[str, int]:
+        """The first offset of every queue that was visible at *time* (ms since 1970, or RFC 3339) or later."""
+        rows = read_document(await self._call(offsets_at_request(topic, time)))["queues"]
+        return {row["queue"]: row["offset_at"] for row in rows}
+
+    async def topic_stats(self, topic: str) -> dict[str, Any]:
+        """How much *topic* holds, and how fast messages come in and go out (over the last minute)."""
+        return read_document(await self._call(topic_stats_request(topic)))
+
+    async def lag(self, group: str, topic: str = "") -> dict[str, Any]:
+        """How far *group* is behind, in messages and in ms, in *topic* or in all that it reads."""
+        return read_document(await self._call(lag_request(group, topic)))

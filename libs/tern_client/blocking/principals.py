@@ -1,0 +1,62 @@
+# Made from libs/tern_client/asynchronous/principals.py by `make blocking`: change that file, not this one.
+"""Calls about principals, their keys and their grants."""
+
+from typing import Unpack
+
+from tern_client.blocking.client import BlockingClient
+from tern_client.calls.documents import get_request, read_document
+from tern_client.calls.principals import (
+    AclFilter,
+    KeyOptions,
+    PrincipalOptions,
+    key_request,
+    path_of,
+    principal_request,
+    revoke_request,
+)
+from tern_client.calls.topics import Document, all_rows
+from tern_client.transport.clock import now_ms
+from tern_client.transport.exchange import Request
+from tern_wire import paths
+from tern_wire.errors import PrincipalNotFound
+
+
+class BlockingPrincipalCalls(BlockingClient):
+    """What BlockingAdmin can do about principals."""
+
+    def whoami(self) -> Document:
+        """Who this client is: its principal ("" where credentials are not required), grants and quotas."""
+        return read_document(self._call(get_request(paths.WHOAMI_PATH)))
+
+    def put_principal(self, principal: str, **options: Unpack[PrincipalOptions]) -> Document:
+        """Create *principal*, or give it what is named. PrincipalPartlyWritten when not every broker group has it in time: repeat."""
+        return read_document(self._call(principal_request(principal, options)))
+
+    def principal(self, principal: str) -> Document:
+        """Its grants, quotas and what is known of its keys; PrincipalNotFound."""
+        return read_document(self._call(get_request(path_of(principal))))
+
+    def principals(self) -> list[Document]:
+        """All principals."""
+        return self._drive(all_rows(self._course, paths.PRINCIPALS_PATH, "principals", {}, now_ms()))
+
+    def delete_principal(self, principal: str, *, missing_ok: bool = False) -> None:
+        """Delete it with its keys: refused everywhere within 5 s. PrincipalNotFound unless that is *missing_ok*; PrincipalPartlyWritten."""
+        try:
+            self._call(Request("DELETE", path_of(principal)))
+        except PrincipalNotFound:
+            if not missing_ok:
+                raise
+
+    def create_key(self, principal: str, **options: Unpack[KeyOptions]) -> Document:
+        """A new key of *principal*. A bearer or HMAC key is in `key` of this answer and nowhere else. PrincipalNotFound, LimitReached."""
+        return read_document(self._call(key_request(principal, options)))
+
+    def revoke_key(self, principal: str, kid: str) -> None:
+        """Revoke a key: refused everywhere within 5 s, for good. ClientKeyNotFound, PrincipalNotFound, PrincipalPartlyWritten: repeat."""
+        self._call(revoke_request(principal, kid))
+
+    def acls(self, **wanted: Unpack[AclFilter]) -> list[Document]:
+        """Grants with their principals."""
+        query = {name: str(value) for name, value in wanted.items() if value}
+        return self._drive(all_rows(self._course, paths.ACLS_PATH, "acls", query, now_ms()))

@@ -1,0 +1,103 @@
+# Made from libs/tern_client/asynchronous/pulling.py by `make blocking`: change that file, not this one.
+"""Calls of a reader that keeps its own place: queues of its topic, their pages, and its places in them."""
+
+from collections.abc import Sequence
+
+from tern_client.blocking.client import BlockingClient
+from tern_client.calls.documents import (
+    commit_request,
+    group_offsets_request,
+    offsets_request,
+    read_group_offsets,
+    read_offsets,
+)
+from tern_client.calls.pulling import (
+    QUEUES_PERIOD_MS,
+    GroupOffsets,
+    MemoryOffsets,
+    OffsetStore,
+    Places,
+    PulledPage,
+    PullSettings,
+    read_pulled,
+)
+from tern_client.transport.blocking_transport import BlockingTransport
+from tern_client.transport.clock import now_ms
+from tern_client.transport.credentials import FileName
+from tern_client.transport.retrying import RetryPolicy
+from tern_wire.errors import GroupNotFound, OffsetExpired
+
+
+class BlockingPullCalls(BlockingClient):
+    """What pull consumers ask of their topic. Owner of the places."""
+
+    def __init__(
+        self,
+        endpoints: str | Sequence[str],
+        topic: str,
+        *,
+        offsets: OffsetStore | GroupOffsets | None = None,
+        start: str = "earliest",
+        tags: str = "",
+        sql: str = "",
+        max_messages: int = 256,
+        namespace: str = "",
+        policy: RetryPolicy | None = None,
+        key_file: FileName | None = None,
+        ca_file: FileName | None = None,
+        transport: BlockingTransport | None = None,
+    ) -> None:
+        """As PullConsumer."""
+        super().__init__(
+            endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
+        )
+        self._settings = PullSettings(topic=topic, start=start, tags=tags, sql=sql, max_messages=max_messages)
+        self._offsets: OffsetStore | GroupOffsets = MemoryOffsets() if offsets is None else offsets
+        self._places = Places()
+        self._has_begun = False
+        self._queues_due_ms = 0.0
+
+    @property
+    def skipped(self) -> int:
+        """Messages that retention dropped before this consumer came to them."""
+        return self._places.skipped
+
+    def commit(self) -> None:
+        """Keep the places of everything that was handed out."""
+        self._check_open()
+        handed = dict(self._places.handed)
+        if not isinstance(self._offsets, GroupOffsets):
+            self._offsets.save(handed)
+        elif handed:
+            self._call(commit_request(self._offsets.group, self._settings.topic, handed))
+
+    def _load(self) -> dict[str, int]:
+        if not isinstance(self._offsets, GroupOffsets):
+            return self._offsets.load()
+        group, topic = self._offsets.group, self._settings.topic
+        try:
+            return read_group_offsets(self._call(group_offsets_request(group, topic)))
+        except GroupNotFound:
+            self._call(self._offsets.request())
+            return {}
+
+    def _find_queues(self) -> list[str]:
+        """All queues of the topic; they are to be looked for again in QUEUES_PERIOD_MS."""
+        queues = [row.queue for row in read_offsets(self._call(offsets_request(self._settings.topic)))]
+        if not self._has_begun:
+            self._places.begin(self._load(), queues)
+            self._has_begun = True
+        self._queues_due_ms = now_ms() + QUEUES_PERIOD_MS
+        return queues
+
+    def _next_page(self, queue: str, wait_ms: int) -> PulledPage:
+        """The next page of *queue*, for which the proxy waits up to *wait_ms*; from the oldest message on when the place is no longer kept."""
+        while True:
+            try:
+                request = self._settings.request(queue, self._places.asked.get(queue), wait_ms)
+                page = read_pulled(self._call(request))
+            except OffsetExpired as error:
+                self._places.expired(queue, int(error.fields["min_offset"]))
+                continue
+            self._places.asked[queue] = page.next_offset
+            return page
