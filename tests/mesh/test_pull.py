@@ -176,8 +176,13 @@ def test_each_client_of_a_broadcast_group_reads_everything(mesh: Mesh) -> None:
 
 def ask(mesh: Mesh, node: str, code: RequestCode, head: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """What *node* itself answers, asked as a proxy asks; raises what it refuses with."""
-    cluster = mesh.settled("GET", "/v1/cluster").json()
-    host, _, port = cluster["broker_groups"]["broker-a"]["nodes"][node]["link"].rpartition(":")
+
+    def told() -> dict[str, Any] | None:
+        nodes = mesh.settled("GET", "/v1/cluster").json()["broker_groups"]["broker-a"]["nodes"]
+        found: dict[str, Any] | None = nodes.get(node)
+        return found  # one that has died is in no route until it is back
+
+    host, _, port = eventually(told, within_s=30, what=f"{node} in the routes")["link"].rpartition(":")
 
     async def once() -> tuple[dict[str, Any], bytes]:
         link = await dial(
@@ -185,7 +190,7 @@ def ask(mesh: Mesh, node: str, code: RequestCode, head: dict[str, Any]) -> tuple
             key=(mesh.directory / "cluster.key").read_bytes(),
             role="proxy",
             name="test",
-            group_id=cluster["cluster"],
+            group_id=mesh.settled("GET", "/v1/cluster").json()["cluster"],
             on_frame=lambda link, frame: None,
             frame_size_max_bytes=FRAME_SIZE_MAX_BYTES,
         )
