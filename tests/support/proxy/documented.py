@@ -2,7 +2,6 @@
 
 import orjson
 
-from tern_proxy.routes.failures import before_handlers
 from tern_proxy.routes.table import RouteTable
 from tern_wire.errors import MethodNotAllowed, RouteNotFound
 from tern_wire.paths import PROBLEM
@@ -23,5 +22,5 @@ def check_documented(method: str, path: str, status: int, content_type: str, bod
     if found is None:
         return
     row = found[0]
-    known = {error.code for error in (*row.errors, *before_handlers(row.rule))} | (_NO_ROUTE if not row.id else set())
+    known = {error.code for error in row.failures} | (_NO_ROUTE if not row.id else set())
     assert code in known, f"{asked}: {status} {code} is not documented"

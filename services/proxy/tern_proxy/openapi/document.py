@@ -15,7 +15,6 @@ from fastapi import FastAPI
 from tern_proxy.core.documents.values import BROKER_GROUP_PATTERN, GROUP_PATTERN, QUEUE_PATTERN, TOPIC_PATTERN
 from tern_proxy.openapi import security
 from tern_proxy.openapi.schemas import build_schemas
-from tern_proxy.routes.failures import GUARD, SERVER, before_handlers
 from tern_proxy.routes.reference.examples import EXAMPLE_NAMES, problem_example
 from tern_proxy.routes.route import Gives, Route
 from tern_wire import paths
@@ -62,7 +61,7 @@ def build_document(info: Document, routes: Iterable[Route]) -> Document:
     paths_of: dict[str, Document] = {}
     for route in routes:
         paths_of.setdefault(route.path, {})[route.method.lower()] = _operation(route)
-    codes = sorted({error.code for route in routes for error in (*route.errors, *SERVER, *GUARD)})
+    codes = sorted({error.code for route in routes for error in route.failures})
     return {
         "openapi": "3.1.0",
         "info": info,
@@ -95,7 +94,7 @@ def _operation(route: Route) -> Document:
         document["requestBody"] = {"required": route.takes.is_needed, "content": dict(route.takes.content)}
     answers = {str(status): _answer(given) for status, given in route.gives.items()}
     problems: dict[int, list[str]] = {}
-    for code in sorted({error.code for error in (*route.errors, *before_handlers(route.rule))}):
+    for code in sorted({error.code for error in route.failures}):
         problems.setdefault(ERRORS[code].status, []).append(code)
     for status, codes in problems.items():
         answer = _problem(status, codes)

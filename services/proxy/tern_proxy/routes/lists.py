@@ -7,7 +7,7 @@ from typing import Any
 from tern_proxy.access.authorization import Admission
 from tern_proxy.core.listing import LISTED_DEFAULT, PATTERN_LENGTH_MAX, Page, take_page, write_cursor
 from tern_proxy.routes.call import Call
-from tern_proxy.routes.route import Schema, in_header, in_query, number
+from tern_proxy.routes.route import MOMENT, Schema, in_header, in_query, number
 from tern_wire.errors import ConfirmationNeeded
 from tern_wire.limits import LISTED_MAX
 from tern_wire.names import own_name
@@ -23,10 +23,8 @@ CREATE_ONLY = in_header("If-None-Match", {"const": "*"}, "Only if it is not ther
 
 
 def moment(name: str, text: str) -> Schema:
-    """A parameter that is a time: ms since 1970, or RFC 3339."""
-    return in_query(
-        name, {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "format": "date-time"}]}, text
-    )
+    """A parameter that is a time."""
+    return in_query(name, MOMENT, text)
 
 
 def continued(**keywords: Any) -> Schema:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from tern_proxy.core.access.requirements import Requirement, Rule
-from tern_wire.errors import TernError
+from tern_proxy.routes.failures import Errors, before_handlers
 from tern_wire.paths import JSON, MSGPACK
 
 # A part of the API document: JSON Schema, or an object of OpenAPI.
@@ -73,7 +73,7 @@ class Route:
     parameters: tuple[Schema, ...] = field(kw_only=True, default=())
     takes: Takes | None = field(kw_only=True, default=None)
     gives: Mapping[int, Gives] = field(kw_only=True)
-    errors: tuple[type[TernError], ...] = field(kw_only=True, default=())
+    errors: Errors = field(kw_only=True, default=())
     query: str = field(kw_only=True, default="")
     bodies: tuple[tuple[str, str], ...] = field(kw_only=True, default=())
     extensions: Mapping[str, Any] = field(kw_only=True, default_factory=dict)
@@ -103,6 +103,11 @@ class Route:
         return self.about or inspect.getdoc(self.handler) or ""
 
     @property
+    def failures(self) -> Errors:
+        """All errors that it may be answered with: its own, and those before its handler is asked."""
+        return (*self.errors, *before_handlers(self.rule))
+
+    @property
     def forms(self) -> tuple[str, ...]:
         """The content types that its answers have, the default first; none where no answer has a body."""
         return tuple(dict.fromkeys(kind for each in self.gives.values() for kind in each.content))
@@ -112,6 +117,10 @@ class Route:
         """The documents that it takes and gives."""
         taken = self.takes.kinds if self.takes is not None else ()
         return (*taken, *(kind for each in self.gives.values() for kind in each.kinds))
+
+
+# A time in a query: ms since 1970, or RFC 3339.
+MOMENT: Schema = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "format": "date-time"}]}
 
 
 # What rows are made of --------------------------------------------------------------------------------------------

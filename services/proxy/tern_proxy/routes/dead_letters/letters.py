@@ -6,11 +6,12 @@ from tern_proxy.core.reading.delivery import put_size
 from tern_proxy.core.sending.parameters import number_of, time_of
 from tern_proxy.routes.asking import ask_all, broker_group_names
 from tern_proxy.routes.call import Call
+from tern_proxy.routes.lists import confirm
 from tern_proxy.routes.messages.bodies import put_body_of
-from tern_wire.errors import ConfirmationNeeded, GroupNotFound
+from tern_wire.errors import GroupNotFound
 from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, RECEIVE_SIZE_DEFAULT_BYTES
 from tern_wire.link import dead_letters as link
-from tern_wire.names import check_group, own_name
+from tern_wire.names import check_group
 from tern_wire.principals.principals import GROUP, SUB
 
 LIMIT_DEFAULT = 32
@@ -73,9 +74,6 @@ async def get_letters(call: Call, group: str) -> DeadLetters:
 async def delete_letters(call: Call, group: str) -> Purged:
     """Drop all dead letters of the group, for good. `confirm` must repeat the group's name."""
     check_group(group)
-    if call.query.get("confirm") != own_name(group):
-        raise ConfirmationNeeded(
-            what="the dead letters of group", name=group, loss="the only place where they can be found"
-        )
+    confirm(call, "the dead letters of group", group, "the only place where they can be found")
     parts = await ask_all(call.proxy, link.PurgeDeadLetters(group=group), absent=GroupNotFound)
     return Purged(group=group, purged=sum(part.purged for _, part in parts))

@@ -13,11 +13,11 @@ from tern_proxy.core.documents.dead_letters import (
     RedriveTask,
 )
 from tern_proxy.core.documents.values import TOPIC_PATTERN
-from tern_proxy.core.reading.delivery import ENCODINGS
 from tern_proxy.routes.dead_letters.letters import LIMIT_DEFAULT, delete_letters, get_letters
 from tern_proxy.routes.dead_letters.tasks import KEY_LENGTH_MAX, delete_task, get_task, post_redrive
 from tern_proxy.routes.failures import ASKED, BROKER, DECLARED, GROUP, ROUTED
 from tern_proxy.routes.lists import continued, moment
+from tern_proxy.routes.messages.bodies import ENCODING_IN_JSON
 from tern_proxy.routes.reference.examples import EXAMPLE_NAMES
 from tern_proxy.routes.route import Route, gives, in_header, in_query, number, takes
 from tern_wire.errors import ConfirmationNeeded, DiskFull, GroupNotFound, IllegalGroup, IllegalTopic, TaskNotFound
@@ -79,7 +79,7 @@ ROUTES = (
             moment("to", "Died before."),
             number("limit", 1, DEAD_LETTERS_PAGE_MAX, LIMIT_DEFAULT, "At most so many."),
             continued(pattern=PLACE_PATTERN),
-            in_query("encoding", {"type": "string", "enum": list(ENCODINGS)}, "How bodies are written in JSON."),
+            ENCODING_IN_JSON,
         ),
         gives={200: gives(DeadLetters(group="billing", messages=[_LETTER]), "A page.")},
         errors=(*_OF_GROUP, IllegalTopic),

@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 
 from tern_proxy.core.reading.delivery import ENCODINGS, PUT_BODY, PutBody, put_bytes
-from tern_proxy.routes.route import in_query
+from tern_proxy.routes.route import Schema, in_query
 from tern_wire.errors import InvalidField
 from tern_wire.paths import MSGPACK, OCTETS
 
+_ENCODING: Schema = {"type": "string", "enum": list(ENCODINGS)}
+# Of routes that have no NDJSON.
+ENCODING_IN_JSON = in_query("encoding", _ENCODING, "How bodies are written in JSON.")
 ENCODING = in_query(
     "encoding",
-    {"type": "string", "enum": list(ENCODINGS)},
+    _ENCODING,
     "How bodies are written in JSON and NDJSON; by default by content type. What does not fit becomes `body_base64`.",
 )
 

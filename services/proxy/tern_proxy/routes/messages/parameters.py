@@ -7,7 +7,7 @@ from tern_proxy.core.sending.parameters import QUERY_FIELDS_MAX
 from tern_proxy.routes.failures import ASKED, BROKER, READ, TOPIC
 from tern_proxy.routes.messages.bodies import ENCODING
 from tern_proxy.routes.messages.pulls import MESSAGES_DEFAULT
-from tern_proxy.routes.route import Schema, in_header, in_query, number, ref
+from tern_proxy.routes.route import MOMENT, Schema, in_header, in_query, number, ref
 from tern_wire import limits, paths
 from tern_wire.errors import (
     BrokerGroupNotWritable,
@@ -50,12 +50,11 @@ _PROPERTY: Schema = {"type": "string", "maxLength": limits.PROPERTY_VALUE_SIZE_M
 _PROPERTIES: Schema = {"type": "object", "maxProperties": limits.PROPERTIES_MAX, "additionalProperties": _PROPERTY}
 _GROUP: Schema = {"type": "string", "maxLength": limits.MESSAGE_GROUP_SIZE_MAX_BYTES}
 _DELAY: Schema = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": DURATION_PATTERN}]}
-_MOMENT: Schema = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "format": "date-time"}]}
 # When and in which order a message is delivered.
 _TIMING: tuple[tuple[str, Schema, str], ...] = (
     ("message_group", _GROUP, IN_ORDER),
     ("delay", _DELAY, AFTER),
-    ("deliver_at", _MOMENT, AT),
+    ("deliver_at", MOMENT, AT),
     ("delay_level", {"type": "integer", "minimum": 1}, LEVEL),
 )
 SEND_PARAMETERS = (

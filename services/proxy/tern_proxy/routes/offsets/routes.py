@@ -4,8 +4,9 @@ from tern_proxy.core.documents.offsets import GroupOffsets, OffsetsCommit, Queue
 from tern_proxy.core.documents.topics import QueueOffsets, TopicOffsets
 from tern_proxy.core.documents.values import TOPIC_PATTERN
 from tern_proxy.routes.failures import ASKED, BROKER, DECLARED, READ, TOPIC
+from tern_proxy.routes.lists import moment
 from tern_proxy.routes.offsets.offsets import get_group_offsets, get_topic_offsets, post_seek, put_group_offsets
-from tern_proxy.routes.route import Route, Schema, gives, in_query, takes
+from tern_proxy.routes.route import Route, gives, in_query, takes
 from tern_wire.errors import (
     DiskFull,
     GroupNotFound,
@@ -17,7 +18,6 @@ from tern_wire.errors import (
 )
 from tern_wire.paths import JSON, group_offsets_path, offsets_path, seek_path
 
-_TIME: Schema = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "format": "date-time"}]}
 _TOPIC_OFFSETS = TopicOffsets(topic="orders", queues=[QueueOffsets(queue="broker-a:3", min_offset=0, max_offset=43)])
 _GROUP_OFFSETS = GroupOffsets(group="billing", topic="orders", offsets={"broker-a:3": 0})
 _MOVES = SeekMoves(
@@ -37,7 +37,7 @@ ROUTES = (
         tag="topics",
         summary="Offsets of a topic",
         asks=("DESCRIBE topic {topic}",),
-        parameters=(in_query("time", _TIME, "Also say which offset of each queue was the first one visible then."),),
+        parameters=(moment("time", "Also say which offset of each queue was the first one visible then."),),
         gives={200: gives(_TOPIC_OFFSETS, "Every queue.")},
         errors=(*ASKED, *TOPIC, *BROKER),
     ),

@@ -2,10 +2,10 @@
 
 from tern_proxy.core.documents.queries import FoundMessage, FoundMessages, GroupTrace, MessageTrace
 from tern_proxy.core.documents.values import TOPIC_PATTERN
-from tern_proxy.core.reading.delivery import ENCODINGS
 from tern_proxy.core.reading.searching import CURSOR_LENGTH_MAX
 from tern_proxy.routes.failures import ASKED, BROKER, TOPIC
 from tern_proxy.routes.lists import continued, moment
+from tern_proxy.routes.messages.bodies import ENCODING_IN_JSON
 from tern_proxy.routes.queries.messages import MESSAGES_DEFAULT, get_message, get_messages, get_trace
 from tern_proxy.routes.reference.examples import EXAMPLE_NAMES
 from tern_proxy.routes.route import Route, gives, in_query, number
@@ -42,7 +42,6 @@ _TRACE = MessageTrace(
         GroupTrace(group="shipping", state="waiting"),
     ],
 )
-_ENCODING = in_query("encoding", {"enum": list(ENCODINGS)}, "How bodies are written in JSON.")
 _OF_TOPIC = (*ASKED, *TOPIC, *BROKER)
 _READ = ("SUB topic {topic}",)
 
@@ -61,7 +60,7 @@ ROUTES = (
             moment("to", "Stored then or before."),
             number("limit", 1, QUERY_MESSAGES_MAX, MESSAGES_DEFAULT, "At most so many."),
             continued(maxLength=CURSOR_LENGTH_MAX),
-            _ENCODING,
+            ENCODING_IN_JSON,
         ),
         gives={200: gives(FoundMessages(messages=[_STORED], truncated=False), "Newest first.")},
         errors=_OF_TOPIC,
@@ -75,7 +74,7 @@ ROUTES = (
         tag="queries",
         summary="One message by its id",
         asks=_READ,
-        parameters=(_ENCODING,),
+        parameters=(ENCODING_IN_JSON,),
         gives={200: gives(_STORED, "The message.")},
         errors=(*_OF_TOPIC, MessageNotFound),
     ),

@@ -25,6 +25,7 @@ def problem_kind(error: type[TernError]) -> ProblemKind:
 
 def explained(error: type[TernError], rows: Iterable[Route]) -> ProblemExplained:
     """*error*, with those of *rows* that answer it."""
+    everywhere = error in SERVER or error in GUARD
     return ProblemExplained(
         code=error.code,
         status=error.status,
@@ -32,8 +33,8 @@ def explained(error: type[TernError], rows: Iterable[Route]) -> ProblemExplained
         retryable=error.retryable,
         remedy=error.fix,
         fields=sorted({name for _, name, _, _ in Formatter().parse(error.fix) if name}),
-        routes=[f"{row.method} {row.path}" for row in rows if error in row.errors],
-        everywhere=error in SERVER or error in GUARD,
+        routes=[f"{row.method} {row.path}" for row in rows if error in (row.errors if everywhere else row.failures)],
+        everywhere=everywhere,
         example=problem_example(error),
     )
 

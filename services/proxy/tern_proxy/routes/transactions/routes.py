@@ -26,11 +26,11 @@ from tern_proxy.core.documents.transactions import (
     TransactionResolution,
 )
 from tern_proxy.core.documents.values import DURATION_PATTERN, GROUP_PATTERN, extended
-from tern_proxy.core.reading.delivery import ENCODINGS
 from tern_proxy.core.transactions.checks import CLAIM_MS
 from tern_proxy.core.transactions.documents import links_of
 from tern_proxy.routes.failures import ASKED, BROKER, READ, ROUTED, Errors
 from tern_proxy.routes.lists import CURSOR, LIMIT
+from tern_proxy.routes.messages.bodies import ENCODING_IN_JSON
 from tern_proxy.routes.messages.parameters import MESSAGE_BODY, SEND_EXTENSIONS, SEND_PARAMETERS, SENT
 from tern_proxy.routes.route import Handler, Route, Schema, Takes, gives, in_header, in_query, number, ref, takes
 from tern_proxy.routes.transactions.begins import post_begin, post_begin_several
@@ -193,7 +193,7 @@ ROUTES = (
         parameters=(
             number("max_messages", 1, limits.CHECKS_CLAIMED_MAX, ChecksRequest().max_messages, CHECKS),
             in_query("wait", ref("Wait"), "Answer at the first check, or empty when the time is over."),
-            in_query("encoding", {"type": "string", "enum": list(ENCODINGS)}, "How bodies are written in JSON."),
+            ENCODING_IN_JSON,
         ),
         takes=takes(ChecksRequest, long_poll={"max_messages": 16, "wait": "20s"}),
         gives={200: gives(Checks(checks=[_CHECK]), "Questions, perhaps none.", paths.HEADER_WAIT_APPLIED)},
