@@ -12,8 +12,8 @@ from tern_proxy.guard import Guard
 from tern_proxy.proxy import Proxy
 from tern_wire.principals.client_keys import ClientKey, bearer_text, digest_of, root_key_text
 from tern_wire.principals.principals import Grant, Principal, PrincipalTable, read_grant
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, PATIENT_MS, FixedClock, ProxyMesh, ScriptedNameServer, leaders_found
-from tests.support.scripted.broker import ScriptedBroker
 
 ROOT_KEY = root_key_text(KEY)
 MINE, THEIRS = "orders", "invoices"
@@ -128,12 +128,12 @@ async def guarded_mesh(
     topics: Iterable[str] = (MINE, THEIRS), groups: Iterable[str] = ("billing", "paying"), **settings: Any
 ) -> AsyncIterator[GuardedMesh]:
     """A running proxy that authenticates. Nobody but root has a key yet."""
-    broker = ScriptedBroker(KEY)
-    await broker.server.start()
+    broker = MemoryBroker(KEY)
     for topic in topics:
         broker.create_topic(topic, 4)
-    for number, group in enumerate(groups, 1):
-        broker.groups[group] = number
+    for group in groups:
+        broker.create_group(group)
+    await broker.start()
     name_server, clock, known = ScriptedNameServer([broker]), FixedClock(), KnownPrincipals()
     settings.setdefault("leader_wait_ms", PATIENT_MS)
     proxy = Proxy(
@@ -151,4 +151,4 @@ async def guarded_mesh(
     finally:
         await mesh.http.aclose()
         await proxy.stop()
-        await broker.server.stop()
+        await broker.stop()

@@ -1,4 +1,4 @@
-"""A proxy in this process, in front of scripted brokers and a scripted name server, reached through its ASGI application."""
+"""A proxy in this process, in front of brokers in memory and a scripted name server, reached through its ASGI application."""
 
 import asyncio
 import contextlib
@@ -11,11 +11,11 @@ from tern_proxy.app import build_app
 from tern_proxy.proxy import Proxy
 from tern_wire.errors import NoNameServer
 from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
+from tests.support.broker.loop_runtime import NOW_MS
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.documented import check_documented
-from tests.support.scripted.broker import ScriptedBroker
 
 KEY = bytes(range(32))
-NOW_MS = 1_700_000_000_000
 # For what certainly comes, on however slow a machine.
 PATIENT_MS = 10_000
 
@@ -32,7 +32,7 @@ async def eventually(check: Callable[[], Any], what: str, within_s: float = 30) 
         await asyncio.sleep(0.002)
 
 
-async def leaders_found(proxy: Proxy, leaders: list[ScriptedBroker]) -> None:
+async def leaders_found(proxy: Proxy, leaders: list[MemoryBroker]) -> None:
     """Wait until *proxy* can ask all of *leaders*: a first dial takes as long as the machine likes."""
     wanted = {broker.broker_group for broker in leaders}
     await eventually(lambda: all(proxy.groups[name].link.has_leader for name in wanted), f"links to {wanted}")
@@ -107,12 +107,14 @@ class ScriptedNameServer:
 
     endpoints = "http://127.0.0.1:9876"
 
-    def __init__(self, brokers: list[ScriptedBroker]) -> None:
+    def __init__(self, brokers: list[MemoryBroker]) -> None:
         self.brokers = brokers
         self.is_up, self.is_warm = True, True
         self.asked = 0
         self.version = 0
         self.wiped: set[str] = set()
+        # Routes by topic and broker group, whatever brokers have: those of a name server that is behind.
+        self.forced: dict[tuple[str, str], TopicRoute] = {}
 
     async def fetch(self) -> tuple[bytes, Routes]:
         """The routes, and bytes that differ whenever they do."""
@@ -128,10 +130,17 @@ class ScriptedNameServer:
             leader, term = (broker.node, broker.term) if broker.leads else (old.leader, old.term) if old else ("", 0)
             writable = broker.broker_group not in self.wiped
             groups[broker.broker_group] = BrokerGroupRoute(nodes=nodes, leader=leader, term=term, writable=writable)
-            for name, (topic_id, logs) in broker.topics.items():
-                placement = broker.admin.topic_settings.get(name, {}).get("placement", "")
-                part = TopicRoute(topic_id=topic_id, queues=len(logs), placement=placement)
+            for name, topic in broker.topics.items():
+                part = TopicRoute(
+                    topic_id=topic.topic_id,
+                    queues=topic.queues,
+                    type=topic.kind,
+                    perm=topic.perm,
+                    placement=topic.placement_text,
+                )
                 topics.setdefault(name, {})[broker.broker_group] = part
+        for (name, broker_group), part in self.forced.items():
+            topics.setdefault(name, {})[broker_group] = part
         routes = Routes(cluster="test", warm=self.is_warm, broker_groups=groups, topics=topics)
         return repr(routes).encode(), routes
 
@@ -146,7 +155,7 @@ async def _documented(response: httpx.Response) -> None:
 class ProxyMesh:
     """What a test holds: the proxy, its peers, and an HTTP client in front."""
 
-    def __init__(self, proxy: Proxy, brokers: list[ScriptedBroker], name_server: ScriptedNameServer, app: Any) -> None:
+    def __init__(self, proxy: Proxy, brokers: list[MemoryBroker], name_server: ScriptedNameServer, app: Any) -> None:
         self.proxy, self.brokers, self.name_server, self.app = proxy, brokers, name_server, app
         self.broker = brokers[0]
         transport = httpx.ASGITransport(app=app)
@@ -177,18 +186,18 @@ class ProxyMesh:
 
 @contextlib.asynccontextmanager
 async def proxy_mesh(
-    *brokers: ScriptedBroker, topics: dict[str, int] | None = None, **settings: Any
+    *brokers: MemoryBroker, topics: dict[str, int] | None = None, **settings: Any
 ) -> AsyncIterator[ProxyMesh]:
     """A running proxy that has found all leaders. *brokers*: by default one, which leads broker-a; *topics*: name to number of queues in each.
 
     It looks for a leader as long as a slow machine may need; a test of what happens without one says *leader_wait_ms*.
     """
-    nodes = list(brokers) or [ScriptedBroker(KEY)]
+    nodes = list(brokers) or [MemoryBroker(KEY)]
     for broker in nodes:
-        await broker.server.start()
         for name, queues in (topics if topics is not None else {"orders": 4}).items():
             broker.create_topic(name, queues)
-        broker.groups["billing"] = 1
+        broker.create_group("billing")
+        await broker.start()
     name_server = ScriptedNameServer(nodes)
     settings.setdefault("leader_wait_ms", PATIENT_MS)
     proxy = Proxy(cluster_key=KEY, name_servers=name_server, clock=FixedClock(), **settings)
@@ -202,4 +211,4 @@ async def proxy_mesh(
         await mesh.http.aclose()
         await proxy.stop()
         for broker in nodes:
-            await broker.server.stop()
+            await broker.stop()

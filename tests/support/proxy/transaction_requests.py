@@ -4,8 +4,8 @@ from typing import Any
 
 import httpx
 
-from tern_wire.settings.producer_settings import ProducerSettings
 from tern_wire.transactions import TransactionIds
+from tests.support.broker.contents import declare_producers
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh
 
 BEGIN = "/v1/topics/orders/transactions"
@@ -16,8 +16,7 @@ IDS = TransactionIds(KEY)
 def declare(mesh: ProxyMesh, *names: str) -> None:
     """Producer groups with default settings, in every broker group; without names one: shop."""
     for broker in mesh.brokers:
-        for name in names or ("shop",):
-            broker.transactions.groups[name] = (len(broker.transactions.groups) + 7, ProducerSettings())
+        declare_producers(broker, names or ("shop",))
 
 
 async def begin(mesh: ProxyMesh, body: bytes = b"half", **headers: str) -> httpx.Response:

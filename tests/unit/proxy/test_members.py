@@ -8,8 +8,9 @@ import pytest
 
 from tern_wire.errors import GroupNotFound
 from tern_wire.link.requests import RequestCode
+from tests.support.broker.contents import delete_group
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 QUEUES = [f"{group}:{number}" for group in ("broker-a", "broker-b") for number in range(4)]
@@ -19,8 +20,8 @@ QUEUES = [f"{group}:{number}" for group in ("broker-a", "broker-b") for number i
 async def two_groups() -> AsyncIterator[ProxyMesh]:
     """broker-a and broker-b, each with four queues of `orders`."""
     brokers = (
-        ScriptedBroker(KEY, broker_group="broker-a", node="broker-a-0"),
-        ScriptedBroker(KEY, broker_group="broker-b", node="broker-b-0"),
+        MemoryBroker(KEY, broker_group="broker-a", node="broker-a-0"),
+        MemoryBroker(KEY, broker_group="broker-b", node="broker-b-0"),
     )
     async with proxy_mesh(*brokers, leader_wait_ms=50) as mesh:
         # So short a wait is for a leader that is gone: on a busy machine the first links take longer.
@@ -82,11 +83,11 @@ async def test_when_no_broker_group_takes_it_the_error_is_the_answer() -> None:
     """503 while there is no leader, 404 when nobody has the group; one group that lacks it is only missed."""
     async with two_groups() as mesh:
         for broker in mesh.brokers:
-            del broker.groups["billing"]
+            delete_group(broker, "billing")
         answer = await mesh.http.post("/v1/groups/billing/members/heartbeat", json={"member": "m1"})
         assert (answer.status_code, answer.json()["code"]) == (404, "group-not-found")
         assert (await mesh.http.get("/v1/groups/billing/assignments?topic=orders")).status_code == 404
-        mesh.brokers[0].groups["billing"] = 1
+        mesh.brokers[0].create_group("billing")
         assert (await beat(mesh, "m1"))["missed"] == {"broker-b": GroupNotFound.code}
         for broker in mesh.brokers:
             broker.resign()
@@ -224,8 +225,8 @@ async def test_bad_input_is_refused_and_changes_nothing(
     """A problem with a stable code; the members and locks stay as they were."""
     async with two_groups() as mesh:
         await beat(mesh, "m1")
-        before = [broker.members.clients.pack() for broker in mesh.brokers]
+        before = [broker.engine.state.clients.pack() for broker in mesh.brokers]
         answer = await mesh.http.request(method, f"/v1/groups/{path}", json=document)
         assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
         assert len(answer.json()["detail"]) > 20
-        assert [broker.members.clients.pack() for broker in mesh.brokers] == before
+        assert [broker.engine.state.clients.pack() for broker in mesh.brokers] == before

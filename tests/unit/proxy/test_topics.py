@@ -20,13 +20,14 @@ from tern_remoting import Frame, Link
 from tern_wire.errors import InvalidField, Overloaded, TernError, TopicNotFound
 from tern_wire.kept_topics import AUDIT_TOPIC_END
 from tern_wire.link.codec import read_json
-from tern_wire.link.requests import RequestCode, body_parts, read_body
+from tern_wire.link.requests import RequestCode
 from tern_wire.link.topics import TopicState
 from tern_wire.replies import reply_topic_of
+from tern_wire.routing.route import TopicRoute
 from tern_wire.settings.group_settings import read_group_change
 from tern_wire.settings.topic_settings import read_topic_change
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 
@@ -55,24 +56,25 @@ async def test_a_change_counts_at_once_at_this_proxy_and_outlives_older_routes()
 async def test_a_deleted_topic_is_unknown_at_once_and_routes_do_not_bring_it_back() -> None:
     """A name server that still names it is behind; one with another id is not."""
     async with proxy_mesh(topics={"orders": 4, "other": 1}) as mesh:
-        behind = dict(mesh.broker.topics)
+        mesh.name_server.forced["orders", "broker-a"] = TopicRoute(
+            topic_id=mesh.broker.topics["orders"].topic_id, queues=4
+        )
         assert (await mesh.http.delete("/v1/topics/orders?confirm=orders")).json() == {
             "topic": "orders",
             "deleted": True,
         }
-        mesh.broker.topics.update(behind)
         await mesh.proxy.cache.refresh()
         assert "orders" not in mesh.proxy.cache.topics
         assert (await mesh.post("/v1/topics/orders/messages", b"x")).status_code == 404
         assert "other" in mesh.proxy.cache.topics
-        mesh.broker.topics["orders"] = (77, [[], []])
+        mesh.name_server.forced["orders", "broker-a"] = TopicRoute(topic_id=77, queues=2)
         await mesh.proxy.cache.refresh()
         assert mesh.proxy.cache.topics["orders"].route["broker-a"].topic_id == 77
 
 
 async def test_a_topic_that_only_one_broker_group_has_is_described_and_deleted_there() -> None:
     """A broker group that joined later has not all topics."""
-    async with proxy_mesh(ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b")) as mesh:
+    async with proxy_mesh(MemoryBroker(KEY), MemoryBroker(KEY, node="broker-b-0", broker_group="broker-b")) as mesh:
         await mesh.http.put("/v1/groups/everywhere")
         del mesh.brokers[1].topics["orders"], mesh.brokers[1].groups["everywhere"]
         assert (await mesh.http.get("/v1/topics/orders")).json()["broker_groups"] == {"broker-a": 4}
@@ -89,7 +91,7 @@ async def test_a_topic_that_only_one_broker_group_has_is_described_and_deleted_t
 
 async def test_trouble_in_one_broker_group_is_the_answer() -> None:
     """Never half an answer as if it were the whole."""
-    async with proxy_mesh(ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b")) as mesh:
+    async with proxy_mesh(MemoryBroker(KEY), MemoryBroker(KEY, node="broker-b-0", broker_group="broker-b")) as mesh:
         mesh.brokers[1].script(RequestCode.DESCRIBE_TOPIC, Overloaded(what="requests that wait"))
         assert (await mesh.http.get("/v1/topics/orders")).json()["code"] == "overloaded"
 
@@ -145,8 +147,7 @@ async def test_a_client_that_goes_away_does_not_take_the_creation_from_the_other
         first.cancel()
         await asyncio.wait([first])
         (link, frame) = held.pop()
-        answer, _ = mesh.broker.admin.create_topic(read_body(frame.body)[0], memoryview(b""))
-        link.reply(frame.opaque, 0, body_parts(answer))
+        mesh.broker.serve(link, frame)
         assert (await second).status_code == 201
         assert mesh.broker.asked[RequestCode.CREATE_TOPIC] == 1
 
@@ -167,8 +168,8 @@ async def test_nothing_is_created_while_it_may_exist_or_under_a_bad_name() -> No
 
 async def test_a_topic_is_created_where_a_leader_is() -> None:
     """A broker group that is down must not keep the others from taking messages."""
-    second = ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b")
-    async with proxy_mesh(ScriptedBroker(KEY), second, auto_create=AutoCreate(topics=True)) as mesh:
+    second = MemoryBroker(KEY, node="broker-b-0", broker_group="broker-b")
+    async with proxy_mesh(MemoryBroker(KEY), second, auto_create=AutoCreate(topics=True)) as mesh:
         await mesh.send()
         second.resign()
         await mesh.proxy.cache.refresh()

@@ -33,7 +33,7 @@ async def test_a_key_with_a_secret_is_shown_once_and_only_its_salt_is_kept() -> 
         kind, kid, secret = read_key_text(document["key"]) or ("", "", b"")
         assert (kind, kid, document["type"]) == ("hmac-sha256", document["kid"], "hmac-sha256")
         assert not {"public_key", "salt"} & document.keys()
-        kept = mesh.broker.principals.part.get("shop") or PrincipalDocument(name="shop")
+        kept = mesh.broker.engine.state.principals.get("shop") or PrincipalDocument(name="shop")
         (key,) = kept.keys
         assert (key.kind, len(key.salt), key.digest, key.public_key, key.networks) == (
             kind,
@@ -107,7 +107,7 @@ async def test_a_proxy_without_a_cluster_key_makes_none_and_says_what_to_do(monk
         answer = await mesh.http.post(KEYS, json={"type": "hmac-sha256"})
         assert (answer.status_code, answer.json()["code"]) == (409, "cluster-key-missing")
         assert "--cluster-key-file" in answer.json()["detail"]
-        assert (mesh.broker.principals.part.get("shop") or PrincipalDocument(name="shop")).keys == ()
+        assert (mesh.broker.engine.state.principals.get("shop") or PrincipalDocument(name="shop")).keys == ()
         assert (await mesh.http.post(KEYS, json={})).status_code == 201
 
 

@@ -192,7 +192,7 @@ async def test_handles_of_one_namespace_are_another_ones_garbage() -> None:
     """The same topic and group, the same proxy: 400 receipt-invalid."""
     async with proxy_mesh(topics={"orders": 1, "shop%orders": 1}) as mesh:
         for broker in mesh.brokers:
-            broker.groups["shop%billing"] = 2
+            broker.create_group("shop%billing")
         shop = {"MQ_Namespace": "shop"}
         assert (await mesh.post("/v1/topics/orders/messages", b"x", **shop)).status_code == 201
         path = "/v1/topics/orders/groups/billing"

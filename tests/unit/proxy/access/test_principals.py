@@ -9,7 +9,9 @@ import msgspec
 import pytest
 
 from tern_proxy.core.access.principals import key_state
+from tern_remoting import Frame, Link
 from tern_wire.errors import LimitReached
+from tern_wire.link.commands import CommandKind
 from tern_wire.link.requests import RequestCode
 from tern_wire.principals.client_keys import (
     BEARER,
@@ -22,8 +24,9 @@ from tern_wire.principals.client_keys import (
     read_key_text,
 )
 from tern_wire.principals.documents import PrincipalDocument, settings_change
-from tests.support.proxy.proxy_mesh import KEY, NOW_MS, ProxyMesh, eventually, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
+from tests.support.broker.loop_runtime import NOW_MS
+from tests.support.broker.memory_broker import MemoryBroker
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 SHOP, KEYS = "/v1/principals/shop", "/v1/principals/shop/keys"
@@ -31,9 +34,9 @@ PUB = {"effect": "allow", "actions": ["PUB"], "kind": "topic", "pattern": "order
 DAY_MS = 86_400_000
 
 
-def two_groups() -> tuple[ScriptedBroker, ScriptedBroker]:
+def two_groups() -> tuple[MemoryBroker, MemoryBroker]:
     """Leaders of two broker groups."""
-    return ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b")
+    return MemoryBroker(KEY), MemoryBroker(KEY, node="broker-b-0", broker_group="broker-b")
 
 
 def code_of(answer: httpx.Response) -> str:
@@ -41,15 +44,14 @@ def code_of(answer: httpx.Response) -> str:
     return "" if answer.is_success else str(answer.json()["code"])
 
 
-def known(broker: ScriptedBroker, name: str = "shop") -> PrincipalDocument:
+def known(broker: MemoryBroker, name: str = "shop") -> PrincipalDocument:
     """What that broker group knows."""
-    return broker.principals.part.get(name) or PrincipalDocument(name=name)
+    return broker.engine.state.principals.get(name) or PrincipalDocument(name=name)
 
 
-async def without_leader(mesh: ProxyMesh, broker: ScriptedBroker) -> None:
+async def without_leader(mesh: ProxyMesh, broker: MemoryBroker) -> None:
     """That broker group has none from now on, and the proxy knows."""
     broker.resign()
-    broker.tell()
     link = mesh.proxy.groups[broker.broker_group].link
     await eventually(lambda: not link.has_leader, "the leader is gone")
 
@@ -315,18 +317,17 @@ async def test_who_writes_from_an_old_view_is_told_by_the_broker() -> None:
     """Between the look and the write somebody else was there: with a version 409, without one it looks again."""
     async with proxy_mesh() as mesh:
         await put(mesh)
-        real = mesh.broker.principals.list_changed
 
-        def race(*_: Any) -> Any:
-            found = real({"after": 0, "limit": 9}, memoryview(b""))
+        def race(link: Link, frame: Frame) -> None:
+            mesh.broker.serve(link, frame)
+            mesh.broker.runtime.turn()
             change = settings_change(known(mesh.broker), description=f"{known(mesh.broker).version}")
-            mesh.broker.principals.put({"document": change.packed(), "base": -1}, memoryview(b""))
-            return found
+            mesh.broker.propose(CommandKind.PUT_PRINCIPAL, {"document": change.packed(), "base": -1})
 
-        mesh.broker.principals.list_changed = race  # type: ignore[method-assign, assignment]
+        mesh.broker.script(RequestCode.LIST_PRINCIPALS, *[race] * 100)
         assert code_of(await put(mesh, requests_per_s=5, version=1)) == "principal-changed"
         assert code_of(await put(mesh, requests_per_s=5)) == "principal-changed"
-        mesh.broker.principals.list_changed = real  # type: ignore[method-assign]
+        mesh.broker.straighten(RequestCode.LIST_PRINCIPALS)
         assert (await put(mesh, requests_per_s=5)).json()["requests_per_s"] == 5
 
 

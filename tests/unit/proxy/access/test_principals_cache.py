@@ -6,6 +6,7 @@ Brokers are scripted around the real part of the state machine; the interval bet
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,14 @@ from tern_wire.limits import (
     PRINCIPALS_INTERVAL_MS,
     PRINCIPALS_WHOLE_INTERVAL_MS,
 )
-from tern_wire.link.requests import RequestCode
+from tern_wire.link.commands import CommandKind
+from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.principals.client_keys import ClientKey
 from tern_wire.principals.documents import PrincipalDocument, addition, deletion, joined, revocation, settings_change
 from tern_wire.principals.principals import read_grant
+from tests.support.broker.contents import forget_principals
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 GRANT = read_grant("allow", ["PUB"], "topic", "orders")
@@ -41,21 +44,21 @@ def principal(name: str = "shop") -> PrincipalDocument:
     return joined(made, addition(made, ClientKey(kid=KID, digest=bytes(32)), 0))
 
 
-def tell(broker: ScriptedBroker, document: PrincipalDocument) -> None:
+def tell(broker: MemoryBroker, document: PrincipalDocument) -> None:
     """*document* is in the log of that broker group, without this proxy."""
     head = {"document": document.packed(), "base": -1, "is_repair": True}
-    broker.principals.put(head, memoryview(b""))
+    broker.propose(CommandKind.PUT_PRINCIPAL, head)
 
 
-def known(broker: ScriptedBroker, name: str = "shop") -> PrincipalDocument | None:
+def known(broker: MemoryBroker, name: str = "shop") -> PrincipalDocument | None:
     """What that broker group knows."""
-    return broker.principals.part.get(name)
+    return broker.engine.state.principals.get(name)
 
 
 @asynccontextmanager
-async def two_groups() -> AsyncIterator[tuple[ProxyMesh, PrincipalsCache, ScriptedBroker, ScriptedBroker]]:
+async def two_groups() -> AsyncIterator[tuple[ProxyMesh, PrincipalsCache, MemoryBroker, MemoryBroker]]:
     """A proxy with both leaders linked; it polls when it is told to."""
-    brokers = ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b")
+    brokers = MemoryBroker(KEY), MemoryBroker(KEY, node="broker-b-0", broker_group="broker-b")
     async with proxy_mesh(*brokers) as mesh:
         await linked(mesh, 2)
         yield mesh, mesh.proxy.principals, *brokers
@@ -120,9 +123,8 @@ async def test_a_revocation_that_one_broker_group_knows_counts_and_reaches_the_o
 
 async def test_a_group_without_a_leader_keeps_nothing_waiting_and_gets_the_rest_later() -> None:
     """A proxy is ready when those with a leader have answered; a key that is not known may be known to the other."""
-    one = ScriptedBroker(KEY)
-    other = ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b")
-    other.leads = False
+    one = MemoryBroker(KEY)
+    other = MemoryBroker(KEY, node="broker-b-0", broker_group="broker-b", leads=False)
     async with proxy_mesh(one, other) as mesh:
         cache = mesh.proxy.principals
         await linked(mesh, 1)
@@ -140,8 +142,7 @@ async def test_a_group_without_a_leader_keeps_nothing_waiting_and_gets_the_rest_
 
 async def test_nobody_is_ready_before_a_leader_has_answered_and_routes_are_warm() -> None:
     """No leader, a leader that refuses, a cold name server: none of them is an answer."""
-    one = ScriptedBroker(KEY)
-    one.leads = False
+    one = MemoryBroker(KEY, leads=False)
     async with proxy_mesh(one) as mesh:
         cache = mesh.proxy.principals
         await cache.refresh()
@@ -187,8 +188,7 @@ async def test_it_asks_again_and_again_sooner_while_it_knows_nothing() -> None:
         slept.append(seconds)
         await gates.get()
 
-    one = ScriptedBroker(KEY)
-    one.leads = False
+    one = MemoryBroker(KEY, leads=False)
     async with proxy_mesh(one) as mesh:
         groups = mesh.proxy.groups
         cache = PrincipalsCache(
@@ -223,7 +223,7 @@ async def test_only_news_is_asked_for_and_everything_once_in_a_while() -> None:
         asked = [head["after"] for code, head in one.heads if code == RequestCode.LIST_PRINCIPALS]
         assert asked == [0, 1]
         # As many changes as before, and others.
-        one.principals = type(one.principals)()
+        forget_principals(one)
         tell(one, settings_change(PrincipalDocument(name="till")))
         await cache.refresh()
         assert "till" not in cache.table.principals
@@ -241,10 +241,10 @@ async def test_a_group_that_was_made_anew_is_read_from_the_begin() -> None:
             for broker in (one, other):
                 tell(broker, settings_change(PrincipalDocument(name=name)))
         await cache.refresh()
-        one.principals = type(one.principals)()
+        forget_principals(one)
         for _ in range(2):
             await cache.refresh()
-        await eventually(lambda: len(one.principals.part) == 2, "told what it had forgotten")
+        await eventually(lambda: len(one.engine.state.principals) == 2, "told what it had forgotten")
 
 
 async def test_many_pages_are_read_and_many_groups_told_a_part_at_a_time() -> None:
@@ -256,13 +256,13 @@ async def test_many_pages_are_read_and_many_groups_told_a_part_at_a_time() -> No
         assert len(cache.table.principals) == 300
         loop = asyncio.get_running_loop()
         deadline = loop.time() + 30
-        while len(other.principals.part) < 300:
+        while len(other.engine.state.principals) < 300:
             assert loop.time() < deadline
             before = cache.repairs
             await cache.refresh()
-            while cache.repairs == before and len(other.principals.part) < 300 and loop.time() < deadline:
+            while cache.repairs == before and len(other.engine.state.principals) < 300 and loop.time() < deadline:
                 await asyncio.sleep(0.002)
-        assert other.principals.part.get("p299") == one.principals.part.get("p299")
+        assert known(other, "p299") == known(one, "p299")
 
 
 async def test_what_was_deleted_long_ago_is_told_to_nobody() -> None:
@@ -283,16 +283,18 @@ async def test_a_broker_that_talks_nonsense_is_no_answer() -> None:
         for broker in (one, other):
             tell(broker, principal())
         await cache.refresh()
-        real = one.principals.list_changed
-        for wrong in (
+        wrong_ones: tuple[dict[str, Any], ...] = (
             {},
             {"principals": [[1]], "revision": 1, "more": False},
             {"principals": [[5, b"\x80"]], "revision": 5},
-        ):
-            one.principals.list_changed = lambda *_, wrong=wrong: (wrong, b"")  # type: ignore[method-assign]
+        )
+        for wrong in wrong_ones:
+            one.script(
+                RequestCode.LIST_PRINCIPALS,
+                lambda link, frame, wrong=wrong: link.reply(frame.opaque, 0, body_parts(wrong)),  # type: ignore[misc]
+            )
             await cache.refresh()
             assert cache.table.find(KID) is not None
-        one.principals.list_changed = real  # type: ignore[method-assign]
         tell(one, revocation("shop", principal().keys))
         await cache.refresh()
         assert cache.table.find(KID) is None

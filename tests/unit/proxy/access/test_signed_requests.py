@@ -280,7 +280,7 @@ async def test_a_signature_is_good_once_for_as_long_as_its_window_is_open(signs:
         ):
             mesh.clock.ms = now_ms
             assert (await send(mesh, headers)).status_code == 401
-        assert sum(map(len, mesh.broker.topics["orders"][1])) == 1
+        assert len(mesh.broker.records("orders")) == 1
 
 
 @either
@@ -291,7 +291,7 @@ async def test_another_body_than_the_signed_one_is_refused_and_not_stored(signs:
         sign_in(mesh, signs)
         for body in (b"hellp", b"hello ", b"h"):
             assert (await send(mesh, signs.headers(REQUEST), body)).status_code == 401
-        assert sum(map(len, mesh.broker.topics["orders"][1])) == 0
+        assert len(mesh.broker.records("orders")) == 0
         patch = Request("PATCH", "/v1/topics/orders", (), b'{"queues": 5}')
         good = await mesh.http.patch(patch.path, content=patch.body, headers=list(signs.headers(patch)))
         assert good.status_code == 200

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tern_proxy.core.cluster import raft_facts
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 LEADER: dict[str, Any] = {
@@ -28,7 +28,7 @@ LEADER: dict[str, Any] = {
 FOLLOWER: dict[str, Any] = {**LEADER, "node": "broker-a-1", "role": "follower", "serving": False, "peers": []}
 
 
-async def nodes_of(mesh: ProxyMesh, *answering: ScriptedBroker) -> dict[str, Any]:
+async def nodes_of(mesh: ProxyMesh, *answering: MemoryBroker) -> dict[str, Any]:
     """What the cluster shows of each node, once *answering* have answered in time, which takes several looks on a busy machine."""
     async with asyncio.timeout(30):
         while True:
@@ -39,8 +39,7 @@ async def nodes_of(mesh: ProxyMesh, *answering: ScriptedBroker) -> dict[str, Any
 
 async def test_the_cluster_shows_each_nodes_raft_facts_as_of_now() -> None:
     """Fresh with every question; of a node that hangs, and of one whose link is down, nothing."""
-    nodes = [ScriptedBroker(KEY, node=f"broker-a-{number}") for number in range(3)]
-    nodes[1].leads = nodes[2].leads = False
+    nodes = [MemoryBroker(KEY, node=f"broker-a-{number}", leads=not number) for number in range(3)]
     nodes[0].facts = {**LEADER, "term": 1}
     nodes[1].facts = {**FOLLOWER, "term": 1}
     async with proxy_mesh(*nodes) as mesh:

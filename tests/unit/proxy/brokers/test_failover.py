@@ -1,4 +1,4 @@
-"""Fail-over seen from the proxy: notices, leaders that hang, elections that nobody tells of; over real links to scripted brokers.
+"""Fail-over seen from the proxy: notices, leaders that hang, elections that nobody tells of; over real links to brokers in memory.
 
 A paused broker is one whose process was stopped: its connections stay open and nothing is answered.
 """
@@ -17,20 +17,18 @@ from tern_wire.link.heads import head_parts
 from tern_wire.link.requests import NoticeCode, RequestCode
 from tern_wire.link.status import Leadership
 from tern_wire.records.record import decode_record
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.loops import BOTH_LOOPS
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 ONE = "/v1/topics/orders/messages?queue=broker-a:0"
 
 
 @contextlib.asynccontextmanager
-async def three_nodes() -> AsyncIterator[tuple[ProxyMesh, ScriptedBroker, ScriptedBroker, ScriptedBroker]]:
+async def three_nodes() -> AsyncIterator[tuple[ProxyMesh, MemoryBroker, MemoryBroker, MemoryBroker]]:
     """A group of three, the first of which leads in term 1. No name server answers any more, so that routes help nobody."""
-    nodes = [ScriptedBroker(KEY, node=f"broker-a-{number}") for number in range(3)]
-    for follower in nodes[1:]:
-        follower.leads = False
+    nodes = [MemoryBroker(KEY, node=f"broker-a-{number}", leads=not number) for number in range(3)]
     async with proxy_mesh(*nodes, leader_wait_ms=5_000) as mesh:
         link = mesh.proxy.groups["broker-a"].link
         await eventually(lambda: all(node["connected"] for node in link.nodes().values()), "all links")
@@ -45,9 +43,9 @@ def sending(mesh: ProxyMesh, body: bytes, key: str = "") -> asyncio.Task[httpx.R
     return asyncio.create_task(mesh.post(ONE, body, **headers))
 
 
-def bodies(broker: ScriptedBroker) -> list[bytes]:
+def bodies(broker: MemoryBroker) -> list[bytes]:
     """What a broker has stored in the queue that is used here."""
-    return [bytes(decode_record(record).body) for record in broker.topics["orders"][1][0]]
+    return [bytes(decode_record(record).body) for record in broker.queue_records("orders", 0)]
 
 
 async def test_what_hangs_at_a_paused_leader_ends_with_the_next_leaders_notice() -> None:
@@ -81,8 +79,7 @@ async def test_a_notice_alone_is_enough() -> None:
     async with three_nodes() as (mesh, old, new, other):
         for node in (old, new, other):
             node.script(RequestCode.STATUS, *[None] * 1_000)
-        old.leads = False
-        old.tell()
+        old.resign()
         link = mesh.proxy.groups["broker-a"].link
         await eventually(lambda: link.leader == "", "the resignation")
         waiting = sending(mesh, b"x")
@@ -97,7 +94,8 @@ async def test_a_leader_without_a_notice_is_found_by_asking_beside_the_silent_on
     async with three_nodes() as (mesh, old, new, _):
         old.is_paused = True
         plain, keyed = sending(mesh, b"plain"), sending(mesh, b"keyed", "k")
-        new.leads, new.term = True, 2
+        new.greets = False
+        new.lead(2)
         assert (await keyed).status_code == 201
         assert (await plain).json()["code"] == "outcome-unknown"
         assert new.asked[RequestCode.STATUS] >= 1
@@ -156,7 +154,7 @@ async def test_polls_settles_and_receives_follow_too() -> None:
         old.is_paused = True
         ack = asyncio.create_task(mesh.http.post(f"/v1/topics/orders/groups/billing/ack?receipt_handle={leased}"))
         receive = asyncio.create_task(mesh.receive())
-        await eventually(lambda: len(old._frozen) >= 2, "both at the paused leader")
+        await eventually(lambda: len(old.frozen) >= 2, "both at the paused leader")
         new.lead(2)
         assert (await receive).json()["messages"] == []
         assert (await ack).status_code in {200, 410}
@@ -206,13 +204,14 @@ async def test_a_group_that_was_made_anew_is_believed_although_its_terms_begin_a
         link = mesh.proxy.groups["broker-a"].link
         old.lead(7)
         await eventually(lambda: link.term == 7, "the old group's last term")
-        other.term = 7
-        new.leads, new.term, old.term = True, 2, 2
+        other.facts = {"term": 7}
+        new.greets = False
+        new.lead(2)
         await old.server.stop()
         waiting = sending(mesh, b"x")
         await eventually(lambda: other.asked[RequestCode.STATUS] >= 3, "some rounds of questions")
         assert not waiting.done()
-        other.term = 2
+        other.facts = {"term": 2}
         assert (await waiting).status_code == 201
         assert (link.leader, link.term) == (new.node, 2)
 
@@ -240,10 +239,13 @@ async def test_an_answer_counts_though_its_node_is_superseded_in_the_same_turn(
         asked = sending(mesh, b"plain")
         await eventually(lambda: bool(new.asked[RequestCode.STATUS]), "a question about the silence")
         waiting = link._nodes[old.node].link._waiting  # type: ignore[union-attr]
-        resolve = Waiting.resolve
+        resolve, (opaque,) = (
+            Waiting.resolve,
+            [frame.opaque for _, frame in old.frozen if frame.code == RequestCode.SEND],
+        )
 
         def supersede_and_resolve(self: Waiting, frame: Frame) -> None:
-            if self is waiting and link.leader == old.node and not old.is_paused:
+            if self is waiting and frame.opaque == opaque:
                 link._serves(new.node, 2)
             resolve(self, frame)
 

@@ -13,7 +13,8 @@ from tern_wire.limits import LANE_SIZE_MAX_BYTES
 from tern_wire.link.requests import RequestCode
 from tern_wire.paths import JSON
 from tern_wire.records.record import decode_record
-from tests.support.proxy.proxy_mesh import eventually, proxy_mesh
+from tests.support.broker.memory_broker import MemoryBroker
+from tests.support.proxy.proxy_mesh import KEY, eventually, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 ONE = "/v1/topics/orders/messages"
@@ -76,7 +77,7 @@ async def test_a_large_batch_flies_in_pieces_and_keeps_its_order() -> None:
 
 async def test_a_message_larger_than_a_lane_flies_alone() -> None:
     """4 MiB is a legal message: it is its own flight."""
-    async with proxy_mesh() as mesh:
+    async with proxy_mesh(MemoryBroker(KEY, log_segment_bytes=16 << 20)) as mesh:
         assert (await mesh.post(ONE, bytes(4 << 20))).status_code == 201
         assert mesh.broker.flights == [1]
 

@@ -14,8 +14,8 @@ from tern_service.cluster_key import read_cluster_key
 from tern_wire.errors import NoNameServer, TernError, TopicNotFound
 from tern_wire.limits import GONE_GROUP_KEPT_MS
 from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, FixedClock, eventually, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 ONE, RECEIVE = "/v1/topics/orders/messages", "/v1/topics/orders/groups/billing/receive"
@@ -234,7 +234,7 @@ async def test_a_proxy_that_starts_while_a_broker_group_is_gone_says_that_nobody
 
 async def test_a_poll_asks_broker_groups_that_have_a_leader_first() -> None:
     """What they have does not wait for a group that is gone."""
-    brokers = [ScriptedBroker(KEY), ScriptedBroker(KEY, broker_group="broker-b", node="broker-b-0")]
+    brokers = [MemoryBroker(KEY), MemoryBroker(KEY, broker_group="broker-b", node="broker-b-0")]
     async with proxy_mesh(*brokers) as mesh:
         groups = mesh.proxy.groups
         await eventually(lambda: all(group.link.has_leader for group in groups.values()), "both leaders")

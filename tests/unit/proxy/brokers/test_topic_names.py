@@ -2,27 +2,28 @@
 
 import pytest
 
+from tern_wire.routing.route import TopicRoute
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, eventually, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_name_follows_the_routes() -> None:
     """Found in each broker group by its own id; a topic that came is found, one that was deleted is not, nor one under another id."""
-    brokers = ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b")
+    brokers = MemoryBroker(KEY), MemoryBroker(KEY, node="broker-b-0", broker_group="broker-b")
     async with proxy_mesh(*brokers, topics={"orders": 4, "bills": 1}, route_interval_ms=300_000) as mesh:
         names = mesh.proxy.topic_names
-        brokers[1].topics["bills"] = (9, [[]])
+        mesh.name_server.forced["bills", "broker-b"] = TopicRoute(topic_id=9, queues=1)
         await mesh.proxy.cache.refresh()
         assert [names.find("broker-a", 1), names.find("broker-a", 2), names.find("broker-b", 9)] == [
             *("orders", "bills", "bills"),
         ]
         assert [names.find("broker-b", 2), names.find("broker-z", 1)] == ["", ""]
         await mesh.http.put("/v1/topics/late")
-        topic_id = brokers[0].topics["late"][0]
+        topic_id = brokers[0].topics["late"].topic_id
         assert names.find("broker-a", topic_id) == "late"
-        brokers[0].topics["orders"] = (77, brokers[0].topics["orders"][1])
+        mesh.name_server.forced["orders", "broker-a"] = TopicRoute(topic_id=77, queues=4)
         await mesh.proxy.cache.refresh()
         assert [names.find("broker-a", 1), names.find("broker-a", 77)] == ["", "orders"]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, eventually, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 ROUTE = "/v1/topics/orders/route"
@@ -11,7 +11,7 @@ ROUTE = "/v1/topics/orders/route"
 
 async def test_a_route_tells_queues_nodes_leaders_and_permission_of_every_group() -> None:
     """Write permission that an operator has withdrawn is not in `perm`; JSON and MessagePack say the same."""
-    brokers = [ScriptedBroker(KEY), ScriptedBroker(KEY, broker_group="broker-b", node="broker-b-0")]
+    brokers = [MemoryBroker(KEY), MemoryBroker(KEY, broker_group="broker-b", node="broker-b-0")]
     async with proxy_mesh(*brokers) as mesh:
         mesh.name_server.wiped = {"broker-b"}
         await mesh.proxy.cache.refresh()

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 ONE, BATCH, RECEIVE = (
@@ -19,7 +19,7 @@ ONE, BATCH, RECEIVE = (
 @contextlib.asynccontextmanager
 async def two_groups(*wiped: str) -> AsyncIterator[ProxyMesh]:
     """A topic in broker-a and broker-b, whose leaders are both linked; *wiped* may not be written."""
-    brokers = [ScriptedBroker(KEY), ScriptedBroker(KEY, broker_group="broker-b", node="broker-b-0")]
+    brokers = [MemoryBroker(KEY), MemoryBroker(KEY, broker_group="broker-b", node="broker-b-0")]
     async with proxy_mesh(*brokers) as mesh:
         await eventually(lambda: all(group.link.has_leader for group in mesh.proxy.groups.values()), "both leaders")
         await wipe(mesh, *wiped)

@@ -25,7 +25,7 @@ from tern_wire import limits
 from tern_wire.errors import TernError
 from tern_wire.link.codec import encode_msgpack, read_json, read_msgpack
 from tern_wire.names import check_group, check_topic, parse_queue
-from tern_wire.paths import HEADER_REQUEST_ID, JSON, JSONL, MSGPACK, NDJSON, PROBLEM
+from tern_wire.paths import HEADER_REQUEST_ID, JSON, JSONL, MSGPACK, NDJSON, PROBLEM, redrive_path
 from tern_wire.times import parse_duration_ms
 from tests.support.proxy.api_document import (
     DOCUMENT,
@@ -320,6 +320,10 @@ async def test_every_curl_does_what_the_document_says() -> None:
                 if EXAMPLE_NAMES["transaction_id"] in source:
                     begun = await mesh.http.post("/v1/topics/orders/transactions?producer_group=shop", content=b"x")
                     source = source.replace(EXAMPLE_NAMES["transaction_id"], begun.json()["transaction_id"])
+                if EXAMPLE_NAMES["task"] in source:
+                    task = await mesh.http.post(redrive_path("billing"), json={"to": "origin"})
+                    assert task.status_code == 202, task.text
+                    source = source.replace(EXAMPLE_NAMES["task"], task.json()["task"])
                 if EXAMPLE_NAMES["kid"] in source:
                     made = await mesh.http.post("/v1/principals/shop/keys")
                     source = source.replace(EXAMPLE_NAMES["kid"], made.json()["kid"])

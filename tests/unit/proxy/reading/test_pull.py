@@ -9,8 +9,9 @@ import pytest
 from tern_wire.link.requests import RequestCode
 from tern_wire.paths import MSGPACK, RECORDS
 from tern_wire.records.record import decode_record, record_starts
+from tests.support.broker.contents import forget_messages, store
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, eventually, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 QUEUE = "/v1/topics/orders/queues/broker-a:0/messages"
@@ -42,7 +43,7 @@ async def test_a_pull_begins_at_the_earliest_or_at_the_latest() -> None:
     """By name; without `offset` it is the earliest."""
     async with proxy_mesh() as mesh:
         await fill(mesh, 3)
-        mesh.broker.min_offsets["orders", 0] = 1
+        forget_messages(mesh.broker, "orders", 0, before=1)
         for query in ("", "?offset=earliest"):
             assert (await mesh.http.get(QUEUE + query)).json()["messages"][0]["offset"] == 1
         latest = (await mesh.http.get(f"{QUEUE}?offset=latest")).json()
@@ -55,7 +56,7 @@ async def test_raw_records_are_the_brokers_own_bytes() -> None:
         await fill(mesh, 3)
         raw = await mesh.http.get(f"{QUEUE}?offset=0", headers={"accept": RECORDS})
         assert raw.headers["content-type"] == RECORDS
-        assert raw.content == b"".join(mesh.broker.topics["orders"][1][0])
+        assert raw.content == b"".join(mesh.broker.queue_records("orders", 0))
         assert [decode_record(raw.content, int(at)).offset for at in record_starts(raw.content)] == [0, 1, 2]
         packed = await mesh.http.get(QUEUE, headers={"accept": MSGPACK})
         assert [message["body"] for message in msgspec.msgpack.decode(packed.content)["messages"]] == [b"0", b"1", b"2"]
@@ -93,7 +94,7 @@ async def test_an_offset_that_was_removed_is_gone() -> None:
     """410 with the oldest offset that is kept."""
     async with proxy_mesh() as mesh:
         await fill(mesh, 3)
-        mesh.broker.min_offsets["orders", 0] = 2
+        forget_messages(mesh.broker, "orders", 0, before=2)
         answer = await mesh.http.get(f"{QUEUE}?offset=0")
         assert (answer.status_code, answer.json()["code"]) == (410, "offset-expired")
         assert int(answer.json()["min_offset"]) == 2
@@ -111,7 +112,7 @@ async def test_a_pull_can_wait_for_the_next_message() -> None:
 # Admin ------------------------------------------------------------------------------------------------------------
 async def test_a_topic_is_declared_in_every_broker_group_and_known_at_once() -> None:
     """201, then 200; a send right after it needs no name server."""
-    one, two = ScriptedBroker(KEY), ScriptedBroker(KEY, broker_group="broker-b", node="broker-b-0")
+    one, two = MemoryBroker(KEY), MemoryBroker(KEY, broker_group="broker-b", node="broker-b-0")
     async with proxy_mesh(one, two, route_interval_ms=60_000) as mesh:
         answer = await mesh.http.put("/v1/topics/new", json={"queues": 3})
         assert (answer.status_code, answer.json()["broker_groups"]) == (201, {"broker-a": 3, "broker-b": 3})
@@ -171,6 +172,8 @@ async def test_groups_and_their_offsets() -> None:
         ).status_code == 201
         assert (await mesh.http.put("/v1/groups/audit")).status_code == 200
         path = "/v1/groups/audit/offsets"
+        store(mesh.broker, "orders", 0, [b"x"] * 9)
+        store(mesh.broker, "orders", 2, [b"x"] * 9)
         commit = {"topic": "orders", "offsets": {"broker-a:0": 5, "broker-a:2": 7}}
         assert (await mesh.http.put(path, json=commit)).json()["offsets"] == commit["offsets"]
         assert (await mesh.http.get(f"{path}?topic=orders")).json()["offsets"] == commit["offsets"]

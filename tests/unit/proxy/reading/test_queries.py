@@ -15,8 +15,9 @@ from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.consumer_offsets import SeekTo
 from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.routing.route import TopicRoute
+from tests.support.broker.contents import store
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 TOPIC = Topic("orders", {name: TopicRoute(topic_id=1, queues=2) for name in ("broker-a", "broker-b")})
@@ -54,7 +55,7 @@ def test_a_cursor_that_was_not_made_here_is_refused(value: Any) -> None:
 
 async def test_a_query_asks_every_broker_group_and_pages_through_them() -> None:
     """Nothing twice, nothing left out."""
-    one, two = ScriptedBroker(KEY), ScriptedBroker(KEY, broker_group="broker-b", node="broker-b-0")
+    one, two = MemoryBroker(KEY), MemoryBroker(KEY, broker_group="broker-b", node="broker-b-0")
     async with proxy_mesh(one, two) as mesh:
         for number in range(10):
             queue = "broker-a:0" if number % 2 else "broker-b:0"
@@ -98,17 +99,16 @@ def test_a_seek_is_divided_by_broker_groups() -> None:
 
 async def test_a_suggested_follower_is_asked_for_the_next_page_and_the_leader_when_it_has_nothing() -> None:
     """What the follower cannot give, the leader does; a follower that is gone costs nothing but the attempt."""
-    leader, follower = ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-a-1")
-    follower.leads = False
+    leader, follower = MemoryBroker(KEY), MemoryBroker(KEY, node="broker-a-1", leads=False)
     path = "/v1/topics/orders/queues/broker-a:0/messages?max_messages=2&offset="
 
+    for node in (leader, follower):
+        node.create_topic("orders", 4)
+        store(node, "orders", 0, [b"%d" % number for number in range(6)])
     async with proxy_mesh(leader, follower) as mesh:
-        follower.topics.update(leader.topics)
-        for number in range(6):
-            await mesh.post("/v1/topics/orders/messages?queue=broker-a:0", b"%d" % number)
 
         def suggest(link: Any, frame: Any) -> None:
-            log = leader.topics["orders"][1][0]
+            log = leader.queue_records("orders", 0)
             head = {"next_offset": 2, "min_offset": 0, "max_offset": 6, "suggested_node": "broker-a-1"}
             link.reply(frame.opaque, 0, body_parts(head, log[:2]))
 

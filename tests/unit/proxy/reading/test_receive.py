@@ -14,8 +14,9 @@ from tern_proxy.core.reading.delivery import LONG_TEXT_LENGTH
 from tern_wire.errors import Overloaded
 from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.paths import JSON, MSGPACK, NDJSON
+from tests.support.broker.loop_runtime import NOW_MS
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 RECEIVE = "/v1/topics/orders/groups/billing/receive"
@@ -52,9 +53,9 @@ async def test_a_received_message_has_all_that_was_sent() -> None:
             "tag": "A",
             "keys": ["k"],
             "properties": {"origin": "JFK"},
-            "stored_at": 0,
+            "stored_at": NOW_MS,
             "attempt": 1,
-            "invisible_until": 1_000_000,
+            "invisible_until": NOW_MS + 60_000,
         }
         await mesh.post("/v1/topics/orders/messages", b"plain")
         (bare,) = (await mesh.receive()).json()["messages"]
@@ -220,7 +221,7 @@ async def test_a_poll_woken_in_vain_keeps_its_place() -> None:
 
         mesh.broker.script(RequestCode.NOTIFY, lie)
         mesh.broker.resign()
-        mesh.broker.leads = True
+        mesh.broker.lead()
         received = mesh.broker.asked[RequestCode.RECEIVE]
         await eventually(lambda: mesh.broker.asked[RequestCode.RECEIVE] > received, "a receive in vain")
         await eventually(lambda: mesh.broker.notified == 1, "the notification after it")
@@ -254,7 +255,7 @@ async def test_messages_leased_for_a_client_that_went_away_are_released() -> Non
 
         def hang_up_first(link: Any, frame: Any) -> None:
             gone.hang_up()
-            asyncio.get_running_loop().call_soon(mesh.broker._answer, link, frame, RequestCode.RECEIVE)
+            asyncio.get_running_loop().call_soon(mesh.broker.serve, link, frame)
 
         mesh.broker.script(RequestCode.RECEIVE, hang_up_first)
         gone.push(b"")
@@ -274,7 +275,7 @@ async def test_a_receive_whose_client_is_gone_counts_no_attempt_in_any_form(quer
 
         def hang_up_first(link: Any, frame: Any) -> None:
             gone.hang_up()
-            asyncio.get_running_loop().call_soon(mesh.broker._answer, link, frame, RequestCode.RECEIVE)
+            asyncio.get_running_loop().call_soon(mesh.broker.serve, link, frame)
 
         mesh.broker.script(RequestCode.RECEIVE, hang_up_first)
         gone.push(b"")
@@ -288,13 +289,11 @@ async def test_a_receive_whose_client_is_gone_counts_no_attempt_in_any_form(quer
 
 async def test_a_poll_goes_on_at_the_new_leader() -> None:
     """The old one refuses its notifications; a message at the new one arrives within the same poll."""
-    old, new = ScriptedBroker(KEY, node="broker-a-0"), ScriptedBroker(KEY, node="broker-a-1")
-    new.leads = False
+    old, new = MemoryBroker(KEY, node="broker-a-0"), MemoryBroker(KEY, node="broker-a-1", leads=False)
     async with proxy_mesh(old, new) as mesh:
         task = (await parked(mesh, 1))[0]
-        new.leads, new.term = True, 2
-        old.leader_hint = new.node
-        old.resign()
+        new.lead(2)
+        old.resign(new.node)
         await eventually(lambda: new.notified == 1, "the notification at the new leader")
         await mesh.send()
         assert len((await task).json()["messages"]) == 1
@@ -324,7 +323,7 @@ async def test_a_full_parking_lot_shortens_the_wait_and_says_so() -> None:
 
 async def test_two_broker_groups_are_asked_in_turn_and_both_wake_a_poll() -> None:
     """What lies in one of them is found whichever is asked first; a poll waits for both."""
-    one, two = ScriptedBroker(KEY), ScriptedBroker(KEY, broker_group="broker-b", node="broker-b-0")
+    one, two = MemoryBroker(KEY), MemoryBroker(KEY, broker_group="broker-b", node="broker-b-0")
     async with proxy_mesh(one, two) as mesh:
         for queue in ("broker-a:0", "broker-b:0"):
             for _ in range(2):
@@ -351,12 +350,12 @@ async def test_stopping_answers_parked_polls_empty_and_parks_no_more() -> None:
 async def test_without_a_leader_a_receive_says_so_unless_it_can_wait() -> None:
     """503 for one that does not wait; one that does is answered by the next leader."""
     async with proxy_mesh(leader_wait_ms=50) as mesh:
-        mesh.broker.leads = False
+        mesh.broker.resign()
         answer = await mesh.receive()
         assert (answer.status_code, answer.json()["code"]) == (503, "no-leader")
         task = asyncio.create_task(mesh.receive(wait="30s"))
         await eventually(lambda: len(mesh.proxy.parking) == 1, "the poll to park")
-        mesh.broker.leads = True
+        mesh.broker.lead()
         await eventually(lambda: mesh.broker.notified == 1, "the notification")
         await mesh.send()
         assert len((await task).json()["messages"]) == 1

@@ -59,7 +59,7 @@ async def test_what_only_the_acks_make_room_for_is_found_after_them() -> None:
             link.reply(frame.opaque, 0, body_parts({"runs": []}))
 
         for bend in (find_nothing, Overloaded(what="leases of")):
-            mesh.broker.heads.clear()
+            mesh.broker.requests.clear()
             mesh.broker.script(RequestCode.RECEIVE, bend)
             answer = (await mesh.receive(max_messages=1, settle=[{"receipt_handle": first["receipt_handle"]}])).json()
             assert answer["settled"][0]["status"] == "ok"
@@ -75,8 +75,10 @@ async def test_what_may_change_what_a_receive_gets_comes_before_it(fields: dict[
     async with proxy_mesh() as mesh:
         await mesh.send(count=2)
         (first,) = (await mesh.receive(max_messages=1)).json()["messages"]
-        mesh.broker.heads.clear()
+        mesh.broker.requests.clear()
         action = {name: value for name, value in fields.items() if name == "action"}
+        if action.get("action") == "nack":
+            action["delay"] = "0s"
         others = {name: value for name, value in fields.items() if name != "action"}
         settle = [{"receipt_handle": first["receipt_handle"], **action}]
         answer = (await mesh.receive(max_messages=1, settle=settle, **others)).json()

@@ -12,8 +12,9 @@ from tern_wire.link.requests import RequestCode
 from tern_wire.link.scheduled import ScheduledMessage
 from tern_wire.paths import JSON, scheduled_path
 from tern_wire.recall_handles import RecallMaker
-from tests.support.proxy.proxy_mesh import KEY, NOW_MS, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
+from tests.support.broker.loop_runtime import NOW_MS
+from tests.support.broker.memory_broker import MemoryBroker
+from tests.support.proxy.proxy_mesh import KEY, proxy_mesh
 
 ONE = "/v1/topics/orders/messages"
 HOUR_MS = 3_600_000
@@ -47,8 +48,8 @@ async def test_a_receipt_says_when_and_how_to_recall() -> None:
 
 async def test_a_list_goes_over_all_broker_groups_in_the_order_of_time() -> None:
     """In pages of any size: each message once, in order, with its own handle."""
-    other = ScriptedBroker(KEY, broker_group="broker-b", node="broker-b-0")
-    async with proxy_mesh(ScriptedBroker(KEY), other) as mesh:
+    other = MemoryBroker(KEY, broker_group="broker-b", node="broker-b-0")
+    async with proxy_mesh(MemoryBroker(KEY), other) as mesh:
         for number in range(20):
             queue = f"broker-{'ab'[number % 2]}:{number % 4}"
             await mesh.http.post(f"{ONE}?queue={queue}&delay={number * 7 % 5 + 1}s&key=k{number}", content=b"body")
@@ -72,12 +73,12 @@ async def test_a_list_goes_over_all_broker_groups_in_the_order_of_time() -> None
 
 async def test_a_recall_goes_to_the_broker_group_that_the_handle_names() -> None:
     """204 once; then what the broker says; a foreign handle never reaches it."""
-    other = ScriptedBroker(KEY, broker_group="broker-b", node="broker-b-0")
-    async with proxy_mesh(ScriptedBroker(KEY), other, topics={"orders": 4, "bills": 4}) as mesh:
+    other = MemoryBroker(KEY, broker_group="broker-b", node="broker-b-0")
+    async with proxy_mesh(MemoryBroker(KEY), other, topics={"orders": 4, "bills": 4}) as mesh:
         receipt = (await mesh.http.post(f"{ONE}?queue=broker-b:1&delay=1h", content=b"x")).json()
         path = scheduled_path("orders", receipt["recall_handle"])
         assert (await mesh.http.delete(path)).status_code == 204
-        assert other.scheduled.waiting == {}
+        assert (await mesh.http.get(LIST)).json()["messages"] == []
         again = await mesh.http.delete(path)
         assert (again.status_code, again.json()["code"]) == (404, "not-scheduled")
         other.script(RequestCode.RECALL, AlreadyDelivered())

@@ -9,12 +9,13 @@ from tern_proxy.auto_create import AutoCreate
 from tern_proxy.routes.transactions import begins as transactions
 from tern_remoting import Frame, Link
 from tern_wire.errors import Overloaded
-from tern_wire.link.requests import RequestCode, body_parts, read_body
+from tern_wire.link.requests import RequestCode
 from tern_wire.link.rows import key_hash
 from tern_wire.routing.placement import Placement, owners, slot_of_key
+from tests.support.broker.contents import open_transactions, place_topic, placements
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 from tests.support.proxy.transaction_requests import declare
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 
@@ -23,22 +24,19 @@ BORN = Placement(epoch=1, groups=BOTH)
 MESSAGES = "/v1/topics/made/messages"
 
 
-def brokers() -> tuple[ScriptedBroker, ScriptedBroker]:
+def brokers() -> tuple[MemoryBroker, MemoryBroker]:
     """Leaders of broker-a and broker-b."""
-    return ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b")
+    return MemoryBroker(KEY), MemoryBroker(KEY, node="broker-b-0", broker_group="broker-b")
 
 
-def put(broker: ScriptedBroker, placement: Placement, topic: str = "made") -> None:
+def put(broker: MemoryBroker, placement: Placement, topic: str = "made") -> None:
     """The broker group has *topic* and was told *placement*."""
-    broker.create_topic(topic, 4)
-    broker.admin.topic_settings[topic] = {"type": "MIXED", "perm": 6, "attributes": {}, "placement": str(placement)}
+    place_topic(broker, topic, placement)
 
 
 def told(mesh: ProxyMesh, topic: str = "made") -> list[str]:
     """The placement of *topic* in each broker group; `-` where it is not."""
-    return [
-        broker.admin.topic_settings[topic]["placement"] if topic in broker.topics else "-" for broker in mesh.brokers
-    ]
+    return placements(mesh.brokers, topic)
 
 
 def key_of(owner: str, topic: bytes = b"made") -> str:
@@ -59,8 +57,7 @@ async def test_a_topic_is_created_in_one_broker_group_first_which_says_where_it_
         await eventually(lambda: held, "broker-a is asked")
         assert not second.asked[RequestCode.CREATE_TOPIC]
         ((link, frame),) = held
-        head, _ = first.admin.create_topic(read_body(frame.body)[0], memoryview(b""))
-        link.reply(frame.opaque, 0, body_parts(head))
+        first.serve(link, frame)
         assert {(await each).status_code for each in answers} == {201}
         assert told(mesh) == [str(BORN)] * 2
         assert [len(broker.records("made")) for broker in mesh.brokers] == [1, 1]
@@ -84,9 +81,7 @@ async def test_of_two_creators_at_once_the_second_takes_what_the_first_has_place
 
         def created_before(link: Link, frame: Frame) -> None:
             put(first, Placement(epoch=1, groups=("broker-a",)))
-            link.reply(
-                frame.opaque, 0, body_parts(first.admin.create_topic(read_body(frame.body)[0], memoryview(b""))[0])
-            )
+            first.serve(link, frame)
 
         first.script(RequestCode.CREATE_TOPIC, created_before)
         answer = await mesh.post(MESSAGES, b"x", Idempotency_Key=key_of("broker-b"))
@@ -103,8 +98,7 @@ async def test_a_topic_that_another_proxy_has_just_created_elsewhere_is_found(*,
 
         def created_before(link: Link, frame: Frame) -> None:
             put(second, placed)
-            head, _ = second.admin.describe_topic(read_body(frame.body)[0], memoryview(b""))
-            link.reply(frame.opaque, 0, body_parts(head))
+            second.serve(link, frame)
 
         await eventually(lambda: mesh.proxy.groups["broker-b"].link.has_leader, "broker-b is led")
         second.script(RequestCode.DESCRIBE_TOPIC, created_before)
@@ -182,7 +176,7 @@ async def test_what_an_unseen_broker_group_decides_about_is_refused_and_stored_n
         keyed = [{"body": "x", "idempotency_key": key}, {"body": "y"}]
         several = (await mesh.http.post(f"{MESSAGES}/batch", json={"messages": keyed})).json()
         assert [entry.get("error", {}).get("code") for entry in several["results"]] == ["owner-unknown", None]
-        assert [len(second.records("made")), len(second.transactions.all)] == [1, 0]
+        assert [len(second.records("made")), len(open_transactions(second))] == [1, 0]
 
 
 async def test_a_transaction_whose_broker_group_is_not_in_sight_comes_again() -> None:

@@ -7,9 +7,12 @@ from typing import Any
 import httpx
 
 from tern_wire.errors import Overloaded, PlacementMoving
-from tern_wire.link.requests import RequestCode, body_parts, read_body
+from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
+from tern_wire.link.requests import RequestCode
+from tern_wire.routing.placement import Placement
+from tests.support.broker.contents import delete_topic, place_topic, placements
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
 
 BOTH = ["broker-a", "broker-b"]
 PLACEMENT = "/v1/topics/made/placement"
@@ -18,8 +21,8 @@ PLACEMENT = "/v1/topics/made/placement"
 @contextlib.asynccontextmanager
 async def grown_mesh() -> AsyncIterator[ProxyMesh]:
     """Topic `made` was born on broker-a; broker-b is here since."""
-    second = ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b")
-    async with proxy_mesh(ScriptedBroker(KEY), second) as mesh:
+    second = MemoryBroker(KEY, node="broker-b-0", broker_group="broker-b")
+    async with proxy_mesh(MemoryBroker(KEY), second) as mesh:
         mesh.name_server.wiped.add("broker-b")
         await mesh.proxy.cache.refresh()
         settings = {"queues": 3, "type": "FIFO", "attributes": {}}
@@ -31,10 +34,13 @@ async def grown_mesh() -> AsyncIterator[ProxyMesh]:
 
 def told(mesh: ProxyMesh) -> list[str]:
     """The placement of topic `made` in each broker group; `-` where it is not."""
-    return [
-        broker.admin.topic_settings.get("made", {}).get("placement", "") if "made" in broker.topics else "-"
-        for broker in mesh.brokers
-    ]
+    return placements(mesh.brokers, "made")
+
+
+def let_keys_be_forgotten(mesh: ProxyMesh) -> None:
+    """No broker group knows an idempotency key of before the move any more."""
+    for broker in mesh.brokers:
+        broker.pass_time(IDEMPOTENCY_WINDOW_MS + 1)
 
 
 async def place(mesh: ProxyMesh, *groups: str) -> httpx.Response:
@@ -50,9 +56,7 @@ async def test_a_topic_is_born_where_it_may_be_written_and_comes_nowhere_else_by
         assert (await mesh.http.patch("/v1/topics/made", json={"queues": 4})).status_code == 200
         assert told(mesh) == ["1|broker-a|", "-"]
         assert (await mesh.http.put("/v1/topics/newer", json={})).status_code == 201
-        assert [broker.admin.topic_settings["newer"]["placement"] for broker in mesh.brokers] == [
-            "1|broker-a,broker-b|"
-        ] * 2
+        assert placements(mesh.brokers, "newer") == ["1|broker-a,broker-b|"] * 2
 
 
 async def test_a_placement_brings_the_topic_with_its_settings_and_says_what_moves() -> None:
@@ -62,8 +66,8 @@ async def test_a_placement_brings_the_topic_with_its_settings_and_says_what_move
         assert told(mesh) == ["2|broker-a,broker-b|broker-a"] * 2
         assert (document["changed"], document["is_moving"], document["left"]) == (True, True, "")
         assert (document["broker_groups"], document["before"], document["hosts"]) == (BOTH, ["broker-a"], BOTH)
-        settings = mesh.brokers[1].admin.topic_settings["made"]
-        assert (settings["type"], len(mesh.brokers[1].topics["made"][1])) == ("FIFO", 3)
+        made = mesh.brokers[1].topics["made"]
+        assert (made.kind, made.queues) == ("FIFO", 3)
         assert (await mesh.http.get(PLACEMENT)).json() == {
             name: value for name, value in document.items() if name not in {"changed", "left"}
         }
@@ -77,6 +81,7 @@ async def test_the_same_again_ends_a_move_that_can_end_and_says_what_keeps_anoth
         kept = (await place(mesh, *BOTH)).json()
         assert (kept["changed"], kept["is_moving"], kept["left"]) == (False, True, "it takes time")
         assert told(mesh) == ["2|broker-a,broker-b|broker-a"] * 2
+        let_keys_be_forgotten(mesh)
         over = (await place(mesh, *BOTH)).json()
         assert (over["changed"], over["is_moving"], over["moving_until"]) == (False, False, 0)
         assert told(mesh) == ["3|broker-a,broker-b|"] * 2
@@ -92,6 +97,7 @@ async def test_another_change_ends_the_move_before_it_or_is_refused() -> None:
         assert (refused.status_code, refused.json()["code"]) == (409, "placement-moving")
         assert "ternmq topic place made" in refused.json()["detail"]
         assert told(mesh) == ["2|broker-a,broker-b|broker-a"] * 2
+        let_keys_be_forgotten(mesh)
         assert (await place(mesh, "broker-b")).json()["epoch"] == 4
         assert told(mesh) == ["4|broker-b|broker-a,broker-b"] * 2
 
@@ -104,23 +110,23 @@ async def test_a_change_that_broke_off_is_completed_by_the_same_again() -> None:
         second.script(RequestCode.CREATE_TOPIC, _pass(second), Overloaded(what="requests that wait"))
         assert (await place(mesh, *BOTH)).status_code == 503
         assert told(mesh) == ["2|broker-a,broker-b|broker-a", "1|broker-a|"]
+        let_keys_be_forgotten(mesh)
         assert (await place(mesh, *BOTH)).json()["is_moving"] is False
         assert told(mesh) == ["3|broker-a,broker-b|"] * 2
-        second.topics.pop("made")
+        delete_topic(second, "made")
         assert (await place(mesh, *BOTH)).status_code == 200
         assert told(mesh) == ["3|broker-a,broker-b|"] * 2
-        second.topics.pop("made")
+        delete_topic(second, "made")
         await mesh.proxy.cache.refresh()
         assert (await mesh.http.put("/v1/topics/made", json={})).status_code == 201, "declaring it does so, too"
         assert told(mesh) == ["3|broker-a,broker-b|"] * 2
 
 
-def _pass(broker: ScriptedBroker) -> Any:
+def _pass(broker: MemoryBroker) -> Any:
     """A scripted answer that is the ordinary one."""
 
     def answer(link: Any, frame: Any) -> None:
-        head, _ = broker.admin.create_topic(read_body(frame.body)[0], memoryview(b""))
-        link.reply(frame.opaque, 0, body_parts(head))
+        broker.serve(link, frame)
 
     return answer
 
@@ -131,7 +137,8 @@ async def test_of_two_changes_at_once_the_second_hears_of_the_first() -> None:
         first = mesh.brokers[0]
 
         def taken(link: Any, frame: Any) -> None:
-            first.admin.topic_settings["made"]["placement"] = "2|broker-z|broker-a"
+            placed = Placement(epoch=2, groups=("broker-z",), before=("broker-a",))
+            place_topic(first, "made", placed, queues=3)
             _pass(first)(link, frame)
 
         first.script(RequestCode.CREATE_TOPIC, taken)

@@ -13,8 +13,10 @@ from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES
 from tern_wire.link.requests import RequestCode
 from tern_wire.paths import JSON, MSGPACK, NDJSON
 from tern_wire.records.record import decode_record
-from tests.support.proxy.proxy_mesh import KEY, NOW_MS, eventually, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
+from tests.support.broker.contents import delete_topic
+from tests.support.broker.loop_runtime import NOW_MS
+from tests.support.broker.memory_broker import MemoryBroker
+from tests.support.proxy.proxy_mesh import KEY, eventually, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 ONE = "/v1/topics/orders/messages"
@@ -310,15 +312,15 @@ async def test_keyed_sends_are_repeated_even_when_their_flight_had_others() -> N
 async def test_without_a_leader_sends_say_so_within_the_wait() -> None:
     """503 no-leader with Retry-After; when one is elected in time, the send just takes longer."""
     async with proxy_mesh(leader_wait_ms=300) as mesh:
-        mesh.broker.leads = False
+        mesh.broker.resign()
         answer = await mesh.post(ONE, b"x")
         assert (answer.status_code, answer.json()["code"]) == (503, "no-leader")
         assert answer.headers["retry-after"] == "1"
     async with proxy_mesh(leader_wait_ms=5_000) as mesh:
-        mesh.broker.leads = False
+        mesh.broker.resign()
         waiting = asyncio.create_task(mesh.post(ONE, b"x"))
         await eventually(lambda: mesh.broker.asked[RequestCode.STATUS], "the search for a leader")
-        mesh.broker.leads = True
+        mesh.broker.lead()
         assert (await waiting).status_code == 201
 
 
@@ -326,14 +328,15 @@ async def test_a_send_follows_the_leader_to_another_node(monkeypatch: pytest.Mon
     """not-leader stored nothing, so even a send without a key goes on; the hint saves the search."""
     # On a busy machine a leader is silent for a while, which is asked about.
     monkeypatch.setattr("tern_routing.attempts.SILENCE_S", 60)
-    old, new = ScriptedBroker(KEY, node="broker-a-0"), ScriptedBroker(KEY, node="broker-a-1")
-    new.leads = False
+    old, new = MemoryBroker(KEY, node="broker-a-0"), MemoryBroker(KEY, node="broker-a-1", leads=False)
     # Routes that name the new leader before the old one has answered end the wait for that answer.
     async with proxy_mesh(old, new, route_interval_ms=60_000) as mesh:
         link = mesh.proxy.groups["broker-a"].link
         await eventually(lambda: all(node["connected"] for node in link.nodes().values()), "both links")
         await mesh.send()
-        old.leads, old.leader_hint, new.leads, new.term = False, new.node, True, 2
+        old.greets = new.greets = False
+        new.lead(2)
+        old.resign(new.node)
         answer = await mesh.post(ONE, b"x")
         assert answer.status_code == 201
         assert (len(old.records("orders")), len(new.records("orders"))) == (1, 1)
@@ -343,7 +346,7 @@ async def test_a_send_follows_the_leader_to_another_node(monkeypatch: pytest.Mon
 async def test_a_topic_that_the_broker_does_not_know_asks_for_new_routes() -> None:
     """404, and the name server is asked at once, since the route was older than the broker."""
     async with proxy_mesh(route_interval_ms=60_000) as mesh:
-        del mesh.broker.topics["orders"]
+        delete_topic(mesh.broker, "orders")
         asked = mesh.name_server.asked
         answer = await mesh.post(ONE, b"x")
         assert (answer.status_code, answer.json()["code"]) == (404, "topic-not-found")
@@ -352,8 +355,7 @@ async def test_a_topic_that_the_broker_does_not_know_asks_for_new_routes() -> No
 
 async def test_sends_without_a_key_avoid_a_broker_group_without_a_leader() -> None:
     """Pinned and keyed ones cannot: they are answered no-leader."""
-    one, two = ScriptedBroker(KEY), ScriptedBroker(KEY, broker_group="broker-b", node="broker-b-0")
-    two.leads = False
+    one, two = MemoryBroker(KEY), MemoryBroker(KEY, broker_group="broker-b", node="broker-b-0", leads=False)
     async with proxy_mesh(one, two, leader_wait_ms=50) as mesh:
         await eventually(lambda: mesh.proxy.groups["broker-a"].link.has_leader, "a link to the leader")
         receipts = await mesh.send(count=8)

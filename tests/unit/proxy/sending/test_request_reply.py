@@ -9,8 +9,9 @@ import pytest
 from tern_wire.errors import Overloaded, TopicNotFound
 from tern_wire.link.requests import RequestCode
 from tern_wire.records.record import decode_record
-from tests.support.proxy.proxy_mesh import KEY, NOW_MS, ProxyMesh, eventually, proxy_mesh
-from tests.support.scripted.broker import ScriptedBroker
+from tests.support.broker.loop_runtime import NOW_MS
+from tests.support.broker.memory_broker import MemoryBroker
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 REQUESTS, REPLIES, TOPIC = "/v1/topics/orders/requests", "/v1/topics/orders/replies", "dev_REPLY_TOPIC"
@@ -78,7 +79,7 @@ async def test_a_request_that_nobody_answers_in_time_says_that_it_is_stored_and_
         assert message["message_id"] == problem["message_id"]
         assert (await mesh.http.get(f"{REQUESTS}/c%231?client=shop-7")).json()["code"] == "no-reply"
         again = asyncio.create_task(mesh.http.get(problem["ask_again"]))
-        await eventually(lambda: len(mesh.broker.replies), "a wait at the broker")
+        await eventually(lambda: mesh.broker.awaited_replies, "a wait at the broker")
         for body in (b"late", b"second"):
             assert (await replied(mesh, message, body)).status_code == 201
         assert (await again).content == b"late"
@@ -102,23 +103,22 @@ async def test_who_repeats_a_request_with_its_key_waits_for_the_same_reply() -> 
 
 async def test_a_request_outlives_the_leader_that_it_waits_at() -> None:
     """Deposed: refused there, waited for at the next leader. A reply topic that is missing, or a busy broker, is not the end either."""
-    nodes = [ScriptedBroker(KEY, node=f"broker-a-{number}") for number in range(2)]
-    nodes[1].leads = False
+    nodes = [MemoryBroker(KEY, node=f"broker-a-{number}", leads=not number) for number in range(2)]
     async with proxy_mesh(*nodes) as mesh:
         nodes[0].script(RequestCode.AWAIT_REPLY, TopicNotFound(topic=TOPIC), Overloaded(what="requests that wait"))
         task = asking(mesh, "?timeout=20s&correlation_id=c1&client=shop-7")
-        await eventually(lambda: len(nodes[0].replies), "a wait at the first leader")
-        nodes[1].create_topic(TOPIC, 8)
+        await eventually(lambda: nodes[0].awaited_replies, "a wait at the first leader")
         nodes[0].resign()
         nodes[1].lead(2)
-        await eventually(lambda: len(nodes[1].replies), "a wait at the second leader")
+        nodes[1].create_topic(TOPIC, 8)
+        await eventually(lambda: nodes[1].awaited_replies, "a wait at the second leader")
         assert (await replied(mesh, {"reply_to": "broker-a:shop-7", "correlation_id": "c1"})).status_code == 201
         assert (await task).content == b"42"
 
 
 async def test_replies_go_to_the_broker_group_of_their_address_and_are_found_in_any() -> None:
     """With two broker groups: each request's address names one, the reply is stored there alone, and GET asks both."""
-    brokers = [ScriptedBroker(KEY, broker_group=f"broker-{name}", node=f"broker-{name}-0") for name in "ab"]
+    brokers = [MemoryBroker(KEY, broker_group=f"broker-{name}", node=f"broker-{name}-0") for name in "ab"]
     async with proxy_mesh(*brokers) as mesh:
         await eventually(lambda: all(group.link.has_leader for group in mesh.proxy.groups.values()), "both leaders")
         used = set()
@@ -151,7 +151,7 @@ async def test_a_proxy_that_stops_says_that_the_request_is_stored() -> None:
     async with proxy_mesh() as mesh:
         task = asking(mesh, "?timeout=20s")
         again = asyncio.create_task(mesh.http.get(f"{REQUESTS}/c1?wait=20s"))
-        await eventually(lambda: len(mesh.broker.replies) == 2, "two waits at the broker")
+        await eventually(lambda: mesh.broker.awaited_replies == 2, "two waits at the broker")
         mesh.proxy.stop_waiting()
         assert (await task).json()["code"] == "reply-timeout"
         assert (await again).json()["code"] == "shutting-down"
@@ -165,7 +165,7 @@ async def test_a_client_that_goes_leaves_nothing_behind() -> None:
     async with proxy_mesh() as mesh:
         exchange = mesh.raw("POST", f"{REQUESTS}?timeout=20s")
         exchange.push(b"how much?")
-        await eventually(lambda: len(mesh.broker.replies), "a wait at the broker")
+        await eventually(lambda: mesh.broker.awaited_replies, "a wait at the broker")
         assert len(mesh.proxy.parking) == 1
         exchange.hang_up()
         await exchange.task

@@ -8,20 +8,23 @@ import msgspec
 import pytest
 
 from tern_proxy.auto_create import AutoCreate
-from tern_wire.errors import LinkReplyMalformed, Overloaded, ProducerGroupNotFound
+from tern_wire.errors import LinkReplyMalformed, Overloaded
+from tern_wire.limits import CHECK_AFTER_DEFAULT_MS
 from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.paths import JSON, MSGPACK
-from tests.support.proxy.proxy_mesh import KEY, NOW_MS, ProxyMesh, eventually, proxy_mesh
+from tests.support.broker.contents import declare_producers, delete_producers, open_transactions, producer_groups
+from tests.support.broker.loop_runtime import NOW_MS
+from tests.support.broker.memory_broker import MemoryBroker
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
 from tests.support.proxy.transaction_requests import IDS, begin, begin_several, code_of, declare, end
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 CHECKS = "/v1/producer-groups/shop/checks/receive"
 
 
-def two_groups() -> tuple[ScriptedBroker, ScriptedBroker]:
+def two_groups() -> tuple[MemoryBroker, MemoryBroker]:
     """Leaders of two broker groups."""
-    return ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b")
+    return MemoryBroker(KEY), MemoryBroker(KEY, node="broker-b-0", broker_group="broker-b")
 
 
 async def ask(mesh: ProxyMesh, **fields: Any) -> httpx.Response:
@@ -29,15 +32,14 @@ async def ask(mesh: ProxyMesh, **fields: Any) -> httpx.Response:
     return await mesh.http.post(CHECKS, json=fields)
 
 
-def due(broker: ScriptedBroker, *ids: str) -> None:
-    """Their checks are due now."""
-    broker.transactions.due += [IDS.read(one).number for one in ids]
-    broker.transactions.wake()
+def due(broker: MemoryBroker, ms: int = CHECK_AFTER_DEFAULT_MS) -> None:
+    """So much time passes at the broker; checks that are due by then are due."""
+    broker.pass_time(ms)
 
 
-def parked_at(broker: ScriptedBroker, count: int) -> Any:
+def parked_at(broker: MemoryBroker, count: int) -> Any:
     """Whether *count* claims wait at *broker*."""
-    return lambda: len(broker.transactions) == count
+    return lambda: broker.claims == count
 
 
 async def test_a_check_shows_the_transaction_and_is_answered_by_its_end() -> None:
@@ -51,7 +53,7 @@ async def test_a_check_shows_the_transaction_and_is_answered_by_its_end() -> Non
                 {"topic": "bills", "body_base64": "/w=="},
             )
         ).json()
-        due(mesh.broker, begun["transaction_id"])
+        due(mesh.broker)
         answer = await ask(mesh)
         assert (answer.status_code, "mq-wait-applied" in answer.headers) == (200, False)
         (check,) = answer.json()["checks"]
@@ -61,7 +63,7 @@ async def test_a_check_shows_the_transaction_and_is_answered_by_its_end() -> Non
             "attempt": 1,
             "producer_group": "shop",
             "begun_at": NOW_MS,
-            "answer_by": NOW_MS + 10_000,
+            "answer_by": NOW_MS + CHECK_AFTER_DEFAULT_MS + 10_000,
         }
         assert (one["topic"], one["json"], one["tag"], one["keys"], one["properties"]) == (
             *("orders", {"n": 1}, "T", ["k"], {"a": "b"}),
@@ -69,12 +71,12 @@ async def test_a_check_shows_the_transaction_and_is_answered_by_its_end() -> Non
         assert [one["message_id"], two["message_id"]] == begun["message_ids"]
         assert (two["topic"], two["body_base64"], "offset" in two) == ("bills", "/w==", False)
         assert (await ask(mesh)).json() == {"checks": []}
-        due(mesh.broker, begun["transaction_id"])
+        due(mesh.broker, 10_000)  # the claim ends without an answer, and the same attempt is handed out again
         packed = await mesh.post(
             f"{CHECKS}?max_messages=1", msgspec.msgpack.encode({}), content_type=MSGPACK, accept=MSGPACK
         )
         (again,) = msgspec.msgpack.decode(packed.content)["checks"]
-        assert (again["attempt"], again["messages"][1]["body"]) == (2, b"\xff")
+        assert (again["attempt"], again["messages"][1]["body"]) == (1, b"\xff")
         assert (await end(mesh, again["transaction_id"], "commit")).json()["messages"] == 2
         heads = [head for code, head in mesh.broker.heads if code == RequestCode.CLAIM_CHECKS]
         assert (heads[0]["checker"], heads[0]["claim_ms"], heads[0]["max"]) == (mesh.proxy.name, 10_000, 16)
@@ -88,7 +90,7 @@ async def test_a_poll_waits_for_a_check_and_its_place_is_free_afterwards() -> No
         poll = asyncio.create_task(ask(mesh, wait="20s"))
         await eventually(parked_at(mesh.broker, 1), "the claim waits at the broker")
         await eventually(lambda: len(mesh.proxy.parking) == 1, "the poll has its place")
-        due(mesh.broker, begun)
+        due(mesh.broker)
         answer = await poll
         assert [check["transaction_id"] for check in answer.json()["checks"]] == [begun]
         assert answer.headers["mq-wait-applied"] == "20000ms"
@@ -101,18 +103,25 @@ async def test_many_polls_ask_each_broker_group_once_and_share_what_comes() -> N
     """Five polls, one claim for all of them; the oldest get what came, the others wait on."""
     async with proxy_mesh() as mesh:
         declare(mesh)
-        ids = [(await begin(mesh)).json()["transaction_id"] for _ in range(5)]
+        times = ["1s", "1s", "60s", "60s", "60s"]
+        for check_after in times:
+            assert (await begin(mesh, MQ_Check_After=check_after)).status_code == 201
         polls = []
         for number in range(5):
             polls.append(asyncio.create_task(ask(mesh, wait="20s", max_messages=2)))
             await eventually(lambda number=number: len(mesh.proxy.parking) == number + 1, "parked")  # type: ignore[misc]
         await eventually(parked_at(mesh.broker, 1), "one claim")
-        due(mesh.broker, *ids[:2])
+        due(mesh.broker, 1_000)
         first, *rest = polls
-        assert len((await first).json()["checks"]) == 2
+        found = (await first).json()["checks"]
+        assert len(found) == 2
+        for check in found:
+            await end(mesh, check["transaction_id"], "commit")
         assert not any(poll.done() for poll in rest)
         await eventually(parked_at(mesh.broker, 1), "the next claim")
-        due(mesh.broker, *ids[2:])
+        due(mesh.broker, 1_000)
+        assert not any(poll.done() for poll in rest)
+        due(mesh.broker, 58_000)
         shares = await asyncio.gather(*rest[:2])
         assert [len(answer.json()["checks"]) for answer in shares] == [2, 1]
         mesh.proxy.stop_waiting()
@@ -128,11 +137,10 @@ async def test_checks_come_from_all_broker_groups_and_a_stray_one_goes_to_the_ne
             begun = (await begin(mesh)).json()["transaction_id"]
             homes[IDS.read(begun).broker_group] = begun
         poll = asyncio.create_task(ask(mesh, wait="20s"))
-        await eventually(lambda: all(len(broker.transactions) == 1 for broker in mesh.brokers), "both are asked")
-        due(mesh.brokers[1], homes["broker-b"])
+        await eventually(lambda: all(broker.claims == 1 for broker in mesh.brokers), "both are asked")
+        due(mesh.brokers[1])
         assert [check["transaction_id"] for check in (await poll).json()["checks"]] == [homes["broker-b"]]
-        due(mesh.brokers[0], homes["broker-a"])  # nobody waits, but the claim is still at the broker
-        await eventually(lambda: mesh.brokers[0].transactions.claimed, "the stray one is handed out")
+        due(mesh.brokers[0])  # nobody waits, but the claim is still at the broker
         await eventually(lambda: len(mesh.proxy.checks.kept) == 1, "the proxy keeps it")
         asked = mesh.brokers[0].asked[RequestCode.CLAIM_CHECKS]
         assert [check["transaction_id"] for check in (await ask(mesh)).json()["checks"]] == [homes["broker-a"]]
@@ -143,7 +151,7 @@ async def test_a_kept_check_that_nobody_could_answer_in_time_is_dropped() -> Non
     """Its broker group asks again when the claim is over."""
     async with proxy_mesh() as mesh:
         declare(mesh)
-        begun = (await begin(mesh)).json()["transaction_id"]
+        await begin(mesh)
         poll = mesh.raw("POST", CHECKS)
         poll.push(b'{"wait": "20s"}')
         await eventually(parked_at(mesh.broker, 1), "the claim waits at the broker")
@@ -151,9 +159,9 @@ async def test_a_kept_check_that_nobody_could_answer_in_time_is_dropped() -> Non
         await eventually(lambda: len(mesh.proxy.parking) == 0, "a client that is gone frees its place")
         await poll.task
         assert poll.sent == []
-        due(mesh.broker, begun)
+        due(mesh.broker)
         await eventually(lambda: len(mesh.proxy.checks.kept) == 1, "the proxy keeps it")
-        mesh.proxy.clock.ms += 8_001  # type: ignore[attr-defined]
+        mesh.proxy.clock.ms += CHECK_AFTER_DEFAULT_MS + 8_001  # type: ignore[attr-defined]
         assert (await ask(mesh)).json() == {"checks": []}
 
 
@@ -171,18 +179,17 @@ async def test_a_full_parking_lot_answers_at_once_and_says_so() -> None:
 
 async def test_a_poll_outlives_an_election() -> None:
     """The old leader refuses what waits; the new one is asked; the client hears of the check only."""
-    old, new = ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-a-1")
-    new.leads = False
+    old, new = MemoryBroker(KEY), MemoryBroker(KEY, node="broker-a-1", leads=False)
     async with proxy_mesh(old, new) as mesh:
-        declare(mesh)
-        begun = (await begin(mesh)).json()["transaction_id"]
+        declare_producers(old, ["shop"])
         poll = asyncio.create_task(ask(mesh, wait="20s"))
         await eventually(parked_at(old, 1), "the claim waits at the old leader")
-        new.transactions = old.transactions
         old.resign()
         new.lead(2)
-        await eventually(lambda: new.asked[RequestCode.CLAIM_CHECKS], "the new leader is asked")
-        due(new, begun)
+        declare_producers(new, ["shop"])
+        begun = (await begin(mesh)).json()["transaction_id"]
+        await eventually(parked_at(new, 1), "the claim waits at the new leader")
+        due(new)
         assert [check["transaction_id"] for check in (await poll).json()["checks"]] == [begun]
 
 
@@ -190,18 +197,18 @@ async def test_a_broker_group_in_trouble_is_passed_over_and_all_in_trouble_is_th
     """503 only when nobody could say and nobody waits for it to end."""
     async with proxy_mesh(*two_groups()) as mesh:
         declare(mesh)
-        begun = (await begin(mesh)).json()["transaction_id"]
-        home = next(broker for broker in mesh.brokers if broker.transactions.all)
+        await begin(mesh)
+        home = next(broker for broker in mesh.brokers if open_transactions(broker))
         away = next(broker for broker in mesh.brokers if broker is not home)
-        due(home, begun)
+        due(home)
         away.script(RequestCode.CLAIM_CHECKS, Overloaded(what="checks"))
         assert len((await ask(mesh)).json()["checks"]) == 1
         for broker in mesh.brokers:
             broker.script(RequestCode.CLAIM_CHECKS, *[Overloaded(what="checks")] * 2)
         assert code_of(await ask(mesh)) == (503, "overloaded")
         poll = asyncio.create_task(ask(mesh, wait="20s"))
-        await eventually(lambda: sum(len(broker.transactions) for broker in mesh.brokers) == 2, "both are asked again")
-        due(home, begun)
+        await eventually(lambda: sum(broker.claims for broker in mesh.brokers) == 2, "both are asked again")
+        due(home, 10_000)
         assert len((await poll).json()["checks"]) == 1
 
 
@@ -211,16 +218,16 @@ async def test_an_unknown_producer_group_is_404_or_made_at_its_first_use() -> No
         assert code_of(await ask(mesh)) == (404, "producer-group-not-found")
         assert code_of(await ask(mesh, wait="20s")) == (404, "producer-group-not-found")
         declare(mesh)
-        del mesh.brokers[1].transactions.groups["shop"]
+        delete_producers(mesh.brokers[1], "shop")
         assert (await ask(mesh, wait="5ms")).json() == {"checks": []}
         await eventually(parked_at(mesh.brokers[0], 0), "the first claim is over")
         poll = asyncio.create_task(ask(mesh, wait="20s"))
         await eventually(parked_at(mesh.brokers[0], 1), "the claim waits")
-        mesh.brokers[0].transactions.refuse(ProducerGroupNotFound(producer_group="shop"))
+        delete_producers(mesh.brokers[0], "shop")
         assert code_of(await poll) == (404, "producer-group-not-found")
     async with proxy_mesh(auto_create=AutoCreate(groups=True)) as mesh:
         assert (await ask(mesh)).json() == {"checks": []}
-        assert "shop" in mesh.broker.transactions.groups
+        assert "shop" in producer_groups(mesh.broker)
 
 
 async def test_what_a_broker_cannot_mean_is_an_error_not_half_a_check() -> None:

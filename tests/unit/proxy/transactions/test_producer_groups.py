@@ -12,21 +12,22 @@ from tern_proxy.config import ProxySettings
 from tern_wire.checks.urls import CheckHosts
 from tern_wire.errors import Overloaded
 from tern_wire.link.requests import RequestCode
-from tern_wire.transactions import EXPIRED
+from tests.support.broker.contents import delete_producers, expire_transactions, open_transactions, producer_groups
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, proxy_mesh
-from tests.support.proxy.transaction_requests import IDS, begin, code_of, declare, end
-from tests.support.scripted.broker import ScriptedBroker
+from tests.support.proxy.transaction_requests import begin, code_of, declare, end
 
 pytestmark = pytest.mark.anyio
 SHOP, ALL = "/v1/producer-groups/shop", "/v1/producer-groups"
 HOSTS = CheckHosts.parse("127.0.0.1,hooks.example.com")
 URL = "http://127.0.0.1:9000/checks"
+NONE = {"open": 0, "expired": 0, "committed": 0, "rolled_back": 0, "checks": 0}
 SECRET = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldY"
 
 
-def two_groups() -> tuple[ScriptedBroker, ScriptedBroker]:
+def two_groups() -> tuple[MemoryBroker, MemoryBroker]:
     """Leaders of two broker groups."""
-    return ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b")
+    return MemoryBroker(KEY), MemoryBroker(KEY, node="broker-b-0", broker_group="broker-b")
 
 
 async def put(mesh: ProxyMesh, **fields: Any) -> httpx.Response:
@@ -50,6 +51,7 @@ async def test_a_producer_group_is_declared_in_every_broker_group() -> None:
                 "include_body": False,
                 "has_secret": False,
                 "created": True,
+                "stats": NONE,
             },
         )
         changed = await put(
@@ -60,7 +62,7 @@ async def test_a_producer_group_is_declared_in_every_broker_group() -> None:
         assert (shown["max_checks"], shown["check_after_ms"], shown["check_interval_ms"]) == (3, 60_000, 10_000)
         assert shown["include_body"] is True
         for broker in mesh.brokers:
-            assert broker.transactions.groups["shop"][1].max_checks == 3
+            assert producer_groups(broker)["shop"].settings.max_checks == 3
 
 
 async def test_a_secret_is_made_shown_once_and_kept() -> None:
@@ -71,10 +73,10 @@ async def test_a_secret_is_made_shown_once_and_kept() -> None:
         assert secret.startswith("whsec_")
         assert len(b64decode(secret.removeprefix("whsec_"))) == 24
         assert made["has_secret"] is True
-        assert {broker.transactions.groups["shop"][1].check_secret for broker in mesh.brokers} == {secret}
+        assert {producer_groups(broker)["shop"].settings.check_secret for broker in mesh.brokers} == {secret}
         moved = await put(mesh, check_url="https://hooks.example.com/checks")
         assert "check_secret" not in moved.json()
-        assert {broker.transactions.groups["shop"][1].check_secret for broker in mesh.brokers} == {secret}
+        assert {producer_groups(broker)["shop"].settings.check_secret for broker in mesh.brokers} == {secret}
         given = await put(mesh, check_secret=SECRET)
         assert given.json()["check_secret"] == SECRET
         for answer in (moved, await put(mesh, max_checks=4), await mesh.http.get(SHOP), await mesh.http.get(ALL)):
@@ -88,10 +90,10 @@ async def test_a_secret_that_one_broker_group_lacks_is_given_to_it() -> None:
     """A broker group that joined later gets the one that the others have."""
     async with proxy_mesh(*two_groups(), check_hosts=HOSTS) as mesh:
         secret = (await put(mesh, check_url=URL)).json()["check_secret"]
-        del mesh.brokers[0].transactions.groups["shop"]
+        delete_producers(mesh.brokers[0], "shop")
         again = (await put(mesh, check_url=URL)).json()
         assert "check_secret" not in again
-        assert {broker.transactions.groups["shop"][1].check_secret for broker in mesh.brokers} == {secret}
+        assert {producer_groups(broker)["shop"].settings.check_secret for broker in mesh.brokers} == {secret}
 
 
 async def test_two_changes_at_once_are_one_of_them_everywhere() -> None:
@@ -103,13 +105,13 @@ async def test_two_changes_at_once_are_one_of_them_everywhere() -> None:
                 *(put(mesh, check_url=url, max_checks=one + 1) for one, url in enumerate(urls))
             )
             assert {answer.status_code for answer in answers} <= {200, 201}
-            (settings,) = {broker.transactions.groups["shop"][1] for broker in mesh.brokers}
+            (settings,) = {producer_groups(broker)["shop"].settings for broker in mesh.brokers}
             assert settings.check_url == urls[settings.max_checks - 1]
             told = {answer.json()["check_secret"] for answer in answers if "check_secret" in answer.json()}
             assert told == ({settings.check_secret} if not number else set())
-        del mesh.brokers[0].transactions.groups["shop"]
+        delete_producers(mesh.brokers[0], "shop")
         assert (await put(mesh, timeout="7s")).json()["max_checks"] == settings.max_checks
-        (after,) = {broker.transactions.groups["shop"][1] for broker in mesh.brokers}
+        (after,) = {producer_groups(broker)["shop"].settings for broker in mesh.brokers}
         assert (after.check_secret, after.timeout_ms) == (settings.check_secret, 7_000)
 
 
@@ -185,7 +187,7 @@ async def test_bad_settings_are_problems(fields: dict[str, Any], code: str, poin
     async with proxy_mesh(check_hosts=HOSTS) as mesh:
         refused = await put(mesh, **fields)
         assert (*code_of(refused), refused.json()["pointer"]) == (400, code, pointer)
-        assert mesh.broker.transactions.groups == {}
+        assert producer_groups(mesh.broker) == {}
 
 
 async def test_times_out_of_range_are_told_with_units() -> None:
@@ -214,7 +216,7 @@ async def test_lists_go_through_pages_and_add_up_numbers() -> None:
     async with proxy_mesh(*two_groups()) as mesh:
         names = [f"pg-{number}" for number in range(7)]
         declare(mesh, *names)
-        del mesh.brokers[0].transactions.groups["pg-3"], mesh.brokers[1].transactions.groups["pg-0"]
+        del producer_groups(mesh.brokers[0])["pg-3"], producer_groups(mesh.brokers[1])["pg-0"]
         for _ in range(4):
             assert (await begin(mesh, MQ_Producer_Group="pg-5")).status_code == 201
         for limit in (1, 2, 3, 7, 8):
@@ -228,7 +230,7 @@ async def test_lists_go_through_pages_and_add_up_numbers() -> None:
                 if not cursor:
                     break
             assert [row["producer_group"] for row in found] == names
-            assert found[5]["stats"] == {"open": 4, "expired": 0, "committed": 0, "rolled_back": 0, "checks": 0}
+            assert found[5]["stats"] == {**NONE, "open": 4}
 
 
 async def test_a_producer_group_with_transactions_stays_whole() -> None:
@@ -238,13 +240,12 @@ async def test_a_producer_group_with_transactions_stays_whole() -> None:
         begun = (await begin(mesh)).json()["transaction_id"]
         busy = await mesh.http.delete(SHOP)
         assert (*code_of(busy), busy.json()["open"]) == (409, "producer-group-busy", 1)
-        home = next(broker for broker in mesh.brokers if broker.transactions.all)
-        home.transactions.all[IDS.read(begun).number].state = EXPIRED
+        expire_transactions(next(broker for broker in mesh.brokers if open_transactions(broker)), "shop")
         assert (await mesh.http.delete(SHOP)).json()["expired"] == 1
-        assert all("shop" in broker.transactions.groups for broker in mesh.brokers)
+        assert all("shop" in producer_groups(broker) for broker in mesh.brokers)
         await end(mesh, begun, "resolve", outcome="rollback", reason="test")
         assert (await mesh.http.delete(SHOP)).status_code == 204
-        assert not any("shop" in broker.transactions.groups for broker in mesh.brokers)
+        assert not any("shop" in producer_groups(broker) for broker in mesh.brokers)
         assert code_of(await mesh.http.delete(SHOP)) == (404, "producer-group-not-found")
         assert (await put(mesh)).status_code == 201
 
@@ -253,7 +254,7 @@ async def test_one_that_only_one_broker_group_has_is_described_and_deleted_there
     """Made at its first use, where a leader was."""
     async with proxy_mesh(*two_groups()) as mesh:
         declare(mesh)
-        del mesh.brokers[1].transactions.groups["shop"]
+        delete_producers(mesh.brokers[1], "shop")
         assert (await mesh.http.get(SHOP)).status_code == 200
         assert (await mesh.http.delete(SHOP)).status_code == 204
 

@@ -10,10 +10,11 @@ from tern_proxy.brokers.lanes import LANES_IN_FLIGHT
 from tern_wire.errors import Overloaded, TransactionUnknown
 from tern_wire.link.requests import RequestCode
 from tern_wire.paths import JSON
-from tern_wire.transactions import EXPIRED, TransactionId, TransactionIds
+from tern_wire.transactions import TransactionId, TransactionIds
+from tests.support.broker.contents import declare_producers, expire_transactions
+from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, eventually, proxy_mesh
 from tests.support.proxy.transaction_requests import IDS, SEVERAL, begin, code_of, declare, end
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 
@@ -45,16 +46,19 @@ async def test_a_clients_reason_is_kept_with_the_end() -> None:
 
 async def test_ends_follow_the_leader() -> None:
     """The old one refuses and names the new one; the client sees nothing of it."""
-    old, new = ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-a-1")
-    new.leads = False
-    async with proxy_mesh(old, new) as mesh:
-        declare(mesh)
+    first, second = MemoryBroker(KEY), MemoryBroker(KEY, node="broker-a-1", leads=False)
+    async with proxy_mesh(first, second) as mesh:
+        declare_producers(first, ["shop"])
         begun = (await begin(mesh)).json()["transaction_id"]
-        new.transactions = old.transactions
-        old.leads, old.leader_hint = False, "broker-a-1"
-        new.lead(2)
+        first.resign()
+        second.lead(2)
+        link = mesh.proxy.groups["broker-a"].link
+        await eventually(lambda: link.leader == second.node, "the second leader")
+        first.greets = second.greets = False
+        second.resign(first.node)
+        first.lead(3)
         assert (await end(mesh, begun, "commit")).json()["state"] == "committed"
-        assert new.asked[RequestCode.END_TRANSACTIONS] == 1
+        assert [node.asked[RequestCode.END_TRANSACTIONS] for node in (first, second)] == [1, 1]
 
 
 async def test_a_transaction_ends_once() -> None:
@@ -78,7 +82,7 @@ async def test_an_expired_transaction_ends_by_hand_only() -> None:
     async with proxy_mesh() as mesh:
         declare(mesh)
         begun = (await begin(mesh)).json()["transaction_id"]
-        mesh.broker.transactions.all[IDS.read(begun).number].state = EXPIRED
+        expire_transactions(mesh.broker, "shop")
         assert code_of(await end(mesh, begun, "commit")) == (410, "transaction-expired")
         resolved = await end(mesh, begun, "resolve", outcome="commit", reason="the bank says paid")
         assert (resolved.json()["state"], resolved.json()["by"], resolved.json()["offset"]) == ("committed", "hand", 0)
@@ -108,7 +112,12 @@ async def test_ends_gather_in_a_lane_of_their_own() -> None:
         answers = await asyncio.gather(*tasks)
         assert [answer.status_code for answer in answers] == [200] * 9 + [409]
         assert [answer.json()["transaction_id"] for answer in answers[:9]] == ids[:9]
-        assert mesh.broker.transactions.ends == [1, 1, 1, 8]
+        assert [head["rows"] for code, head in mesh.broker.heads if code is RequestCode.END_TRANSACTIONS] == [
+            1,
+            1,
+            1,
+            8,
+        ]
 
 
 async def test_an_overloaded_broker_is_passed_on() -> None:

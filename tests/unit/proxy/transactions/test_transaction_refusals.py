@@ -6,10 +6,12 @@ from typing import Any
 import orjson
 import pytest
 
+from tern_broker.core.sending import preparing
 from tern_proxy.auto_create import AutoCreate
 from tern_wire.limits import TRANSACTION_MESSAGES_MAX
 from tern_wire.link.requests import RequestCode
 from tern_wire.paths import JSON
+from tests.support.broker.contents import open_transactions
 from tests.support.proxy.proxy_mesh import proxy_mesh
 from tests.support.proxy.transaction_requests import BEGIN, SEVERAL, begin, begin_several, code_of, declare
 
@@ -44,7 +46,7 @@ async def test_bad_begins_are_problems(query: str, headers: dict[str, str], stat
         declare(mesh)
         answer = await mesh.http.post(BEGIN + query, content=b"x", headers=headers)
         assert code_of(answer) == (status, code), answer.text
-        assert mesh.broker.transactions.all == {}
+        assert open_transactions(mesh.broker) == {}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ async def test_bad_documents_are_problems(document: Any, status: int, code: str,
         assert code_of(answer) == (status, code), answer.text
         if pointer is not None:
             assert answer.json()["pointer"] == pointer
-        assert mesh.broker.transactions.all == {}
+        assert open_transactions(mesh.broker) == {}
 
 
 async def test_a_document_of_another_type_is_refused() -> None:
@@ -133,11 +135,12 @@ async def test_a_document_of_another_type_is_refused() -> None:
         assert code_of(await mesh.http.post(f"{SEVERAL}?x=1", json={})) == (400, "unknown-parameter")
 
 
-async def test_a_producer_group_with_too_many_open_transactions_is_told_so() -> None:
+async def test_a_producer_group_with_too_many_open_transactions_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """429, retryable; nothing is stored."""
     async with proxy_mesh() as mesh:
         declare(mesh)
-        mesh.broker.transactions.is_full = True
+        monkeypatch.setattr(preparing, "OPEN_PER_PRODUCER_GROUP_MAX", 1)
+        assert (await begin(mesh)).status_code == 201
         refused = await begin(mesh)
         assert (*code_of(refused), refused.json()["retryable"]) == (429, "too-many-open-transactions", True)
 
@@ -148,7 +151,7 @@ async def test_with_leave_a_producer_group_is_made_at_its_first_transaction() ->
         answers = await asyncio.gather(*(begin(mesh) for _ in range(8)))
         assert {answer.status_code for answer in answers} == {201}
         assert mesh.broker.asked[RequestCode.ALTER_PRODUCER_GROUP] == 1
-        assert len(mesh.broker.transactions.all) == 8
+        assert len(open_transactions(mesh.broker)) == 8
         several = await begin_several(mesh, {"topic": "orders", "body": "x"}, producer_group="another")
         assert several.status_code == 201
     async with proxy_mesh() as mesh:

@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
-from tern_wire.limits import LISTED_MAX
+from tern_wire.limits import CHECK_AFTER_DEFAULT_MS, CHECK_INTERVAL_DEFAULT_MS, LISTED_MAX
+from tern_wire.link.commands import CommandKind
 from tern_wire.link.requests import RequestCode
-from tern_wire.transactions import EXPIRED
-from tests.support.proxy.proxy_mesh import KEY, NOW_MS, ProxyMesh, proxy_mesh
+from tests.support.broker.contents import delete_producers, expire_transactions, open_transactions
+from tests.support.broker.loop_runtime import NOW_MS
+from tests.support.broker.memory_broker import MemoryBroker
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, proxy_mesh
 from tests.support.proxy.transaction_requests import IDS, SEVERAL, begin, begin_several, code_of, declare, end
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 
@@ -32,12 +34,20 @@ async def test_a_transaction_is_described_while_it_is_open_and_after_its_end() -
     async with proxy_mesh() as mesh:
         declare(mesh)
         begun = (await begin_several(mesh, {"topic": "orders", "body": "1"}, {"topic": "orders", "body": "2"})).json()
-        found = mesh.broker.transactions.all[IDS.read(begun["transaction_id"]).number]
-        found.attempts = 2
+        number = IDS.read(begun["transaction_id"]).number
+        first_ms = NOW_MS + CHECK_AFTER_DEFAULT_MS
+        asked_ms = [first_ms, first_ms + CHECK_INTERVAL_DEFAULT_MS]
+        for attempt, wait_ms in ((1, CHECK_AFTER_DEFAULT_MS), (2, CHECK_INTERVAL_DEFAULT_MS)):
+            mesh.broker.pass_time(wait_ms)
+            claim = {"producer_group": "shop", "checker": "checker-1", "max": 1, "claim_ms": 10_000}
+            mesh.broker.propose(CommandKind.CLAIM_CHECKS, {**claim, "max_bytes": 1 << 20})
+            report = [number, attempt, "unknown", 3]
+            mesh.broker.propose(CommandKind.REPORT_CHECKS, {"reports": [report]})
+        found = open_transactions(mesh.broker)[number]
         shown = (await mesh.http.get(f"{SEVERAL}/{begun['transaction_id']}")).json()
         checks = [
-            {"attempt": attempt, "at": NOW_MS, "checker": "checker-1", "answer": "unknown", "latency_ms": 3}
-            for attempt in (1, 2)
+            {"attempt": attempt, "at": at_ms, "checker": "checker-1", "answer": "unknown", "latency_ms": 3}
+            for attempt, at_ms in enumerate(asked_ms, 1)
         ]
         messages = [
             {"topic": "orders", "queue": f"broker-a:{queue}", "size": len(record)} for _, queue, record in found.halves
@@ -47,7 +57,7 @@ async def test_a_transaction_is_described_while_it_is_open_and_after_its_end() -
             "producer_group": "shop",
             "state": "open",
             "begun_at": NOW_MS,
-            "check_at": NOW_MS + 6_000,
+            "check_at": asked_ms[1] + CHECK_INTERVAL_DEFAULT_MS,
             "attempts": 2,
             "message_count": 2,
             "messages": messages,
@@ -56,7 +66,7 @@ async def test_a_transaction_is_described_while_it_is_open_and_after_its_end() -
         await end(mesh, begun["transaction_id"], "commit")
         ended = (await mesh.http.get(f"{SEVERAL}/{begun['transaction_id']}")).json()
         assert (ended["state"], ended["by"], ended["ended_at"], ended["message_count"]) == (
-            *("committed", "client", NOW_MS + 1_000, 2),
+            *("committed", "client", asked_ms[1], 2),
         )
         assert ended["messages"] == [{**messages[0], "offset": 0}]
         assert not {"check_at", "reason"} & ended.keys()
@@ -65,7 +75,7 @@ async def test_a_transaction_is_described_while_it_is_open_and_after_its_end() -
 
 async def test_pages_go_through_all_broker_groups_and_lose_nothing() -> None:
     """Every open one once, in the same order for every size of page; what ends in between makes none come twice and none be passed over."""
-    brokers = (ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b"))
+    brokers = (MemoryBroker(KEY), MemoryBroker(KEY, node="broker-b-0", broker_group="broker-b"))
     async with proxy_mesh(*brokers) as mesh:
         declare(mesh, "shop", "till")
         begun = {(await begin(mesh)).json()["transaction_id"] for _ in range(11)}
@@ -88,18 +98,19 @@ async def test_lists_choose_by_producer_group_state_and_age() -> None:
     """As asked; what has ended is not listed."""
     async with proxy_mesh() as mesh:
         declare(mesh, "shop", "till")
-        one, two = [(await begin(mesh)).json()["transaction_id"] for _ in range(2)]
+        two = (await begin(mesh)).json()["transaction_id"]
+        expire_transactions(mesh.broker, "shop")
+        one = (await begin(mesh)).json()["transaction_id"]
         three = (await begin(mesh, MQ_Producer_Group="till")).json()["transaction_id"]
-        mesh.broker.transactions.all[IDS.read(two).number].state = EXPIRED
 
         async def ids(query: str) -> list[str]:
             return [row["transaction_id"] for page in await pages(mesh, query) for row in page]
 
-        assert await ids("") == [one, two, three]
-        assert await ids("producer_group=shop") == [one, two]
+        assert await ids("") == [two, one, three]
+        assert await ids("producer_group=shop") == [two, one]
         assert await ids("state=expired") == [two]
         assert await ids("state=open&producer_group=till") == [three]
-        assert await ids("older_than=5m") == []
+        assert await ids("older_than=5m") == [two]
         heads = [head for code, head in mesh.broker.heads if code == RequestCode.LIST_TRANSACTIONS]
         assert {"namespace": "", **heads[-1]} == {
             "namespace": "",
@@ -113,15 +124,15 @@ async def test_lists_choose_by_producer_group_state_and_age() -> None:
 
 async def test_a_list_of_a_producer_group_that_only_one_broker_group_has_is_that_ones() -> None:
     """404 only when none has it."""
-    brokers = (ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b"))
+    brokers = (MemoryBroker(KEY), MemoryBroker(KEY, node="broker-b-0", broker_group="broker-b"))
     async with proxy_mesh(*brokers) as mesh:
         declare(mesh)
-        begun: set[str] = set()
-        while not any(IDS.read(one).broker_group == "broker-b" for one in begun):
-            begun.add((await begin(mesh)).json()["transaction_id"])
-        del mesh.brokers[0].transactions.groups["shop"]
+        mesh.name_server.wiped.add("broker-a")
+        await mesh.proxy.cache.refresh()
+        begun = {(await begin(mesh)).json()["transaction_id"] for _ in range(3)}
+        delete_producers(mesh.brokers[0], "shop")
         found = [row["transaction_id"] for page in await pages(mesh, "producer_group=shop&limit=1") for row in page]
-        assert set(found) == {one for one in begun if IDS.read(one).broker_group == "broker-b"}
+        assert set(found) == begun
         assert code_of(await mesh.http.get(f"{SEVERAL}?producer_group=none")) == (404, "producer-group-not-found")
 
 
@@ -150,7 +161,7 @@ async def test_bad_lists_are_problems(query: str, code: str) -> None:
 
 async def test_a_broker_group_in_trouble_is_the_answer_of_a_list() -> None:
     """Never half a list as if it were the whole."""
-    brokers = (ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b"))
+    brokers = (MemoryBroker(KEY), MemoryBroker(KEY, node="broker-b-0", broker_group="broker-b"))
     async with proxy_mesh(*brokers, leader_wait_ms=50) as mesh:
         declare(mesh)
         await begin(mesh)

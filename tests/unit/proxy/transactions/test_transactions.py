@@ -5,20 +5,23 @@ import asyncio
 import msgspec
 import pytest
 
+from tern_remoting import Frame, Link
 from tern_wire.errors import LinkReplyMalformed
 from tern_wire.link.requests import RequestCode
 from tern_wire.paths import MSGPACK
 from tern_wire.records.record import decode_record
-from tests.support.proxy.proxy_mesh import KEY, NOW_MS, proxy_mesh
+from tests.support.broker.contents import open_transactions
+from tests.support.broker.loop_runtime import NOW_MS
+from tests.support.broker.memory_broker import MemoryBroker
+from tests.support.proxy.proxy_mesh import KEY, proxy_mesh
 from tests.support.proxy.transaction_requests import BEGIN, IDS, SEVERAL, begin, begin_several, code_of, declare, end
-from tests.support.scripted.broker import ScriptedBroker
 
 pytestmark = pytest.mark.anyio
 
 
-def two_groups() -> tuple[ScriptedBroker, ScriptedBroker]:
+def two_groups() -> tuple[MemoryBroker, MemoryBroker]:
     """Leaders of two broker groups."""
-    return ScriptedBroker(KEY), ScriptedBroker(KEY, node="broker-b-0", broker_group="broker-b")
+    return MemoryBroker(KEY), MemoryBroker(KEY, node="broker-b-0", broker_group="broker-b")
 
 
 async def test_a_begun_message_is_stored_and_invisible_until_its_commit() -> None:
@@ -31,7 +34,7 @@ async def test_a_begun_message_is_stored_and_invisible_until_its_commit() -> Non
         assert answer.status_code == 201
         begun = answer.json()
         transaction = IDS.read(begun["transaction_id"])
-        assert (transaction.broker_group, transaction.producer_group_id, transaction.principal) == ("broker-a", 7, 0)
+        assert (transaction.broker_group, transaction.producer_group_id, transaction.principal) == ("broker-a", 1, 0)
         assert begun == {
             "transaction_id": begun["transaction_id"],
             "message_id": begun["message_id"],
@@ -45,8 +48,8 @@ async def test_a_begun_message_is_stored_and_invisible_until_its_commit() -> Non
         }
         assert answer.headers["location"] == f"/v1/transactions/{begun['transaction_id']}"
         assert mesh.broker.records("orders") == []
-        (half,) = mesh.broker.transactions.all[transaction.number].halves
-        assert mesh.broker.transactions.all[transaction.number].check_after_ms == 1_500
+        (half,) = open_transactions(mesh.broker)[transaction.number].halves
+        assert open_transactions(mesh.broker)[transaction.number].check_at_ms == NOW_MS + 1_500
         properties = decode_record(half[2]).properties
         assert (properties["TRAN_MSG"], properties["PGROUP"]) == ("true", "shop")
         assert properties["CHECK_IMMUNITY_TIME_IN_SECONDS"] == "2", "whole seconds, never sooner"
@@ -79,7 +82,7 @@ async def test_begins_spread_over_all_queues_and_travel_with_ordinary_sends() ->
         declare(mesh, "shop", "till")
         for _ in range(32):
             assert (await begin(mesh)).status_code == 201
-        queues = {half[1] for one in mesh.broker.transactions.all.values() for half in one.halves}
+        queues = {half[1] for one in open_transactions(mesh.broker).values() for half in one.halves}
         assert queues == {0, 1, 2, 3}
         before = len(mesh.broker.flights)
         mixed = await asyncio.gather(
@@ -92,7 +95,7 @@ async def test_begins_spread_over_all_queues_and_travel_with_ordinary_sends() ->
         assert mesh.broker.flights[before:] == [4]
         assert len(mesh.broker.records("orders")) == 2
         groups = [IDS.read(answer.json()["transaction_id"]).producer_group_id for answer in mixed[1:3]]
-        assert groups == [7, 8]
+        assert groups == [1, 2]
 
 
 async def test_transactions_of_several_topics_share_a_flight() -> None:
@@ -112,7 +115,7 @@ async def test_transactions_of_several_topics_share_a_flight() -> None:
         assert {answer.status_code for answer in answers} == {201}
         assert mesh.broker.flights[before:] == [9]
         for answer, chain in zip(answers[1:4], chains, strict=True):
-            found = mesh.broker.transactions.all[IDS.read(answer.json()["transaction_id"]).number]
+            found = open_transactions(mesh.broker)[IDS.read(answer.json()["transaction_id"]).number]
             assert found.producer_group == answer.json()["producer_group"]
             assert [(topic, decode_record(record).body.decode()) for topic, _, record in found.halves] == [
                 (name, name) for name in chain
@@ -123,9 +126,13 @@ async def test_an_answer_without_the_producer_group_fails_the_begin_alone() -> N
     """Without its id there is no transaction id to tell; a send in the same flight is stored and answered."""
     async with proxy_mesh() as mesh:
         declare(mesh)
-        mesh.broker.transactions.facts = lambda _: []  # type: ignore[method-assign, assignment]
+
+        def answer_without(link: Link, frame: Frame) -> None:
+            mesh.broker.serve_changed(link, frame, lambda head: {**head, "producer_groups": []})
+
+        mesh.broker.script(RequestCode.SEND, answer_without)
         sent, begun = await asyncio.gather(mesh.post("/v1/topics/orders/messages", b"plain"), begin(mesh))
-        assert (sent.status_code, mesh.broker.flights) == (201, [2])
+        assert (sent.status_code, mesh.broker.asked[RequestCode.SEND]) == (201, 1)
         assert begun.json()["code"] == LinkReplyMalformed.code
 
 
@@ -156,7 +163,7 @@ async def test_several_messages_of_several_topics_are_one_transaction() -> None:
             *("expires_at", "links"),
         }
         assert begun["check_at"] == NOW_MS + 2_000
-        found = mesh.broker.transactions.all[IDS.read(begun["transaction_id"]).number]
+        found = open_transactions(mesh.broker)[IDS.read(begun["transaction_id"]).number]
         records = [decode_record(record) for _, _, record in found.halves]
         assert [record.topic for record in records] == ["orders", "bills", "orders"]
         assert [record.properties["UNIQ_KEY"] for record in records] == begun["message_ids"]
@@ -174,7 +181,7 @@ async def test_several_messages_come_in_messagepack_too() -> None:
         answer = await mesh.post(SEVERAL, body, content_type=MSGPACK, accept=MSGPACK)
         assert answer.status_code == 201
         begun = msgspec.msgpack.decode(answer.content)
-        (half,) = mesh.broker.transactions.all[IDS.read(begun["transaction_id"]).number].halves
+        (half,) = open_transactions(mesh.broker)[IDS.read(begun["transaction_id"]).number].halves
         assert decode_record(half[2]).body == b"\xff"
 
 
@@ -220,7 +227,7 @@ async def test_other_topics_take_no_half_messages(kind: str) -> None:
         assert code_of(refused) == (400, "property-conflicts-with-type")
         several = await begin_several(mesh, {"topic": "orders", "body": "x"})
         assert (several.json()["code"], several.json()["topic_type"]) == ("property-conflicts-with-type", kind)
-        assert mesh.broker.transactions.all == {}
+        assert open_transactions(mesh.broker) == {}
 
 
 async def test_a_transaction_topic_takes_half_messages_only() -> None:
@@ -261,7 +268,7 @@ async def test_the_same_idempotency_key_is_the_same_transaction() -> None:
         assert (several.status_code, repeated.status_code) == (201, 200)
         assert repeated.json()["transaction_id"] == several.json()["transaction_id"]
         assert repeated.json()["message_ids"][0] == several.json()["message_ids"][0]
-        assert len(mesh.broker.transactions.all) == 3
+        assert len(open_transactions(mesh.broker)) == 3
 
 
 async def test_a_key_always_leads_to_the_same_broker_group() -> None:
@@ -287,4 +294,4 @@ async def test_a_lost_answer_to_a_begin_is_an_open_outcome_unless_there_is_a_key
         assert code_of(await begin(mesh)) == (504, "outcome-unknown")
         mesh.broker.script(RequestCode.SEND, lambda link, _: link.abort("scripted"))
         assert (await begin(mesh, Idempotency_Key="k")).status_code == 201
-        assert len(mesh.broker.transactions.all) == 1
+        assert len(open_transactions(mesh.broker)) == 1

@@ -17,13 +17,15 @@ import pytest
 from tern_proxy import routes
 from tern_proxy.core.access.requirements import Rule
 from tern_proxy.routes.table import RULES
+from tern_wire.limits import CHECK_AFTER_DEFAULT_MS
 from tern_wire.link.requests import RequestCode, read_body
 from tern_wire.principals.principals import Principal
+from tests.support.broker.loop_runtime import NOW_MS
 from tests.support.proxy.api_document import OPERATIONS, codes
 from tests.support.proxy.guarded_mesh import EVERYTHING, OWN, ROOT_KEY, GuardedMesh, grant, guarded_mesh
-from tests.support.proxy.proxy_mesh import NOW_MS, RawExchange, eventually
+from tests.support.proxy.proxy_mesh import RawExchange, eventually
 from tests.support.proxy.route_samples import NAMES, sample
-from tests.support.proxy.transaction_requests import IDS, declare
+from tests.support.proxy.transaction_requests import declare
 
 pytestmark = pytest.mark.anyio
 TIMES_OUT_S = 10.0
@@ -105,8 +107,7 @@ async def check(mesh: GuardedMesh) -> None:
     path = "/v1/topics/orders/transactions?producer_group=shop"
     begun = await mesh.ask("POST", path, other, content=b"secret")
     assert begun.status_code == 201, begun.text
-    mesh.broker.transactions.due.append(IDS.read(begun.json()["transaction_id"]).number)
-    mesh.broker.transactions.wake()
+    mesh.broker.pass_time(CHECK_AFTER_DEFAULT_MS)
 
 
 ASKING = "timeout=30s&correlation_id=invoice-7&client=shop-7"
@@ -162,7 +163,7 @@ def is_begun(exchange: RawExchange) -> bool:
 
 def is_asked(mesh: GuardedMesh, answer: "asyncio.Task[Any]") -> bool:
     """Whether the paused broker was asked, or nobody asks it."""
-    return bool(mesh.broker._frozen) or answer.done()
+    return bool(mesh.broker.frozen) or answer.done()
 
 
 async def rest(mesh: GuardedMesh) -> list[dict[str, Any]]:
@@ -375,7 +376,7 @@ async def test_root_waits_for_nobody_but_is_not_revoked_either() -> None:
     async with guarded_mesh() as mesh:
         mesh.broker.is_paused = True
         answer = asyncio.create_task(mesh.ask("GET", "/v1/topics/orders", ROOT_KEY))
-        await eventually(lambda: mesh.broker._frozen, "a question to the broker")
+        await eventually(lambda: mesh.broker.frozen, "a question to the broker")
         mesh.known.put("anybody", GRANTS)
         mesh.broker.wake()
         assert (await asyncio.wait_for(answer, TIMES_OUT_S)).status_code == 200

@@ -215,7 +215,7 @@ async def test_receives_of_a_backlog_wait_beside_sends() -> None:
         await eventually(lambda: len(kept) == AT_ONCE and turns.waiting == 2, "two that wait")
         assert broker.asked[RequestCode.RECEIVE] == 1 + AT_ONCE
         for link, frame in kept:
-            broker._answer(link, frame, RequestCode.RECEIVE)
+            broker.serve(link, frame)
         await _all_came(mesh, tasks, sends)
 
 

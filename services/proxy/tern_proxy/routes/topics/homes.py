@@ -24,7 +24,7 @@ from tern_wire.kept_topics import is_system
 from tern_wire.limits import PLACEMENT_GROUPS_MAX
 from tern_wire.link.topics import ChangeTopic, DescribeTopic, TopicChanged, TopicDescription, TopicState
 from tern_wire.routing.placement import Placement, placement_of, read_placement
-from tern_wire.settings.topic_settings import ALTER, CREATE, DECLARE
+from tern_wire.settings.topic_settings import ALTER, CREATE, DECLARE, NOWHERE
 
 # Name of a broker group, and what it says of a topic, asked or told to change it.
 Answers = Sequence[tuple[str, TopicState]]
@@ -43,13 +43,18 @@ async def change_topic(proxy: Proxy, change: ChangeTopic, names: list[str]) -> C
         known = proxy.cache.topics.get(topic)
         if known is not None:
             hosts = list(known.route)
+            placement = placement_of({name: part.placement for name, part in known.route.items()})
         elif list(proxy.groups) == names[:1] and not is_system(topic):
             # The only broker group there is says it by itself, in one round.
-            hosts = []
+            hosts, placement = [], NOWHERE
         else:
-            hosts = [name for name, _ in await _look(proxy, topic)]
+            found = await _look(proxy, topic)
+            hosts, placement = [name for name, _ in found], placement_of(_texts(found))
         if hosts:
-            answers = await _tell_all(proxy, hosts, change, is_repeatable=mode != CREATE)
+            # A broker group that has lost the topic since gets it with its placement, which all others ignore.
+            answers = await _tell_all(
+                proxy, hosts, change, placement=placement, is_repeatable=mode != CREATE
+            )
             answers += await _complete(proxy, topic, answers)
         else:
             proxy.kept.require_new(topic)
@@ -62,8 +67,8 @@ async def _create(proxy: Proxy, change: ChangeTopic, names: list[str]) -> Change
     """In the first one first: it has the topic already, with a placement, or the new topic's is what *names* are."""
     first, mode = names[0], change.mode
     born = Placement(epoch=1, groups=tuple(names[:PLACEMENT_GROUPS_MAX]))
-    asked = _placed(change, born, first)
-    found = (await _tell_all(proxy, [first], asked, is_repeatable=mode != CREATE))[0][1]
+    asked = await _tell_all(proxy, [first], change, placement=born, is_repeatable=mode != CREATE)
+    found = asked[0][1]
     placement = read_placement(found.placement)
     if not placement.epoch:
         # Of a release in which nobody placed topics: wherever it is.
@@ -251,7 +256,7 @@ async def _place_where_it_is(proxy: Proxy, topic: str) -> Placement:
 
 # Asking -----------------------------------------------------------------------------------------------------------
 async def _place(proxy: Proxy, name: str, change: ChangeTopic, placement: Placement) -> TopicChanged:
-    return (await _tell_all(proxy, [name], _placed(change, placement, name)))[0][1]
+    return (await _tell_all(proxy, [name], change, placement=placement))[0][1]
 
 
 def _placed(change: ChangeTopic, placement: Placement, own: str) -> ChangeTopic:
@@ -271,13 +276,24 @@ def _declared(topic: str, found: TopicState) -> ChangeTopic:
     )
 
 
-async def _tell_all(proxy: Proxy, names: list[str], change: ChangeTopic, *, is_repeatable: bool = True) -> Changed:
+async def _tell_all(
+    proxy: Proxy,
+    names: list[str],
+    change: ChangeTopic,
+    *,
+    placement: Placement = NOWHERE,
+    is_repeatable: bool = True,
+) -> Changed:
     """Name and answer of each of *names*, in order. NoLeader for one that no route names."""
     missing = [name for name in names if name not in proxy.groups]
     if missing:
         raise NoLeader(broker_group=missing[0])
-    links = [proxy.groups[name].link for name in names]
-    told = await asyncio.gather(*(link.ask(change, is_repeatable=is_repeatable) for link in links))
+    changes = [_placed(change, placement, name) if placement.epoch else change for name in names]
+    asked = (
+        proxy.groups[name].link.ask(each, is_repeatable=is_repeatable)
+        for name, each in zip(names, changes, strict=True)
+    )
+    told = await asyncio.gather(*asked)
     return [(name, found) for name, (found, _) in zip(names, told, strict=True)]
 
 

@@ -1,0 +1,78 @@
+"""The Runtime of a broker node on the test's own event loop: an instant disk, and clocks that stand still but for what a test adds."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NoReturn
+
+from tern_raft.runtime import Disk
+from tern_store import SyncLost
+
+NOW_MS = 1_700_000_000_000
+
+
+class LoopRuntime:
+    """The Runtime of a node on the running loop: its disk is instant, its clocks stand still but for what a test adds."""
+
+    pid = 1
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self.ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds that a test has let pass."""
+        return self.ahead_s
+
+    def wall_ms(self) -> int:
+        """NOW_MS, and what a test has let pass."""
+        return NOW_MS + round(self.ahead_s * 1000)
+
+    def waited(self) -> float:
+        """The loop's seconds, and what a test has let pass: what long polls are bounded by."""
+        return self._loop.time() + self.ahead_s
+
+    def call_soon(self, callback: Callable[..., object], *arguments: object) -> object:
+        """In the next turn of the loop, or of `turn`."""
+        self._soon.append((callback, arguments))
+        return self._loop.call_soon(self._run_one)
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *arguments: object) -> object:
+        """Not before *delay_s* of the loop's time."""
+        return self._loop.call_later(delay_s, callback, *arguments)
+
+    def open_disk(self, on_failure: Callable[[SyncLost], None]) -> Disk:
+        """A disk that does its jobs at once."""
+        return _InstantDisk(self)
+
+    def new_id(self) -> bytes:
+        """Always the same."""
+        return bytes(16)
+
+    def end(self, code: int) -> NoReturn:
+        """A node in memory has no process to end."""
+        raise AssertionError(f"the node ended itself with {code}")
+
+    def turn(self) -> None:
+        """Run everything that is due, without waiting for the loop."""
+        while self._soon:
+            self._run_one()
+
+    def _run_one(self) -> None:
+        if self._soon:
+            callback, arguments = self._soon.popleft()
+            callback(*arguments)
+
+
+class _InstantDisk:
+    def __init__(self, runtime: LoopRuntime) -> None:
+        self._runtime = runtime
+
+    def run_soon(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run *job* now, and *done* in the next turn."""
+        job()
+        self._runtime.call_soon(done)
+
+    def stop(self) -> None:
+        """There is no thread."""
