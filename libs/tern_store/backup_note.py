@@ -33,8 +33,8 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupNote:
-    """A complete backup. *made_at* is a time in ISO 8601, *release* the TernMQ release that made
-    it.
+    """A complete backup.
+    *made_at* is a time in ISO 8601, *release* the TernMQ release that made it.
     """
 
     cluster: str

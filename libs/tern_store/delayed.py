@@ -35,7 +35,6 @@ class Delaying(Protocol):
 def schedule(store: Delaying, entry: StoredEntry, rows: TimerRows, topics: dict[int, bytes], now_ms: int) -> None:
     """Let records of *entry* wait for their delivery time, as *rows* (TIMER_ROWS), and index their
     keys.
-
     *topics*: id to name (UTF-8) of every topic in *rows*; *now_ms*: the entry's time.
     """
     store.timers.add(rows)
@@ -65,7 +64,6 @@ def recall(store: Delaying, rows: TimerRows) -> None:
 
 def move_timers(timers: Timers, rows: npt.NDArray[Any], positions: npt.NDArray[np.int64], *, is_partial: bool) -> None:
     """Point the timers of *rows* (MOVE_ROWS of MOVED_TIMER) at *positions*.
-
     Timers that fired since the copy was made are left out. *is_partial*: timers that were set
     before the log's beginning are missing here, and their copies add them.
     """

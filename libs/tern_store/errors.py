@@ -9,7 +9,6 @@ class StoreError(Exception):
 
 class SyncLost(OSError):
     """A sync failed, or a write met an error of the medium (EIO): written data may be lost.
-
     The data may still be readable, and a repeated sync would report success falsely: the kernel has
     marked the lost pages clean. Other refusals of the kernel say nothing about earlier writes.
     Reference: "Can applications recover from fsync failures?", USENIX ATC 2020.
@@ -54,7 +53,6 @@ class StateCorrupt(StoreError):
 
 class StateOfOtherRelease(StoreError):
     """The state at the begin of a trimmed log has a form that this release cannot read.
-
     The state is not damaged, so nothing is made again.
     """
 

@@ -57,13 +57,12 @@ class Files(Protocol):
 
     def fsync_dir(self, path: Path) -> None:
         """Make creations, renames and removals in *path* durable.
-
         SyncLost, or an OSError raised before the sync was tried.
         """
 
     def fallocate(self, fd: int, size: int) -> None:
-        """Reserve [0, size) on disk; new bytes read as zeros. ENOSPC is raised here, not by later
-        writes.
+        """Reserve [0, size) on disk; new bytes read as zeros.
+        ENOSPC is raised here, not by later writes.
         """
 
     def ftruncate(self, fd: int, size: int) -> None: ...
@@ -250,7 +249,6 @@ def is_lack(error: OSError) -> bool:
 
 def refusal(action: Callable[[], object]) -> OSError | None:
     """Run *action*, which must be repeatable; return the kernel's refusal, None if it succeeded.
-
     A refusal is a lack of room, descriptors, memory and the like. SyncLost is raised.
     """
     try:
@@ -293,7 +291,6 @@ def read_whole(path: Path, files: Files) -> bytes:
 
 def replace_whole(path: Path, data: bytes, files: Files) -> None:
     """Durable here: the file at *path* is *data*; an earlier crash leaves the old contents.
-
     The data is written aside, synced, and renamed.
     """
     fresh = path.with_name(f"{path.name}.new")

@@ -21,7 +21,6 @@ STEP_SIZE_BYTES = 4 << 20
 
 def index_committed(store: "Store", records: npt.NDArray[Any], topics: Mapping[int, bytes], now_ms: int) -> None:
     """Index the keys of *records* at *now_ms*, the entry's time. LogRot if a record is unreadable.
-
     *records* have the fields position, size and topic (its id); *topics*: id to name (UTF-8) of
     every topic in *records*.
     """

@@ -20,7 +20,6 @@ _STAMP_SIZE_BYTES = 8
 
 def visible_at(store: "Store", topic_id: int, queue: int, offset: int) -> int:
     """Time in ms at which the message at *offset* became visible.
-
     StoreError if it is not kept; LogRot, DerivedDamage.
     """
     if store.queues.min(topic_id, queue) <= offset < store.queues.end(topic_id, queue):
@@ -35,7 +34,6 @@ def visible_at(store: "Store", topic_id: int, queue: int, offset: int) -> int:
 def offset_at(store: "Store", topic_id: int, queue: int, visible_ms: int, *, least: int, end: int) -> int:
     """First offset of [*least*, *end*) that became visible at *visible_ms* or later; *end* if none
     did.
-
     The caller gives the bounds of the queue. LogRot, DerivedDamage.
     """
     if least >= end:

@@ -44,7 +44,6 @@ def find_needed(
     unread: Iterable[Found] = (),
 ) -> Needed:
     """Find the needed records below *position* of the log.
-
     *ends*: (topic id, queue) to the queue's end when the log reached *position*; every offset below
     may go by age. *held*: (topic id, queue, offsets) of leases and retries. *halves*: rows
     (MOVE_ROWS) and positions of half messages in open transactions; only the caller has them, since

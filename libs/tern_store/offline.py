@@ -41,8 +41,8 @@ class OfflineTopic:
 
 
 class OfflineStore:
-    """The locked directory of a stopped node. Owner: the command; `close` lets the node start
-    again.
+    """The locked directory of a stopped node.
+    Owner: the command; `close` lets the node start again.
     """
 
     def __init__(self, directory: Path, lock: DirectoryLock, state: SavedState, files: Files) -> None:
@@ -74,7 +74,6 @@ class OfflineStore:
     @classmethod
     def open(cls, directory: Path, *, files: Files = REAL_FILES) -> "OfflineStore":
         """Lock *directory* and read the newest saved state.
-
         StoreError, whose text says the fix, if no node was ever stopped there. DirectoryInUse, with
         the pid, if a node runs. Quarantined if the log is known to be damaged. LogRot or
         DerivedDamage if a file is missing, short or damaged. After a crash `clean` is False: the
@@ -113,7 +112,6 @@ class OfflineStore:
 
     def read(self, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> memoryview:
         """Concatenate the bytes at *positions* (shape (n,)), *sizes* each, verified.
-
         Each range must lie within one entry up to the saved state, else StoreError. LogRot if an
         entry is damaged.
         """
@@ -121,7 +119,6 @@ class OfflineStore:
 
     def entries(self, topic_id: int, queue: int, offset: int, count: int) -> npt.NDArray[Any]:
         """Up to *count* entries of a queue from *offset*, with their records' present positions.
-
         DerivedDamage.
         """
         return self._moved.lay_over(topic_id, queue, offset, self.queues.read(topic_id, queue, offset, count))
@@ -162,8 +159,8 @@ class OfflineStore:
 
 
 class UnchangingFiles:
-    """Read-only files. Calls that reserve or tidy do nothing; a write is a bug and raises
-    StoreError.
+    """Read-only files.
+    Calls that reserve or tidy do nothing; a write is a bug and raises StoreError.
     """
 
     def __init__(self, files: Files) -> None:

@@ -45,7 +45,6 @@ def open_store(
     files: Files,
 ) -> Made:
     """Open a log and a state and pass them to *made*, with the rules of `Store.open`.
-
     The directory must exist and not be quarantined. *bounds*: bytes of the largest entry, and of
     the newest entries kept in memory.
     """

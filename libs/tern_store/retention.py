@@ -32,8 +32,8 @@ class Pressure(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRules:
-    """Settable rules. *delete_hour*: 0 to 23, local time; *size_max_bytes*: 0 for none; ratios of
-    disk.
+    """Settable rules.
+    *delete_hour*: 0 to 23, local time; *size_max_bytes*: 0 for none; ratios of disk.
     """
 
     retention_ms: int = 72 * HOUR_MS
@@ -100,7 +100,6 @@ def plan_trim(
     asked: bool = False,
 ) -> TrimPlan | None:
     """What to drop now, or None.
-
     *segments*: the droppable ones, oldest first, never the last of the log. *end*: the log's end.
     *now_ms*: the group's logical time. *hour*: the wall clock's, 0 to 23. *asked*: an operator
     requests a trim now. A segment must be older than the retention, as in RocketMQ; an equal age

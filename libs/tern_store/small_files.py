@@ -49,7 +49,6 @@ class Checkpoint:
 
 def write_abort(directory: Path, pid: int, files: Files) -> str | None:
     """Durable here: this node runs.
-
     Returns the previous contents, left by a process that was not stopped in order; None if it was.
     """
     path = directory / ABORT
@@ -130,7 +129,6 @@ def read_text(path: Path, files: Files) -> str | None:
 
 def topic_id_of(facts: Mapping[str, Any]) -> int | None:
     """The id of a topic of `topics.json`, None if absent.
-
     *facts*: the topic's object in RocketMQ's form; AttributeError if it is no object.
     """
     attributes = facts.get("attributes", {})

@@ -62,9 +62,7 @@ class StoreLimits:
 
 
 class Store:
-    """The files of one node. Owner: the core loop; only `run` of its jobs may be called
-    elsewhere.
-    """
+    """The files of one node. Owner: the core loop; only `run` of its jobs may run elsewhere."""
 
     def __init__(
         self, directory: Path, files: Files, limits: StoreLimits, log: CommitLog, state: SavedState | None
@@ -82,15 +80,14 @@ class Store:
         self.moved = MovedEntries()
         # Queues with messages by reference: (topic id, queue) to the first and last such offset.
         self.references: dict[tuple[int, int], tuple[int, int]] = {}
-        # The files were made again from a state at the log's beginning, and the trim that made this
-        # the beginning is not applied again yet: timers set before are missing. The log's entries
-        # carry the timers that come due meanwhile.
+        # Made again from a state at the log's beginning, before the trim that made it the beginning
+        # is applied again: timers set before are missing. Entries carry the timers that come due
+        # meanwhile.
         self.timers_are_partial = False
         # The last entry to drop, from the last applied trim.
         self._wanted_start: LogMark | None = None
         self._unsynced: list[SyncJob] = []
-        # The owner's saved state and its point in the log; None: apply the log from its first
-        # entry.
+        # The owner's saved state and its point in the log; None: apply from the first entry.
         self.payload: bytes | None = None
         self.applied: LogMark | None = None
         # Why this start made the derived files again; empty if it did not.
@@ -114,13 +111,11 @@ class Store:
         files: Files = REAL_FILES,
     ) -> "Store":
         """Recover the files in *directory*, or begin them. The owner holds the directory's lock.
-
-        *accepts*: whether the owner can use a saved payload. *knows*: whether the owner reads its
-        form; another release may have saved it, and where nothing else is left that is
-        StateOfOtherRelease, not damage. *may_begin*: whether the log may be absent. *on_tear*:
-        called before a torn entry is cut. The caller then applies the log behind `applied`. Raises
-        Quarantined or LogRot (the node must not take part until it is rebuilt), WrongGroup,
-        StoreError.
+        *accepts*: whether the owner can use a saved payload. *knows*: whether it reads its form;
+        where nothing else is left, another release's form is StateOfOtherRelease, not damage.
+        *may_begin*: whether the log may be absent. *on_tear*: called before a torn entry is cut.
+        Then apply the log behind `applied`. Raises Quarantined or LogRot (no part in the group
+        until a rebuild), WrongGroup, StoreError.
         """
         files.makedirs(directory)
         small_files.refuse_quarantined(directory, files)
@@ -140,9 +135,7 @@ class Store:
     # Apply ----------------------------------------------------------------------------------------
     def dispatch(self, entry: StoredEntry, appends: QueueAppends, topics: dict[int, bytes], now_ms: int) -> None:
         """Add the messages of *entry* to their queues, and its own records' keys to the index.
-
-        Both stay in memory at first. *topics*: id to name (UTF-8) of every topic of *appends*;
-        *now_ms*: the entry's time.
+        In memory at first. *topics*: id to name (UTF-8); *now_ms*: the entry's time.
         """
         self.queues.append_all(appends, now_ms)
         if len(appends.entries) <= FEW_RECORDS and self._index_few(entry, appends, topics, now_ms):
@@ -150,8 +143,7 @@ class Store:
         positions = appends.entries["position"].astype(np.int64)
         is_old, end = np.zeros(0, bool), entry.position + len(entry.raw)
         if len(positions) and not entry.position <= positions.min() <= positions.max() < end:
-            # Messages by reference are in the index since they were stored, or committed
-            # (`halves.py`).
+            # Messages by reference are indexed already, when stored or committed (`halves.py`).
             is_old = (positions < entry.position) | (positions >= end)
             self._refer(appends, is_old)
         if len(is_old):
@@ -202,9 +194,7 @@ class Store:
         self, entry: StoredEntry, rows: Entries, positions: Positions, topics: dict[int, bytes], now_ms: int
     ) -> None:
         """Replace older records with those of *entry* at *positions*, as *rows* (MOVE_ROWS) say.
-
-        See `needed.py`. The owner keeps the places of half messages, and their keys stay out of the
-        index.
+        See `needed.py`. The owner keeps the places of half messages; their keys are not indexed.
         """
         is_message = rows["kind"] == MOVED_MESSAGE
         for row, position in zip(rows[is_message].tolist(), positions[is_message].tolist(), strict=True):
@@ -223,7 +213,6 @@ class Store:
         self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = TIME_MAX_MS, count: int = 64
     ) -> list[Found]:
         """At most *count* records of *topic* with *key* as message id or key, newest first.
-
         Times are those stored. LogRot, DerivedDamage if bytes read on the way are damaged.
         """
         return find_records(self.keys, self.log, topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count)
@@ -231,7 +220,6 @@ class Store:
     # Save -----------------------------------------------------------------------------------------
     def save(self, applied: LogMark, payload: Payload) -> Save:
         """Write the appends that wait in memory and return the job that makes them durable.
-
         OSError ENOSPC leaves them in memory. *payload* gives the owner's state after entry
         *applied*.index; it is called on the job's thread.
         """
@@ -272,7 +260,6 @@ class Store:
         self, applied: LogMark, payload: Payload, *, position: int, now_ms: int, ends: Sequence[Sequence[Any]]
     ) -> StateSave:
         """The job that saves the state before the segment at *position*.
-
         *applied* is the last entry before it. *ends*: [topic id, [end of queue 0, ...]] of every
         topic as of *applied*: the queues' mins once the log begins there.
         """
@@ -283,10 +270,7 @@ class Store:
 
     # Retention ------------------------------------------------------------------------------------
     def boundaries(self) -> list[Boundary]:
-        """List places behind the log's start where the log could begin, ascending.
-
-        Each is the begin of a segment with a saved state.
-        """
+        """Places behind the log's start with a segment begin and a saved state, ascending."""
         bases = set(self.log.segment_bases[1:])
         return [boundary for boundary in boundaries(self.directory, self.files) if boundary.position in bases]
 
@@ -297,9 +281,7 @@ class Store:
 
     def want_trim(self, last: LogMark, floors: Sequence[tuple[int, int, int]]) -> None:
         """Set the log's future beginning behind the entry *last*, and queues' mins from *floors*.
-
-        *floors*: (topic id, queue, offset). Everything still needed was copied before.
-        `wanted_trim` drops the segments.
+        *floors*: (topic id, queue, offset). All needed records are copied; `wanted_trim` follows.
         """
         for topic_id, queue, offset in floors:
             if end := self.queues.end(topic_id, queue):
@@ -311,7 +293,6 @@ class Store:
 
     def wanted_trim(self) -> TrimJob | None:
         """The next job that drops segments, None if none can go yet.
-
         Call `trimmed` before the next. A segment goes only if a saved state lies behind it, which a
         start needs, and if this node has a state for the log to begin with. It lacks that state if
         it was away or without room when the segment began; it then keeps more than others until the
@@ -340,19 +321,13 @@ class Store:
 
     # Damage ---------------------------------------------------------------------------------------
     def verify(self) -> Iterator[Checked | LogRot | DerivedDamage]:
-        """Read everything once, in steps of about 1 MiB; yield damage, never raise it.
-
-        The owner may continue its work between steps.
-        """
+        """Read everything once, in steps of about 1 MiB. Damage is yielded, never raised."""
         yield from self.log.verify()
         for part in (self.queues, self.keys, self.timers, self.sent_keys):
             yield from part.verify()
 
     def note_damage(self, damage: LogRot | DerivedDamage) -> None:
-        """Durable here: the damage. The owner then ends this process.
-
-        The next start quarantines the node, or makes the derived files again.
-        """
+        """Durable here: the next start quarantines the node, or makes derived files again."""
         if isinstance(damage, LogRot):
             small_files.quarantine(self.directory, damage, self.files)
         else:
@@ -399,15 +374,11 @@ class Store:
         self.references = {(topic, queue): (first, last) for topic, queue, first, last in section["references"]}
         self.timers_are_partial = bool(section["partial"])
         self._wanted_start = LogMark(*section["wanted_start"]) if section["wanted_start"] else None
-        # The log may already have finished a trim that this older state precedes; applying that
-        # trim again drops nothing.
+        # Repeat a trim that the log may have finished after this state; it drops nothing new.
         self._forget_dropped()
 
     def begin_again(self, reason: str, base: SavedState | None) -> None:
-        """Drop every derived file, to derive it from the log behind *base* (None: its genesis).
-
-        *base* is the state of the log's start.
-        """
+        """Drop derived files, to derive them behind *base*, the log's start (None: genesis)."""
         for part in (self.queues, self.keys, self.timers):
             part.wipe()
         self.sent_keys.restore(split_payload(base.payload)[0]["sent_keys"] if base is not None else ())

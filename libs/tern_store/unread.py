@@ -33,7 +33,6 @@ class UnreadScan:
 
     def measure(self, ranges: Iterable[Range], size_max_bytes: int) -> Generator[None, None, bool]:
         """Return whether more than *size_max_bytes* of records lie before the place.
-
         Each step takes about a millisecond. DerivedDamage.
         """
         left = size_max_bytes
@@ -52,7 +51,6 @@ class UnreadScan:
 
     def find(self, ranges: Iterable[Range], size_max_bytes: int) -> Iterator[Found]:
         """Yield rows (MOVE_ROWS) and positions of records before the place.
-
         In total about *size_max_bytes*, and at least one record if there is any. DerivedDamage.
         """
         left = size_max_bytes
