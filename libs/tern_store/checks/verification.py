@@ -102,8 +102,7 @@ class _Verification:
             self._files.listdir(self._directory / name) for name in (INDEX_FOLDER, QUEUE_FOLDER)
         )
 
-    # The log and references into it
-    # --------------------------------------------------------------------
+    # The log and references into it ---------------------------------------------------------------
     def _check_log(
         self, log: LogCheck, states: list[SavedState], topics: dict[int, bytes], queues: QueueReader | None
     ) -> None:
@@ -143,8 +142,7 @@ class _Verification:
         if state.mark != found:
             self._add_state(state.mark.index, f"it stands for {state.mark}, but the log has {found}")
 
-    # Derived files
-    # -----------------------------------------------------------------------------------
+    # Derived files --------------------------------------------------------------------------------
     def _check_derived(self, states: list[SavedState]) -> QueueReader | None:
         """Check the derived files at the newest saved state; return the queues if they are
         readable.

@@ -207,8 +207,7 @@ class RebuildSink:
             self._open = None
             self._unsynced_bytes = 0
 
-    # Pieces
-    # --------------------------------------------------------------------------------------------
+    # Pieces ---------------------------------------------------------------------------------------
     def _pieces(self) -> Iterator[Wanted]:
         manifest, check = self._manifest, self._check
         if manifest is None or check is None:

@@ -143,8 +143,7 @@ class SentKeys:
                 continue  # no descriptor now: the table stays in memory until a later call opens its file
             del self._waiting[number]
 
-    # Look up
-    # ----------------------------------------------------------------------------------------
+    # Look up --------------------------------------------------------------------------------------
     def find(self, keys: bytes) -> dict[int, Receipt]:
         """Receipts of the concatenated 16-byte *keys* in any table, by the key's number.
         DerivedDamage, LogRot: a file is missing or damaged.

@@ -127,7 +127,7 @@ class CommitLog:
             raise
         return log
 
-    # Bounds --------------------------------------------------------------------------------------
+    # Bounds ---------------------------------------------------------------------------------------
     @property
     def first_index(self) -> int:
         """The oldest kept entry; 1, the genesis, unless retention has dropped entries."""

@@ -176,8 +176,7 @@ class LogReader:
         segment = self._segments.at(position)
         return segment.path if segment is not None else self._segments.directory
 
-    # Places
-    # ----------------------------------------------------------------------------------------------
+    # Places ---------------------------------------------------------------------------------------
     def _find(self, position: int) -> IndexRow:
         row = self._in_window(position)
         if row is None:

@@ -97,8 +97,7 @@ class TimerBuckets:
         )
         return cls(rows, piece_rows, rows_per_file)
 
-    # Look-up
-    # -----------------------------------------------------------------------------------------
+    # Look-up --------------------------------------------------------------------------------------
     def find(self, span: int, number: int) -> Bucket | None:
         """The bucket, or None."""
         return self._buckets.get((span, number))

@@ -214,8 +214,7 @@ class Timers:
                         break  # the others of this span are later
         return min(bounds)
 
-    # Look-up
-    # ----------------------------------------------------------------------------------------
+    # Look-up --------------------------------------------------------------------------------------
     def walk(self, begin_ms: int, end_ms: int) -> Iterator[tuple[int, TimerRows]]:
         """Walk over the pending timers (timers/walk.py)."""
         return walk(self._buckets, self._pieces, begin_ms, end_ms)
@@ -284,8 +283,7 @@ class Timers:
         self._forget()
         self._buckets.close()
 
-    # Below: placing rows
-    # -----------------------------------------------------------------------------
+    # Below: placing rows --------------------------------------------------------------------------
     def _forget(self) -> None:
         self._pending, self._near_end_ms, self._cursor = 0, 0, _START
         self._open = self._late = None
@@ -318,8 +316,7 @@ class Timers:
             window.forget(numbers)
         self._pending -= len(rows)
 
-    # Below: due rows
-    # ---------------------------------------------------------------------------------
+    # Below: due rows ------------------------------------------------------------------------------
     def _due_window(self, now_ms: int) -> TimerWindow | None:
         """The next source of due rows: late rows, or the earliest begun bucket; None if neither."""
         late = self._buckets.first(LATE)
@@ -355,8 +352,7 @@ class Timers:
         self._open = None
         self._cursor = (self._cursor[0], -1)  # a later bucket of the same time numbers its rows anew
 
-    # Below: pending rows
-    # -----------------------------------------------------------------------------
+    # Below: pending rows --------------------------------------------------------------------------
     def _window(self, span: int, number: int, cursor: Cursor) -> TimerWindow:
         bucket = self._buckets.find(span, number)
         if bucket is None:
