@@ -4,7 +4,7 @@ uvicorn waits without end for a request's head and body, and takes a head of any
 limits all of it here; answers: answers.py. Unreadable input gets a 4xx problem without a traceback
 in the log, and the connection closes. Owner of all state: the accepting event loop.
  accepted --5 s--> head begins --5 s--> head complete --30 s and >= 1 KiB/s--> body complete
-      (absolute: trickling bytes do not extend it)     --> answered --75 s--> closed
+      (absolute: trickling bytes do not extend it) --> taken at >= 1 KiB/s --75 s--> closed
 The parser (llhttp) refuses Content-Length beside Transfer-Encoding, repeated or signed lengths,
 folded lines, line ends without CR, malformed chunk sizes. Other input that different readers read
 differently is refused here and in request_head.py. Reference: RFC 9112 (HTTP/1.1), 11.2.
@@ -71,7 +71,7 @@ class GuardedProtocol(AnsweringProtocol):
         self._reads_max = self._requests_max - self._requests_max // READS_SPARE_SHARE
         self._state = _IDLE
         self._deadline: asyncio.TimerHandle | None = None
-        # Of the current head: bits of GIVEN_ONCE, bytes of whole reads in it, and its kind.
+        # Of the current head: GIVEN_ONCE bits, bytes of whole reads in it, one small read or not.
         self._seen = self._unfinished_bytes = 0
         self._is_small_read = True
         self._host = b""
