@@ -64,7 +64,7 @@ class Pool:
         silence_max_s: float | None = None,
     ) -> HttpAnswer:
         """The answer to *request* on an idle connection, or on a new one of *connect*.
-        As HttpConnection.ask. Only for repeatable requests: on a connection that its peer has
+        Errors of HttpConnection.ask. Only for repeatable requests: on a connection that its peer has
         closed meanwhile, the request fails and is sent once more.
         """
         while (idle := self.take(origin)) is not None:

@@ -232,7 +232,7 @@ class RaftNode:
 
     @property
     def standing(self) -> Standing:
-        """What this node may do in its group."""
+        """This node's standing in its group."""
         return self._votes.standing
 
     @property

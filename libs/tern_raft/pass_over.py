@@ -45,7 +45,7 @@ class Stage(IntEnum):
 
 
 class Verdict(Enum):
-    """What to do with an entry that is next to be applied."""
+    """The treatment of the next entry to be applied."""
 
     APPLY = "apply"
     WAIT = "wait"
@@ -106,7 +106,7 @@ class PassOver:
 
     # Every node -----------------------------------------------------------------------------------
     def verdict(self, index: int) -> Verdict:
-        """What to do with committed entry *index*, which is the next to be applied."""
+        """The treatment of committed entry *index*, the next to be applied."""
         if self.blocked is None and not self._log.pass_overs:
             return Verdict.APPLY
         words = self._words(index)

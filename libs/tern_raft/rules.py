@@ -21,7 +21,7 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AppendPlan:
-    """What to do with an `append_entries` before pysyncobj receives it."""
+    """The changes to an `append_entries` before pysyncobj receives it."""
 
     message: Message
     # The last index that this message has verified, the limit of the ack. -1: it verifies nothing.

@@ -260,7 +260,7 @@ class GroupLink:
         is_prompt: bool = True,
     ) -> tuple[R, memoryview]:
         """The leader's reply to *request* and the bytes behind it. *raw* goes behind the request.
-        As `exchange`; LinkReplyMalformed: the reply, or the request at the broker, is unreadable.
+        Errors of `exchange`; LinkReplyMalformed: the reply, or the broker's request, is unreadable.
         """
         try:
             body = await self.exchange(
@@ -345,7 +345,7 @@ class GroupLink:
                 await asyncio.sleep(min(refusals * REFUSED_PAUSE_S, SEARCH_INTERVAL_S))
 
     async def ask_at(self, node: str, request: LinkRequest[R], timeout_ms: int) -> tuple[R, memoryview]:
-        """The reply of *node*, leader or not. As `ask`; LinkError, or the node's own error."""
+        """The reply of *node*, leader or not. LinkReplyMalformed; LinkError, or the node's error."""
         entry = self._nodes.get(node)
         if entry is None or entry.link is None or entry.link.closed:
             raise GivenUp(f"{node} is not linked")
@@ -360,7 +360,7 @@ class GroupLink:
     async def _attempt(
         self, node: str, link: Link, code: RequestCode, parts: Parts, timeout_s: float, *, is_prompt: bool
     ) -> Frame:
-        """Send to *node* once. As Link.request, and GivenUp when another node has taken over."""
+        """Send to *node* once. Errors of Link.request, and GivenUp if another node took over."""
         pending = link.begin(code, parts, timeout_s=timeout_s, is_read=code in READS)
         is_answered, is_prompt = False, is_prompt and code is not RequestCode.NOTIFY
         attempt = self._attempts.begin(

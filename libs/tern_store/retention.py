@@ -99,7 +99,7 @@ def plan_trim(
     hour: int,
     asked: bool = False,
 ) -> TrimPlan | None:
-    """What to drop now, or None.
+    """Choose what to drop now; None for nothing.
     *segments*: the droppable ones, oldest first, never the last of the log. *end*: the log's end.
     *now_ms*: the group's logical time. *hour*: the wall clock's, 0 to 23. *asked*: an operator
     requests a trim now. A segment must be older than the retention, as in RocketMQ; an equal age

@@ -81,7 +81,7 @@ class TrimJob:
     segments: tuple[Segment, ...]
 
     def run(self) -> None:
-        """Durable here: the log's begin; then segments go. OSError: the next start goes on."""
+        """Durable here: the log's begin; then segments go. OSError: the next start continues."""
         write_start(self.folder, self.start, self.files)
         for segment in self.segments:
             with contextlib.suppress(FileNotFoundError):  # an earlier run was interrupted

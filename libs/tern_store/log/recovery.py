@@ -1,4 +1,4 @@
-"""Scan of the log: finds its end, and tells an end torn by a crash from damage of intact entries.
+"""Scan of the log: finds its end, and distinguishes a torn end from rot.
 
 Law: unwritten bytes are zero, and a disk writes whole 512-byte sectors. So an unsynced entry that a
 crash damaged lacks at least one sector entirely: a zero sector, or the end of the file. A tear is
