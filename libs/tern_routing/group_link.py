@@ -260,7 +260,7 @@ class GroupLink:
         is_prompt: bool = True,
     ) -> tuple[R, memoryview]:
         """The leader's reply to *request* and the bytes behind it. *raw* goes behind the request.
-        Errors of `exchange`; LinkReplyMalformed: the reply, or the broker's request, is unreadable.
+        Errors of `exchange`; LinkReplyMalformed: reply or request cannot be decoded.
         """
         try:
             body = await self.exchange(
@@ -345,7 +345,7 @@ class GroupLink:
                 await asyncio.sleep(min(refusals * REFUSED_PAUSE_S, SEARCH_INTERVAL_S))
 
     async def ask_at(self, node: str, request: LinkRequest[R], timeout_ms: int) -> tuple[R, memoryview]:
-        """The reply of *node*, leader or not. LinkReplyMalformed; LinkError, or the node's error."""
+        """The reply of *node*, leader or not. LinkError, or the node's own error."""
         entry = self._nodes.get(node)
         if entry is None or entry.link is None or entry.link.closed:
             raise GivenUp(f"{node} is not linked")
