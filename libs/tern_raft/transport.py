@@ -205,7 +205,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         if kind == "hello":
             self._receive_hello(peer, message)
         elif not self.membership.has_heard(peer):
-            raise LinkBodyMalformed(reason=f"{peer} speaks before it has greeted")
+            raise LinkBodyMalformed(reason=f"{peer} sends a message before it has greeted")
         elif kind == "append_entries":
             self._receive_append(node, message)
         elif kind == "next_node_idx":
@@ -267,7 +267,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     def _receive_hello(self, peer: str, message: Message) -> None:
         if not is_hello(message):
-            raise LinkBodyMalformed(reason=f"a greeting of {peer} that makes no sense")
+            raise LinkBodyMalformed(reason=f"a greeting of {peer} with invalid values")
         if not self.membership.is_news(peer, message):
             return
         stored = self._core.journal.log
@@ -312,7 +312,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
             term_at=stored.term_at,
         )
         if plan is None:
-            log.error("refused an append that contradicts what is committed", extra={"peer": str(node.id)})
+            log.error("refused an append that conflicts with committed entries", extra={"peer": str(node.id)})
             return
         self._answering_seq, self._verified = message["seq"], plan.verified
         self._is_heartbeat = not message["entries"]

@@ -115,7 +115,7 @@ class ClientHandshake:
             challenge = body[: fields.at]
             mac = fields.rest()
             if not hmac.compare_digest(mac, _mac(self._key, b"server", self._hello, challenge)):
-                raise WrongKey("the server does not know the cluster key")
+                raise WrongKey("the server does not have the cluster key")
             self._server = server
             self.trusted = True
             return Answer(PROOF, _mac(self._key, b"client", self._hello, challenge))
@@ -156,7 +156,7 @@ class ServerHandshake:
             return Answer(CHALLENGE, self._challenge + _mac(self._key, b"server", body, self._challenge))
         mac = _expect(frame, PROOF)
         if not hmac.compare_digest(mac, _mac(self._key, b"client", self._hello, self._challenge)):
-            raise WrongKey("the client does not know the cluster key")
+            raise WrongKey("the client does not have the cluster key")
         self.trusted = True
         self.peer = self._client
         return Answer(WELCOME, b"")

@@ -33,7 +33,7 @@ def tell(
             raise
         except Exception:
             # The refusal failed too; the other waiters must not be affected.
-            log.exception("somebody who waits could not be refused")
+            log.exception("a waiting request could not be refused")
 
 
 def problem_of(error: Exception) -> TernError:

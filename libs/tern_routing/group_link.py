@@ -188,7 +188,7 @@ class GroupLink:
         """Handle a LEADERSHIP notice. Another node's name means that routes gave a wrong port."""
         said, _ = read_head(Leadership, frame.body)
         if said.node != name:
-            logger.warning("another node listens there", extra={"node": name, "found": said.node, "at": link.address})
+            logger.warning("another node listens here", extra={"node": name, "found": said.node, "at": link.address})
         elif said.is_serving:
             self._serves(name, said.term)
         else:

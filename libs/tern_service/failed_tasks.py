@@ -17,7 +17,7 @@ class FailedTasks(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The present values."""
-        failed = CounterMetricFamily(self._name, "Tasks that ended with an error and began anew", labels=["task"])
+        failed = CounterMetricFamily(self._name, "Tasks that failed and were restarted", labels=["task"])
         for name, failure in self._tasks.failures().items():
             failed.add_metric([name], float(failure.count))
         yield failed

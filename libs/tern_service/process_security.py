@@ -81,7 +81,7 @@ class SecurityMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """The present values."""
         is_insecure = float(self._security.protection.is_insecure)
-        yield GaugeMetricFamily("ternmq_insecure", "1 while anybody may read and write everything", is_insecure)
+        yield GaugeMetricFamily("ternmq_insecure", "1 while exposed without authentication or TLS", is_insecure)
         tls = self._security.tls
         if tls is None:
             return

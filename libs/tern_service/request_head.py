@@ -104,7 +104,7 @@ def _path_trouble(path: bytes) -> str:
         return "The path is not UTF-8"
     segments = decoded.split(b"/")
     if b"." in segments or b".." in segments:
-        return "The path has a segment '.' or '..'; name what you want"
+        return "The path has a segment '.' or '..'; write it without one"
     if b"" in segments[1:-1]:
         return "The path has an empty segment"
     return ""

@@ -33,12 +33,12 @@ class SecuritySettings:
     tls_cert_file: str = setting("", help="PEM file of this process's certificate; with key and CA, or none of them")
     tls_key_file: str = setting("", help="PEM file of its key, without a passphrase, mode 0600")
     tls_ca_file: str = setting("", help="PEM file of the cluster's authority, whose processes are trusted")
-    tls_min_version: str = setting("1.3", help="oldest TLS that clients may speak: 1.3 or 1.2")
+    tls_min_version: str = setting("1.3", help="oldest TLS version for clients: 1.3 or 1.2")
     auth: str = setting(
         AUTO, help="auto: clients need keys unless every listener is on loopback; required: they do; off: they do not"
     )
     insecure_no_auth: str = setting(
-        "", help=f"{UNDERSTOOD}: listen beyond loopback although anybody may then read and write everything"
+        "", help=f"{UNDERSTOOD}: listen beyond loopback without authentication or TLS: every client may read and write"
     )
 
     def check_security(self) -> None:
@@ -100,9 +100,7 @@ class SecuritySettings:
             if not url.startswith(("http://", "https://")):
                 raise ValueError(f"'{url}' ({option}) is not a URL; write it like http://127.0.0.1:9876.")
             if self.has_tls and not url.startswith("https://"):
-                raise ValueError(
-                    f"'{url}' ({option}) is plain; with --tls-cert-file name servers are asked by https://."
-                )
+                raise ValueError(f"'{url}' ({option}) is plain; with --tls-cert-file name servers need https://.")
 
 
 def protection_of(settings: SecuritySettings, listens: Sequence[str]) -> Protection:

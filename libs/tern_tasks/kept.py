@@ -68,7 +68,7 @@ class KeptTasks:
             except Exception as error:
                 failure = self._failures.setdefault(name, Failure())
                 failure.count, failure.error = failure.count + 1, f"{type(error).__name__}: {error}"
-                log.exception("work failed and begins anew", extra={"task": name, "failures": failure.count})
+                log.exception("a task failed and is restarted", extra={"task": name, "failures": failure.count})
             if self._monotonic() - began_s >= SETTLED_S:
                 pause_s = PAUSE_MIN_S
             failure.down += 1

@@ -254,5 +254,5 @@ def require_sound(directory: Path, found: list[Finding]) -> None:
         first = damages[0]
         raise BackupDamaged(
             f"{directory} is damaged in {len(damages)} places; the first: {first.file.relative_to(directory)} at {first.position}: "
-            f"{first.reason}. Make a backup in another directory; `ternmq store verify` on the brokers' directories says whether they are well."
+            f"{first.reason}. Make a backup in another directory; `ternmq store verify` checks the brokers' own directories."
         )

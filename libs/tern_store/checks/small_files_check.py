@@ -42,7 +42,7 @@ class SmallFilesCheck:
         if VOTES not in self._names and self._names & {BACKUP, UNDER_WAY}:
             return  # a backup is no node and has no votes
         if VOTES not in self._names:
-            reason = "it is missing: this node may have voted and cannot know for whom"
+            reason = "it is missing: this node may have voted, and its vote is lost"
             self._add(FindingKind.VOTE, VOTES, 0, reason)
             return
         data = self._content(self._directory / VOTES)

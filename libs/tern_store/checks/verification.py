@@ -223,7 +223,7 @@ class _Verification:
             if load_boundary(self._directory, boundary, self._files) is None:
                 self._findings.add(FindingKind.STATE, path, 0, _BAD_STATE)
         if not states and not names and self._files.listdir(self._directory / QUEUE_FOLDER):
-            reason = "there is no saved state, so nothing says how far the derived files reach: they were not checked"
+            reason = "there is no saved state, so the extent of the derived files is unknown: they were not checked"
             self._findings.add(FindingKind.STATE, folder, 0, reason, is_damage=self._is_clean)
         return states
 

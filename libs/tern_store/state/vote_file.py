@@ -271,7 +271,7 @@ def _require_group(path: Path, group: Genesis, files: Files) -> None:
 def _no_votes(directory: Path, *, has_log: bool) -> str:
     if has_log:
         return (
-            f"{directory} has a log, but its vote file is missing: this node may have voted and cannot know for whom, and "
+            f"{directory} has a log, but its vote file is missing: this node may have voted, its vote is lost, and "
             "there is no peer to be rebuilt from. Restore the directory from a backup."
         )
     return (
