@@ -17,7 +17,7 @@ from tern_raft.rules import Message, may_lead
 if TYPE_CHECKING:
     from tern_raft.membership import Membership
 
-# A pre-vote is repeated after this long, and its grants are valid that long.
+# The period of pre-votes, and the time for which their grants are valid.
 PRE_VOTE_PERIOD_S = 0.05
 PRE_VOTE_WORTH_S = 0.3
 # When the leader's connection breaks, its process is dead or the network is. The remaining nodes
