@@ -64,8 +64,8 @@ class Pool:
         silence_max_s: float | None = None,
     ) -> HttpAnswer:
         """The answer to *request* on an idle connection, or on a new one of *connect*.
-        Errors of HttpConnection.ask. Only for repeatable requests: on a connection that its peer has
-        closed meanwhile, the request fails and is sent once more.
+        Errors of HttpConnection.ask. Only for repeatable requests: on a connection that its peer
+        has closed meanwhile, the request fails and is sent once more.
         """
         while (idle := self.take(origin)) is not None:
             try:
