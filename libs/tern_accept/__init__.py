@@ -1,4 +1,4 @@
-"""Who is let in at a port: accepting, and connections that have not shown who they are, which are few and do not stay long."""
+"""Admission at a port: accepting, and limits for connections that are not authenticated yet."""
 
 from tern_accept.acceptor import Acceptor
 from tern_accept.descriptors import OURS, Descriptors

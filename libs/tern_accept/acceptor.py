@@ -1,6 +1,7 @@
-"""Accepts the connections of one listening socket. Owner of the socket's reader in the loop; the socket stays its maker's.
+"""Accepts the connections of one listening socket.
 
-We accept by ourselves: at EMFILE asyncio reports an error for each try, and uvloop can close its listener for good. Here a lack of
+Owner of its reader in the loop, not of the socket. The accept loop is ours: at EMFILE asyncio
+reports an error for each try, and uvloop can close its listener for good. Here a lack of
 descriptors costs the oldest stranger its connection, and a pause.
 """
 
@@ -12,17 +13,17 @@ from typing import Any
 
 from tern_accept.strangers import Strangers
 
-# In one turn of the loop, so that a flood of newcomers cannot starve those that are served.
+# Per turn of the loop, so that a flood of connections cannot starve those that are served.
 ACCEPTS_PER_TURN = 16
-# Descriptors come back when connections close; trying more often would only burn the loop.
+# Descriptors come back when connections close; more frequent tries would only burn the loop.
 ACCEPT_RETRY_S = 0.1
 _OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Acceptor:
     """Made by a port when it listens. *listener*: bound, listening, not blocking.
-
-    *on_accept* gets each connection, not blocking, and enters it among *strangers*, or closes it. *on_lack* hears when none could be accepted.
+    *on_accept* receives each connection, not blocking, and enters it among *strangers* or closes
+    it. *on_lack* receives the error when none could be accepted.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Acceptor:
         self._resume()
 
     def close(self) -> None:
-        """Accept no more; before the socket is closed. Safe to repeat."""
+        """Stop accepting, before the socket is closed. Safe to repeat."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -79,4 +80,4 @@ class Acceptor:
             makes_room = strangers.is_full()
             self._on_accept(sock)
             if makes_room or self._is_closed:
-                return  # what was closed gives its descriptor back in the loop's next turn
+                return  # a closed connection returns its descriptor in the loop's next turn

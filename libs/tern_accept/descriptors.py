@@ -1,7 +1,8 @@
-"""How many descriptors this process has left. `OURS` is asked by all its ports, from any thread.
+"""Free descriptors of this process. All its ports share `OURS`, from any thread.
 
-The limit is read each time, since it may be lowered under a process that runs. Counting costs some 4 us on Linux since 6.2; on other
-systems all descriptors are listed, so that a count is good for a while, and what was accepted since then is taken off.
+The limit is read each time, since it may be lowered for a running process. Counting costs about 4
+us on Linux since 6.2; on other systems it lists all descriptors, so a count stays valid for a
+while, and connections accepted since then are subtracted.
 """
 
 import os
@@ -11,10 +12,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# A saved state, the rows of a few queues and a rebuild at a time: with fewer left nobody is kept who need not be.
+# A saved state, the rows of a few queues and a rebuild at a time: below this, optional connections
+# are closed.
 SHORT_BELOW = 64
 COUNT_PERIOD_S = 0.01
-# A count takes no more than this share of the time.
+# The largest share of the time spent on counting.
 COUNT_SHARE = 0.05
 _FOLDER = Path("/proc/self/fd") if sys.platform == "linux" else Path("/dev/fd")
 _MANY = 1 << 30
@@ -34,7 +36,9 @@ class Descriptors:
         self._free, self._good_until_s = 0, -1.0
 
     def free(self) -> int:
-        """How many may still be opened; a little more when some were closed since the last count."""
+        """Descriptors that can still be opened; slightly more if some were closed since the last
+        count.
+        """
         now = self._monotonic()
         if now >= self._good_until_s:
             self._free = self._limit() - self._count()
@@ -42,11 +46,11 @@ class Descriptors:
         return self._free
 
     def take(self) -> None:
-        """A connection was accepted."""
+        """Subtract an accepted connection."""
         self._free -= 1
 
     def are_short(self) -> bool:
-        """Whether those that are left should be kept for files."""
+        """Whether the rest should be kept for files."""
         return self.free() < SHORT_BELOW
 
 

@@ -1,9 +1,10 @@
-"""Connections of one port that have not shown who they are: a few, in order of arrival. Owner: the port's loop.
+"""Unauthenticated connections of one port: a few, in order of arrival. Owner: the port's loop.
 
-Law: a stranger never costs a member, a file or a newcomer anything but a short wait. At the cap the oldest one goes, once it has had the
-time in which an honest one shows who it is; so long accepting waits, which also bounds what a flood costs the loop. All strangers of a port
-hold at most a third of the descriptors that are left: three flooded ports leave half of what there was. Its own coming and going does not
-change its share, so that nobody is closed for the one that came behind.
+Law: a stranger costs a member, a file or a new connection no more than a short wait. At the cap the
+oldest one is closed once it has had the time that an honest client needs to authenticate. Accepting
+waits for that time, which also bounds the loop's cost of a flood. All strangers of a port hold at
+most a third of the remaining descriptors: three flooded ports leave half of them. A stranger's own
+coming and going does not change the share, so that none is closed for the next one.
 """
 
 import time
@@ -15,12 +16,14 @@ from tern_wire.limits import STRANGER_STAY_MIN_MS, STRANGERS_MAX, STRANGERS_PER_
 
 T = TypeVar("T")
 
-# Of the descriptors that are left and those that it has, one in so many is for the strangers of one port.
+# One in this many of the free descriptors plus its own is for the strangers of one port.
 SHARE = 4
 
 
 class Strangers(Generic[T]):
-    """*close* ends one of them, which then may call `leave` or not. Each is hashable, and itself. *monotonic*: seconds."""
+    """The strangers of one port. *close* ends one of them, which may then call `leave`.
+    Each is hashable by identity. *monotonic*: seconds.
+    """
 
     def __init__(
         self,
@@ -35,7 +38,7 @@ class Strangers(Generic[T]):
         self._close, self._most = close, most
         self._stay_min_s, self._stay_each_s = stay_min_ms / 1_000, 1 / per_s_max
         self._descriptors, self._monotonic = descriptors, monotonic
-        # When each came.
+        # Arrival time of each.
         self._since: dict[T, float] = {}
 
     def __len__(self) -> int:
@@ -45,11 +48,13 @@ class Strangers(Generic[T]):
         return one in self._since
 
     def is_full(self) -> bool:
-        """Whether one must go before another comes."""
+        """Whether one must leave before another enters."""
         return len(self._since) >= self._room()
 
     def wait_s(self) -> float:
-        """How long accepting has to wait: 0 when there is room, or the oldest has had its time. More than there may be are closed."""
+        """Time until the next accept: 0 if there is room or the oldest has had its time.
+        Closes strangers above the cap.
+        """
         room = self._room()
         while len(self._since) > room:
             self.close_oldest()
@@ -60,18 +65,18 @@ class Strangers(Generic[T]):
         return max(0.0, since + stay_s - self._monotonic())
 
     def enter(self, one: T) -> None:
-        """*one* was accepted; the oldest makes room if it must."""
+        """Add *one*, which was accepted; the oldest makes room if necessary."""
         self._descriptors.take()
         self._since[one] = self._monotonic()
         if len(self._since) > self._room():
             self.close_oldest()
 
     def leave(self, one: T) -> None:
-        """*one* has shown who it is, or is gone. Safe to repeat."""
+        """Remove *one*, which has authenticated or is gone. Safe to repeat."""
         self._since.pop(one, None)
 
     def close_oldest(self) -> bool:
-        """Close it; False when there is none."""
+        """Close the oldest; False if there is none."""
         oldest = next(iter(self._since), None)
         if oldest is None:
             return False
@@ -80,5 +85,6 @@ class Strangers(Generic[T]):
         return True
 
     def _room(self) -> int:
-        # One, whatever is left: else a process that is short of descriptors would never hear of its peers again.
+        # At least one: otherwise a process without descriptors would never hear from its peers
+        # again.
         return max(1, min(self._most, (self._descriptors.free() + len(self._since)) // SHARE))

@@ -1,6 +1,7 @@
-"""http.client with a pool, for threads: connections by URL, kept while they live.
+"""http.client with a pool, for threads: connections by URL, kept while they are open.
 
-Measured in the design notes of `tern_client`: http.client costs a quarter of httpx's CPU, and 80 ms less at start-up.
+Measured in the design notes of `tern_client`: http.client costs a quarter of httpx's CPU, and 80 ms
+less at start-up.
 """
 
 import http.client
@@ -12,8 +13,10 @@ _ASIDE = (BlockingIOError, ssl.SSLWantReadError)
 
 
 def connection_to(url: str, *, timeout_s: float, tls: ssl.SSLContext | None) -> http.client.HTTPConnection:
-    """A connection to the host and port of *url* that opens with its first request, or by `connect`. *tls*: for https, None for what
-    the machine trusts. *timeout_s*: of each wait for its socket. ValueError when *url* has no such port."""
+    """A connection to *url*'s host and port, opened by its first request or by `connect`.
+    *tls*: for https, None for the machine's trust store. *timeout_s*: of each wait for its socket.
+    ValueError if *url* has no valid port.
+    """
     place = urlsplit(url)
     host = place.hostname or ""
     if place.scheme == "https":
@@ -22,7 +25,9 @@ def connection_to(url: str, *, timeout_s: float, tls: ssl.SSLContext | None) -> 
 
 
 class BlockingPool:
-    """Idle connections by URL. Owner of those: the pool; any thread may take and keep. The lock guards the lists only."""
+    """Idle connections by URL. Owner: the pool; any thread may take and keep.
+    The lock guards the lists.
+    """
 
     __slots__ = ("_idle", "_is_closed", "_lock", "_tls")
 
@@ -33,7 +38,9 @@ class BlockingPool:
         self._lock = threading.Lock()
 
     def take(self, url: str, timeout_s: float) -> http.client.HTTPConnection:
-        """One that is open, or a new one, whose `sock` is None. It is the caller's, who keeps or closes it."""
+        """Take an open connection, or a new one, whose `sock` is None; the caller keeps or closes
+        it.
+        """
         while True:
             with self._lock:
                 idle = self._idle.get(url)
@@ -45,7 +52,7 @@ class BlockingPool:
                 return connection
 
     def keep(self, url: str, connection: http.client.HTTPConnection) -> None:
-        """An answer was read from it to the end. It is closed when the pool was closed in the meantime."""
+        """Return a connection whose answer was fully read. Closes it if the pool is closed."""
         with self._lock:
             if not self._is_closed:
                 self._idle.setdefault(url, []).append(connection)
@@ -53,7 +60,7 @@ class BlockingPool:
         connection.close()
 
     def close(self) -> None:
-        """Close all connections; one in use is closed when its answer has come."""
+        """Close all connections; one in use is closed after its answer."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, {}
@@ -63,8 +70,9 @@ class BlockingPool:
 
 
 def read_body(answer: http.client.HTTPResponse, *, size_max_bytes: int) -> bytearray:
-    """The body of *answer*, received into one buffer of its announced size. ValueError when it announces none, or more than
-    *size_max_bytes*, or ends before."""
+    """The body of *answer*, received into one buffer of its announced size.
+    ValueError if the size is missing or above *size_max_bytes*, or the body ends early.
+    """
     size_bytes = int(answer.headers.get("content-length", "-1"))
     if not 0 <= size_bytes <= size_max_bytes:
         raise ValueError(f"an answer of {size_bytes} bytes")
@@ -80,7 +88,9 @@ def read_body(answer: http.client.HTTPResponse, *, size_max_bytes: int) -> bytea
 
 
 def _is_cut(connection: http.client.HTTPConnection) -> bool:
-    """Whether the server has closed an idle connection: there is something to read where nothing was asked. Closes it then."""
+    """Whether the server has closed an idle connection: it is readable without a request.
+    Closes it.
+    """
     sock = connection.sock
     sock.settimeout(0)
     try:

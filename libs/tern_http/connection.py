@@ -1,8 +1,9 @@
-"""One HTTP/1.1 connection as a client: one request at a time, bounded answers, no redirects, no cookies, nothing from the environment.
+"""One HTTP/1.1 connection as a client: one request at a time, bounded answers, no redirects.
 
-Owner: whoever connected it, in its event loop. Law: whatever the peer sends, an answer takes a bounded number of bytes, and the
-connection is used again only after an answer that was complete, well-formed, and followed by nothing.
-Why not httpx: it costs forty times the CPU with 16 requests in flight (measured in the design notes of `tern_client`).
+No cookies, and nothing from the environment. Owner: the caller that connected it, in its event
+loop. Law: whatever the peer sends, an answer takes a bounded number of bytes, and the connection is
+reused only after an answer that was complete, well-formed, and followed by nothing. httpx costs
+forty times the CPU with 16 requests in flight (measured in the design notes of `tern_client`).
 """
 
 import asyncio
@@ -14,14 +15,14 @@ import httptools
 
 from tern_http.exchange import AnswerTooLarge, BrokenOff, ExchangeFailed, HttpAnswer, NoHttp, TooSlow
 
-# As our own servers take; most answers have a few short headers.
+# The limit of our own servers; most answers have a few short headers.
 HEAD_SIZE_MAX_BYTES = 16 * 1024
-# Up to here one joined write costs less than two.
+# Up to this size one joined write costs less than two.
 JOINED_SIZE_MAX_BYTES = 64 * 1024
 
 
 class HttpConnection(asyncio.Protocol):
-    """Made by `connect`. One request is under way at most."""
+    """Made by `connect`. At most one request is under way."""
 
     __slots__ = (
         "_answer",
@@ -50,8 +51,10 @@ class HttpConnection(asyncio.Protocol):
         *,
         may_end_by_closing: bool = True,
     ) -> None:
-        """*body_size_max_bytes*, *head_size_max_bytes*: of one answer. *may_end_by_closing*: whether a body without a length ends with
-        its connection, as RFC 9112 has it; False: it was broken off."""
+        """*body_size_max_bytes*, *head_size_max_bytes*: of one answer.
+        *may_end_by_closing*: whether a body without a length ends with its connection, as in RFC
+        9112; False: it was broken off.
+        """
         self._loop = asyncio.get_running_loop()
         self._body_size_max_bytes, self._head_size_max_bytes = body_size_max_bytes, head_size_max_bytes
         self._may_end_by_closing = may_end_by_closing
@@ -63,13 +66,15 @@ class HttpConnection(asyncio.Protocol):
         self._size_bytes = self._body_size_bytes = 0
         self._is_in_body = self._is_open = False
         self._watch: asyncio.TimerHandle | None = None
-        # Whether the next request may be sent on it.
+        # Whether the next request may use it.
         self.is_reusable = False
-        # Times of the loop: when it was connected, and since when it is idle, which its pool writes.
+        # Loop times: of the connection, and of the begin of its idleness, set by its pool.
         self.made_s = self.idle_since_s = 0.0
 
     def begin(self, head: bytes, body: bytes = b"") -> "asyncio.Future[HttpAnswer]":
-        """Send a request. The future has its answer, or ExchangeFailed; who cancels it closes the connection."""
+        """Send a request.
+        The future gets its answer or ExchangeFailed; cancelling closes the connection.
+        """
         answer: asyncio.Future[HttpAnswer] = self._loop.create_future()
         self.is_reusable = self._is_in_body = False
         self._size_bytes = self._body_size_bytes = 0
@@ -85,9 +90,9 @@ class HttpConnection(asyncio.Protocol):
         return answer
 
     async def ask(self, head: bytes, body: bytes = b"", *, silence_max_s: float | None = None) -> HttpAnswer:
-        """Send a request and wait for its answer. AnswerTooLarge, NoHttp, BrokenOff; a wait that fails closes the connection.
-
-        *silence_max_s*: TooSlow when nothing came for so long, or up to twice as long behind the answer's first bytes; None: no bound.
+        """Send a request and wait for its answer. AnswerTooLarge, NoHttp, BrokenOff.
+        A failed wait closes the connection. *silence_max_s*: TooSlow when nothing came for so long,
+        or for up to twice as long after the answer's first bytes; None: no bound.
         """
         answer = self.begin(head, body)
         if silence_max_s is not None:
@@ -103,25 +108,26 @@ class HttpConnection(asyncio.Protocol):
                 self._watch = None
 
     def expire(self) -> None:
-        """The answer did not come in time: TooSlow."""
+        """Fail with TooSlow: the answer did not come in time."""
         self._fail(TooSlow("no answer in time"))
 
     def close(self) -> None:
-        """Close at once, with whatever is under way. Safe to repeat."""
+        """Close at once, with any request under way. Safe to repeat."""
         self._is_open = self.is_reusable = False
         if self._transport is not None:
             self._transport.abort()
 
-    # asyncio ----------------------------------------------------------------------------------------------------
+    # asyncio --------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own class does not derive from asyncio's
         self._is_open, self.made_s = True, self._loop.time()
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None:
-            self.close()  # an answer to nothing: out of step
+            self.close()  # an answer without a request: out of step
             return
-        # Counted as they come, since the parser gathers a header until it is whole, and a body in tiny chunks has headers behind it, too.
+        # Counted on arrival: the parser gathers a header until it is whole, and a body in tiny
+        # chunks has headers behind it, too.
         self._size_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -149,22 +155,22 @@ class HttpConnection(asyncio.Protocol):
         failure.__cause__ = exc
         self._fail(failure)
 
-    # httptools --------------------------------------------------------------------------------------------------
+    # httptools ------------------------------------------------------------------------------------
     def on_message_begin(self) -> None:
-        """An answer begins: a second one has no question."""
+        """Handle the begin of an answer; one without a request closes the connection."""
         if self._answer is None:
             self.close()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """Store one header."""
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """Note that the head is complete."""
         self._is_in_body = True
 
     def on_body(self, data: bytes) -> None:
-        """A part of the body."""
+        """Store a part of the body."""
         self._body_size_bytes += len(data)
         if self._body_size_bytes > self._body_size_max_bytes:
             self._fail(AnswerTooLarge(f"a body of more than {self._body_size_max_bytes} bytes"))
@@ -172,7 +178,7 @@ class HttpConnection(asyncio.Protocol):
             self._body.append(data)
 
     def on_message_complete(self) -> None:
-        """The answer is whole."""
+        """Finish the answer."""
         answer = self._answer
         if answer is not None:
             self.is_reusable = self._is_open and self._parser.should_keep_alive()
@@ -189,7 +195,7 @@ class HttpConnection(asyncio.Protocol):
             answer.set_result(HttpAnswer(status, headers, body[0] if len(body) == 1 else b"".join(body)))
 
     def _check_size(self) -> None:
-        """Is what came more than a head, or than a head and a body that is half framing?"""
+        """Fail if the bytes exceed a head, or a head and a body that is half framing."""
         limit = self._head_size_max_bytes + (2 * self._body_size_max_bytes if self._is_in_body else 0)
         if self._size_bytes > limit and self._answer is not None:
             self._fail(AnswerTooLarge(f"an answer of more than {limit} bytes"))
@@ -201,7 +207,7 @@ class HttpConnection(asyncio.Protocol):
         self.close()
 
     def _look(self, silence_max_s: float, size_bytes: int) -> None:
-        """Has more than *size_bytes* come by now?"""
+        """Fail unless more than *size_bytes* have come by now."""
         if self._size_bytes == size_bytes:
             self._fail(TooSlow(f"nothing came for {silence_max_s} s"))
         else:
@@ -218,10 +224,9 @@ async def connect(
     head_size_max_bytes: int = HEAD_SIZE_MAX_BYTES,
     may_end_by_closing: bool = True,
 ) -> HttpConnection:
-    """A connection to *address*, which is not looked up when it is an IP address. With *tls* the peer must show a certificate of
-    *server_name*, a name or an address; None: in the clear. Bounds as of HttpConnection.
-
-    OSError (ssl.SSLError among them) when there is none.
+    """Connect to *address*, which is not looked up if it is an IP address.
+    With *tls* the peer must present a certificate of *server_name*, a name or an address; None: no
+    encryption. Limits as of HttpConnection. OSError (ssl.SSLError among them) on failure.
     """
     _, connection = await asyncio.get_running_loop().create_connection(
         lambda: HttpConnection(body_size_max_bytes, head_size_max_bytes, may_end_by_closing=may_end_by_closing),
@@ -234,8 +239,9 @@ async def connect(
 
 
 async def connect_to(url: str, tls: ssl.SSLContext | None, *, body_size_max_bytes: int) -> HttpConnection:
-    """A connection to the host and port of *url*; *tls* is for https, None for what the machine trusts. OSError; ValueError when *url* has
-    no such host or port."""
+    """Connect to *url*'s host and port. OSError; ValueError if *url* has no such host or port.
+    *tls* is for https, None for the machine's trust store.
+    """
     place = urlsplit(url)
     host, is_secure = place.hostname or "", place.scheme == "https"
     return await connect(

@@ -1,6 +1,7 @@
-"""One request's head, one answer, and the ways in which an exchange fails. Pure.
+"""One request's head, one answer, and the errors of an exchange. Pure.
 
-`request_head` writes what `tern_http/connection.py` sends in front of a body; `HttpAnswer` is what comes back.
+`request_head` writes what `tern_http/connection.py` sends before a body; `HttpAnswer` is the
+result.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,11 +11,13 @@ from urllib.parse import urlsplit
 
 
 class ExchangeFailed(Exception):
-    """There is no answer. The request may have been carried out, unless a subclass says otherwise."""
+    """There is no answer.
+    The request may have been carried out, unless a subclass says otherwise.
+    """
 
 
 class AnswerTooLarge(ExchangeFailed):
-    """The answer's head or body is longer than its bound."""
+    """The answer's head or body exceeds its limit."""
 
 
 class NoHttp(ExchangeFailed):
@@ -26,7 +29,9 @@ class TooSlow(ExchangeFailed):
 
 
 class BrokenOff(ExchangeFailed):
-    """The connection ended before the answer did. *is_stale*: before anything of it came, so that a used one may just have been closed."""
+    """The connection ended before the answer did.
+    *is_stale*: before the answer's first byte, so a reused connection may just have been closed.
+    """
 
     def __init__(self, *, is_stale: bool) -> None:
         super().__init__("the connection was closed")
@@ -34,9 +39,10 @@ class BrokenOff(ExchangeFailed):
 
 
 class HttpAnswer(NamedTuple):
-    """A whole answer: status, headers (lower case; of a repeated one the last), body."""
+    """A complete answer: status, headers (lower case; the last of repeated ones), body."""
 
-    # A tuple, since one is made for each message that the SDK sends: a frozen dataclass takes 0.4 us longer.
+    # A tuple, since the SDK makes one for each sent message: a frozen dataclass takes 0.4 us
+    # longer.
     status: int
     headers: Mapping[str, str] = MappingProxyType({})
     body: bytes = b""
@@ -45,9 +51,9 @@ class HttpAnswer(NamedTuple):
 def request_head(
     method: str, url: str, target: str, fields: Iterable[tuple[str, str]] = (), *, body_size_bytes: int | None = None
 ) -> bytes:
-    """The head of a request to *target*, which begins with a slash, below the path of *url* (`http://127.0.0.1:9876`).
-
-    *fields*: more headers, in Latin-1. *body_size_bytes*: of the body that follows, None for a request without one.
+    """The head of a request to *target*, which begins with a slash, below *url*'s path.
+    *url* is such as `http://127.0.0.1:9876`. *fields*: more headers, in Latin-1. *body_size_bytes*:
+    of the following body, None for a request without one.
     """
     place = urlsplit(url)
     lines = [f"{method} {place.path.rstrip('/')}{target} HTTP/1.1", f"Host: {place.netloc}"]

@@ -1,6 +1,7 @@
-"""Idle connections, by where they lead: kept after an answer and used again, the last one first.
+"""Idle connections by origin: kept after an answer and reused, the last one first.
 
-Owner of the idle connections: the pool, in its event loop. A connection that is in use belongs to its exchange.
+Owner of the idle connections: the pool, in its event loop. A connection in use belongs to its
+exchange.
 """
 
 import asyncio
@@ -13,12 +14,14 @@ from tern_http.exchange import BrokenOff, HttpAnswer
 
 
 class Pool:
-    """Of any number of origins, which are whatever its owner tells them apart by."""
+    """Idle connections to any number of origins, which are the owner's keys."""
 
     __slots__ = ("_count", "_idle", "_idle_max", "_idle_s", "_is_aging", "_is_closed", "_life_s", "_sweep")
 
     def __init__(self, *, idle_max: int = sys.maxsize, idle_s: float = math.inf, life_s: float = math.inf) -> None:
-        """*idle_max*: connections of all origins. *idle_s*, *life_s*: a connection that has been idle, or has been there, for so long is closed."""
+        """*idle_max*: connections of all origins.
+        *idle_s*, *life_s*: limits of idle time and of age.
+        """
         self._idle: dict[Hashable, list[HttpConnection]] = {}
         self._idle_max, self._idle_s, self._life_s = idle_max, idle_s, life_s
         self._is_aging = min(idle_s, life_s) < math.inf
@@ -27,7 +30,7 @@ class Pool:
         self._is_closed = False
 
     def take(self, origin: Hashable) -> HttpConnection | None:
-        """The one used last, if there is one that can be used; others are closed in passing."""
+        """Take the connection used last, None if there is none; unusable ones are closed."""
         idle = self._idle.get(origin)
         while idle:
             connection = idle.pop()
@@ -38,7 +41,7 @@ class Pool:
         return None
 
     def keep(self, origin: Hashable, connection: HttpConnection) -> None:
-        """Its answer has come. What cannot be used again, or has no room, is closed."""
+        """Return a connection after its answer. It is closed if unusable or without room."""
         if not connection.is_reusable or self._is_closed or self._count >= self._idle_max:
             connection.close()
             return
@@ -60,9 +63,9 @@ class Pool:
         *,
         silence_max_s: float | None = None,
     ) -> HttpAnswer:
-        """The answer to *request* on an idle connection, or on a new one of *connect*. As HttpConnection.ask.
-
-        Only for requests that may be repeated: on a connection that its peer had closed meanwhile they are sent in vain, and once more.
+        """The answer to *request* on an idle connection, or on a new one of *connect*.
+        Errors of HttpConnection.ask. Only for repeatable requests: on a connection that its peer
+        has closed meanwhile, the request fails and is sent once more.
         """
         while (idle := self.take(origin)) is not None:
             try:
@@ -73,7 +76,7 @@ class Pool:
         return await self._ask(origin, await connect(), request, silence_max_s)
 
     def close(self) -> None:
-        """Close all that are idle; one in use is closed when its answer has come."""
+        """Close all idle connections; one in use is closed after its answer."""
         self._is_closed = True
         if self._sweep is not None:
             self._sweep.cancel()
@@ -96,7 +99,7 @@ class Pool:
         return now_s - connection.made_s < self._life_s and now_s - connection.idle_since_s < self._idle_s
 
     def _close_stale(self) -> None:
-        """Close connections that were idle for too long, every so often while there are any."""
+        """Close connections that were idle for too long; repeated while there are any."""
         for origin, idle in list(self._idle.items()):
             kept = [connection for connection in idle if connection.is_reusable and self._is_young(connection)]
             for connection in idle:

@@ -1,4 +1,7 @@
-"""The replicated log: pysyncobj's consensus core behind our journal, our transport, our apply. Only importer of pysyncobj."""
+"""The replicated log: pysyncobj's consensus core with our journal, transport and apply.
+
+This package alone imports pysyncobj.
+"""
 
 from tern_raft.links import PeerLinks
 from tern_raft.node import RaftConfig, RaftNode

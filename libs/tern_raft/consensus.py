@@ -1,7 +1,8 @@
 """pysyncobj's SyncObj with everything around its consensus core replaced through its own seams.
 
-Names that begin with `_SyncObj__` are pysyncobj's private methods: Python resolves them through the instance, so a method of
-that name in a subclass wins. Line numbers are those of syncobj.py in the 0.3.17 sdist. Refuses any other version.
+Names that begin with `_SyncObj__` are pysyncobj's private methods: Python resolves them through the
+instance, so a method of that name in a subclass wins. Line numbers are those of syncobj.py in the
+0.3.17 sdist. Refuses any other version.
 """
 
 import random
@@ -19,17 +20,20 @@ from tern_raft.transport import PeerTransport
 from tern_store import EntryKind, StoredEntry
 
 PINNED_VERSION = "0.3.17"
-# Entries sent to a peer and not yet acknowledged. A follower that is behind is fed at the pace of its acks.
+# Entries sent to a peer and not acknowledged. A slow follower receives entries at the pace of its
+# acks.
 IN_FLIGHT_ENTRIES_MAX = 64
 IN_FLIGHT_SIZE_MAX_BYTES = 8 << 20
 APPEND_SIZE_MAX_BYTES = 4 << 20
-# Apply yields to the loop after this long, so that a replay never starves heartbeats.
+# Apply yields to the loop after this long, so that a replay never delays heartbeats.
 APPLY_SLICE_S = 0.02
 HEARTBEAT_PERIOD_S = 0.1
 
 
 class _NoPoller:
-    """Sockets are the transport's business; pysyncobj's would only cost a system call a tick (syncobj.py:205, 706)."""
+    """The transport owns the sockets; pysyncobj's poller would only cost a system call a tick
+    (syncobj.py:205, 706).
+    """
 
     def subscribe(self, *_: Any) -> None: ...
     def unsubscribe(self, *_: Any) -> None: ...
@@ -37,7 +41,9 @@ class _NoPoller:
 
 
 class Consensus(SyncObj):  # type: ignore[misc]
-    """One node's consensus. Owner: the core loop, which calls doTick(0) on every event and every few milliseconds."""
+    """One node's consensus.
+    Owner: the core loop, which calls doTick(0) on every event and every few ms.
+    """
 
     def __init__(
         self,
@@ -58,57 +64,72 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self.peers = transport
         self._apply = apply
         self.needs_apply = False
-        # Set by the node: whether the next entry (its index) is applied now; if not, it and all behind it wait.
+        # Set by the node: whether the entry of this index is applied now; if not, it and all later
+        # ones wait.
         self.may_apply: Callable[[int], bool] = lambda _index: True
         self._heartbeat_at: dict[Node, float] = {}
-        # The seams: createJournal (syncobj.py:41, used in 166) and createPoller (30, 205) are module globals. Stock's journal never syncs, has
-        # no checksum, grows by mmap (a full disk is SIGBUS), forgets the vote with a bad file: S3, S4, S8 to S10, L10, L12 (journal.py:99-300).
+        # The seams: createJournal (syncobj.py:41, used in 166) and createPoller (30, 205) are
+        # module globals. Stock's journal never syncs, has no checksum, grows by mmap (a full disk
+        # is SIGBUS), forgets the vote with a bad file: S3, S4, S8 to S10, L10, L12
+        # (journal.py:99-300).
         stock.createJournal = lambda _file: journal
         stock.createPoller = lambda _kind: _NoPoller()
-        # R7: stock applies from 1 what its journal says it has committed, all that is saved once more (syncobj.py:176-177).
+        # R7: stock applies from 1 what its journal reports as committed, again after a save
+        # (syncobj.py:176-177).
         journal.setRaftCommitIndex(max(1, applied))
         conf = SyncObjConf(
-            # L8: stock's thread ends silently with the one that built it (syncobj.py:587), and swallows exceptions (594-597).
+            # L8: stock's thread ends silently with the thread that made it (syncobj.py:587), and
+            # swallows exceptions (594-597).
             autoTick=False,
-            # Else it opens a pipe (syncobj.py:263-264) and sends after every applied entry (731-732).
+            # Otherwise it opens a pipe (syncobj.py:263-264) and sends after every applied entry
+            # (731-732).
             appendEntriesUseBatch=True,
             appendEntriesPeriod=HEARTBEAT_PERIOD_S,
             raftMinTimeout=election_min_s,
             raftMaxTimeout=election_max_s,
-            # L5: stock believes in itself for 30 s without a majority (config.py:57, syncobj.py:679-686).
+            # L5: a stock leader stays one for 30 s without a majority (config.py:57,
+            # syncobj.py:679-686).
             leaderFallbackTimeout=election_min_s,
-            # Of its own sockets, which do not exist here; but it must not be shorter than the election time.
+            # For its own sockets, which do not exist here; but it must not be shorter than the
+            # election time.
             connectionTimeout=2 * election_max_s,
-            # S12 (syncobj.py:885-890); L11: a fork inherits sockets and outlives its parent (serializer.py:78-100).
+            # S12 (syncobj.py:885-890); L11: a fork inherits sockets and outlives its parent
+            # (serializer.py:78-100).
             dynamicMembershipChange=False,
             useFork=False,
             onStateChanged=lambda _old, _new: on_role(),
         )
         super().__init__(Node(node), [Node(other) for other in others], conf, transport=transport)
         self._SyncObj__raftLastApplied = max(1, applied)
-        # A node without history stands soon; pre-vote (R6) keeps it from disturbing a group that has a leader.
+        # A node without history stands soon; pre-vote (R6) keeps it from disturbing a group with a
+        # leader.
         self._SyncObj__raftElectionDeadline = monotonic() + random.uniform(0.05, 0.3)  # noqa: S311 (timing, no secret)
 
-    # What the node asks ----------------------------------------------------------------------------------------
+    # Queries and commands -------------------------------------------------------------------------
     @property
     def is_leader(self) -> bool:
-        """Whether this node believes to lead."""
-        # As `_isLeader` (syncobj.py:1164), without a call more: it is asked after every event.
+        """Whether this node considers itself the leader."""
+        # Same as `_isLeader` (syncobj.py:1164) with one call less: it runs after every event.
         return bool(self._SyncObj__raftState == stock._RAFT_STATE.LEADER)
 
     @property
     def is_serving(self) -> bool:
-        """Leader, and its own term's no-op is applied: every entry committed before it is in the state (L5: syncobj.py:1164-1190 say less)."""
+        """Whether this node leads and has applied the no-op of its own term.
+        Every entry committed before it is then in the state (L5: syncobj.py:1164-1190 promise
+        less).
+        """
         return self.is_leader and self.raftLastApplied >= (self._SyncObj__noopIDx or 0)
 
     @property
     def leader_name(self) -> str | None:
-        """Who leads, as far as this node knows."""
+        """The leader as far as this node knows."""
         leader = self._getLeader()
         return None if leader is None else str(leader.id)
 
     def match_index(self, peer: str) -> int:
-        """What the leader knows *peer* to have, whether it counts or not; 0 on followers."""
+        """The last entry that *peer* is known to have, even if it does not count; 0 on
+        followers.
+        """
         return max(int(self._SyncObj__raftMatchIndex.get(Node(peer), 0)), self.peers.learned.get(peer, 0))
 
     def append(
@@ -119,13 +140,15 @@ class Consensus(SyncObj):  # type: ignore[misc]
         urgent: bool,
         kind: EntryKind = EntryKind.COMMANDS,
     ) -> StoredEntry:
-        """Append one entry as the leader and send it on; the caller has checked is_leader in this turn of the loop."""
+        """Append one entry as the leader and send it; the caller has checked is_leader in this loop
+        turn.
+        """
         entry = self.journal.append_parts(parts, self.raftCurrentTerm, version, urgent=urgent, kind=kind)
         self._SyncObj__sendAppendEntries()
         return entry
 
     def ask_all(self) -> dict[str, int]:
-        """Send every connected peer an append without entries now; the number of each."""
+        """Send every connected peer an empty append now; return the number of each."""
         asked: dict[str, int] = {}
         for node in self._SyncObj__otherNodes:
             has_log = self.isNodeConnected(node) and self.peers.membership.has_log(str(node.id))
@@ -135,9 +158,9 @@ class Consensus(SyncObj):  # type: ignore[misc]
         return asked
 
     def begin_anew(self, peer: str, end_index: int) -> int:
-        """What *peer* has acknowledged so far counts no longer (the commit index stays): its log ends with *end_index*.
-
-        Returns the entry behind which it is sent what follows.
+        """Forget what *peer* has acknowledged (the commit index stays): its log ends with
+        *end_index*.
+        Returns the entry behind which the next entries are sent.
         """
         known = min(end_index, self.journal.log.end_index)
         self._SyncObj__raftMatchIndex[Node(peer)] = 0
@@ -145,20 +168,23 @@ class Consensus(SyncObj):  # type: ignore[misc]
         return known
 
     def learn_term(self, term: int) -> None:
-        """A peer is in a newer *term*."""
+        """Enter *term*, seen from a peer, if it is newer."""
         if term > self.raftCurrentTerm:
             self._SyncObj__setCurrentTerm(term, None)
             self._SyncObj__raftLeader = None
             self._SyncObj__setState(stock._RAFT_STATE.FOLLOWER)
 
     def stand_within(self, delay_s: float) -> None:
-        """The leader's connection broke: do not wait out the whole election time, a dead process does not come back."""
+        """Stand soon: the leader's connection broke, and a dead process does not come back."""
         if not self.is_leader:
             soon = monotonic() + delay_s
             self._SyncObj__raftElectionDeadline = min(self._SyncObj__raftElectionDeadline, soon)
 
     def follow_again(self) -> None:
-        """Told to stand and cannot: stock lets no heartbeat postpone its election until it has stood (syncobj.py:914-916, 949-952)."""
+        """Allow heartbeats to postpone the election again, after a request to stand that cannot be
+        met.
+        Stock allows that only after a campaign (syncobj.py:914-916, 949-952).
+        """
         self._SyncObj__transferInProgress = False
 
     def has_all(self, peer: str) -> bool:
@@ -167,42 +193,44 @@ class Consensus(SyncObj):  # type: ignore[misc]
 
     @property
     def is_settled(self) -> bool:
-        """Whether the whole log is committed and applied here: nobody waits for an outcome."""
+        """Whether the whole log is committed and applied here: no caller waits for an outcome."""
         return bool(self.raftLastApplied == self.journal.log.end_index)
 
     def hand_over(self, peer: str) -> None:
-        """Tell *peer*, which has the whole log, to stand now."""
+        """Ask *peer*, which has the whole log, to stand now."""
         self.peers.send(Node(peer), {"type": "timeout_now", "term": self.raftCurrentTerm})
 
     def _SyncObj__onBecomeLeader(self) -> None:
-        """Nothing is in flight, and match indexes begin anew (syncobj.py:1215-1232)."""
+        """Begin with nothing in flight and new match indexes (syncobj.py:1215-1232)."""
         self.peers.flight_base.clear()
         self.peers.learned.clear()
         super()._SyncObj__onBecomeLeader()
 
     def _SyncObj__setCurrentTerm(self, term: int, voted_for: str | None) -> None:
-        """Durable here, before this node acts by it. A term or vote that the disk refuses was never taken: whatever had led to it has not happened.
-
-        Stock takes it first (syncobj.py:1234-1237), so a leader that cannot write goes on to lead in the newer term, which is another's.
+        """Durable here, before this node acts on it. A refused write leaves the old term and vote.
+        The message that led to it then has no effect. Stock changes memory first
+        (syncobj.py:1234-1237), so a leader that cannot write would lead in the newer term, which is
+        another node's.
         """
         try:
             self.journal.setCurrentTerm(term, voted_for)
         except OSError:
             if self._SyncObj__raftState == stock._RAFT_STATE.CANDIDATE:
-                # It stood already (653-654), and late votes of its last campaign would be counted for this one.
+                # It stood already (653-654), and late votes of its last campaign would count for
+                # this one.
                 self._SyncObj__setState(stock._RAFT_STATE.FOLLOWER)
             raise
         self._SyncObj__raftCurrentTerm, self._SyncObj__votedForNodeId = term, voted_for
 
-    # Seams -----------------------------------------------------------------------------------------------------
+    # Seams ----------------------------------------------------------------------------------------
     def _SyncObj__getEntries(
         self, first: int | None, count: int | None = None, _size: int | None = None
     ) -> list[LogItem]:
         """Bounded (stock loads the whole tail: L12, syncobj.py:1145-1162).
-
-        The commit loop (658-672) asks for one entry at a time; an entry that is not synced here yet is not shown to it, so the
-        leader never counts itself early (stock does: S4, 660). Followers ask for "all from prevLogIdx": whether there is more than
-        one entry decides about truncation (991), so two are enough.
+        The commit loop (658-672) reads one entry at a time. Entries that are not synced here yet
+        are hidden from it, so the leader never counts itself early (stock does: S4, 660). Followers
+        read "all from prevLogIdx": only whether there is more than one entry decides about
+        truncation (991), so two suffice.
         """
         end = self.journal.log.end_index
         if first is None or first < self.journal.log.first_index or first > end:
@@ -213,9 +241,9 @@ class Consensus(SyncObj):  # type: ignore[misc]
         return [(None, index, self.journal.log.term_at(index)) for index in range(first, last + 1)]
 
     def _SyncObj__sendAppendEntries(self) -> None:
-        """Pipelined, windowed, without re-sending what is in flight (stock: syncobj.py:1251-1337).
-
-        No snapshots (1309-1331: S1, L3), no chunks (1275-1296: L9), at most one `behind` a heartbeat.
+        """Pipelined, windowed, without re-sending entries in flight (stock: syncobj.py:1251-1337).
+        No snapshots (1309-1331: S1, L3), no chunks (1275-1296: L9), at most one `behind` a
+        heartbeat.
         """
         now = monotonic()
         self._SyncObj__newAppendEntriesTime = now + HEARTBEAT_PERIOD_S
@@ -244,12 +272,13 @@ class Consensus(SyncObj):  # type: ignore[misc]
                 self._send_append(node, min(following - 1, log.end_index), [])
 
     def _is_reachable(self, node: Node) -> bool:
-        """Whether our log still holds what *node* lacks; otherwise only a copy helps it."""
-        # Entry 1, the genesis, is everybody's and never sent.
+        """Whether our log still holds the entries that *node* lacks; otherwise it needs a copy."""
+        # Every log has entry 1, the genesis, and it is never sent.
         return bool(self._SyncObj__raftNextIndex[node] >= max(self.journal.log.first_index, 2))
 
     def _has_window(self, node: Node, following: int) -> bool:
-        # After an election or a restart nothing is in flight, whatever the (still unknown) match index says.
+        # After an election or a restart nothing is in flight, whatever the (still unknown) match
+        # index is.
         base = self.peers.flight_base.setdefault(str(node.id), following - 1)
         in_flight = (
             following - 1 - max(base, self._SyncObj__raftMatchIndex[node], self.peers.learned.get(str(node.id), 0))
@@ -268,9 +297,9 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self.peers.send(node, message)
 
     def _SyncObj__applyLogEntries(self) -> bool:
-        """Our bounded apply (R7). Total: the state machine never raises; if it does, the process must die.
-
-        Stock tries what raises again at every tick, for ever (L1, S11, syncobj.py:708-734).
+        """Our bounded apply (R7).
+        The state machine must never raise; if it does, the process must end. Stock repeats an apply
+        that raises at every tick, for ever (L1, S11, syncobj.py:708-734).
         """
         deadline = monotonic() + APPLY_SLICE_S
         applied = self.raftLastApplied
@@ -287,21 +316,26 @@ class Consensus(SyncObj):  # type: ignore[misc]
         return False
 
     def _SyncObj__connectedToAnyone(self) -> bool:
-        """R6 (L6, syncobj.py:635-648; the question is 1339): asked only when the election time is over.
-
-        A campaign begins when a majority would vote for us.
+        """R6 (L6, syncobj.py:635-648; called in 1339): reached only when the election time is over.
+        A campaign begins when a majority would vote for this node.
         """
         return not self._SyncObj__otherNodes or self.peers.elections.may_campaign()
 
     def _checkCommandsToApply(self) -> None:
-        """Commands come through append(); nothing is queued or forwarded inside Raft (L4, syncobj.py:503-574)."""
+        """Commands come through append(); Raft queues and forwards none (L4,
+        syncobj.py:503-574).
+        """
 
     def _SyncObj__tryLogCompaction(self) -> None:
         """No snapshots through Raft (S1, S2, S3, S7, L11, syncobj.py:1421-1470)."""
 
     def _SyncObj__parseChangeClusterRequest(self, _command: Any) -> None:
-        """No membership commands, ever: stock unpickles them whatever the settings say (S12, syncobj.py:887, 1415-1419)."""
+        """No membership commands: stock unpickles them whatever the settings are (S12,
+        syncobj.py:887, 1415-1419).
+        """
 
     def _SyncObj__loadDumpFile(self, _clear: bool) -> None:
-        """Stock goes on with an empty state when it cannot read one (S7, syncobj.py:1472-1511)."""
+        """Stock continues with an empty state when it cannot read one (S7,
+        syncobj.py:1472-1511).
+        """
         raise AssertionError("there is no dump file")

@@ -1,6 +1,7 @@
-"""What transport, elections and the command to pass over ask of the consensus core: a Protocol, so that none of them imports who imports it.
+"""The part of the consensus core that transport, elections and pass-over use.
 
-`consensus.Consensus` is the one that runs. Names in camel case, and those that begin with `_SyncObj__`, are pysyncobj's own.
+A Protocol avoids circular imports; `consensus.Consensus` implements it. Names in camel case, and
+those that begin with `_SyncObj__`, are pysyncobj's own.
 """
 
 from typing import Any, Protocol
@@ -10,7 +11,7 @@ from tern_store import EntryKind, StoredEntry
 
 
 class Core(Protocol):
-    """As consensus.Consensus, whose docstrings say what each does."""
+    """Implemented by consensus.Consensus, whose docstrings describe the methods."""
 
     journal: CommitLogJournal
     raftCurrentTerm: int
@@ -21,41 +22,41 @@ class Core(Protocol):
 
     @property
     def is_leader(self) -> bool:
-        """Whether it leads now."""
+        """Whether this node leads now."""
         ...
 
     @property
     def is_serving(self) -> bool:
-        """Whether it leads, and has applied an entry of its own term."""
+        """Whether this node leads and has applied an entry of its own term."""
         ...
 
     @property
     def leader_name(self) -> str | None:
-        """Who leads, as far as it knows."""
+        """The leader as far as this node knows."""
         ...
 
     def learn_term(self, term: int) -> None:
-        """As Consensus.learn_term."""
+        """See Consensus.learn_term."""
         ...
 
     def stand_within(self, delay_s: float) -> None:
-        """As Consensus.stand_within."""
+        """See Consensus.stand_within."""
         ...
 
     def follow_again(self) -> None:
-        """As Consensus.follow_again."""
+        """See Consensus.follow_again."""
         ...
 
     def begin_anew(self, peer: str, end_index: int) -> int:
-        """As Consensus.begin_anew."""
+        """See Consensus.begin_anew."""
         ...
 
     def has_all(self, peer: str) -> bool:
-        """As Consensus.has_all."""
+        """See Consensus.has_all."""
         ...
 
     def hand_over(self, peer: str) -> None:
-        """As Consensus.hand_over."""
+        """See Consensus.hand_over."""
         ...
 
     def append(
@@ -66,5 +67,5 @@ class Core(Protocol):
         urgent: bool,
         kind: EntryKind = EntryKind.COMMANDS,
     ) -> StoredEntry:
-        """As Consensus.append."""
+        """See Consensus.append."""
         ...

@@ -1,7 +1,8 @@
-"""R6: who stands, and when: pre-vote with leader stickiness, and the three ways to stand sooner or later than the clock says.
+"""R6: which node stands, and when: pre-vote with leader stickiness, and early or late campaigns.
 
-pysyncobj asks one question when its election time is over (is anybody connected?, syncobj.py:635; L6). The answer here is yes only when a
-majority would vote for this node, so a node that comes back from a pause or a cut never deposes a leader that the others hear.
+pysyncobj checks one condition when its election time is over (any connection?, syncobj.py:635; L6).
+Here it holds only if a majority would vote for this node, so a node that returns from a pause or a
+partition never deposes a leader that the others receive appends from.
 """
 
 import random
@@ -16,21 +17,22 @@ from tern_raft.rules import Message, may_lead
 if TYPE_CHECKING:
     from tern_raft.membership import Membership
 
-# A pre-vote is asked again after this long, and its grants are worth that much.
+# The period of pre-votes, and the time for which their grants are valid.
 PRE_VOTE_PERIOD_S = 0.05
 PRE_VOTE_WORTH_S = 0.3
-# When the leader's connection has broken its process is dead or the network is: who is left stands one after the other, so that the first
-# is elected before the next one asks. Long enough for the others to notice, too.
+# When the leader's connection breaks, its process is dead or the network is. The remaining nodes
+# stand one after the other, so that the first is elected before the next one asks. The delay is
+# long enough for the others to notice, too.
 SOON_S = 0.02
 SOON_STEP_S = 0.1
 SOON_SPREAD_S = 0.03
-# What is applied within some 0.1 s is no reason to let others stand; what takes longer is, if there are others.
+# A backlog applied within about 0.1 s is no reason to let others stand; a longer one is.
 BACKLOG_MAX_ENTRIES = 300
 BACKLOG_WAIT_S = 1.0
 
 
 class Elections:
-    """Owner: the node's transport."""
+    """The campaigns of one node. Owner: the node's transport."""
 
     def __init__(
         self,
@@ -50,29 +52,33 @@ class Elections:
         self._ask_at_s = 0.0
         self._leader_heard_s = -1e9
         self._is_told = False
-        # Since when the election time is over while this node has much to apply.
+        # Since when the election time is over while this node has a large backlog to apply.
         self._held_since_s: float | None = None
-        # Whether the campaign under way was asked for by the leader.
+        # Whether the leader requested the campaign under way.
         self.was_told = False
         # For metrics: campaigns that this node has begun.
         self.campaigns = 0
 
     def begin(self) -> None:
-        """A node that has a log begins: for one election time it takes it that its group has a leader, whom it has not heard yet."""
+        """Start a node with a log: for one election time it assumes that its group has a leader."""
         self._leader_heard_s = monotonic()
 
     def leader_heard(self) -> None:
-        """An append of the current leader has come: nobody needs an election, and what was granted before is void."""
+        """Record an append of the current leader: no election is needed, and earlier grants are
+        void.
+        """
         self._leader_heard_s = monotonic()
         self._held_since_s = None
         self._grants.clear()
 
     def told_to_stand(self) -> None:
-        """The leader hands over: the others hear it still, so they are not asked whether they would vote."""
+        """Stand without pre-vote: the leader hands over, and the others still receive its
+        appends.
+        """
         self._is_told = True
 
     def peer_lost(self, peer: str, *, was_leader: bool) -> None:
-        """The link to *peer* is gone."""
+        """Record that the link to *peer* is gone."""
         self._grants.pop(peer, None)
         if was_leader:
             self._leader_heard_s = -1e9
@@ -82,7 +88,9 @@ class Elections:
             self._kick_later(delay_s)
 
     def may_campaign(self) -> bool:
-        """Whether a majority would elect this node now; asks for it when not. Called while the election time is over."""
+        """Whether a majority would elect this node now; sends pre-votes if not.
+        Called while the election time is over.
+        """
         now_s, core = monotonic(), self._ask_core()
         stored = core.journal.log
         end = (stored.end_term, stored.end_index)
@@ -112,11 +120,13 @@ class Elections:
 
     @property
     def has_leader(self) -> bool:
-        """Whether this node leads, or has heard who does within an election time."""
+        """Whether this node leads, or has received a leader's append within an election time."""
         return self._ask_core().is_leader or monotonic() - self._leader_heard_s < self._stickiness_s
 
     def _waits_for_others(self, now_s: float) -> bool:
-        """A node that has much to apply would lead long before it serves: it lets the others stand first."""
+        """Whether a node with a large backlog lets others stand first: it would lead long before it
+        serves.
+        """
         core = self._ask_core()
         if self._is_told or core.journal.log.end_index - core.raftLastApplied <= BACKLOG_MAX_ENTRIES:
             self._held_since_s = None
@@ -126,20 +136,23 @@ class Elections:
         return now_s - self._held_since_s < BACKLOG_WAIT_S
 
     def answer(self, peer: str, message: Message) -> None:
-        """Grant unless a leader was heard lately or our log is newer. Changes nothing but a term that is older than the asker's."""
+        """Grant unless a leader was heard lately or our log is newer.
+        Changes nothing but a term older than the sender's.
+        """
         core = self._ask_core()
         stored = core.journal.log
-        # The asker's own term: a leader in an older one can never be followed by it.
+        # The sender's own term: it can never follow a leader in an older one.
         core.learn_term(message["term"] - 1)
         end = (message["last_log_term"], message["last_log_index"])
         is_new = may_lead(own_term=stored.end_term, own_index=stored.end_index, last_term=end[0], last_index=end[1])
         if message["term"] <= core.raftCurrentTerm:
-            # The asker is in an old term: without learning ours it could never stand, though its log may be the newest.
+            # The sender is in an old term: without ours it could never stand, though its log may be
+            # the newest.
             self._post(peer, {"type": "pre_vote_refused", "term": core.raftCurrentTerm})
         elif is_new and not self.has_leader and self._membership.may_vote(message["term"], end):
             self._post(peer, {"type": "pre_vote_granted", "term": message["term"]})
 
     def granted(self, peer: str, message: Message) -> None:
-        """*peer* would vote for this node."""
+        """Count a grant of *peer*."""
         if message["term"] == self._ask_core().raftCurrentTerm + 1 and self._membership.counts(peer):
             self._grants[peer] = monotonic()

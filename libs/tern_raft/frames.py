@@ -1,10 +1,12 @@
-"""Raft messages as link frames: a MessagePack head, then entries exactly as they lie in the log. No pickle anywhere (X1, X7: tcp_connection.py:291).
+"""Raft messages as link frames: a MessagePack head, then entries exactly as stored. No pickle.
 
-     | head size 4 (little-endian) | head: MessagePack map | entry | entry | ... |
+| head size 4 (little-endian) | head: MessagePack map | entry | entry | ... |
+Pickle is what X1 and X7 are about (tcp_connection.py:291). Entries follow `append_entries` alone,
+and index, term and size come from their own headers, so no head can contradict them.
 
-Entries follow `append_entries` alone, and say themselves what they are: index, term and size come from their own headers, so no head
-can contradict them. Law: what passes here has numbers that can be counted on and stored, whoever sent it. A member is trusted to
-be one, not to be sane. A field that this release does not know is of a newer one, and is passed over: an upgrade splits no group.
+Law: numbers in a decoded message can be used in arithmetic and stored, whatever the sender. A
+member is trusted to be one, not to be correct. Unknown fields come from a newer release and are
+ignored: an upgrade splits no group.
 """
 
 from typing import Any
@@ -15,13 +17,14 @@ from tern_wire.link.requests import HEAD_SIZE, Parts, body_parts, read_body
 
 # Frame code of a Raft message on the link between peers.
 RAFT_CODE = 900
-# The largest head, a greeting with the names of five members, has a few hundred bytes; a large one would only cost memory.
+# The largest head, a greeting with the names of five members, has a few hundred bytes.
 HEAD_SIZE_MAX_BYTES = 4096
-# Terms, indexes and numbers of messages stay far below what the vote slots, entries and MessagePack can hold (8 bytes), so that
-# adding to one never overflows: at a million a second they reach this in two thousand years.
+# Terms, indexes and message numbers stay far below what vote slots, entries and MessagePack can
+# hold (8 bytes), so that additions never overflow: at a million a second they reach this in 2,000
+# years.
 NUMBER_MAX = 1 << 56
-# Types a peer may send, with the fields that pysyncobj reads without asking. Stock's others (apply_command, snapshots, chunks, utilities:
-# L4, S1, L9, X4) have no name here.
+# Types that a peer may send, with the fields that pysyncobj reads unchecked. Stock's other types
+# (apply_command, snapshots, chunks, utilities: L4, S1, L9, X4) are unknown here.
 FIELDS: dict[str, dict[str, type]] = {
     "hello": {
         "standing": int,
@@ -50,8 +53,9 @@ FIELDS: dict[str, dict[str, type]] = {
     "behind": {"term": int, "first": int},
     "digest": {"index": int, "digest": int},
 }
-# Fields that releases before this one do not send: whoever reads them says what their absence means. *wall_ms*: the sender's clock. *group_ms*: the
-# group's time; a leader that does not serve yet does not know it. *waits_...*: the entry that the sender cannot apply, or may not (`pass_over.py`).
+# Fields that earlier releases do not send; the reader defines the meaning of their absence.
+# *wall_ms*: the sender's clock. *group_ms*: the group's time, unknown to a leader that does not
+# serve yet. *waits_...*: the entry that the sender cannot or may not apply (`pass_over.py`).
 OPTIONAL_FIELDS: dict[str, dict[str, type]] = {
     "hello": {"http_port": int},
     "append_entries": {"group_ms": int},
@@ -67,7 +71,9 @@ def encode_message(message: dict[str, Any]) -> Parts:
 
 
 def decode_message(body: bytes | memoryview) -> dict[str, Any]:
-    """The message again, entries as (raw bytes, index, term); LinkBodyMalformed on anything unexpected."""
+    """Decode a message, entries as (raw bytes, index, term); LinkBodyMalformed on anything
+    unexpected.
+    """
     if len(body) >= HEAD_SIZE.size and HEAD_SIZE.unpack_from(body)[0] > HEAD_SIZE_MAX_BYTES:
         raise LinkBodyMalformed(reason="a Raft message with a head of more than 4 KiB")
     head, raw = read_body(body)
@@ -81,7 +87,7 @@ def decode_message(body: bytes | memoryview) -> dict[str, Any]:
     for field, kind in known.items():
         if type(head[field]) is not kind or (kind is int and not 0 <= head[field] < NUMBER_MAX):
             raise LinkBodyMalformed(reason=f"{name} with a {field} that is none")
-    # pysyncobj asks for fields by name that no release of ours sends (`serialized`): what is not known goes no further.
+    # pysyncobj reads fields that no release of ours sends (`serialized`): unknown ones are removed.
     head = {field: head[field] for field in ("type", *known)}
     if name == "append_entries":
         head["entries"] = _cut_entries(raw, head["prevLogIdx"], head["prevLogTerm"], head["term"])
@@ -91,7 +97,9 @@ def decode_message(body: bytes | memoryview) -> dict[str, Any]:
 
 
 def _cut_entries(raw: memoryview, index: int, term: int, term_max: int) -> list[tuple[bytes, int, int]]:
-    """The entries that follow entry *index* of *term*, none newer than *term_max*. Checksums are the log's business."""
+    """Cut the entries that follow entry *index* of *term*, none newer than *term_max*.
+    The log verifies the checksums.
+    """
     entries: list[tuple[bytes, int, int]] = []
     at = 0
     while at < len(raw):

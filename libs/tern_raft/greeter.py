@@ -1,6 +1,7 @@
-"""A node without a log that it may use greets its peers all the same: that it has lost what it had is something they must know.
+"""Greetings of a node without a usable log: its peers must know that it has lost its log.
 
-It keeps of what it hears where its peers answer HTTP, for it has to copy the log of one: until it has, it takes no part. Owner: the core loop.
+The node takes no part until it has copied a peer's log, so it keeps the HTTP ports from the
+greetings that it receives. Owner: the core loop.
 """
 
 from collections.abc import Callable
@@ -9,30 +10,30 @@ from tern_raft.frames import decode_message, encode_message
 from tern_raft.membership import Membership, is_hello
 from tern_wire.link.requests import Parts
 
-# Where a log ends that is not there.
+# The end of a missing log.
 NO_LOG = (0, 0)
 
 
 class Greeter:
-    """What the links of such a node report to, as to a PeerTransport."""
+    """Receives the events of such a node's links, in place of a PeerTransport."""
 
     def __init__(self, membership: Membership, post: Callable[[str, Parts], bool]) -> None:
         self._membership, self._post = membership, post
         self._http_ports: dict[str, int] = {}
 
     def connected(self, peer: str) -> None:
-        """A link to *peer* is up."""
+        """Greet *peer* on its new link."""
         self._post(peer, encode_message(self._membership.hello(NO_LOG)))
 
     def lost(self, peer: str) -> None:
-        """The link to *peer* is gone."""
+        """Ignore that the link to *peer* is gone."""
 
     def receive(self, peer: str, body: bytes | memoryview) -> None:
-        """One message of *peer*; LinkBodyMalformed when it is none."""
+        """Handle one message of *peer*; LinkBodyMalformed if it is none."""
         message = decode_message(body)
         if message["type"] == "hello" and is_hello(message) and message.get("http_port"):
             self._http_ports[peer] = message["http_port"]
 
     def http_port_of(self, peer: str) -> int:
-        """Where *peer* has said that it answers HTTP, on whatever link; 0 if it has not."""
+        """The HTTP port from *peer*'s latest greeting; 0 if there is none."""
         return self._http_ports.get(peer, 0)

@@ -1,7 +1,8 @@
 """pysyncobj's journal, made of our commit log and vote slots.
 
-Law: nothing here says "durable" before it is. `durable_index` moves only after fdatasync; term and vote are synced before
-`setCurrentTerm` returns. The names of the methods are pysyncobj's (journal.py, class Journal, 0.3.17).
+Law: nothing is reported as durable before it is. `durable_index` moves only after fdatasync; term
+and vote are synced before `setCurrentTerm` returns. The names of the methods are pysyncobj's
+(journal.py, class Journal, 0.3.17).
 """
 
 from collections.abc import Callable, Sequence
@@ -10,14 +11,16 @@ from pysyncobj.journal import Journal
 
 from tern_store import CommitLog, EntryKind, StoredEntry, VoteFile
 
-# What pysyncobj knows as an entry: (command, index, term). Ours is the stored entry itself.
+# pysyncobj's form of an entry: (command, index, term). Our command is the stored entry itself.
 LogItem = tuple[StoredEntry | None, int, int]
 # The state machine's version does not concern entries without commands.
 NO_VERSION = 0
 
 
 class CommitLogJournal(Journal):  # type: ignore[misc]
-    """The commit log as pysyncobj's journal (stock's: S3, S4, S8, S9, S10, L10, L12). Owner: the core loop."""
+    """The commit log as pysyncobj's journal. Owner: the core loop.
+    Stock's journal: S3, S4, S8, S9, S10, L10, L12.
+    """
 
     def __init__(self, log: CommitLog, votes: VoteFile, *, on_append: Callable[[], None]) -> None:
         self.log = log
@@ -39,13 +42,15 @@ class CommitLogJournal(Journal):  # type: ignore[misc]
         urgent: bool = False,
         kind: EntryKind = EntryKind.COMMANDS,
     ) -> StoredEntry:
-        """The leader's append: one entry from *parts*, in the page cache; the disk thread is told."""
+        """Append one entry from *parts* as the leader, in the page cache, and notify the disk
+        thread.
+        """
         entry = self.log.append(kind, self.log.end_index + 1, term, parts, version, urgent=urgent)
         self._on_append()
         return entry
 
     def entries(self, first: int, size_max_bytes: int) -> list[StoredEntry]:
-        """Entries from *first* on, at least one if there is one, then as many as fit into *size_max_bytes*."""
+        """Entries from *first* on: at least one if there is one, then up to *size_max_bytes*."""
         found: list[StoredEntry] = []
         size = 0
         index = first
@@ -58,9 +63,11 @@ class CommitLogJournal(Journal):  # type: ignore[misc]
             index += 1
         return found
 
-    # pysyncobj's interface ------------------------------------------------------------------------------------
+    # pysyncobj's interface ------------------------------------------------------------------------
     def add(self, command: bytes, index: int, term: int) -> None:
-        """A follower appends the leader's entry verbatim; a new leader appends pysyncobj's one-byte no-op (syncobj.py:1226)."""
+        """Append the leader's entry verbatim, or a new leader's one-byte no-op
+        (syncobj.py:1226).
+        """
         if len(command) <= 1:
             self.log.append(EntryKind.NOOP, index, term, (), NO_VERSION, urgent=True)
         else:
@@ -73,11 +80,13 @@ class CommitLogJournal(Journal):  # type: ignore[misc]
         self.log.truncate_from(self.log.first_index + entry_from)
 
     def deleteEntriesTo(self, entry_to: int) -> None:
-        """Retention is decided by a command of the log, never by pysyncobj's compaction (S2, S3: syncobj.py:1427)."""
+        """Fail: a log command decides about retention, never pysyncobj's compaction (S2, S3:
+        syncobj.py:1427).
+        """
         raise AssertionError("pysyncobj must not compact our log")
 
     def clear(self) -> None:
-        """Never: a snapshot through Raft does not exist here (S2: syncobj.py:1493)."""
+        """Fail: there are no snapshots through Raft (S2: syncobj.py:1493)."""
         raise AssertionError("pysyncobj must not clear our log")
 
     def __getitem__(self, item: int) -> LogItem:
@@ -91,15 +100,17 @@ class CommitLogJournal(Journal):  # type: ignore[misc]
         pass
 
     def setRaftCommitIndex(self, index: int) -> None:
-        """Kept in memory: what is committed is learnt again from the leader after a restart."""
+        """Keep the index in memory: after a restart the leader sends it again."""
         self._commit_index = index
 
     def getRaftCommitIndex(self) -> int:
-        """The commit index that this node may believe at start: what its saved state has applied."""
+        """The commit index at the start: what the saved state has applied."""
         return self._commit_index
 
     def setCurrentTerm(self, term: int, voted_for: str | None) -> None:
-        """Durable here: a vote or a term is on disk before any message that depends on it can leave (stock: S4, S9, journal.py:152-164)."""
+        """Durable here: a vote or a term, before any message that depends on it can leave.
+        Stock: S4, S9, journal.py:152-164.
+        """
         if (term, voted_for) != (self._votes.term, self._votes.voted_for):
             self._votes.save(term, voted_for)
 
@@ -108,5 +119,5 @@ class CommitLogJournal(Journal):  # type: ignore[misc]
         return self._votes.term
 
     def getVotedForNodeId(self) -> str | None:
-        """Whom this node voted for in that term."""
+        """The candidate that this node voted for in that term."""
         return self._votes.voted_for

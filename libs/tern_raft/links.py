@@ -1,8 +1,9 @@
-"""Sockets between Raft peers: one live link to each, dialled by the node with the greater name. Owner: the core loop.
+"""Sockets between Raft peers: one live link to each, dialled by the node with the greater name.
 
-Law: nobody but the other members of the group says anything to consensus, each in its own name, on one link at a time. The key is
-shared, so a name is only as good as those who hold it; but who claims the name of a live peer, dials against the rule, or answers
-where another was expected, is closed and counted.
+Owner: the core loop. Law: consensus receives messages only from the other members of the group,
+each under its own name, on one link at a time. The key is shared, so a name is only as good as the
+holders of the key. A link that claims the name of a live peer, is dialled against the rule, or
+answers for another member is closed and counted.
 """
 
 import random
@@ -18,10 +19,12 @@ from tern_wire.errors import LinkBodyMalformed
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES, PEER_CONNECTIONS_MAX
 from tern_wire.link.requests import Parts
 
-# A peer that was heard so lately is alive on its link: a leader speaks five times a second. Two silent followers count as alive for
-# this long after they met; later the newcomer is believed, since the old link may be that of a host that went without a word.
+# A peer with a message this recent is alive on its link: a leader sends five a second. Two silent
+# followers count as alive for this long after they met. Later a new link wins, since the old one
+# may be that of a host that vanished.
 ALIVE_S = 1.0
-# After a cut of the network, a kernel waits longer and longer before it tries to send again. A new link is there sooner.
+# After a network partition a kernel waits longer and longer between retransmissions. A new link is
+# faster.
 SILENCE_MAX_S = 3
 
 
@@ -41,13 +44,15 @@ class PeerLinks:
         listener_tls: ssl.SSLContext | None = None,
         dialler_tls: ssl.SSLContext | None = None,
     ) -> None:
-        """The contexts admit brokers alone; that a link is in its certificate's name, `tern_remoting` checks. None: in the clear."""
+        """The TLS contexts admit brokers alone; `tern_remoting` checks the name.
+        None: no encryption.
+        """
         self._listener_tls, self._dialler_tls = listener_tls, dialler_tls
         self._me, self._members = me, members
         self._key, self._group_id, self._listen, self._rng = key, group_id, listen, rng
         self._handshake_timeout_s = handshake_timeout_s
         self._links: dict[str, Link] = {}
-        # When each live link last brought a message.
+        # Time of the last message on each live link.
         self._heard_at: dict[str, float] = {}
         self._redialers: list[Redialer] = []
         self._refusals = Refusals()
@@ -63,11 +68,13 @@ class PeerLinks:
 
     @property
     def port(self) -> int:
-        """Where it listens: what the members say, or what the kernel chose for 0."""
+        """The listening port: the configured one, or the kernel's choice for 0."""
         return self._members[self._me][1] if self._server is None else self._server.port
 
     def refusals(self) -> dict[str, int]:
-        """Connections that were refused or closed because of what their peers did, by reason, those dialled by us too."""
+        """Connections refused or closed for their peers' behaviour, by reason, dialled ones
+        included.
+        """
         return self._refusals.counts()
 
     def _make_server(self) -> LinkServer:
@@ -108,19 +115,19 @@ class PeerLinks:
         )
 
     async def stop(self) -> None:
-        """Close everything."""
+        """Close all links and the listener."""
         for redialer in self._redialers:
             redialer.close()
         if self._server is not None:
             await self._server.stop()
 
     def post(self, peer: str, parts: Parts) -> bool:
-        """Send one Raft message to *peer*; False when there is no link."""
+        """Send one Raft message to *peer*; False if there is no link."""
         link = self._links.get(peer)
         return link is not None and link.post(RAFT_CODE, parts)
 
     def buffered(self, peer: str) -> int:
-        """Bytes not yet taken by the kernel."""
+        """Bytes that the kernel has not taken yet."""
         link = self._links.get(peer)
         return 0 if link is None else link.buffered_bytes
 

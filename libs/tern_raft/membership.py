@@ -1,17 +1,19 @@
-"""Who belongs to the group, and who may vote: births, rebuilt nodes, nodes that have cut their last entry.
+"""Membership and the right to vote: births, rebuilt nodes, nodes that have cut their last entry.
 
-Peers greet each other with what they are on every new link (`hello`), before anything else. Rules:
-
-- A group is born when all its members have seen each other unborn. Each keeps all incarnations, so a member that lost its directory
-  and is founded again is recognised by whoever was there: it has to be rebuilt, and never founds a second group beside the survivor.
-- Members that were restored from a backup are unborn with a log. They are born with those alone whose log ends with the same entry: were
-  empty ones among them, a majority that has nothing could outvote who has the log.
-- A node that forgot its votes (rebuilding) neither votes nor stands nor counts, until a READMIT entry that names its incarnation is
-  committed by a majority without it. From then on it votes in terms above that entry's: whoever it may have promised its vote to
-  before cannot win in those, since a majority has moved on without it.
-- A node that cut a torn entry (doubtful) may lack what it has acknowledged. It votes again when something of the current term is committed
-  on it, or only for the newest log among its peers, once it knows of each what it has, or that it has lost what it had: as long as no more
-  than a minority has lost anything, one of the others holds what is committed. Reference: Raft, 5.4.1.
+Peers greet each other on every new link (`hello`), before anything else. Rules:
+- A group is founded when all its members have met unborn. Each keeps all incarnations, so survivors
+recognise a member that lost its directory and was founded again: it must be rebuilt, and never
+founds a second group beside them.
+- Members restored from a backup are unborn with a log. They found the group only with members whose
+logs end with the same entry: otherwise a majority of empty ones could outvote the one with the log.
+- A node that lost its votes (rebuilding) neither votes nor stands nor counts, until a READMIT entry
+with its incarnation is committed by a majority without it. From then on it votes in terms above
+that entry's: a candidate that it may have promised a vote to cannot win in those, since a majority
+has moved on without it.
+- A node that cut a torn entry (doubtful) may lack an entry that it has acknowledged. It votes again
+when an entry of the current term is committed on it, or only for the newest log among its peers,
+once each peer has greeted with its log's end or the loss of it: while only a minority has lost
+anything, one of the others holds every committed entry. Reference: Raft, 5.4.1.
 """
 
 import logging
@@ -27,7 +29,9 @@ PORT_MAX = 65_535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """What a peer said of itself when the link opened, or since: its log ended with entry *end* (term, index); its *number*th greeting."""
+    """A peer's latest greeting.
+    *end*: term and index of its log's last entry; *number*: the count of its greetings.
+    """
 
     standing: Standing
     incarnation: bytes
@@ -35,15 +39,15 @@ class Hello:
     end: tuple[int, int]
     version: int
     number: int
-    # Where it answers HTTP; 0: it did not tell.
+    # Its HTTP port; 0: not sent.
     http_port: int
 
 
 class Membership:
-    """Owner: the node's transport."""
+    """The members' greetings, and this node's standing. Owner: the node's transport."""
 
     def __init__(self, me: str, others: list[str], votes: VoteFile, *, version: int, http_port: int = 0) -> None:
-        """*version*: of the state machine that this release knows; *http_port*: where this node answers HTTP, 0 if nobody need know."""
+        """*version*: of this release's state machine; *http_port*: this node's, 0 to send none."""
         self._me, self._others, self._votes, self._version = me, others, votes, version
         self._http_port = http_port
         self._heard: dict[str, Hello] = {}
@@ -51,11 +55,11 @@ class Membership:
 
     @property
     def standing(self) -> Standing:
-        """Of this node."""
+        """This node's standing."""
         return self._votes.standing
 
     def hello(self, end: tuple[int, int]) -> dict[str, Any]:
-        """The greeting of this moment, later than all before; *end*: term and index of the last entry."""
+        """The next greeting. *end*: term and index of the last entry."""
         self._greetings += 1
         return {
             "type": "hello",
@@ -70,13 +74,17 @@ class Membership:
         }
 
     def is_news(self, peer: str, message: dict[str, Any]) -> bool:
-        """Whether *peer* has said nothing later on this link. A greeting that comes twice, the second time long after what it says
-        was true, would make a member a node that is being copied, for as long as the link lives."""
+        """Whether a greeting is newer than the last one of *peer* on this link.
+        A repeated old greeting could otherwise make a node under copy a member for the link's whole
+        life.
+        """
         hello = self._heard.get(peer)
         return hello is None or message["number"] > hello.number
 
     def heard(self, peer: str, message: dict[str, Any], end: tuple[int, int]) -> bool:
-        """*peer* has greeted a node whose log ends with *end* (term, index); whether this node's own standing has changed by that."""
+        """Record *peer*'s greeting; True if it changes this node's own standing.
+        *end*: term and index of this node's last entry.
+        """
         self._heard[peer] = Hello(
             standing=Standing(message["standing"]),
             incarnation=message["incarnation"],
@@ -89,51 +97,56 @@ class Membership:
         return self.standing is Standing.UNBORN and self._try_birth(end)
 
     def lost(self, peer: str) -> None:
-        """The link to *peer* is gone, and what it said of itself with it."""
+        """Drop the greeting of *peer*, whose link is gone."""
         self._heard.pop(peer, None)
 
-    # Peers -----------------------------------------------------------------------------------------------------
+    # Peers ----------------------------------------------------------------------------------------
     def has_heard(self, peer: str) -> bool:
         """Whether *peer* has greeted on its live link."""
         return peer in self._heard
 
     def counts(self, peer: str) -> bool:
-        """Whether what *peer* acknowledges and grants is worth anything."""
+        """Whether acknowledgements and votes of *peer* count."""
         return self.standing_of(peer) in {Standing.MEMBER, Standing.DOUBTFUL}
 
     def has_log(self, peer: str) -> bool:
-        """Whether *peer* has a log that entries could be added to: one that is copying its leader's has none."""
+        """Whether *peer* has a log to append to; a node that copies its leader's has none."""
         hello = self._heard.get(peer)
         return hello is None or hello.end[1] > 0
 
     def standing_of(self, peer: str) -> Standing | None:
-        """What *peer* is, None while it has not greeted."""
+        """The standing of *peer*, None before its greeting."""
         hello = self._heard.get(peer)
         return hello.standing if hello is not None else None
 
     def incarnation_of(self, peer: str) -> bytes:
-        """Of a peer that has greeted."""
+        """The incarnation of a peer that has greeted."""
         return self._heard[peer].incarnation
 
     def http_port_of(self, peer: str) -> int:
-        """Where *peer* answers HTTP; 0 while it has not told."""
+        """The HTTP port of *peer*; 0 if it has sent none."""
         hello = self._heard.get(peer)
         return hello.http_port if hello is not None else 0
 
     def version_of(self, peer: str) -> int:
-        """The state machine's version that *peer* knows, 0 while it has not greeted."""
+        """The state machine's version at *peer*; 0 before its greeting."""
         hello = self._heard.get(peer)
         return hello.version if hello is not None else 0
 
     def common_version(self) -> int:
-        """The state machine's version that all members know; 0 as long as one has not greeted on its live link, or is no whole member."""
+        """The state machine's version that all members support.
+        0 if one has not greeted on its live link or is no full member.
+        """
         if any(self.standing_of(peer) is not Standing.MEMBER for peer in self._others):
             return 0
         return min([self._version, *map(self.version_of, self._others)])
 
-    # Votes -----------------------------------------------------------------------------------------------------
+    # Votes ----------------------------------------------------------------------------------------
     def may_vote(self, term: int, end: tuple[int, int]) -> bool:
-        """Whether this node may vote, in *term*, for one (itself among them) whose log ends with *end* (term, index)."""
+        """Whether this node may vote in *term* for a node (itself included) whose log ends with
+        *end*.
+        *end*: (term, index).
+        """
         if term <= self._votes.floor_term:
             return False
         if self.standing is Standing.DOUBTFUL:
@@ -142,9 +155,9 @@ class Membership:
             return len(known) == len(self._others) and end >= max(ends, default=end)
         return self.standing is Standing.MEMBER
 
-    # Changes ---------------------------------------------------------------------------------------------------
+    # Changes --------------------------------------------------------------------------------------
     def readmitted(self, name: str, incarnation: bytes, term: int) -> bool:
-        """A READMIT of *term* is committed; whether it was about this node."""
+        """Handle a committed READMIT of *term*; True if it readmits this node."""
         is_mine = (name, incarnation) == (self._me, self._votes.incarnation)
         if not is_mine or self.standing is not Standing.REBUILDING:
             return False
@@ -153,7 +166,7 @@ class Membership:
         return True
 
     def settled(self) -> bool:
-        """Something of the current term is committed on this node; whether it was in doubt until now."""
+        """Handle a commit in the current term; True if this node was in doubt until now."""
         if self.standing is not Standing.DOUBTFUL:
             return False
         self._votes.be_settled()
@@ -185,12 +198,12 @@ class Membership:
 
 
 def _log_end(end: tuple[int, int]) -> tuple[int, int]:
-    """*end* of a log in which there is something; one with its genesis alone is as good as none."""
+    """The end of a log; one with its genesis alone counts as empty."""
     return end if end[1] > 1 else (0, 0)
 
 
 def is_hello(message: dict[str, Any]) -> bool:
-    """Whether the fields of a greeting, whose types are right, have values that make sense."""
+    """Whether the fields of a greeting, whose types are right, have valid values."""
     births = message["births"]
     return (
         message["standing"] in set(Standing)
@@ -208,5 +221,5 @@ def readmit_parts(name: str, incarnation: bytes) -> list[bytes | bytearray | mem
 
 
 def read_readmit(body: memoryview) -> tuple[str, bytes]:
-    """Name and incarnation again."""
+    """Decode name and incarnation."""
     return str(body[INCARNATION_SIZE_BYTES:], "utf-8", "replace"), bytes(body[:INCARNATION_SIZE_BYTES])

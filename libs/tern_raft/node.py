@@ -1,4 +1,7 @@
-"""RaftNode: what a broker sees of consensus. One owner, the core loop; only sync jobs leave its thread."""
+"""RaftNode: the broker's interface to consensus.
+
+One owner, the core loop; only sync jobs leave it.
+"""
 
 import logging
 from collections.abc import Callable
@@ -23,14 +26,16 @@ from tern_store.state.vote_file import Standing
 from tern_wire.limits import SEGMENT_SIZE_DEFAULT_BYTES
 
 log = logging.getLogger(__name__)
-# The clock of heartbeats and upkeep; everything else is driven by events, and what has its time asks to be woken.
-# A little more than a heartbeat's period, so that no tick comes just too early for one.
+# Clock of heartbeats and upkeep; events drive the rest. A little more than a heartbeat's period, so
+# that no tick comes just too early for one.
 TICK_PERIOD_S = 0.105
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftConfig:
-    """One member of a broker group. *members* maps names to (host, Raft port), the own name included."""
+    """One member of a broker group.
+    *members* maps names, this node's included, to (host, Raft port).
+    """
 
     node: str
     members: dict[str, tuple[str, int]]
@@ -40,9 +45,9 @@ class RaftConfig:
     segment_size_bytes: int = SEGMENT_SIZE_DEFAULT_BYTES
     election_min_s: float = 0.5
     election_max_s: float = 1.0
-    # Of the state machine: the newest that this release knows.
+    # The newest state machine version of this release.
     version: int = 1
-    # Where this node answers HTTP, which its peers are told; 0: nowhere that they need to know.
+    # HTTP port of this node, sent to its peers; 0: not sent.
     http_port: int = 0
 
     def others(self) -> list[str]:
@@ -50,7 +55,7 @@ class RaftConfig:
         return sorted(set(self.members) - {self.node})
 
     def genesis(self) -> Genesis:
-        """What every member's log begins with."""
+        """The first entry of every member's log."""
         return Genesis(self.group_id, tuple(sorted(self.members)), self.segment_size_bytes)
 
 
@@ -75,10 +80,11 @@ class RaftNode:
         on_clock: Callable[[], None] = lambda: None,
         on_tick: Callable[[], None] = lambda: None,
     ) -> None:
-        """*apply* is told every committed entry once, in order, or *pass_over* one that nobody applies; *on_fatal* ends the process; *on_clock* is called every few ms,
-        *on_tick* whenever something may have moved on.
-
-        *on_behind*: the leader's log begins behind the end of this one, so this node must be rebuilt.
+        """*apply* receives every committed entry once, in order; *pass_over* those that are
+        skipped.
+        *on_fatal* ends the process. *on_clock* is called every few ms, *on_tick* after any
+        progress. *on_behind*: the leader's log begins behind this one's end, so this node must be
+        rebuilt.
         """
         self._runtime, self._disk, self._votes = runtime, disk, votes
         self._on_fatal, self._apply_commands, self._pass_over_commands = on_fatal, apply, pass_over
@@ -129,12 +135,12 @@ class RaftNode:
         self._pace = Pace(self._behind, runtime.monotonic)
         # Set by the owner: this node leads without serving, since its state is in doubt.
         self.is_held = False
-        # How long the last sync of the log took.
+        # Duration of the log's last sync.
         self.sync_s = 0.0
 
     @staticmethod
     def open_votes(config: RaftConfig, *, incarnation: bytes, files: Files = REAL_FILES) -> VoteFile:
-        """The node's term and vote; *incarnation* is for a directory that has none. StoreError subclasses say what is wrong."""
+        """Open term and vote; *incarnation* is for a directory without one. StoreError."""
         return VoteFile.open(
             config.directory,
             bootstrap=config.bootstrap,
@@ -145,9 +151,8 @@ class RaftNode:
 
     @staticmethod
     def forget_votes(config: RaftConfig, *, incarnation: bytes, needs_copy: bool, files: Files = REAL_FILES) -> None:
-        """Durable here: this node's log is lost, so whatever it was, the group must take it back, as *incarnation*.
-
-        *needs_copy*: before that its log must be copied; False once it has been.
+        """Durable here: the log is lost, so the group must readmit this node as *incarnation*.
+        *needs_copy*: its log must be copied first; False once it has been.
         """
         votes = RaftNode.open_votes(config, incarnation=incarnation, files=files)
         if votes.standing is not Standing.UNBORN:
@@ -156,41 +161,43 @@ class RaftNode:
 
     @staticmethod
     def greeter(config: RaftConfig, links: Links, *, files: Files = REAL_FILES) -> Greeter:
-        """Whom the links report to while this node has no log that it may use."""
+        """The receiver of the links' events while this node has no usable log."""
         votes = RaftNode.open_votes(config, incarnation=b"", files=files)
         votes.close()
         return Greeter(_membership(config, votes), links.post)
 
     def begin(self) -> None:
-        """Tick; the links listen and dial from now on."""
+        """Start ticking; the links listen and dial from now on."""
         if self.log.end_index > 1:
             self.transport.elections.begin()
         self._sync_soon()
         self._clock()
 
     def finish(self) -> None:
-        """Nothing is acknowledged any more. The log stays open for a last save; the links are closed by their owner."""
+        """Stop acknowledging. The log stays open for a last save; the owner closes the links."""
         self._stopped = True
 
-    # What the broker asks --------------------------------------------------------------------------------------
+    # The broker's queries and commands ------------------------------------------------------------
     @property
     def is_leader(self) -> bool:
-        """Whether this node believes to lead (a deposed leader may for up to election_min_s)."""
+        """Whether this node considers itself leader; a deposed one may for election_min_s."""
         return not self._stopped and self._consensus.is_leader
 
     @property
     def is_serving(self) -> bool:
-        """Leader with everything that was committed before its term applied, and not held."""
+        """Whether it leads, has applied all entries committed before its term, and is not held."""
         return self.is_current and not self.is_held
 
     @property
     def is_current(self) -> bool:
-        """Leader with everything that was committed before its term applied, whether it may serve or not."""
+        """Whether this node leads and has applied everything committed before its term, held or
+        not.
+        """
         return not self._stopped and self._consensus.is_serving
 
     @property
     def leader(self) -> str | None:
-        """Who leads, as far as this node knows."""
+        """The leader as far as this node knows."""
         return self._consensus.leader_name
 
     @property
@@ -205,17 +212,17 @@ class RaftNode:
 
     @property
     def applied_index(self) -> int:
-        """The last index that the state machine has seen."""
+        """The last index that the state machine has applied."""
         return int(self._consensus.raftLastApplied)
 
     @property
     def is_yielding(self) -> bool:
-        """Whether leadership is being handed over: nothing new should be proposed."""
+        """Whether leadership is being handed over: propose nothing new."""
         return self._transfer.is_under_way
 
     @property
     def may_propose(self) -> bool:
-        """Whether the followers keep up; if not, ask again with every tick: it is for a moment."""
+        """Whether the followers keep up; if not, check again at every tick: the wait is short."""
         return self._pace.may_go_on()
 
     def _behind(self, lag_entries: int) -> set[str]:
@@ -225,22 +232,24 @@ class RaftNode:
 
     @property
     def standing(self) -> Standing:
-        """What this node may do in its group."""
+        """This node's standing in its group."""
         return self._votes.standing
 
     @property
     def common_version(self) -> int:
-        """The state machine's version that all members know; 0: one of them is not there, or no whole member, so nobody can say."""
+        """The state machine's version that all members support; 0 while any is missing or
+        partial.
+        """
         return self._membership.common_version()
 
     @property
     def clocks(self) -> PeerClocks:
-        """What the members' clocks say."""
+        """The members' clocks."""
         return self.transport.clocks
 
     @property
     def campaigns(self) -> int:
-        """Elections that this node has begun."""
+        """Campaigns that this node has begun."""
         return self.transport.elections.campaigns
 
     @property
@@ -249,7 +258,7 @@ class RaftNode:
         return self._transfer.count
 
     def peers(self) -> list[PeerStatus]:
-        """The other members."""
+        """The other members' statuses."""
         connected = {str(node.id) for node in self._consensus.otherNodes if self._consensus.isNodeConnected(node)}
         found = []
         for name in self._others:
@@ -271,21 +280,23 @@ class RaftNode:
         return {peer for peer in self._others if self._membership.counts(peer)}
 
     def hear_digests(self, heard: Callable[[str, int, int], None]) -> None:
-        """Tell *heard* (peer, index, digest) what peers say of their states."""
+        """Pass digests of peers' states to *heard* (peer, index, digest)."""
         self.transport.on_digest = heard
 
     def tell_digest(self, index: int, digest: int) -> None:
-        """Tell the leader, another node, what this one's state was at entry *index*; a lost word is told again by who asks for it."""
+        """Send the leader this node's digest at entry *index*; lost ones are requested again."""
         if (leader := self.leader) is not None and leader in self._others:
             self.transport.tell_digest(leader, index, digest)
 
     def when_current(self, ready: Ready) -> None:
-        """Tell *ready* when the applied state may be read as that of the leader of this moment; False: it does not lead."""
+        """Call *ready* when the applied state is the leader's current one; False: it does not
+        lead.
+        """
         self.transport.barrier.ask(ready)
         self._kick()
 
     def transfer(self, to: str | None) -> str:
-        """Hand leadership over to *to* (None: to the member with most of the log); why not, or empty. It takes a few ms."""
+        """Hand leadership to *to* (None: the most complete member); return an obstacle, or ""."""
         reason = self._transfer.begin(to)
         self._kick()
         return reason
@@ -293,15 +304,15 @@ class RaftNode:
     def propose(
         self, parts: list[bytes | bytearray | memoryview], version: int, *, urgent: bool = False
     ) -> StoredEntry:
-        """Append one entry as the leader (the caller has just checked is_serving). Its fate is seen by `apply`.
-
-        What is *urgent* stores no message and may use the last space of a full disk. OSError but SyncLost: nothing was appended.
+        """Append one entry as the leader; the caller has just checked is_serving.
+        `apply` shows its outcome. An *urgent* entry stores no message and may use the last space of
+        a full disk. OSError other than SyncLost: nothing was appended.
         """
         entry = self._consensus.append(parts, version, urgent=urgent)
         self._kick()
         return entry
 
-    # Driving ---------------------------------------------------------------------------------------------------
+    # Driving --------------------------------------------------------------------------------------
     def _clock(self) -> None:
         if not self._stopped:
             self._readmission.step()
@@ -311,7 +322,7 @@ class RaftNode:
             self._runtime.call_later(TICK_PERIOD_S, self._clock)
 
     def _kick(self) -> None:
-        """Tick once in the next turn of the loop, however many events ask for it."""
+        """Tick once in the next turn of the loop, however many events request it."""
         if not self._tick_due and not self._stopped:
             self._tick_due = True
             self._runtime.call_soon(self._tick)
@@ -324,8 +335,8 @@ class RaftNode:
             self._consensus.doTick(0)
             self._serve_barrier()
         except Exception as error:
-            # An entry half applied, a log that cannot be read: going on would apply it twice (L1, syncobj.py:594-597).
-            # A restart replays from the save.
+            # An entry half applied, or an unreadable log: continuing would apply it twice (L1,
+            # syncobj.py:594-597). A restart replays from the saved state.
             self._on_fatal(error)
             raise
         self._transfer.step()
@@ -354,17 +365,17 @@ class RaftNode:
         else:
             self._apply_commands(entry)
         if entry.kind == EntryKind.PASS_OVER:
-            # It is about an entry before it, whose turn is over.
+            # It concerns an earlier entry, which is applied or skipped by now.
             self.log.forget_pass_overs(entry.index)
 
     def _sync_soon(self) -> None:
-        """One fdatasync at a time covers everything appended before it: group commit."""
+        """Start a sync unless one runs; it covers every entry before it (group commit)."""
         if not self._syncing and (job := self.log.take_sync()) is not None:
             self._syncing = True
             self._disk.run_soon(lambda: self._sync(job), lambda: self._synced(job))
 
     def _sync(self, job: SyncJob) -> None:
-        """On the disk thread."""
+        """Run *job* on the disk thread."""
         began_s = self._runtime.monotonic()
         job.run()
         self.sync_s = self._runtime.monotonic() - began_s

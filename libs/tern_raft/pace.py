@@ -1,21 +1,23 @@
-"""The leader waits a moment for a follower that has fallen behind: what is a stall of some ms would become a lag of many entries.
+"""Short waits of the leader for slow followers, so that a stall of some ms stays a small lag.
 
-A majority is enough to commit, so without this the third node may fall as far behind as its disk and its cores happen to allow, and
-with a second failure the group would wait for all of that at once. Waiting costs little: what arrives meanwhile goes as one larger
-entry. But a follower that does not come back in time is not waited for again until it has caught up: a slow or stopped one costs one
-such moment.
+A majority is enough to commit, so without this the third node could fall as far behind as its disk
+and cores allow, and after a second failure the group would wait for all of that at once. Waiting
+costs little: requests that arrive meanwhile become one larger entry. A follower that does not catch
+up in time is not waited for again until it has: a slow or stopped one costs one such wait.
 """
 
 from collections.abc import Callable
 
 # Entries that a follower may lack when the next one is made.
 LAG_MAX_ENTRIES = 1
-# Longer than a busy scheduler or a save keeps a healthy node from answering, shorter than anybody's time-out.
+# Longer than a busy scheduler or a save delays a healthy node, shorter than any time-out.
 WAIT_MAX_S = 0.05
 
 
 class Pace:
-    """Owner: the node. *behind* names the members that are connected and lack more than so many entries."""
+    """The wait of one leader. Owner: the node.
+    *behind* names the connected members that lack more than the given number of entries.
+    """
 
     def __init__(self, behind: Callable[[int], set[str]], monotonic: Callable[[], float]) -> None:
         self._behind, self._monotonic = behind, monotonic
@@ -23,7 +25,7 @@ class Pace:
         self._waiting_since_s: float | None = None
 
     def may_go_on(self) -> bool:
-        """Whether the next entry may be made now. Ask again with every tick while not."""
+        """Whether the next entry may be made now. If not, call again at every tick."""
         behind = self._behind(LAG_MAX_ENTRIES)
         self._given_up &= behind
         if not behind - self._given_up:

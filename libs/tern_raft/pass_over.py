@@ -1,18 +1,21 @@
-"""The way past an entry that no member can apply: the operator asks, every voter agrees, and the log says so.
+"""Skipping an entry that no member can apply: by an operator's request, with every voter's
+agreement.
 
-A node that cannot apply an entry blocks in front of it (its owner says which), keeps log and votes, and tells the leader so with every
-acknowledgement. The words about such an entry are entries of the log, big-endian:
+A node that cannot apply an entry blocks in front of it (its owner names the entry), keeps log and
+votes, and reports it to the leader with every acknowledgement. Decisions about such an entry are
+entries of the log, big-endian:
+ 0       1         9        13
+ | stage | index 8 | crc 4  |     of the entry concerned; the crc tells it from others of that index
+1. ASKED: by the leader, when an operator requests it and all voters are blocked there. A node with
+this entry in its log waits in front of the blocked entry, even if its release could apply it.
+2. DONE: by the leader, when every voter has acknowledged ASKED and is still in front of the entry.
+Once it is committed all nodes skip the entry.
+3. WITHDRAWN: the operator has withdrawn the request, or a node had applied the entry before ASKED
+reached it. Waiting nodes try to apply it again.
 
-     0       1         9        13
-     | stage | index 8 | crc 4  |     of the entry that is meant; the crc tells it from any other of that index
-
-1. ASKED: the leader's, when an operator has told it and all voters are blocked there. Whoever has this in its log waits in front of the entry, even
-   if its release could apply it.
-2. DONE: the leader's, when every voter has acknowledged ASKED and is still in front of the entry. Once it is committed all pass over the entry.
-3. WITHDRAWN: the operator has changed his mind, or somebody has applied the entry before ASKED reached it. Whoever waits tries to apply it again.
-
-Law: nobody passes over an entry that a voter has applied. What a voter acknowledges is on its disk, so it cannot apply the entry between its
-word and DONE, whatever restarts and upgrades come; and every later leader is a voter that has ASKED, and goes on from there. DONE is final.
+Law: no node skips an entry that a voter has applied. A voter's acknowledgement is on its disk, so
+it cannot apply the entry between its acknowledgement and DONE, across restarts and upgrades; and
+every later leader is a voter that has ASKED, and continues from there. DONE is final.
 """
 
 import struct
@@ -28,12 +31,13 @@ from tern_store.files import is_done
 from tern_store.state.vote_file import Standing
 
 BODY = struct.Struct(">BQI")
-# How often a leader that is blocked looks for an heir that is not, and one that is past the entry tells those that wait.
+# Period at which a blocked leader looks for an unblocked heir, and at which a leader past the entry
+# notifies the waiting nodes.
 AGAIN_AFTER_S = 2.0
 
 
 class Stage(IntEnum):
-    """What an entry of kind PASS_OVER says."""
+    """The decision in an entry of kind PASS_OVER."""
 
     ASKED = 0
     DONE = 1
@@ -41,7 +45,7 @@ class Stage(IntEnum):
 
 
 class Verdict(Enum):
-    """What becomes of an entry whose turn has come."""
+    """The treatment of the next entry to be applied."""
 
     APPLY = "apply"
     WAIT = "wait"
@@ -50,7 +54,9 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One entry of kind PASS_OVER, at index *at* of the log, about entry *index* with checksum *crc*."""
+    """One entry of kind PASS_OVER, at index *at* of the log, about entry *index* with checksum
+    *crc*.
+    """
 
     at: int
     stage: int
@@ -60,7 +66,9 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A node that waits in front of entry *index*: because it cannot apply it, or because of ASKED at *asked_at* (0: nobody has asked)."""
+    """A node that waits in front of entry *index*.
+    It cannot apply the entry, or ASKED at *asked_at* holds it back (0: there was no request).
+    """
 
     index: int
     crc: int
@@ -68,14 +76,14 @@ class Waiting:
 
 
 def read_word(entry: StoredEntry) -> Word:
-    """The word in *entry*; one that no release of ours writes is about no entry."""
+    """Decode a decision; one that no release of ours writes concerns no entry."""
     if len(entry.body) != BODY.size:
         return Word(entry.index, Stage.WITHDRAWN, 0, 0)
     return Word(entry.index, *BODY.unpack(entry.body))
 
 
 class PassOver:
-    """Of one node. Owner: the node."""
+    """The skipping of entries on one node. Owner: the node."""
 
     def __init__(
         self,
@@ -88,16 +96,17 @@ class PassOver:
     ) -> None:
         self._log, self._ask_core, self._membership, self._others = log, consensus, membership, others
         self._monotonic = monotonic
-        # What this node cannot apply, as its owner says: index and crc.
+        # Index and crc of the entry that this node cannot apply, set by its owner.
         self.blocked: tuple[int, int] | None = None
-        # Where each peer waits, and what it has acknowledged with the same words, in the term in which this node leads.
+        # Where each peer waits, and what the same message acknowledged, in this node's term as
+        # leader.
         self._heard: dict[str, tuple[Waiting, int]] = {}
         self._heard_in_term = 0
         self._again_s = 0.0
 
-    # Every node ------------------------------------------------------------------------------------------------
+    # Every node -----------------------------------------------------------------------------------
     def verdict(self, index: int) -> Verdict:
-        """What becomes of committed entry *index*, which is the next to be applied."""
+        """The treatment of committed entry *index*, the next to be applied."""
         if self.blocked is None and not self._log.pass_overs:
             return Verdict.APPLY
         words = self._words(index)
@@ -112,7 +121,7 @@ class PassOver:
 
     @property
     def waiting(self) -> Waiting | None:
-        """Where this node waits; None: it applies what is committed."""
+        """Where this node waits; None if it applies committed entries."""
         if self.blocked is None and not self._log.pass_overs:
             return None
         core = self._ask_core()
@@ -127,10 +136,10 @@ class PassOver:
         words = [word for word in map(read_word, self._log.pass_overs) if word.index == index]
         return [word for word in words if word.crc == self._log.mark(index).crc] if words else []
 
-    # The leader ------------------------------------------------------------------------------------------------
+    # The leader -----------------------------------------------------------------------------------
     @property
     def peers(self) -> dict[str, Waiting]:
-        """Which peers wait, as they said with their last acknowledgement; a follower knows nothing."""
+        """The waiting peers, from their last acknowledgements; empty on a follower."""
         return {peer: waiting for peer, (waiting, _) in self._known.items()}
 
     @property
@@ -139,7 +148,9 @@ class PassOver:
         return self._heard if core.is_leader and core.raftCurrentTerm == self._heard_in_term else {}
 
     def heard(self, peer: str, waiting: Waiting | None, acked: int) -> None:
-        """*peer* has acknowledged the log up to *acked* (0: nothing) and said in the same message where it waits."""
+        """Record where *peer* waits, from the message that acknowledged the log up to *acked* (0:
+        nothing).
+        """
         if (term := self._ask_core().raftCurrentTerm) != self._heard_in_term:
             self._heard_in_term = term
             self._heard.clear()
@@ -149,11 +160,15 @@ class PassOver:
             self._heard.pop(peer, None)
 
     def lost(self, peer: str) -> None:
-        """The link to *peer* is gone, or new: what it says next may be said by another process."""
+        """Forget *peer*, whose link is gone or new: its next message may come from another
+        process.
+        """
         self._heard.pop(peer, None)
 
     def ask(self, index: int) -> str:
-        """An operator wants entry *index* to be passed over; why not, or empty. It is done when every voter has agreed."""
+        """Request that entry *index* is skipped; return an obstacle, or "".
+        It is skipped when every voter has agreed.
+        """
         waiting, reason = self._own(index)
         if reason or waiting is None:
             return reason
@@ -164,14 +179,14 @@ class PassOver:
         return "" if waiting.asked_at else self._say(Stage.ASKED, waiting)
 
     def withdraw(self, index: int) -> str:
-        """An operator wants entry *index* to be tried again; why not, or empty."""
+        """Request that entry *index* is tried again; return an obstacle, or ""."""
         waiting, reason = self._own(index)
         if reason or waiting is None:
             return reason
         return self._say(Stage.WITHDRAWN, waiting) if waiting.asked_at else "nobody has asked to pass over it"
 
     def step(self) -> None:
-        """Called every few ms on every node."""
+        """Advance pending decisions; called every few ms on every node."""
         core = self._ask_core()
         if not core.is_leader or not (self._known or self.blocked or self._log.pass_overs):
             return
@@ -196,7 +211,9 @@ class PassOver:
         return waiting, ""
 
     def _voters(self) -> list[str]:
-        """All other members but those that are known to have lost what they had: these learn of it from the log that they copy."""
+        """All other members except those known to have lost their logs, which copy the decision
+        later.
+        """
         return [peer for peer in self._others if self._membership.standing_of(peer) is not Standing.REBUILDING]
 
     def _all_agree(self, waiting: Waiting) -> bool:
@@ -209,14 +226,16 @@ class PassOver:
         return True
 
     def _hand_over(self, core: Core) -> None:
-        """Somebody who is not blocked can lead and serve."""
+        """Hand over to a member that is not blocked and can serve."""
         for peer in self._others:
             if self._membership.counts(peer) and peer not in self._known and core.has_all(peer):
                 core.hand_over(peer)
                 return
 
     def _tell_those_that_wait(self, core: Core) -> None:
-        """This node has applied what others wait for, so nobody will ever pass over it (if it was passed over, DONE is on its way to them)."""
+        """Withdraw requests for entries that this node has applied, for the nodes that wait.
+        No node will ever skip them. If one was skipped, DONE is on its way to the waiting nodes.
+        """
         for waiting in {waiting for waiting in self.peers.values() if waiting.asked_at}:
             if waiting.index <= core.raftLastApplied and self._log.first_index <= waiting.index:
                 self._say(Stage.WITHDRAWN, waiting)

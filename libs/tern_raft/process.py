@@ -1,8 +1,9 @@
-"""A node in a process of its own: asyncio's loop, the machine's clocks, one thread for the disk, `_exit` for the end.
+"""A node in its own process: asyncio's loop, the machine's clocks, a disk thread, `_exit`.
 
-The disk thread: so that heartbeats, votes and reads never wait for the disk. A job that raises SyncLost ends the process: trying again
-would report success for data that is gone. One that the kernel refused for any other reason (no descriptors, memory, quota, permission)
-has lost nothing: it is run again until it succeeds, in its place before those that wait.
+The disk thread keeps heartbeats, votes and reads from waiting for the disk. A job that raises
+SyncLost ends the process: a repeated sync would report success for lost data. A job that the kernel
+refused for another reason (descriptors, memory, quota, permission) has lost nothing: it is repeated
+until it succeeds, before the jobs that wait.
 """
 
 import asyncio
@@ -19,9 +20,9 @@ from tern_store import SyncLost
 from tern_store.files import refusal
 
 log = logging.getLogger(__name__)
-# A saved state and a few syncs; more waiting means that the disk has stalled, and callers must see it.
+# A saved state and a few syncs; more waiting jobs mean a stalled disk, which callers must notice.
 JOBS_MAX = 64
-# Between the runs of a job that the kernel refuses: soon enough that nobody waits much longer than the lack lasts.
+# Pause before a refused job is repeated: waits last little longer than the lack.
 JOB_AGAIN_AFTER_S = 0.25
 
 
@@ -36,24 +37,24 @@ class ProcessRuntime:
         self.pid = os.getpid()
 
     def wall_ms(self) -> int:
-        """ms since 1970, as the host says."""
+        """The host's time, ms since 1970."""
         return int(time.time() * 1000)
 
     def open_disk(self, on_failure: Callable[[SyncLost], None]) -> Disk:
-        """A thread of its own."""
+        """A new disk thread."""
         return DiskThread(self._loop, on_failure=on_failure)
 
     def new_id(self) -> bytes:
-        """Never the same twice, on any machine."""
+        """16 random bytes, unique on every machine."""
         return os.urandom(16)
 
     def end(self, code: int) -> NoReturn:
-        """`_exit`: no other thread gets a word in."""
+        """End with `_exit`: no other thread runs again."""
         os._exit(code)
 
 
 class DiskThread:
-    """Runs jobs on one thread and reports back into the loop that made it. Owner: the core loop."""
+    """Runs jobs on one thread and reports to the loop that made it. Owner: the core loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, on_failure: Callable[[SyncLost], None]) -> None:
         self._loop = loop
@@ -64,12 +65,14 @@ class DiskThread:
         self._thread.start()
 
     def run_soon(self, job: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run *job* on the disk thread, then *done* in the loop. Jobs are few: every caller keeps one in flight."""
+        """Run *job* on the disk thread, then *done* in the loop.
+        Every caller keeps one job in flight.
+        """
         assert self._jobs.qsize() < JOBS_MAX
         self._jobs.put((job, done))
 
     def stop(self) -> None:
-        """Finish what is waiting, then end the thread; what is refused now stays undone."""
+        """Finish the waiting jobs and end the thread; jobs refused now stay undone."""
         self._stopping.set()
         self._jobs.put(None)
         self._thread.join(timeout=30)
@@ -86,7 +89,7 @@ class DiskThread:
                 continue
             try:
                 self._loop.call_soon_threadsafe(done)
-            except RuntimeError:  # the loop is closed: nobody is left to be told
+            except RuntimeError:  # the loop is closed: there is nothing to report to
                 return
 
     def _run(self, job: Callable[[], None]) -> bool:

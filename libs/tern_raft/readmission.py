@@ -1,4 +1,7 @@
-"""Taking rebuilt nodes back: the leader commits a READMIT for each, with a majority that does not count it (`membership.py`)."""
+"""Readmission of rebuilt nodes: the leader commits a READMIT for each.
+
+The majority that commits it does not count the node (`membership.py`).
+"""
 
 from collections.abc import Callable
 
@@ -8,15 +11,16 @@ from tern_store import EntryKind
 from tern_store.files import is_lack
 from tern_store.state.vote_file import Standing
 
-# A node within so many entries of the end follows the group; the READMIT itself brings it the rest.
+# A node within this many entries of the end follows the group; the READMIT itself brings the rest.
 LAG_MAX_ENTRIES = 64
-# After a READMIT that did not take the node back (it had begun again meanwhile), or was lost with its leader.
+# After a READMIT that did not readmit (the node had restarted meanwhile) or was lost with its
+# leader.
 AGAIN_AFTER_S = 2.0
 _NO_VERSION = 0
 
 
 class Readmission:
-    """The leader's part. Owner: the node."""
+    """The leader's part of readmissions. Owner: the node."""
 
     def __init__(
         self, consensus: Consensus, membership: Membership, others: list[str], monotonic: Callable[[], float]
@@ -25,7 +29,7 @@ class Readmission:
         self._asked_s: dict[str, float] = {}
 
     def step(self) -> None:
-        """Called every few ms."""
+        """Propose a READMIT for each rebuilt node that has caught up; called every few ms."""
         if not self._consensus.is_serving:
             return
         for peer in self._others:
@@ -41,4 +45,4 @@ class Readmission:
                 except OSError as error:
                     if not is_lack(error):
                         raise
-                    # The log has undone what was written of it, and it is asked for again.
+                    # The log has undone the partial write, and the entry is proposed again.

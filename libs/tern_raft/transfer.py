@@ -1,7 +1,8 @@
-"""Handing leadership over: wait until the heir has the whole log and all of it is committed and applied here, then tell the heir to stand.
+"""Handover of leadership: the heir stands once it has the whole log, all committed and applied
+here.
 
-An heir that stands before that would be right as well, but whoever sent the last entries would never hear here what became of them.
-Reference: Raft dissertation, 3.10.
+An earlier campaign of the heir would be correct too, but callers of the last entries would never
+learn their outcome here. Reference: Raft dissertation, 3.10.
 """
 
 import logging
@@ -11,9 +12,9 @@ from tern_raft.consensus import Consensus
 from tern_raft.membership import Membership
 
 log = logging.getLogger(__name__)
-# The heir has at most a few entries to fetch and one election to win; while it does nothing new is proposed.
+# The heir needs at most a few entries and one election; nothing new is proposed meanwhile.
 DEADLINE_S = 1.0
-# The word that it may stand can be lost with its link.
+# The message to stand can be lost with its link.
 AGAIN_AFTER_S = 0.2
 
 
@@ -31,11 +32,11 @@ class Transfer:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether an heir has been chosen and leadership is still here."""
+        """Whether an heir is chosen and leadership is still here."""
         return self._heir is not None
 
     def begin(self, to: str | None) -> str:
-        """Choose *to*, or None: who has most of the log; why that is not possible, or empty."""
+        """Choose *to*, or None: the member with most of the log; return an obstacle, or ""."""
         if not self._consensus.is_serving:
             return "this node does not lead"
         able = [peer for peer in self._others if self._membership.counts(peer)]
@@ -50,7 +51,9 @@ class Transfer:
         return "" if self._heir == to else f"leadership is being handed over to '{self._heir}' already"
 
     def step(self) -> None:
-        """Called with every tick: nothing is proposed meanwhile, so the heir soon has everything."""
+        """Advance the handover at every tick: nothing is proposed, so the heir soon has
+        everything.
+        """
         if self._heir is None:
             return
         now_s = self._monotonic()

@@ -1,7 +1,8 @@
-"""pysyncobj's transport over our link: every message passes the rules, every acknowledgement waits for the disk.
+"""pysyncobj's transport over our link: messages pass the rules, acknowledgements wait for the disk.
 
-Sans-IO: bodies come in by `receive`, go out by the `post` function given; sockets live in `links.py`, a simulator may stand there.
-Stock's TCPTransport is never built: it unpickles what strangers send, on all addresses (X1, tcp_connection.py:291, transport.py:268-273).
+Sans-IO: bodies come in by `receive` and leave by the given `post` function; sockets are in
+`links.py` or in a simulator. Stock's TCPTransport is never built: it unpickles data of strangers,
+on all addresses (X1, tcp_connection.py:291, transport.py:268-273).
 """
 
 import logging
@@ -28,13 +29,15 @@ if TYPE_CHECKING:
     from tern_raft.pass_over import PassOver
 
 log = logging.getLogger(__name__)
-# A peer that is further ahead is not sane, and its term would be kept for ever (X3: stock does, syncobj.py:920, 956).
-# At an election a second this takes 12 days.
+# A peer further ahead is not correct, and its term would be kept for ever (X3: stock does,
+# syncobj.py:920, 956). At an election a second this takes 12 days.
 TERM_STEP_MAX = 1 << 20
 
 
 class PeerTransport(Transport):  # type: ignore[misc]
-    """One node's view of its peers. Owner: the core loop; `bind` is called once, right after construction of Consensus."""
+    """One node's view of its peers.
+    Owner: the core loop, which calls `bind` once after Consensus().
+    """
 
     def __init__(
         self,
@@ -51,9 +54,9 @@ class PeerTransport(Transport):  # type: ignore[misc]
         on_fatal: Callable[[Exception], None],
         stickiness_s: float,
     ) -> None:
-        """*on_behind*: the leader says that its log begins behind the end of ours; does not return to consensus.
-
-        *on_fatal*: a vote could not be kept, or a message was done by half; ends the process.
+        """*on_behind*: the leader's log begins behind the end of ours; does not return to
+        consensus.
+        *on_fatal*: a vote could not be kept, or a message was half processed; ends the process.
         """
         super().__init__(None, Node(me), [Node(other) for other in others])
         self._nodes = {other: Node(other) for other in others}
@@ -72,40 +75,41 @@ class PeerTransport(Transport):  # type: ignore[misc]
             stickiness_s=stickiness_s,
         )
         self._votes = VoteCount()
-        # Success acks that wait until the local disk has what they promise; the newest one a peer is enough.
+        # Success acks that wait for the local disk; the newest one of each peer is enough.
         self._held: dict[str, Message] = {}
-        # Numbers of append messages: a restart request answers one of them, and older ones in flight are void.
+        # Numbers of append messages: a restart request answers one of them, and older ones in
+        # flight are void.
         self._seq = 0
         self._void_before: dict[str, int] = {}
         self._answering_seq = 0
         self._verified = -1
         self._is_heartbeat = False
         self.flight_base: dict[str, int] = {}
-        # What a peer that does not count has acknowledged.
+        # Entries acknowledged by peers that do not count.
         self.learned: dict[str, int] = {}
-        # How full the peers' disks are, and ours, in thousandths.
+        # Fill of the peers' disks, and of ours, in thousandths.
         self.disk_permille: dict[str, int] = {}
         self.own_disk_permille = 0
-        # Told a peer's digest of its state: peer, the entry that it was noted at, and the digest.
+        # Receives a peer's digest of its state: peer, index of the entry, digest.
         self.on_digest: Callable[[str, int, int], None] = lambda peer, index, digest: None
-        # What this node and its peers cannot apply; None: nobody asks.
+        # Entries that this node and its peers cannot apply; None: not used.
         self.pass_over: PassOver | None = None
 
     def bind(self, consensus: Core) -> None:
-        """The consensus that this transport serves."""
+        """Set the consensus that this transport serves."""
         self._consensus = consensus
 
-    # pysyncobj's interface -------------------------------------------------------------------------------------
+    # pysyncobj's interface ------------------------------------------------------------------------
     def tryGetReady(self) -> None:
-        """Always ready: listening and dialling happen beside it."""
+        """Always ready: listening and dialling run elsewhere."""
 
     @property
     def ready(self) -> bool:
-        """As above."""
+        """Always True."""
         return True
 
     def waitReady(self) -> None:
-        """As above."""
+        """Do not wait."""
 
     def addNode(self, _node: Node) -> None:
         """Membership is fixed."""
@@ -114,7 +118,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         """Membership is fixed."""
 
     def destroy(self) -> None:
-        """Links are closed by their owner."""
+        """The owner closes the links."""
 
     def send(self, node: Node, message: Message) -> bool:
         """Send, or hold an acknowledgement until it is true."""
@@ -138,14 +142,14 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     @property
     def last_number(self) -> int:
-        """Of the append message that was sent last."""
+        """The number of the last append message."""
         return self._seq
 
-    # What the links report -------------------------------------------------------------------------------------
+    # Events of the links --------------------------------------------------------------------------
     def connected(self, peer: str) -> None:
-        """A link to *peer* is up. What was in flight on the old one is gone: its greeting says from where to send again.
-
-        What stock sent into a broken link counts as sent (L4, syncobj.py:1273, 1306).
+        """Greet *peer* on its new link; its own greeting tells from where to send again.
+        Messages in flight on the old link are lost. Stock counts messages into a broken link as
+        sent (L4, syncobj.py:1273, 1306).
         """
         self._greet(peer)
         if self._core.is_leader:
@@ -154,7 +158,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self._kick()
 
     def lost(self, peer: str) -> None:
-        """The link to *peer* is gone."""
+        """Handle the loss of the link to *peer*."""
         self._held.pop(peer, None)
         self.membership.lost(peer)
         if self.pass_over is not None:
@@ -165,28 +169,31 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self._kick()
 
     def greet_all(self) -> None:
-        """This node is not what it was when the links opened: tell everybody."""
+        """Greet everyone again: this node's standing has changed."""
         for peer in self._nodes:
             self._greet(peer)
 
     def tell_digest(self, peer: str, index: int, digest: int) -> None:
-        """Tell *peer* what this node's state was at entry *index*."""
+        """Send *peer* this node's digest at entry *index*."""
         self._say(peer, {"type": "digest", "index": index, "digest": digest})
 
     def buffered_bytes(self, node: Node) -> int:
-        """Bytes waiting in this process for *node*."""
+        """Bytes for *node* waiting in this process."""
         return self._buffered(str(node.id))
 
     def receive(self, peer: str, body: bytes | memoryview) -> None:
-        """One message of *peer*; LinkBodyMalformed when it is none (the caller then closes the link)."""
+        """Handle one message of *peer*; LinkBodyMalformed if it is none (the caller then closes the
+        link).
+        """
         message = decode_message(body)
         try:
             self._receive(peer, message)
         except LinkBodyMalformed:
             raise
         except Exception as error:
-            # A sync that failed, an entry half stored: a closed link would leave a node that goes on as if nothing had happened.
-            # Stock logs it and ticks on (L1, L13, syncobj.py:594-597).
+            # A failed sync or an entry half stored: after closing only the link, the node would
+            # continue as if nothing had happened. Stock logs it and ticks on (L1, L13,
+            # syncobj.py:594-597).
             self._on_fatal(error)
             raise
         self._kick()
@@ -198,7 +205,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         if kind == "hello":
             self._receive_hello(peer, message)
         elif not self.membership.has_heard(peer):
-            raise LinkBodyMalformed(reason=f"{peer} speaks before it has greeted")
+            raise LinkBodyMalformed(reason=f"{peer} sends a message before it has greeted")
         elif kind == "append_entries":
             self._receive_append(node, message)
         elif kind == "next_node_idx":
@@ -211,7 +218,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
             core.learn_term(message["term"])
         elif kind == "request_vote":
             end = (message["last_log_term"], message["last_log_index"])
-            # R6 once more: who hears a leader helps to depose it only if that leader has asked for it.
+            # R6 again: a node that hears a leader helps to depose it only at that leader's request.
             # In stock any newer term deposes (L6, syncobj.py:918-923).
             is_wanted = message["told"] or not self.elections.has_leader
             if is_wanted and self.membership.may_vote(message["term"], end):
@@ -228,11 +235,12 @@ class PeerTransport(Transport):  # type: ignore[misc]
         elif kind == "digest":
             self.on_digest(peer, message["index"], message["digest"])
         elif message["term"] >= core.raftCurrentTerm and message["first"] > core.journal.log.end_index + 1:
-            # A leader that this node may never have heard: it can say nothing else to who has less than it.
+            # A leader that this node may never have received an append from: `behind` is all that
+            # it can send to a node with less than its log.
             self._on_behind()
 
     def synced(self) -> None:
-        """The local disk has caught up: acknowledgements that are true now may leave."""
+        """Send the held acknowledgements that the local disk has made true."""
         durable, term = self._core.journal.durable_index, self._core.raftCurrentTerm
         for peer, message in list(self._held.items()):
             if message["term"] != term:
@@ -241,11 +249,11 @@ class PeerTransport(Transport):  # type: ignore[misc]
                 del self._held[peer]
                 self._say(peer, message)
 
-    # Acknowledgements ------------------------------------------------------------------------------------------
+    # Acknowledgements -----------------------------------------------------------------------------
     def _send_ack(self, node: Node, message: Message) -> bool:
-        """Durable here: a follower's ack leaves only when its own disk has the entries; a heartbeat is answered at once.
-
-        Stock answers before anything is on a disk (S4, syncobj.py:1019).
+        """Durable here: a follower's ack leaves only when its own disk has the entries.
+        A heartbeat is answered at once. Stock answers before anything is on a disk (S4,
+        syncobj.py:1019).
         """
         peer = str(node.id)
         durable = self._core.journal.durable_index
@@ -259,13 +267,14 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     def _receive_hello(self, peer: str, message: Message) -> None:
         if not is_hello(message):
-            raise LinkBodyMalformed(reason=f"a greeting of {peer} that makes no sense")
+            raise LinkBodyMalformed(reason=f"a greeting of {peer} with invalid values")
         if not self.membership.is_news(peer, message):
             return
         stored = self._core.journal.log
         if self.membership.heard(peer, message, (stored.end_term, stored.end_index)):
             self.greet_all()
-        # What it had on another link, or in another directory, it need not have now: its next ack says.
+        # It may lack entries that it had on another link or in another directory; its next ack
+        # tells.
         self.learned.pop(peer, None)
         self._void_flight(peer, self._core.begin_anew(peer, message["last_log_index"]))
 
@@ -275,7 +284,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     def _say(self, peer: str, message: Message) -> bool:
         if message["type"] == "next_node_idx":
-            # Only now: an ack may have waited for the disk.
+            # Added now: an ack may have waited for the disk.
             message["wall_ms"] = self.clocks.own_ms()
             if self.pass_over is not None and (waiting := self.pass_over.waiting) is not None:
                 waits = {"waits_index": waiting.index, "waits_crc": waiting.crc, "waits_asked": waiting.asked_at}
@@ -285,12 +294,12 @@ class PeerTransport(Transport):  # type: ignore[misc]
     def _receive_append(self, node: Node, message: Message) -> None:
         core, stored = self._core, self._core.journal.log
         if message["term"] < core.raftCurrentTerm:
-            # A node that may not stand could never follow again if its term had got ahead, since nobody would learn of it
-            # (stock is silent, too: syncobj.py:942-945).
+            # A node that may not stand could never follow again once its term was ahead, since no
+            # other node would learn that term (stock sends nothing, too: syncobj.py:942-945).
             self._say(str(node.id), {"type": "pre_vote_refused", "term": core.raftCurrentTerm})
             return
         if message["term"] == core.raftCurrentTerm and (core.is_leader or core.leader_name not in {None, str(node.id)}):
-            # Stock follows whoever speaks last (syncobj.py:953-958).
+            # Stock follows the latest sender (syncobj.py:953-958).
             raise LinkBodyMalformed(reason=f"{node.id} leads in term {message['term']}, which has another leader")
         self.elections.leader_heard()
         if "group_ms" in message:
@@ -303,12 +312,13 @@ class PeerTransport(Transport):  # type: ignore[misc]
             term_at=stored.term_at,
         )
         if plan is None:
-            log.error("refused an append that contradicts what is committed", extra={"peer": str(node.id)})
+            log.error("refused an append that conflicts with committed entries", extra={"peer": str(node.id)})
             return
         self._answering_seq, self._verified = message["seq"], plan.verified
         self._is_heartbeat = not message["entries"]
         try:
-            # Before anything of the message counts: stock has a new leader, and a later deadline, when it finds that its disk takes no term.
+            # Before the message has any effect: stock has a new leader, and a later deadline,
+            # before it finds that its disk refuses the term.
             core.learn_term(message["term"])
             if plan.cut_from:
                 core.journal.deleteEntriesFrom(plan.cut_from - stored.first_index)  # R4
@@ -316,12 +326,12 @@ class PeerTransport(Transport):  # type: ignore[misc]
         except OSError as error:
             if not is_lack(error):
                 raise
-            # No space for it here (stock dies of SIGBUS: L10, journal.py:117-126), or no descriptor: nothing is acknowledged, and
-            # the leader asks again with its next heartbeat.
+            # No space for it (stock dies of SIGBUS: L10, journal.py:117-126), or no descriptor:
+            # nothing is acknowledged, and the leader repeats it with its next heartbeat.
             log.warning("no place for an entry", extra={"peer": str(node.id), "error": str(error)})
         except EntryRefused as error:
-            # Damaged on the way (stock has no checksum: S8, journal.py:197-203), or not the leader's log: ask again from what
-            # is good.
+            # Damaged on the way (stock has no checksum: S8, journal.py:197-203), or not the
+            # leader's log: request entries again behind the good ones.
             log.warning("refused an entry", extra={"peer": str(node.id), "reason": str(error)})
             self.send(
                 node, {"type": "next_node_idx", "next_node_idx": stored.end_index + 1, "reset": True, "success": False}
@@ -344,21 +354,21 @@ class PeerTransport(Transport):  # type: ignore[misc]
         if self.membership.counts(peer):
             self.barrier.answered(peer, message["seq"])
         elif message["success"]:
-            # Not a member (yet): what it has counts for nothing, but it must be known to take it back.
+            # Not a member (yet): its entries do not count, but readmission needs to know them.
             self.learned[peer] = max(self.learned.get(peer, 0), message["next_node_idx"] - 1)
             message["success"] = False
         following, heard_s = core._SyncObj__raftNextIndex, core._SyncObj__lastResponseTime
         before, before_s = following[node], heard_s[node]
         if message["reset"] and message["seq"] < self._void_before.get(peer, 0):
             # Stock grants every one of them (L2, syncobj.py:1077-1078).
-            message["reset"] = False  # an answer to what was in flight when the last restart was granted
+            message["reset"] = False  # an answer to messages in flight when the last restart was granted
         self._onMessageReceived(node, message)
         if not self.membership.counts(peer):
-            heard_s[node] = before_s  # a leader does not live on who does not count (stock: syncobj.py:1083, 679-686)
+            heard_s[node] = before_s  # peers that do not count keep no leader alive (stock: syncobj.py:1083, 679-686)
         if message["reset"]:
             self._void_flight(peer, following[node] - 1)
         elif following[node] < before:
-            following[node] = before  # an ack must not re-send what is in flight (stock: syncobj.py:1080-1083)
+            following[node] = before  # an ack must not re-send entries in flight (stock: syncobj.py:1080-1083)
 
     def _void_flight(self, peer: str, base: int) -> None:
         self._void_before[peer] = self._seq + 1

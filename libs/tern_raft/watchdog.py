@@ -1,7 +1,8 @@
-"""A core loop that hangs leads without serving: a thread that ends the process when the loop has not turned for seconds.
+"""Watchdog: a thread that ends the process when the core loop hangs and so leads without serving.
 
-It counts its own turns instead of comparing clocks, so a process that was stopped (SIGSTOP, a suspended machine) is not taken for one
-that hangs: while it is stopped, nothing is counted. Stock ticks on a thread of its own that may end silently (L8, syncobj.py:587).
+It counts the loop's turns instead of comparing clocks, so a stopped process (SIGSTOP, a suspended
+machine) is not taken for a hanging one: nothing is counted meanwhile. Stock ticks on a thread of
+its own that may end silently (L8, syncobj.py:587).
 """
 
 import logging
@@ -10,12 +11,12 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 LOOK_PERIOD_S = 0.5
-# 5 s: ten times what the longest step of the core loop may take (a snapshot of a large state, a replay's slice).
+# 5 s: ten times the longest step of the core loop (a snapshot of a large state, a replay's slice).
 MISSED_MAX = 10
 
 
 class Watchdog:
-    """Owner: the core loop, which calls `beat` every few ms."""
+    """Watches one loop. Owner: the core loop, which calls `beat` every few ms."""
 
     def __init__(self, on_hang: Callable[[], None], *, look_period_s: float = LOOK_PERIOD_S) -> None:
         """*on_hang* is called on the watchdog's thread and ends the process."""
@@ -26,11 +27,11 @@ class Watchdog:
         self._thread.start()
 
     def beat(self) -> None:
-        """The loop turns."""
+        """Count a turn of the loop."""
         self._beats += 1
 
     def stop(self) -> None:
-        """The loop ends in order."""
+        """End the watch in order."""
         self._stop.set()
         self._thread.join()
 

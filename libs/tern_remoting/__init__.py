@@ -1,7 +1,7 @@
-"""The remoting link between proxies and brokers and between Raft peers: frames, handshake, one multiplexed connection.
+"""The link between proxies and brokers and between Raft peers: frames, handshake, multiplexing.
 
-Every process of a mesh shares a 32-byte cluster key; both ends of a link prove that they know it before anything else
-is read. After the handshake both ends may ask, answer and post.
+All processes of a mesh share a 32-byte cluster key; both ends of a link prove that they have it
+before anything else is read. After the handshake both ends may send requests, replies and one-ways.
 """
 
 from tern_remoting.credit import Room

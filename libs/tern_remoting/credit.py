@@ -1,17 +1,19 @@
-"""Credit for large answers on one link: who asks grants room, who answers reads nothing for which there is none.
+"""Credit for large replies on one link: a read begins only if the requester has granted room.
 
-    asker                                              answerer
-    CREDIT | total 8 | page 4 |  one-way, LE --------> granted = total
-    request -----------------------------------------> begun while sent + reserved < granted; else it waits unread, fair between flows
-    <------------------- reply with the flag BULK      sent += its frame's size
-    CREDIT once a quarter of the window is taken up -> granted = total, what waits goes on
+ requester                                          responder
+ CREDIT | total 8 | page 4 |  one-way, LE --------> granted = total
+ request -----------------------------------------> begun while sent + reserved < granted;
+                                                    else it waits unread, fair between flows
+ <------------------- reply with the flag BULK      sent += its frame's size
+ CREDIT once a quarter of the window is taken up -> granted = total, waiting reads continue
+Totals count from the link's first byte and only grow: a repeated grant is one grant. A reply of
+unknown size reserves its estimate; the last one begun may exceed the credit by itself. Replies
+below BULK_SIZE_MIN_BYTES without a reservation are not counted: sends, settles and questions need
+no credit, so reads never delay them here.
 
-Totals count from the link's first byte on and only grow: a grant that comes twice is one grant. An answer whose size is not known before
-it is made reserves what it may need; the last one begun may go over, by itself alone. Answers below BULK_SIZE_MIN_BYTES that
-reserved nothing are not counted: sends, settles and questions need no credit, so reads never keep them waiting here.
-Besides, nothing is begun while more than UNSENT_SIZE_MAX_BYTES wait for the kernel: the only bound for a peer of an older release, which
-grants nothing.
-Reference: RFC 9000, section 4 (cumulative limits); Goyal, Vin, Cheng: Start-time Fair Queueing, 1996.
+In addition, no read begins while more than UNSENT_SIZE_MAX_BYTES wait for the kernel. That is the
+only bound for a peer of an older release, which grants no credit. Reference: RFC 9000, section 4
+(cumulative limits); Goyal, Vin, Cheng: Start-time Fair Queueing, 1996.
 """
 
 import heapq
@@ -23,31 +25,32 @@ from dataclasses import dataclass
 
 CREDIT = 0x7F10
 CREDIT_BODY = struct.Struct("<QI")
-# A flag of replies, beside RESPONSE and ONE_WAY: it has used credit.
+# A flag of replies, beside RESPONSE and ONE_WAY: the reply has used credit.
 BULK = 4
-# Where a lane of sends is hardly delayed: 0.3 ms of a network of 1 Gbit/s.
+# Sends are hardly delayed by a reply of this size: 0.3 ms on a network of 1 Gbit/s.
 BULK_SIZE_MIN_BYTES = 32 * 1024
-# As much as a reader may ask for at once: enough to keep the kernel busy.
+# The size of one reader's largest request: enough to keep the kernel busy.
 UNSENT_SIZE_MAX_BYTES = 4 * 1024 * 1024
-# Of flows whose last turn is remembered, so that who asks one thing after the other pays for each.
+# Flows whose last turn is remembered, so that a client with one request after another pays for
+# each.
 FLOWS_KEPT_MAX = 4_096
 
-# Called with the size that the answer should keep to (0: any).
+# Called with the size limit for the reply (0: none).
 Begin = Callable[[int], None]
-# Called instead, when it has waited for too long or its link is gone. Neither may raise.
+# Called instead after too long a wait or the loss of the link. Neither may raise.
 GiveUp = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What an asker has room for: bytes on their way to it, and bytes of one answer (0: any)."""
+    """A requester's room: bytes under way to it, and bytes of one reply (0: any)."""
 
     window_bytes: int
     page_bytes: int
 
 
 class Grants:
-    """The asker's side of one link."""
+    """The requester's side of one link."""
 
     __slots__ = ("_granted", "_page_bytes", "_room", "_taken")
 
@@ -57,11 +60,13 @@ class Grants:
         self._page_bytes = -1
 
     def took(self, size_bytes: int) -> None:
-        """An answer that has used credit is here."""
+        """Count a received reply that has used credit."""
         self._taken += size_bytes
 
     def due(self, room: Room | None = None) -> bytes | None:
-        """The body of the CREDIT that should be sent now; None when the last one is good enough. *room* None: as of now."""
+        """The body of the CREDIT to send now; None if the last one suffices.
+        *room* None: as of now.
+        """
         room = room or self._room()
         wanted = self._taken + room.window_bytes
         is_worth_it = wanted - self._granted >= max(1, room.window_bytes // 4)
@@ -73,7 +78,7 @@ class Grants:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A read that has no room yet. *since_s*: the caller's clock."""
+    """A read without room. *since_s*: the caller's clock."""
 
     opaque: int
     flow: Hashable
@@ -84,17 +89,19 @@ class _Waiting:
 
 
 class FairQueue:
-    """Reads by flow: each flow gets the same share of bytes, in its own order. A flow that was idle has saved nothing."""
+    """Waiting reads by flow.
+    Flows get equal shares of bytes, each in its own order; idle ones save none.
+    """
 
     def __init__(self) -> None:
         self._flows: dict[Hashable, deque[_Waiting]] = {}
         self._heap: list[tuple[int, int, Hashable]] = []
-        # Up to which byte each flow was served, in the queue's own time.
+        # The byte up to which each flow was served, in the queue's own time.
         self._served: OrderedDict[Hashable, int] = OrderedDict()
         self._now = self._turn = 0
 
     def push(self, waiting: _Waiting) -> None:
-        """Behind all of its flow."""
+        """Add behind all reads of its flow."""
         flow = self._flows.get(waiting.flow)
         if flow is None:
             self._flows[waiting.flow] = deque([waiting])
@@ -103,11 +110,11 @@ class FairQueue:
             flow.append(waiting)
 
     def pop(self) -> _Waiting | None:
-        """The first of the flow that has had least; None when nothing waits."""
+        """Take the first read of the flow that has had least; None if there is none."""
         while self._heap:
             start, _, name = heapq.heappop(self._heap)
             flow = self._flows[name]
-            if not flow:  # its reads were taken out
+            if not flow:  # its reads were removed
                 del self._flows[name]
                 continue
             waiting = flow.popleft()
@@ -121,14 +128,14 @@ class FairQueue:
         return None
 
     def charge(self, flow: Hashable, size_bytes: int, start: int | None = None) -> None:
-        """*flow* has had so many bytes (negative: of those that it was charged for before)."""
+        """Add *size_bytes* to the flow's account; negative to return part of an earlier charge."""
         self._served[flow] = max(self._now, self._served.get(flow, 0) if start is None else start) + size_bytes
         self._served.move_to_end(flow)
         if len(self._served) > FLOWS_KEPT_MAX:
             self._served.popitem(last=False)
 
     def remove(self, waiting: _Waiting) -> None:
-        """It does not wait any more."""
+        """Remove a waiting read."""
         self._flows[waiting.flow].remove(waiting)
 
     def _enter(self, flow: Hashable, start: int) -> None:
@@ -137,14 +144,15 @@ class FairQueue:
 
 
 class Window:
-    """The answerer's side of one link: which reads are under way, which wait. *unsent*: bytes that the kernel has not taken; *now*: seconds,
-    monotonic."""
+    """The responder's side of one link: reads under way and reads that wait.
+    *unsent*: bytes that the kernel has not taken; *now*: monotonic seconds.
+    """
 
     def __init__(self, *, unsent: Callable[[], int], now: Callable[[], float]) -> None:
         self._unsent, self._now = unsent, now
         self._queue = FairQueue()
         self._waiting: OrderedDict[int, _Waiting] = OrderedDict()
-        # By the request's number: its flow, and what it has reserved.
+        # By the request's number: its flow, and its reservation.
         self._begun: dict[int, tuple[Hashable, int]] = {}
         self._reserved_bytes = self._sent_bytes = 0
         self._granted_bytes: int | None = None
@@ -154,7 +162,7 @@ class Window:
 
     @property
     def waiting(self) -> int:
-        """Reads that wait for room."""
+        """Number of reads that wait for room."""
         return len(self._waiting)
 
     @property
@@ -163,10 +171,10 @@ class Window:
         return self._granted_bytes is not None
 
     def ask(self, opaque: int, flow: Hashable, size_bytes: int, begin: Begin, give_up: GiveUp) -> bool:
-        """Call *begin* as soon as there is room for the answer to request *opaque*, of up to about *size_bytes*: now, or when credit comes.
-
-        Whether it has to wait. A request may ask again after `leave`. The reservation ends with the reply. Either *begin* or *give_up* is
-        called, once, unless the request is answered before.
+        """Call *begin* once there is room for the reply to request *opaque*, about *size_bytes*.
+        Returns True if it has to wait for credit. A request may ask again after `leave`. The
+        reservation ends with the reply. Either *begin* or *give_up* is called, once, unless the
+        request is answered before.
         """
         waiting = _Waiting(opaque, flow, size_bytes, self._now(), begin, give_up)
         if not self._waiting and self._has_room():
@@ -179,14 +187,14 @@ class Window:
         return True
 
     def leave(self, opaque: int) -> None:
-        """Request *opaque* needs no room for now: it waits for something else. Safe to repeat."""
+        """Return the room of request *opaque*, which waits for something else. Safe to repeat."""
         begun = self._begun.pop(opaque, None)
         if begun is not None:
             self._reserved_bytes -= begun[1]
             self._queue.charge(begun[0], -begun[1])
 
     def replied(self, opaque: int, size_bytes: int) -> bool:
-        """An answer of *size_bytes* leaves; whether it uses credit, and must say so."""
+        """Record a reply of *size_bytes*; True if it uses credit and must carry the flag BULK."""
         begun = self._begun.pop(opaque, None)
         waiting = self._waiting.pop(opaque, None)
         if waiting is not None:
@@ -200,13 +208,15 @@ class Window:
         return is_bulk
 
     def granted(self, body: bytes | memoryview) -> None:
-        """A CREDIT has come. struct.error when it is none."""
+        """Handle a CREDIT. struct.error if it is malformed."""
         total, page_bytes = CREDIT_BODY.unpack(body)
         self._granted_bytes = max(total, self._granted_bytes or 0)
         self._page_bytes = page_bytes
 
     def go_on(self) -> None:
-        """Begin what there is room for: to be called after a grant, a reply, a `leave`, and when the kernel has taken something."""
+        """Begin reads that have room, after a grant, a reply, a `leave`, and progress of the
+        kernel.
+        """
         while self._waiting and self._has_room():
             waiting = self._queue.pop()
             if waiting is None:
@@ -215,7 +225,7 @@ class Window:
             self._begin(waiting)
 
     def give_up_after(self, seconds: float) -> None:
-        """Give up reads that have waited for room for so long."""
+        """Give up reads that have waited for room for *seconds*."""
         until_s = self._now() - seconds
         while self._waiting:
             oldest = next(iter(self._waiting.values()))
@@ -226,12 +236,12 @@ class Window:
             oldest.give_up()
 
     def close(self) -> None:
-        """The link is gone: nothing waits any more."""
+        """Give up all waiting reads: the link is gone."""
         self.give_up_after(-math.inf)
         self._begun.clear()
         self._reserved_bytes = 0
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Below ----------------------------------------------------------------------------------------
     def _has_room(self) -> bool:
         if self._unsent() > UNSENT_SIZE_MAX_BYTES:
             return False

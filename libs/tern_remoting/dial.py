@@ -19,11 +19,11 @@ from tern_tasks import keep_running
 
 log = logging.getLogger(__name__)
 
-# A broker that restarts is back within a second, and may lead soon after: a longer pause would only lengthen the gap, and a refused
-# connection costs next to nothing (four to eight a second for as long as a peer is away).
+# A restarted broker is back within a second and may lead soon after: a longer pause would lengthen
+# the gap, and a refused connection costs little (four to eight a second while a peer is away).
 BACKOFF_MIN_S = 0.05
 BACKOFF_MAX_S = 0.25
-# A link that lived this long was a good one: the next back-off starts from the shortest again.
+# After a link of this age the next back-off starts from the shortest again.
 SETTLED_S = 1.0
 
 
@@ -47,11 +47,11 @@ async def dial(
     tls: ssl.SSLContext | None = None,
     room: Callable[[], Room] | None = None,
 ) -> Link:
-    """A ready link to *host*:*port*, within *timeout_s* for connecting and greeting together; *tls* None: in the clear.
-
-    A TLS handshake between both has TLS_TIMEOUT_S of its own: a network that swallows packets is noticed as soon as without TLS.
-
-    Raises OSError (nobody listens, or ssl.SSLError), LinkTimeout, HandshakeRefused, and ValueError for an identity that cannot be said.
+    """Open a ready link to *host*:*port*. *tls* None: no encryption.
+    *timeout_s* covers connecting and greeting together. A TLS handshake between them has
+    TLS_TIMEOUT_S of its own, so a network that drops packets is noticed as soon as without TLS.
+    Raises OSError (refused, or ssl.SSLError), LinkTimeout, HandshakeRefused, and ValueError for an
+    identity that a HELLO cannot hold.
     """
     identity = Identity(key=key, role=role, name=name, group_id=group_id)
     link = Link(
@@ -76,7 +76,8 @@ async def dial(
             await _connect_by_tls(link, host, port, tls, timeout_s)
     except TimeoutError as error:
         if link.ready and not link.closed:
-            # In one turn of a loop that stood still, ready and then too late: requests may be on their way on it.
+            # A stalled loop saw readiness and timeout in one turn: requests may already be under
+            # way on the link.
             return link
         link.abort("not ready in time")
         raise LinkTimeout(f"no link to {host}:{port} within {timeout_s:g} s") from error
@@ -87,7 +88,7 @@ async def dial(
 
 
 async def _connect_by_tls(link: Link, host: str, port: int, tls: ssl.SSLContext, timeout_s: float) -> None:
-    """As dial. TimeoutError, OSError."""
+    """Connect and greet as `dial` does. TimeoutError, OSError."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(timeout_s):
         sock = await _connected_socket(host, port)
@@ -109,7 +110,7 @@ async def _connect_by_tls(link: Link, host: str, port: int, tls: ssl.SSLContext,
 
 
 async def _connected_socket(host: str, port: int) -> socket.socket:
-    """A socket to the first address of *host* that takes a connection; the OSError of the last one."""
+    """Connect to the first address of *host* that accepts; the OSError of the last one."""
     loop = asyncio.get_running_loop()
     failure = OSError(f"{host} has no address")
     for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
@@ -129,10 +130,10 @@ async def _connected_socket(host: str, port: int) -> socket.socket:
 
 
 class Redialer:
-    """Keeps one link to one address alive until `close`. Owner of that link and of the task that dials.
-
-    Must be made in a running loop. *on_up* and *on_down* are called as `on_ready` and `on_lost` of each link, so before
-    any frame and after every frame of it. *rng* spreads the attempts of many dialers.
+    """Keeps one link to one address alive until `close`.
+    Owner of that link and of the dialling task. Must be made in a running loop. *on_up* and
+    *on_down* are `on_ready` and `on_lost` of each link, so they run before its first and after its
+    last frame. *rng* spreads the attempts of many dialers.
     """
 
     def __init__(
@@ -233,4 +234,4 @@ class Redialer:
 
 
 def _nothing(link: Link, error: Exception | None = None) -> None:
-    """Nobody wants to know."""
+    """Ignore the event."""

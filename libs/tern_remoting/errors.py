@@ -1,4 +1,4 @@
-"""What can go wrong on a link. Services turn these into errors of tern_wire; no text here comes from the peer."""
+"""Errors of a link. Services convert them to errors of tern_wire; no text comes from the peer."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from tern_remoting.refusals import Refusal
 class LinkError(Exception):
     """Base of everything that ends a link or a request on it."""
 
-    # What the peer is counted under when this ends its link (`refusals.py`).
+    # The counter of peers whose links end with this error (`refusals.py`).
     refusal: ClassVar[Refusal] = Refusal.GARBAGE
 
 
@@ -17,7 +17,9 @@ class FrameCorrupt(LinkError):
 
 
 class FrameTooLarge(LinkError):
-    """A frame's declared or intended size is over the limit. Raised before anything of that size is buffered."""
+    """A frame's declared or intended size is over the limit.
+    Raised before the bytes are buffered.
+    """
 
     refusal = Refusal.OVERSIZED
 
@@ -28,47 +30,51 @@ class FrameTooLarge(LinkError):
 
 
 class HandshakeRefused(LinkError):
-    """The peer did not prove that it knows the cluster key, belongs to another cluster, or is not wanted here."""
+    """The peer did not prove the cluster key, belongs to another cluster, or is not accepted
+    here.
+    """
 
     refusal = Refusal.GREETING
 
 
 class WrongKey(HandshakeRefused):
-    """The peer does not know the cluster key, or repeats what somebody who knows it said on another connection."""
+    """The peer does not have the cluster key, or replays another connection's greeting."""
 
     refusal = Refusal.KEY
 
 
 class WrongGroup(HandshakeRefused):
-    """The peer is of another group id."""
+    """The peer has another group id."""
 
     refusal = Refusal.GROUP
 
 
 class WrongCertificate(HandshakeRefused):
-    """The peer knows the key, and its certificate is for another role, or for another broker."""
+    """The peer has the key, but its certificate is for another role or broker."""
 
     refusal = Refusal.STRANGER
 
 
 class LinkClosed(LinkError):
-    """The link is down. A request that was in flight may or may not have been carried out."""
+    """The link is down. A request in flight may or may not have been carried out."""
 
 
 class LinkTimeout(LinkError):
-    """No reply, or no link, within the caller's time. The request may or may not have been carried out."""
+    """No reply or no link in the caller's time.
+    The request may or may not have been carried out.
+    """
 
     refusal = Refusal.LATE
 
 
 class LinkBusy(LinkError):
-    """Too many requests or bytes wait on this link already. Nothing was sent."""
+    """Too many requests or bytes wait on this link. Nothing was sent."""
 
     refusal = Refusal.UNREAD
 
 
 class PortInUse(OSError):
-    """Somebody listens on the port already."""
+    """Another process listens on the port."""
 
     def __init__(self, host: str, port: int, option: str = "--port") -> None:
         super().__init__(f"port {port} on {host} is in use; choose another with {option}")

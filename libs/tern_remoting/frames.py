@@ -1,14 +1,14 @@
 """The remoting frame, sans-IO: RocketMQ's binary layout, big-endian.
 
-    | total 4 | 1 | header size 3 | code 2 | language 1 | version 2 | opaque 4 | flags 4 | remark size 4 | remark
-    | ext size 4 | ext | body ... |
+ | total 4 | 1 | header size 3 | code 2 | language 1 | version 2 | opaque 4 | flags 4 |
+ | remark size 4 | remark | ext size 4 | ext | body ... |
+Total excludes itself. The byte before the header size is the serialize type, always 1 (binary).
+Flags: bit 0 response, bit 1 one-way. A request's code names the operation; a response's code is 0
+or the application's error number, with details in the body. Ext fields are not written and are
+skipped when read; the header is bounded.
 
-Total excludes itself. The byte before the header size is the serialize type, always 1 (binary). Flags: bit 0 response,
-bit 1 one-way. A request's code names the operation; a response's code is 0, or an error number that the application
-chose, with details in the body. We write no ext fields and skip what comes; the header is bounded.
-
-Law: cost is linear in the bytes, however they are cut into chunks, and nothing over the limit is ever buffered.
-Reference: Apache RocketMQ, RemotingCommand.java and RocketMQSerializable.java.
+Law: cost is linear in the bytes, however they are cut into chunks, and no more than the limit is
+ever buffered. Reference: Apache RocketMQ, RemotingCommand.java and RocketMQSerializable.java.
 """
 
 import struct
@@ -23,17 +23,19 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 RESPONSE = 1
 ONE_WAY = 2
 
-# LanguageCode.PYTHON of RocketMQ, and the version of our use of the frame.
+# LanguageCode.PYTHON of RocketMQ, and the version of this use of the frame.
 LANGUAGE = 3
 VERSION = 1
 # Remark and ext fields are small texts; a header as large as a frame is an attack or a bug.
 HEADER_SIZE_MAX_BYTES = 64 * 1024
-# From here on a body is a view into the chunk that it came in: below, a copy is cheaper than pinning the whole chunk.
+# Larger bodies are views into their chunk; for smaller ones a copy is cheaper than pinning the
+# chunk.
 VIEW_SIZE_MIN_BYTES = 32 * 1024
 
 _TOTAL = struct.Struct(">I")
 _SIZE = struct.Struct(">I")
-# total, type and header size, code, language, version, opaque, flags, remark size, ext size (when remark is empty)
+# total, type and header size, code, language, version, opaque, flags, remark size, ext size (if no
+# remark)
 _HEAD = struct.Struct(">IIHBHIIII")
 _HEADER_SIZE_MIN = 21
 _TOTAL_MIN = 4 + _HEADER_SIZE_MIN
@@ -41,10 +43,11 @@ _REMARK_AT = 25
 _PLAIN = 1 << 24 | _HEADER_SIZE_MIN
 
 
-# Not frozen: one is made per frame on the hot path, and a frozen dataclass's __init__ costs four times as much.
+# Not frozen: the hot path makes one per frame, and a frozen dataclass's __init__ costs four times
+# more.
 @dataclass(slots=True)
 class Frame:
-    """One frame. *code* is 0..65535, *opaque* 0..2^32-1; *body* is read-only by convention and may be kept."""
+    """One frame. *code*: 0..65535, *opaque*: 0..2^32-1; *body* is read-only and may be kept."""
 
     code: int
     opaque: int
@@ -54,7 +57,9 @@ class Frame:
 
 
 def encode_frame(code: int, opaque: int, flags: int, body_parts: Sequence[Buffer], remark: str = "") -> list[Buffer]:
-    """The frame as buffers to write in order; the parts are the caller's own objects, never copied."""
+    """Encode a frame as buffers to write in order; the parts are the caller's objects, not
+    copied.
+    """
     size = 0
     for part in body_parts:
         size += len(part) if type(part) is bytes else memoryview(part).nbytes
@@ -72,24 +77,24 @@ def encode_frame(code: int, opaque: int, flags: int, body_parts: Sequence[Buffer
 
 
 def frame_size(buffers: Sequence[Buffer]) -> int:
-    """Bytes that an encoded frame takes on the wire, its total field included."""
+    """Bytes of an encoded frame on the wire, its total field included."""
     first = buffers[0]
     return 4 + int(_TOTAL.unpack_from(first)[0])
 
 
 class FrameReader:
-    """Cuts a byte stream into frames. Owns at most one unfinished frame; after an error it must not be fed again.
-
-    *frame_size_max_bytes* bounds the total field; it may be raised between two frames (after authentication).
+    """Cuts a byte stream into frames. Holds at most one unfinished frame; unusable after an error.
+    *frame_size_max_bytes* bounds the total field; it may be raised between two frames (after
+    authentication).
     """
 
     __slots__ = ("_filled", "_partial", "_tail", "frame_size_max_bytes")
 
     def __init__(self, frame_size_max_bytes: int) -> None:
         self.frame_size_max_bytes = frame_size_max_bytes
-        # Up to three bytes of a total field that has not arrived yet.
+        # Up to three bytes of an incomplete total field.
         self._tail = b""
-        # The unfinished frame, allocated at its full size once that is known, and how much of it is there.
+        # The unfinished frame, allocated at its full size once that is known, and its bytes so far.
         self._partial: bytearray | None = None
         self._filled = 0
 
@@ -124,7 +129,7 @@ class FrameReader:
         return frames
 
     def _fill(self, partial: bytearray, chunk: bytes, frames: list[Frame]) -> int:
-        """Move what belongs to the unfinished frame; returns where the next one begins."""
+        """Move bytes into the unfinished frame; return the begin of the next one."""
         taken = min(len(partial) - self._filled, len(chunk))
         partial[self._filled : self._filled + taken] = memoryview(chunk)[:taken]
         self._filled += taken
@@ -140,14 +145,15 @@ def _parse(data: bytes | bytearray, at: int, stop: int) -> Frame:
         remark, body_at = "", at + 4 + _TOTAL_MIN
     else:
         remark, body_at = _parse_header(data, at, stop, kind, remark_size)
-    # The bytearray of an unfinished frame belongs to that frame alone: a view costs nothing and pins nothing else.
+    # The bytearray of an unfinished frame belongs to that frame alone: a view costs and pins
+    # nothing.
     if type(data) is bytes and stop - body_at < VIEW_SIZE_MIN_BYTES:
         return Frame(code, opaque, flags, remark, data[body_at:stop])
     return Frame(code, opaque, flags, remark, memoryview(data)[body_at:stop].toreadonly())
 
 
 def _parse_header(data: bytes | bytearray, at: int, stop: int, kind: int, remark_size: int) -> tuple[str, int]:
-    """Remark and the body's place, for a header with remark or ext fields."""
+    """Remark and body position, for a header with remark or ext fields."""
     if kind >> 24 != 1:
         raise FrameCorrupt(f"serialize type {kind >> 24} is not 1")
     header_size = kind & 0xFFFFFF

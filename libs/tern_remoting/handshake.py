@@ -1,14 +1,15 @@
-"""Who is at the other end: a mutual HMAC-SHA256 challenge with the 32-byte cluster key, sans-IO.
+"""Mutual authentication: an HMAC-SHA256 challenge with the 32-byte cluster key, sans-IO.
 
-    client -> HELLO      | version 1 | role | name | group id | nonce 16 |
-    server -> CHALLENGE  | version 1 | role | name | nonce 16 | mac 32 |
-    client -> PROOF      | mac 32 |
-    server -> WELCOME    | (empty) |
+ client -> HELLO      | version 1 | role | name | group id | nonce 16 |
+ server -> CHALLENGE  | version 1 | role | name | nonce 16 | mac 32 |
+ client -> PROOF      | mac 32 |
+ server -> WELCOME    | (empty) |
+A text is | size 1 | UTF-8 |. A mac covers its direction, the whole HELLO and the CHALLENGE up to
+its mac. Both nonces, both names and the group id are thereby bound, and a mac can be neither
+replayed nor reflected. Before PROOF the server sends nothing that an unauthenticated peer may not
+have; a refusal is a closed connection without a message.
 
-A text is | size 1 | UTF-8 |. A mac covers its direction, the whole HELLO and the CHALLENGE up to its mac, so that both
-nonces, both names and the group id are bound, and a mac can be neither replayed nor reflected. Only PROOF makes the
-server answer anything that a stranger could not have had from it; a refusal is a closed connection and nothing more.
-What follows the handshake is neither encrypted nor signed: that is the work of TLS under it.
+Frames after the handshake are neither encrypted nor signed: TLS below the link does that.
 Reference: mutual challenge-response as in ISO/IEC 9798-4; HMAC of RFC 2104.
 """
 
@@ -26,12 +27,12 @@ KEY_SIZE_BYTES = 32
 NONCE_SIZE_BYTES = 16
 PROTOCOL_VERSION = 1
 ROLES = frozenset({"proxy", "broker", "checker"})
-# Before a peer is known it gets room for a greeting and no more ...
+# Limit of frames before the peer is authenticated.
 GREETING_SIZE_MAX_BYTES = 4 * 1024
-# ... and time for two round trips on a bad network and no more.
+# Two round trips on a bad network.
 HANDSHAKE_TIMEOUT_S = 2.0
-# A TLS handshake before it is milliseconds of work and some turns of both loops: on a machine with ten times more work than cores these
-# add up to seconds, and whoever gives up too early begins again, which is more work.
+# A TLS handshake is milliseconds of work and some turns of both loops. On a machine with ten times
+# more work than cores these add up to seconds, and a retry after too short a time-out is more work.
 TLS_TIMEOUT_S = TLS_HANDSHAKE_MAX_MS / 1_000
 
 HELLO, CHALLENGE, PROOF, WELCOME = 0x7F01, 0x7F02, 0x7F03, 0x7F04
@@ -41,7 +42,7 @@ _SIZE = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class PeerName:
-    """Who a peer says it is, once it has shown that it knows the key. *role* is proxy, broker or checker."""
+    """An authenticated peer. *role* is proxy, broker or checker."""
 
     role: str
     name: str
@@ -49,8 +50,7 @@ class PeerName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What one process brings to its handshakes; ValueError when it could not be said in a HELLO.
-
+    """A process's part of its handshakes; ValueError if a HELLO cannot hold it.
     An empty *group_id* accepts peers of every group id; a set one refuses all others.
     """
 
@@ -80,14 +80,14 @@ class Handshake(Protocol):
     """One side of one handshake; *peer* is set when it is over."""
 
     peer: PeerName | None
-    # True once the other side has shown the key, even if the handshake goes on.
+    # True once the other side has proved the key, even if the handshake continues.
     trusted: bool
 
     def opening(self) -> Answer | None:
-        """What this side says first."""
+        """The first frame of this side, if any."""
 
     def receive(self, frame: Frame) -> Answer | None:
-        """What this side says next. Raises HandshakeRefused."""
+        """The next frame of this side. Raises HandshakeRefused."""
 
 
 class ClientHandshake:
@@ -101,11 +101,11 @@ class ClientHandshake:
         self._server: PeerName | None = None
 
     def opening(self) -> Answer:
-        """HELLO."""
+        """The HELLO."""
         return Answer(HELLO, self._hello)
 
     def receive(self, frame: Frame) -> Answer | None:
-        """PROOF for a good CHALLENGE, then nothing for WELCOME. Raises HandshakeRefused."""
+        """PROOF for a good CHALLENGE, then None for WELCOME. Raises HandshakeRefused."""
         if self._server is None:
             body = _expect(frame, CHALLENGE)
             fields = _Fields(body)
@@ -115,7 +115,7 @@ class ClientHandshake:
             challenge = body[: fields.at]
             mac = fields.rest()
             if not hmac.compare_digest(mac, _mac(self._key, b"server", self._hello, challenge)):
-                raise WrongKey("the server does not know the cluster key")
+                raise WrongKey("the server does not have the cluster key")
             self._server = server
             self.trusted = True
             return Answer(PROOF, _mac(self._key, b"client", self._hello, challenge))
@@ -137,7 +137,7 @@ class ServerHandshake:
         self._client = PeerName("", "")
 
     def opening(self) -> None:
-        """Nothing: a server never speaks first."""
+        """None: a server sends no first frame."""
 
     def receive(self, frame: Frame) -> Answer:
         """CHALLENGE for a good HELLO, WELCOME for a good PROOF. Raises HandshakeRefused."""
@@ -156,14 +156,14 @@ class ServerHandshake:
             return Answer(CHALLENGE, self._challenge + _mac(self._key, b"server", body, self._challenge))
         mac = _expect(frame, PROOF)
         if not hmac.compare_digest(mac, _mac(self._key, b"client", self._hello, self._challenge)):
-            raise WrongKey("the client does not know the cluster key")
+            raise WrongKey("the client does not have the cluster key")
         self.trusted = True
         self.peer = self._client
         return Answer(WELCOME, b"")
 
 
 class _Fields:
-    """Reads a greeting's fields in order; anything that does not fit is refused."""
+    """Reads a greeting's fields in order and refuses anything that does not fit."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -219,9 +219,9 @@ def _mac(key: bytes, direction: bytes, hello: bytes, challenge: bytes) -> bytes:
 
 
 def check_certificate(shown: PeerIdentity | None, peer: PeerName | None) -> None:
-    """The key is everybody's, a certificate is one process's: who greets must be who it is for. WrongCertificate.
-
-    Names of proxies and checkers carry no rights, and many may share one certificate.
+    """Raise WrongCertificate unless the greeting matches the certificate.
+    All members share the key; a certificate belongs to one process. Names of proxies and checkers
+    carry no rights, and many may share one certificate.
     """
     if peer is None or shown is None:
         return

@@ -1,8 +1,8 @@
-"""One connection between two processes, multiplexed and symmetric once the handshake is over.
+"""One connection between two processes, multiplexed and symmetric after the handshake.
 
-Owner of everything here: the loop's thread; nothing may be called from another one. Frames written in one turn of the
-loop leave together. Laws: a link that has seen a bad byte is closed, never repaired; a callback that raises costs its
-own link and nothing else; what waits to be sent is bounded.
+Owner of everything here: the loop's thread, the only one that may call. Frames written in one turn
+of the loop leave together. Laws: a link that has received a bad byte is closed, never repaired; a
+callback that raises ends its own link only; unsent data is bounded.
 """
 
 import asyncio
@@ -43,10 +43,10 @@ OnLost: TypeAlias = Callable[["Link", Exception | None], None]
 
 
 class Link(asyncio.Protocol):
-    """One end of a link. Made by `dial` and `LinkServer`, which also give it its side of the handshake.
-
-    Callbacks run in the loop's thread: *on_ready* after the handshake, *on_frame* for each request or one-way, *on_lost*
-    once for each link that was ready, with what broke it, or None for an orderly end. `peer` is empty until ready.
+    """One end of a link, made by `dial` and `LinkServer`, which pass its side of the handshake.
+    Callbacks run in the loop's thread: *on_ready* after the handshake, *on_frame* for each request
+    or one-way, *on_lost* once if it was ready, with its error, or None for an orderly end. `peer`
+    is empty until ready.
     """
 
     def __init__(
@@ -64,10 +64,11 @@ class Link(asyncio.Protocol):
         refusals: Refusals | None = None,
         room: Callable[[], Room] | None = None,
     ) -> None:
-        """*silence_max_s*: at least 3. *refusals*: where this end counts what it closes the link for. *room*: what this end has for
-        large answers; None grants no credit."""
+        """*silence_max_s*: at least 3. *refusals*: counters of the errors that close the link.
+        *room*: for large replies at this end; None grants no credit.
+        """
         self.peer = PeerName("", "")
-        # Whose certificate the peer has shown; None without TLS.
+        # Identity in the peer's certificate; None without TLS.
         self.identity: PeerIdentity | None = None
         self.address = ""
         self.ready = False
@@ -89,16 +90,16 @@ class Link(asyncio.Protocol):
         self._outbox = Outbox(self._loop, self._go_on)
         self._closed = False
         self._error: Exception | None = None
-        # The handshake's deadline, later the end of the closing grace.
+        # The handshake's deadline, later the closing grace.
         self._timer: asyncio.TimerHandle | None = None
-        # Both end in a plain value: an exception that nobody fetched would be reported as one.
+        # Both end in a plain value: asyncio reports an exception that was never retrieved.
         self._greeted: asyncio.Future[LinkError | None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
 
-    # What the owner calls ----------------------------------------------------------------------------------------
+    # Calls of the owner ---------------------------------------------------------------------------
     @property
     def error(self) -> Exception | None:
-        """What this end closed the link for, None for what the peer or the network ended."""
+        """The error for which this end closed the link, None if peer or network ended it."""
         return self._error
 
     @property
@@ -108,7 +109,7 @@ class Link(asyncio.Protocol):
 
     @property
     def connected(self) -> bool:
-        """Whether there ever was a connection: not before a TLS handshake is over."""
+        """Whether there ever was a connection; False until a TLS handshake is over."""
         return self._transport is not None
 
     @property
@@ -118,17 +119,19 @@ class Link(asyncio.Protocol):
 
     @property
     def in_flight(self) -> int:
-        """Our requests without a reply yet."""
+        """This end's requests without a reply yet."""
         return len(self._waiting)
 
     async def request(self, code: int, parts: Sequence[Buffer], *, timeout_s: float, is_read: bool = False) -> Frame:
-        """As begin, and wait for the reply. LinkTimeout and LinkClosed: the outcome is unknown, unless the link was closed before."""
+        """Call `begin` and wait.
+        LinkTimeout, LinkClosed: the outcome is unknown, unless closed before.
+        """
         return await self.begin(code, parts, timeout_s=timeout_s, is_read=is_read).wait()
 
     def begin(self, code: int, parts: Sequence[Buffer], *, timeout_s: float, is_read: bool = False) -> PendingReply:
-        """Ask the peer for a reply, whose code is 0 or an error number. *is_read*: what is asked in masses and may wait.
-
-        *parts* are byte buffers that must not change until they are sent. Raises LinkBusy, FrameTooLarge and LinkClosed: nothing was sent.
+        """Send a request; the reply's code is 0 or an error number.
+        *is_read*: a bulk request that may wait. *parts* must not change until they are sent.
+        LinkBusy, FrameTooLarge, LinkClosed: nothing was sent.
         """
         if self._closed or not self.ready:
             raise self._closed_error()
@@ -144,7 +147,9 @@ class Link(asyncio.Protocol):
         return pending
 
     def post(self, code: int, parts: Sequence[Buffer]) -> bool:
-        """Send a one-way. False, and nothing sent, when the link is closed or too much waits. Raises FrameTooLarge."""
+        """Send a one-way. False if the link is closed or full; nothing is sent.
+        Raises FrameTooLarge.
+        """
         if self._closed or not self.ready:
             return False
         buffers = encode_frame(code, 0, ONE_WAY, parts)
@@ -155,7 +160,7 @@ class Link(asyncio.Protocol):
         return True
 
     def reply(self, opaque: int, code: int, parts: Sequence[Buffer]) -> bool:
-        """Answer the request *opaque*. False when the link is closed. Raises FrameTooLarge."""
+        """Reply to the request *opaque*. False if the link is closed. Raises FrameTooLarge."""
         if self._closed:
             return False
         buffers = encode_frame(code, opaque, RESPONSE, parts)
@@ -166,32 +171,34 @@ class Link(asyncio.Protocol):
         return True
 
     def when_room(self, opaque: int, flow: Hashable, size_bytes: int, begin: Begin, give_up: GiveUp) -> bool:
-        """As Window.ask: *begin* reads and answers the peer's request *opaque*."""
+        """Forward to Window.ask: *begin* reads and answers the peer's request *opaque*."""
         if self._closed:
             give_up()
             return False
         return self._window.ask(opaque, flow, size_bytes, begin, give_up)
 
     def leave_room(self, opaque: int) -> None:
-        """As Window.leave."""
+        """Forward to Window.leave; begin reads that now have room."""
         self._window.leave(opaque)
         if self._window.waiting:
             self._loop.call_soon(self._go_on)
 
     @property
     def window(self) -> Window:
-        """Which of the peer's reads are under way at this end, and which wait for room."""
+        """The peer's reads under way at this end, and those that wait for room."""
         return self._window
 
     def grant(self, room: Room | None = None) -> None:
-        """Tell the peer of this end's *room* (None: as of now), if that is worth a frame. After each large answer this is done anyway."""
+        """Send this end's *room* (None: as of now), if worth a frame; large replies trigger it
+        anyway.
+        """
         body = None if self._grants is None or not self.ready or self._closed else self._grants.due(room)
         if body is not None:
             buffers = encode_frame(CREDIT, 0, ONE_WAY, [body])
             self._outbox.write(buffers, frame_size(buffers))
 
     def close(self, reason: str) -> None:
-        """Send what is written, then close. Requests in flight end in LinkClosed at once. Safe to repeat."""
+        """Flush, then close. Requests in flight end in LinkClosed at once. Safe to repeat."""
         if self._closed:
             return
         self._outbox.flush()
@@ -201,20 +208,22 @@ class Link(asyncio.Protocol):
             self._timer = self._loop.call_later(CLOSE_GRACE_S, self._transport.abort)
 
     def abort(self, reason: str) -> None:
-        """Close without sending what waits."""
+        """Close without sending unsent data."""
         self._end(LinkClosed(reason))
         if self._transport is not None:
             self._transport.abort()
 
     def refuse(self, refusal: Refusal, reason: str) -> None:
-        """Close because of what the peer did: counted, one line for the operator, nothing for the peer. Safe to repeat."""
+        """Close because of the peer's behaviour: counted and logged, nothing sent.
+        Safe to repeat.
+        """
         if self._closed:
             return
         self._note(refusal, reason)
         self._stop(LinkClosed(reason))
 
     async def greeted(self) -> None:
-        """Wait for the end of the handshake. Raises what ended it, mostly HandshakeRefused."""
+        """Wait for the end of the handshake; raise its error."""
         error = await asyncio.shield(self._greeted)
         if error is not None:
             raise error
@@ -223,9 +232,9 @@ class Link(asyncio.Protocol):
         """Wait until the connection is closed and *on_lost* has been called."""
         await asyncio.shield(self._gone)
 
-    # What the transport calls ------------------------------------------------------------------------------------
+    # Calls of the transport -----------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say what this side says first, and start the handshake's clock."""
+        """Send the first frame, if any, and start the handshake's clock."""
         # uvloop's transports only look like asyncio's, so an isinstance check would be wrong.
         self._transport = cast(asyncio.Transport, transport)
         self.address = address_of(transport.get_extra_info("peername"))
@@ -255,7 +264,7 @@ class Link(asyncio.Protocol):
                 return
             if frame.flags & RESPONSE and self.ready:
                 if frame.flags & BULK and self._grants is not None:
-                    # Also of an answer that nobody waits for any more.
+                    # Also for a reply whose request is no longer waiting.
                     self._grants.took(len(frame.body))
                     self.grant()
                 self._waiting.resolve(frame)
@@ -270,11 +279,11 @@ class Link(asyncio.Protocol):
                 self._greet(frame)
 
     def resume_writing(self) -> None:
-        """The kernel has taken most of what waited."""
+        """Begin waiting reads: the kernel has taken most of the unsent data."""
         self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone, whoever ended it."""
+        """Finish the link, whichever side ended it."""
         self._end(LinkClosed("the connection was lost"))
         if self._timer is not None:
             self._timer.cancel()
@@ -286,11 +295,11 @@ class Link(asyncio.Protocol):
             try:
                 self._on_lost(self, error)
             except Exception:
-                # There is no link left to close; the others must not notice.
+                # There is no link left to close; other links must not be affected.
                 log.exception("a link's on_lost failed", extra={"peer": self.peer.name})
         self._gone.set_result(None)
 
-    # Inside ------------------------------------------------------------------------------------------------------
+    # Inside ---------------------------------------------------------------------------------------
     def _greet(self, frame: Frame) -> None:
         try:
             answer = self._handshake.receive(frame)
@@ -333,12 +342,14 @@ class Link(asyncio.Protocol):
         self._break(LinkTimeout("the handshake took too long"))
 
     def _callback_failed(self, error: Exception) -> None:
-        """Whatever a callback raises closes this link, so that neither the loop nor the server depends on it."""
+        """Close this link after an error of a callback, so that loop and server are not
+        affected.
+        """
         log.error("a link's callback failed, so it was closed", extra={"peer": self.peer.name}, exc_info=error)
         self._stop(error)
 
     def _break(self, error: LinkError) -> None:
-        """The peer broke the rules of the link itself."""
+        """Close because the peer broke the rules of the link itself."""
         self._note(error.refusal, str(error))
         self._stop(error)
 

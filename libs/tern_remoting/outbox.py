@@ -1,4 +1,4 @@
-"""What one link has written in this turn of the loop: it leaves together, at the turn's end. Owner: that link."""
+"""Frames written to one link in a turn of the loop, sent together at its end. Owner: that link."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,9 @@ from tern_remoting.link_limits import JOIN_SIZE_MAX_BYTES
 
 
 class Outbox:
-    """Buffers on their way to the transport, which `open` names. *flushed*: called when the transport has got them."""
+    """Buffers for the transport, set by `open`.
+    *flushed*: called when the transport has received them.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, flushed: Callable[[], None]) -> None:
         self._loop, self._flushed = loop, flushed
@@ -23,18 +25,18 @@ class Outbox:
         return self._size_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
 
     def open(self, transport: asyncio.Transport, *, is_tls: bool) -> None:
-        """Where it all goes."""
+        """Set the transport."""
         self._transport, self._is_tls = transport, is_tls
 
     def write(self, buffers: list[Buffer], size_bytes: int) -> None:
-        """They leave at the end of this turn, and must not change until then."""
+        """Queue *buffers* for the end of this turn; they must not change until then."""
         if not self._out:
             self._loop.call_soon(self.flush)
         self._out += buffers
         self._size_bytes += size_bytes
 
     def flush(self) -> None:
-        """They leave now."""
+        """Send the queued buffers now."""
         out, size_bytes = self._out, self._size_bytes
         if not out or self._transport is None:
             return
@@ -47,6 +49,6 @@ class Outbox:
         self._flushed()
 
     def clear(self) -> None:
-        """Nothing of it leaves."""
+        """Drop the queued buffers."""
         self._out = []
         self._size_bytes = 0

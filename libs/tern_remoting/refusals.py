@@ -1,7 +1,7 @@
-"""Connections that were refused or closed because of what their peer did: how many, and why.
+"""Counters of connections refused or closed for their peer's behaviour, by reason.
 
-Owner: one server, in its loop's thread, and the links that it accepted. Law: the reasons are these and no others, so that whatever
-strangers send, the number of counters stays; and a flood of one kind costs one line of the log a second.
+Owner: one server, in its loop's thread, and the links that it accepted. Law: the reasons are fixed,
+so no peer can add counters; and a flood of one kind costs one log line a second.
 """
 
 import time
@@ -12,22 +12,24 @@ LOG_PERIOD_S = 1.0
 
 
 class Refusal(StrEnum):
-    """Why. Before the handshake is over the peer is a stranger; the last four are of peers that know the key."""
+    """The reason.
+    Before the handshake the peer is a stranger; the last four are of authenticated peers.
+    """
 
-    TLS = "tls"  # no TLS, or a certificate that is not wanted here
+    TLS = "tls"  # no TLS, or a certificate that is not accepted here
     GARBAGE = "garbage"  # bytes that are no frame
     OVERSIZED = "oversized"  # a frame over the limit: 4 KiB before the handshake is over
     GREETING = "greeting"  # a frame that is no greeting, or out of turn
-    KEY = "key"  # another cluster key, or a recorded greeting played again
+    KEY = "key"  # another cluster key, or a replayed greeting
     GROUP = "group"  # another group id
-    LATE = "late"  # no whole handshake in time
-    UNFINISHED = "unfinished"  # the peer went away before its handshake was over
-    CROWDED = "crowded"  # too many connections: this one made room for another, or found none
-    DESCRIPTORS = "descriptors"  # the process or the machine had no descriptor left; accepting paused
-    STRANGER = "stranger"  # knows the key, and has no business here
+    LATE = "late"  # no complete handshake in time
+    UNFINISHED = "unfinished"  # the peer left before its handshake was over
+    CROWDED = "crowded"  # too many connections: this one made room for another, or found no room
+    DESCRIPTORS = "descriptors"  # no descriptor left in the process or the machine; accepting paused
+    STRANGER = "stranger"  # authenticated, but not a peer of this port
     SECOND = "second"  # claims the name of a peer whose link is alive
-    MALFORMED = "malformed"  # a message that the application could not read
-    UNREAD = "unread"  # does not read what it is sent
+    MALFORMED = "malformed"  # a message that the application cannot read
+    UNREAD = "unread"  # the peer does not read what it is sent
 
 
 class Refusals:
@@ -39,7 +41,7 @@ class Refusals:
         self._logged_at: dict[Refusal, float] = {}
 
     def add(self, refusal: Refusal) -> bool:
-        """Count one; whether it is worth a line of the log now."""
+        """Count one; True if it should be logged now."""
         self._counts[refusal] += 1
         now = self._monotonic()
         if now - self._logged_at.get(refusal, -LOG_PERIOD_S) < LOG_PERIOD_S:
@@ -48,9 +50,9 @@ class Refusals:
         return True
 
     def counts(self) -> dict[str, int]:
-        """Every reason with its number, those that never happened too."""
+        """Every reason with its number, zeros included."""
         return {refusal.value: count for refusal, count in self._counts.items()}
 
     def count(self, refusal: Refusal) -> int:
-        """How often *refusal* has happened."""
+        """The number of *refusal*."""
         return self._counts[refusal]

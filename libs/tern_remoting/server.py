@@ -1,7 +1,7 @@
-"""The listening side: greets and counts links. Owner of the listening socket and of every accepted link.
+"""The listening side: greets and counts links. Owner of the listening socket and accepted links.
 
-Until its greeting is over a link is a stranger's: those are few (`tern_accept`), and are counted apart from members, whose number is capped
-before a newcomer costs a buffer.
+Until its greeting is over a link belongs to a stranger. Strangers are few (`tern_accept`) and
+counted apart from members, whose number is checked before a new connection costs a buffer.
 """
 
 import asyncio
@@ -23,16 +23,15 @@ from tern_wire.limits import CONNECTIONS_MAX, STRANGERS_MAX
 
 log = logging.getLogger(__name__)
 
-# The kernel's queue of connections that wait for accept; Linux cuts it to net.core.somaxconn.
+# The kernel's queue of connections before accept; Linux cuts it to net.core.somaxconn.
 BACKLOG = 1_024
 
 
 class LinkServer:
-    """Serves links on one address. *port* 0 lets the kernel choose; `port` tells which after `start`.
-
-    Peers must know *key* (32 bytes) and, when *group_id* is not empty, be of the same group id. *option* names the
-    setting that an operator changes when the port is in use. *tls* None: links in the clear;
-    its handshake has *tls_timeout_s*, and the greeting its own time after that.
+    """Serves links on one address. *port* 0 lets the kernel choose; `port` has it after `start`.
+    Peers must have *key* (32 bytes) and, if *group_id* is not empty, the same group id. *option*
+    names the operator's setting for a port in use. *tls* None: no encryption; its handshake has
+    *tls_timeout_s*, and the greeting its own time after that.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class LinkServer:
         tls: ssl.SSLContext | None = None,
         tls_timeout_s: float = TLS_TIMEOUT_S,
     ) -> None:
-        """*connections_max*: of peers that have greeted. At most so many and *strangers_max* are there at a time."""
+        """*connections_max*: of greeted peers; *strangers_max*: of all others at a time."""
         self._tls, self._tls_timeout_s = tls, tls_timeout_s
         self._host, self._port, self._option = host, port, option
         self._identity = Identity(key=key, role=role, name=name, group_id=group_id)
@@ -74,23 +73,23 @@ class LinkServer:
         self._acceptor: Acceptor | None = None
         self._strangers: Strangers[Link] = Strangers(self._crowd_out, most=strangers_max, descriptors=descriptors)
         self._members_count = 0
-        # Every accepted connection until it is gone, in order of arrival, and the task that watches over it.
+        # Every accepted connection in order of arrival, and the task that watches it.
         self._links: dict[Link, asyncio.Task[None]] = {}
-        # The sockets of those whose TLS handshake is under way: such a link has no transport to close yet.
+        # Sockets with a TLS handshake under way: such a link has no transport to close yet.
         self._shaking: dict[Link, socket.socket] = {}
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The listening port."""
         return self._port
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """Links that have passed the handshake and are open."""
+        """Open links that have passed the handshake."""
         return tuple(link for link in self._links if link.ready and not link.closed)
 
     def refusals(self) -> dict[str, int]:
-        """Connections that were refused or closed because of their peers, by reason."""
+        """Connections refused or closed for their peers' behaviour, by reason."""
         return self._refusals.counts()
 
     async def start(self) -> None:
@@ -107,7 +106,9 @@ class LinkServer:
         self._acceptor = Acceptor(self._socket, self._strangers, self._accept, on_lack=self._lack)
 
     async def stop(self) -> None:
-        """Stop listening and close every link; returns when all are gone (at most the closing grace)."""
+        """Stop listening and close every link; returns when all are gone, within the closing
+        grace.
+        """
         if self._acceptor is not None and self._socket is not None:
             self._acceptor.close()
             self._socket.close()
@@ -137,7 +138,7 @@ class LinkServer:
         self._links[link] = asyncio.get_running_loop().create_task(self._serve(link, sock))
 
     def _crowd_out(self, link: Link) -> None:
-        """Strangers must not keep members out, nor files from a descriptor."""
+        """Close a stranger's link: strangers must not displace members or files."""
         link.refuse(Refusal.CROWDED, "too many connections")
         self._end_handshake(link)
 
@@ -160,7 +161,7 @@ class LinkServer:
         )
 
     async def _serve(self, link: Link, sock: socket.socket) -> None:
-        """Watch over one connection until it is gone."""
+        """Watch one connection until it is gone."""
         try:
             await self._connect(link, sock)
         except OSError as error:
@@ -176,7 +177,9 @@ class LinkServer:
             self._members_count -= link.ready
 
     async def _connect(self, link: Link, sock: socket.socket) -> None:
-        """Give *sock* to *link*, after the TLS handshake if there is to be one. OSError, which ssl.SSLError is."""
+        """Pass *sock* to *link*, after a TLS handshake if configured.
+        OSError, ssl.SSLError included.
+        """
         loop = asyncio.get_running_loop()
         if self._tls is None:
             await loop.connect_accepted_socket(lambda: link, sock)
@@ -201,7 +204,7 @@ class LinkServer:
         facts = {"port": self._port, "reason": str(error)}
         if self._tls is None:
             log.info("a connection was gone at once", extra=facts)
-        elif not link.closed:  # else it was counted as what it was closed for
+        elif not link.closed:  # otherwise it was counted when it was closed
             late = Refusal.LATE if isinstance(error, ConnectionAbortedError) else Refusal.UNFINISHED
             if self._refusals.add(Refusal.TLS if isinstance(error, ssl.SSLError) else late):
                 log.warning("refused a link in its TLS handshake", extra=facts)
@@ -214,4 +217,4 @@ class LinkServer:
 
 
 def _nothing(link: Link, error: Exception | None = None) -> None:
-    """Nobody wants to know."""
+    """Ignore the event."""

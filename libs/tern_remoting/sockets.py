@@ -1,12 +1,12 @@
-"""What is asked of a link's socket, and what it says of the peer."""
+"""Options of a link's socket, and the peer's address."""
 
 import logging
 import socket
 
 log = logging.getLogger(__name__)
 
-# A host that lost power, or a cut cable, says nothing: after this long without an acknowledgement of the other kernel the connection
-# is given up. A process that is stopped does not count: its kernel goes on acknowledging.
+# A host without power or network sends nothing: after this long without an acknowledgement of the
+# peer's kernel the connection is given up. The kernel of a stopped process keeps acknowledging.
 SILENCE_MAX_S = 10
 
 
@@ -16,9 +16,8 @@ def address_of(peername: object) -> str:
 
 
 def tune(sock: socket.socket | None, silence_max_s: int) -> None:
-    """Small frames leave at once, and a vanished host is noticed. A socket already reset may refuse options.
-
-    Keepalive probes serve a link on which nothing is sent; what waits for an acknowledgement has the user timeout (RFC 5482).
+    """Send small frames at once and detect a vanished host. A reset socket may refuse options.
+    Keepalive probes cover an idle link; unacknowledged data has the user timeout (RFC 5482).
     """
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return

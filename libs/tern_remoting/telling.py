@@ -1,7 +1,8 @@
-"""Answers to those who wait, one by one: what a bug does to one answer costs that one, and nobody who waits beside it.
+"""Isolated completion of waiters: a bug in one completion affects that waiter only.
 
-Whoever loops over waiters, callbacks or futures tells each of them through here. A bug is logged with its traceback, and the one whom it
-hit is refused with `internal`, which names the place of the bug and nothing of what was asked.
+Loops over waiters, callbacks or futures complete each one through this module. A bug is logged with
+its traceback, and its waiter is refused with `internal`, which names the place of the bug and
+nothing of the request.
 """
 
 import logging
@@ -17,7 +18,9 @@ log = logging.getLogger(__name__)
 def tell(
     answer: Callable[[], object], refuse: Callable[[TernError], object], *, ends: tuple[type[Exception], ...] = ()
 ) -> None:
-    """Call *answer*; if that raises, call *refuse* with the problem. What is one of *ends* passes through: the process must not go on."""
+    """Call *answer*; if that raises, call *refuse* with the problem.
+    Exceptions in *ends* pass through: the process must not continue.
+    """
     try:
         answer()
     except ends:
@@ -29,12 +32,14 @@ def tell(
         except ends:
             raise
         except Exception:
-            # There is no way left to tell it; the others are not to notice.
-            log.exception("somebody who waits could not be refused")
+            # The refusal failed too; the other waiters must not be affected.
+            log.exception("a waiting request could not be refused")
 
 
 def problem_of(error: Exception) -> TernError:
-    """What to answer for *error*: itself if it is meant as an answer, else `internal` with the bug's place; a bug is logged."""
+    """The answer for *error*: *error* itself if it is a TernError, else `internal`; a bug is
+    logged.
+    """
     if isinstance(error, TernError):
         return error
     log.error("a bug: one request could not be answered", exc_info=error)
@@ -42,6 +47,6 @@ def problem_of(error: Exception) -> TernError:
 
 
 def _place_of(error: Exception) -> str:
-    """The exception's type, and the file and line that raised it; its text may hold what was asked."""
+    """The exception's type and its file and line; its text could hold parts of the request."""
     places = [f"{PurePath(frame.f_code.co_filename).name}:{line}" for frame, line in walk_tb(error.__traceback__)]
     return f"{type(error).__name__} at {places[-1]}" if places else type(error).__name__

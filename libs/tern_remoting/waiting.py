@@ -1,7 +1,7 @@
 """Requests that wait for their reply on one link. Owner: that link, in its loop's thread.
 
-Law: a timeout costs no loop timer. One timer serves them all; it is set to the earliest deadline, rounded up to the
-sweep interval, and most replies come long before it fires.
+Law: a timeout costs no loop timer. One timer serves them all; it is set to the earliest deadline,
+rounded up to the sweep interval, and most replies arrive long before it fires.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tern_remoting.errors import LinkError, LinkTimeout
 from tern_remoting.frames import Frame
 
-# How late a timeout may come; also the shortest time between two sweeps.
+# The largest delay of a timeout; also the shortest time between two sweeps.
 SWEEP_INTERVAL_S = 0.05
 
 
@@ -33,7 +33,7 @@ class Waiting:
         return opaque in self._replies
 
     def add(self, opaque: int, timeout_s: float) -> asyncio.Future[Frame]:
-        """The future of *opaque*'s reply; it ends in LinkTimeout at most one sweep after *timeout_s*."""
+        """The future of *opaque*'s reply; LinkTimeout at most one sweep after *timeout_s*."""
         future: asyncio.Future[Frame] = self._loop.create_future()
         deadline = self._loop.time() + timeout_s
         self._replies[opaque] = (future, deadline)
@@ -42,11 +42,11 @@ class Waiting:
         return future
 
     def discard(self, opaque: int) -> None:
-        """Nobody waits for *opaque* any longer."""
+        """Drop the wait for *opaque*."""
         self._replies.pop(opaque, None)
 
     def resolve(self, frame: Frame) -> None:
-        """Hand over a reply; one that nobody waits for came too late and is dropped."""
+        """Complete a request; a reply without one came too late and is dropped."""
         entry = self._replies.pop(frame.opaque, None)
         if entry is not None and not entry[0].done():
             entry[0].set_result(frame)
@@ -81,7 +81,9 @@ class Waiting:
 
 
 class PendingReply:
-    """A request that was sent. `wait` is awaited once, and ends its place among the requests in flight."""
+    """A request under way.
+    `wait` is awaited once and ends its place among the requests in flight.
+    """
 
     __slots__ = ("_future", "_opaque", "_waiting")
 
@@ -90,15 +92,16 @@ class PendingReply:
         self._future = waiting.add(opaque, timeout_s)
 
     async def wait(self) -> Frame:
-        """The reply; LinkTimeout, LinkClosed, or the error that it was given up with."""
+        """The reply; LinkTimeout, LinkClosed, or the error of `give_up`."""
         try:
             return await self._future
         finally:
             self._waiting.discard(self._opaque)
 
     def give_up(self, error: LinkError) -> None:
-        """End the wait with *error*, unless the reply is here by the end of this turn of the loop: frames of two links that are read in one
-        turn have come in any order."""
+        """End the wait with *error* unless the reply arrives in this turn of the loop.
+        Frames of two links that are read in one turn come in any order.
+        """
         self._future.get_loop().call_soon(self._end, error)
 
     def _end(self, error: LinkError) -> None:

@@ -1,5 +1,4 @@
-"""Broker groups from outside, for proxies and checkers: routes from the name servers, a link to each node, who leads, and requests that
-follow the leader."""
+"""Broker groups seen by proxies and checkers: routes, links to nodes, leaders, requests to them."""
 
 from tern_routing.group_link import Dial, Dialled, GivenUp, GroupLink, OnDown, OnNotice, OnUp
 from tern_routing.leadership import LeaderBelief

@@ -1,12 +1,12 @@
-"""Requests under way at the nodes of one broker group: whom they wait for, since when, and when to stop waiting.
+"""Requests under way at the nodes of one broker group, and when to stop waiting for them.
 
-A leader that was stopped or cut off keeps its connections open and answers nothing. Its requests end here once another node is known
-to serve; until then somebody is told that it is silent, and asks around. Silence alone ends nothing: a slow leader is still the leader.
-
-    begin ......... answered               the usual case
-    begin .... another node serves ....... given up: at once if the node has been silent for GRACE_S, else when it has been
-    begin ........ SILENCE_S of nothing .. on_silence, again every ASK_AGAIN_S until an answer comes
-
+A stopped or disconnected leader keeps its connections open and sends nothing. Its requests end here
+once another node is known to serve; until then a silent leader triggers a round of STATUS requests.
+Silence alone ends nothing: a slow leader is still the leader.
+ begin ......... answered               the usual case
+ begin .... another node serves ....... given up: at once if the node has been silent for GRACE_S,
+                                        else when it has been
+ begin ........ SILENCE_S of nothing .. on_silence, again every ASK_AGAIN_S until an answer comes
 Owner of all state: the GroupLink that made it, in its event loop.
 """
 
@@ -14,18 +14,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-# A leader that was deposed in order answers all that it holds within a turn or two of its loop; its answers are better than open
-# outcomes, so they are waited for. A paused one has been silent for longer than this by the time another one serves.
+# A leader deposed in order answers all its requests within a turn or two of its loop. Those answers
+# are better than open outcomes, so they are waited for. A paused leader has been silent for longer
+# than this by the time another one serves.
 GRACE_S = 0.1
-# Most answers take a few ms, a synced append on a busy disk some hundred: asking around sooner would be noise, and asks nothing of
-# the disk. Brokers notice a silent leader after about as long, so the first question finds the election under way.
+# Most answers take a few ms, a synced append on a busy disk some hundred: earlier STATUS requests
+# would be noise. Brokers notice a silent leader after about as long, so the first one meets the
+# election under way.
 SILENCE_S = 0.4
-# An election is over soon after it began; each asking costs one small frame a node.
+# An election is short, and each round costs one small frame a node.
 ASK_AGAIN_S = 0.2
 
 
 class Attempt:
-    """One request at one node. *is_prompt*: an answer is due at once (a parked NOTIFY may rightly take seconds)."""
+    """One request at one node.
+    *is_prompt*: the answer is due at once; a parked NOTIFY may take seconds.
+    """
 
     __slots__ = ("began", "give_up", "is_prompt", "node")
 
@@ -34,15 +38,17 @@ class Attempt:
 
 
 class Timer(Protocol):
-    """What a clock gives for a call at a time."""
+    """The handle of a scheduled call."""
 
     def cancel(self) -> None:
-        """The call will not be made."""
+        """Cancel the call."""
         ...
 
 
 class Attempts:
-    """All of one broker group, oldest first. *now* and *call_at* are the loop's clock, in seconds."""
+    """All attempts of one broker group, oldest first.
+    *now*, *call_at*: the loop's clock in seconds.
+    """
 
     def __init__(
         self,
@@ -52,7 +58,8 @@ class Attempts:
         on_silence: Callable[[], None],
     ) -> None:
         self._now, self._call_at, self._on_silence = now, call_at, on_silence
-        # Dictionaries for their order: what was sent first is given up, and so repeated, first.
+        # Dictionaries for their order: requests are given up, and so repeated, in the order of
+        # sending.
         self._prompt: dict[Attempt, None] = {}
         self._patient: dict[Attempt, None] = {}
         self._answered_at: dict[str, float] = {}
@@ -60,7 +67,7 @@ class Attempts:
         self._endings: dict[str, Timer] = {}
 
     def begin(self, node: str, give_up: Callable[[], None], *, is_prompt: bool) -> Attempt:
-        """A request was sent to *node*; *give_up* ends the wait for its answer, and is called at most once."""
+        """Record a request to *node*; *give_up* ends the wait for its answer, at most once."""
         attempt = Attempt(node, self._now(), give_up, is_prompt=is_prompt)
         if is_prompt:
             self._prompt[attempt] = None
@@ -71,13 +78,13 @@ class Attempts:
         return attempt
 
     def end(self, attempt: Attempt, *, is_answered: bool) -> None:
-        """It needs no watching any more: answered, lost, given up or cancelled."""
+        """Stop watching *attempt*: answered, lost, given up or cancelled."""
         (self._prompt if attempt.is_prompt else self._patient).pop(attempt, None)
         if is_answered:
             self._answered_at[attempt.node] = self._now()
 
     def supersede(self, leader: str) -> None:
-        """*leader* serves now: attempts at all other nodes are given up, as soon as their nodes have been silent for GRACE_S."""
+        """Give up attempts at all nodes but *leader*, once they have been silent for GRACE_S."""
         self._keep(leader)
         now = self._now()
         for node in {attempt.node for attempt in (*self._prompt, *self._patient)} - {leader}:
@@ -85,16 +92,16 @@ class Attempts:
             if end_at <= now:
                 self._give_up(node)
             elif node not in self._endings:
-                # Not put off by answers that still come: by then a node that lives has answered everything.
+                # Later answers do not extend this: a live node has answered everything by then.
                 self._endings[node] = self._call_at(now + GRACE_S, partial(self._give_up, node))
 
     def forget(self, node: str) -> None:
-        """*node* left the group; its link is closed, so its attempts end by themselves."""
+        """Forget *node*, which left the group; its closed link ends its attempts."""
         self._keep(node)
         self._answered_at.pop(node, None)
 
     def close(self) -> None:
-        """No timer fires any more."""
+        """Cancel all timers."""
         for timer in (*self._endings.values(), *([self._watch] if self._watch is not None else [])):
             timer.cancel()
         self._endings.clear()
@@ -112,9 +119,10 @@ class Attempts:
                 attempt.give_up()
 
     def _quiet_since(self, node: str) -> float:
-        """Since when an answer of *node* has been due: its last one, or the oldest question after it.
-
-        A patient attempt may have waited for long at a node that lives, so it counts only where there is no prompt one.
+        """The time since which an answer of *node* is due: its last one, or the oldest request
+        after it.
+        A patient attempt may rightly wait long at a live node, so it counts only without a prompt
+        one.
         """
         for under_way in (self._prompt, self._patient):
             began = next((attempt.began for attempt in under_way if attempt.node == node), None)
@@ -123,7 +131,7 @@ class Attempts:
         return self._now()
 
     def _look(self) -> None:
-        """Tell of silence, and look again when the next one could be complete."""
+        """Report silence, and look again when the next one could be complete."""
         self._watch = None
         now = self._now()
         oldest: dict[str, float] = {}

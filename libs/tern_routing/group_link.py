@@ -1,12 +1,10 @@
-"""One broker group seen from a proxy or a checker: a link to each of its nodes, who leads it, and requests that follow the leader.
-
-Owner of links and of the belief about the leader: this object, in its event loop. The belief comes, soonest first, from a node's own
-LEADERSHIP notice, from `not-leader` replies, from asking every node for its STATUS (while somebody waits for a leader, or the leader
-is silent), and from routes; `leadership.py` says which word counts. A request that certainly did nothing is sent again to the new
-leader; one whose outcome is open is sent again only if the caller said that repeating is safe.
-
-How long a fail-over takes here, beyond the election: a dead leader's requests end with its connections, at once; a hanging one's when
-the next leader's notice comes (attempts.py). Those that wait for a leader go on in that same turn of the loop, in their order.
+"""One broker group seen from a proxy or a checker: links, its leader, requests to the leader. Owner
+of links and of the belief about the leader: this object, in its event loop. The belief comes,
+soonest first, from a node's LEADERSHIP notice, from `not-leader` replies, from STATUS of every node
+(while requests wait for a leader, or the leader is silent), and from routes (`leadership.py`). A
+request that did nothing is sent again to the new leader; one with an open outcome only if repeating
+is safe. After a fail-over, requests at a dead leader end at once with its connections, those at a
+hanging one with the next leader's notice (attempts.py); waiting requests then continue in order.
 """
 
 import asyncio
@@ -36,37 +34,37 @@ from tern_wire.routing.route import BrokerGroupRoute
 
 logger = logging.getLogger(__name__)
 
-# Grows with every refusal of one request, up to a search's interval: nodes that point to each other must not be asked in a loop.
+# Grows with each refusal up to a search's interval: nodes that name each other must not loop.
 REFUSED_PAUSE_S = 0.01
 
-# Reads that end at once, or as soon as the broker has room for their answers.
+# Reads that end at once, or as soon as the broker has room for their replies.
 DUE_READS = READS - {RequestCode.NOTIFY, RequestCode.AWAIT_REPLY}
-# At 500 pages a second they would wait for 8 s, which is longer than brokers let them wait: more would only be refused later.
+# At 500 pages a second they would wait 8 s, longer than brokers allow.
 READS_AT_A_TIME_MAX = 4_096
 
 
 class GivenUp(LinkError):
-    """The node that a request waits for was superseded; the request may or may not have been carried out."""
+    """The node of a request was superseded; the request may or may not have been carried out."""
 
 
 class Dialled(Protocol):
-    """What keeps one node's link up."""
+    """The keeper of one node's link."""
 
     def close(self) -> None:
-        """Close the link and dial no more."""
+        """Close the link and stop dialling."""
         ...
 
 
 OnUp = Callable[[Link], None]
 OnDown = Callable[[Link, Exception | None], None]
 OnNotice = Callable[[Link, Frame], None]
-# (host, port, on_up, on_down, on_notice): keeps dialling and reports each link, and what brokers say on it unasked.
+# (host, port, on_up, on_down, on_notice): keeps dialling, reports links and notices.
 Dial = Callable[[str, int, OnUp, OnDown, OnNotice], Dialled]
 
 
 @dataclass(slots=True)
 class _Node:
-    """One broker node: where its link port is, its dialler, and its link while it is up."""
+    """One broker node: address of its link port, its dialler, and its link while it is up."""
 
     address: str
     dialled: Dialled | None = None
@@ -91,7 +89,7 @@ class GroupLink:
         self._nodes: dict[str, _Node] = {}
         self._group_size = 1
         self._belief = LeaderBelief()
-        # In order: flights that wait together go on in the order in which they were filled.
+        # In order: flights that wait together continue in the order of their filling.
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._search = LeaderSearch(
             links=self._links_up,
@@ -103,14 +101,13 @@ class GroupLink:
         loop = asyncio.get_running_loop()
         self._attempts = Attempts(now=loop.time, call_at=loop.call_at, on_silence=self._search.ask_around)
         self._is_closed = False
-        # Reads that wait for an answer that is due: for room at the broker, mostly.
+        # Reads whose reply is due; mostly they wait for room at the broker.
         self.reading = 0
 
-    # Nodes and their links --------------------------------------------------------------------------------------
+    # Nodes and their links ------------------------------------------------------------------------
     def update(self, route: BrokerGroupRoute, *, is_whole: bool = True) -> None:
-        """Follow *route*: dial new nodes, forget removed ones, and believe its leader when its term is not older.
-
-        *is_whole* False: the name server has just started, and nodes that it has not heard of yet stay.
+        """Follow *route*: dial new nodes, drop removed ones, accept its leader unless outdated.
+        *is_whole* False: the name server has just started; nodes that it does not know yet stay.
         """
         for name, node in list(self._nodes.items()):
             if route.nodes[name].link != node.address if name in route.nodes else is_whole:
@@ -160,15 +157,15 @@ class GroupLink:
             self._drop(name)
         self._wake()
 
-    # Who leads --------------------------------------------------------------------------------------------------
+    # Leader ---------------------------------------------------------------------------------------
     @property
     def leader(self) -> str:
-        """The name of the leading node, as far as is known; "" while it is not."""
+        """The leading node as far as known, else ""."""
         return self._belief.leader
 
     @property
     def term(self) -> int:
-        """The newest term of which a leader was heard."""
+        """The newest term with a known leader."""
         return self._belief.term
 
     @property
@@ -188,17 +185,19 @@ class GroupLink:
         }
 
     def _told(self, name: str, link: Link, frame: Frame) -> None:
-        """A LEADERSHIP notice. One under another node's name comes from a port that routes gave to the wrong node."""
+        """Handle a LEADERSHIP notice. Another node's name means that routes gave a wrong port."""
         said, _ = read_head(Leadership, frame.body)
         if said.node != name:
-            logger.warning("another node listens there", extra={"node": name, "found": said.node, "at": link.address})
+            logger.warning("another node listens here", extra={"node": name, "found": said.node, "at": link.address})
         elif said.is_serving:
             self._serves(name, said.term)
         else:
             self._belief.resigns(name, said.term)
 
     def _serves(self, node: str, term: int) -> None:
-        """*node* was heard to serve in *term*. If that is news, what waits goes on, and nothing waits for its predecessors."""
+        """Record that *node* serves in *term*; if new, wake requests and give up those
+        elsewhere.
+        """
         is_newer = term > self._belief.term
         if node in self._nodes and self._belief.serves(node, term):
             if is_newer:
@@ -212,7 +211,7 @@ class GroupLink:
                 waiter.set_result(None)
 
     async def find_leader(self, until: float) -> tuple[str, Link]:
-        """The leading node and its link; NoLeader when there is none at *until* (loop time)."""
+        """The leading node and its link; NoLeader if there is none at *until* (loop time)."""
         loop = asyncio.get_running_loop()
         while True:
             leader = self._belief.leader
@@ -235,9 +234,8 @@ class GroupLink:
                 self._waiters.pop(waiter, None)
 
     def _accept_reborn(self, statuses: dict[str, NodeStatus]) -> None:
-        """A majority knows only terms older than ours, and one of them serves: the group was made anew, and so begin its terms.
-
-        (A majority of the group that we knew would have our term on its disks.)
+        """Accept lower terms, of a group made anew: a majority has only those, and one node
+        serves.
         """
         is_majority = 2 * len(statuses) > self._group_size
         if is_majority and max(status.term for status in statuses.values()) < self._belief.term:
@@ -248,10 +246,10 @@ class GroupLink:
                     self._serves(name, status.term)
 
     async def statuses(self) -> dict[str, dict[str, Any]]:
-        """All that every linked node says of itself as of now, for people; {} of one that does not answer in time."""
+        """Every linked node's own status, for display; {} for one without an answer in time."""
         return await self._search.statuses()
 
-    # Requests ---------------------------------------------------------------------------------------------------
+    # Requests -------------------------------------------------------------------------------------
     async def ask(
         self,
         request: LinkRequest[R],
@@ -261,8 +259,9 @@ class GroupLink:
         deadline_ms: int = APPEND_DEADLINE_MS,
         is_prompt: bool = True,
     ) -> tuple[R, memoryview]:
-        """The leader's reply to *request*, with *raw* behind it, and what is behind the reply. As `exchange`; LinkReplyMalformed when
-        the reply is none of this request's, or the broker cannot read it."""
+        """The leader's reply to *request* and the bytes behind it. *raw* goes behind the request.
+        Errors of `exchange`; LinkReplyMalformed: reply or request cannot be decoded.
+        """
         try:
             body = await self.exchange(
                 request.code,
@@ -284,10 +283,9 @@ class GroupLink:
         deadline_ms: int = APPEND_DEADLINE_MS,
         is_prompt: bool = True,
     ) -> bytes | memoryview:
-        """The body of the leader's reply. *is_prompt* False: it may rightly take its time, such as a pull that waits.
-
-        NoLeader, Overloaded and the broker's own errors: nothing was done. OutcomeUnknown: it may have been done, or
-        (*is_repeatable*) every repeat up to the deadline failed too.
+        """The body of the leader's reply. *is_prompt* False: it may take its time, as a long poll.
+        NoLeader, Overloaded and the broker's own errors: nothing was done. OutcomeUnknown: it may
+        have been done, or (*is_repeatable*) every repeat up to the deadline failed too.
         """
         if not (is_prompt and code in DUE_READS):
             return await self._request(code, parts, is_repeatable, deadline_ms, is_prompt=is_prompt)
@@ -318,7 +316,7 @@ class GroupLink:
             if left_s <= 0:
                 raise OutcomeUnknown() if is_open else NoLeader(broker_group=self.broker_group)
             try:
-                # No shorter time for one attempt: a link loses nothing, so a repeat on the same one could only do the work twice.
+                # The whole time for each attempt: a repeat on one link could only repeat the work.
                 frame = await self._attempt(node, link, code, parts, left_s, is_prompt=is_prompt)
             except (LinkBusy, FrameTooLarge) as error:
                 if is_open:
@@ -328,7 +326,7 @@ class GroupLink:
                 self._lost(node, link)
                 if not is_repeatable or loop.time() >= deadline:
                     raise OutcomeUnknown() from error
-                # The first one may have arrived, so from here only the deadline ends the search for its outcome.
+                # The first attempt may have arrived: only the deadline ends the search.
                 is_open, leader_until = True, deadline
                 continue
             if frame.code != ERROR:
@@ -347,7 +345,7 @@ class GroupLink:
                 await asyncio.sleep(min(refusals * REFUSED_PAUSE_S, SEARCH_INTERVAL_S))
 
     async def ask_at(self, node: str, request: LinkRequest[R], timeout_ms: int) -> tuple[R, memoryview]:
-        """The reply of *node*, whether it leads or not. As `ask`; LinkError, or what the node has refused it with."""
+        """The reply of *node*, leader or not. LinkError, or the node's own error."""
         entry = self._nodes.get(node)
         if entry is None or entry.link is None or entry.link.closed:
             raise GivenUp(f"{node} is not linked")
@@ -362,7 +360,7 @@ class GroupLink:
     async def _attempt(
         self, node: str, link: Link, code: RequestCode, parts: Parts, timeout_s: float, *, is_prompt: bool
     ) -> Frame:
-        """One try at *node*. As Link.request, and GivenUp when another node has taken over."""
+        """Send to *node* once. Errors of Link.request, and GivenUp if another node took over."""
         pending = link.begin(code, parts, timeout_s=timeout_s, is_read=code in READS)
         is_answered, is_prompt = False, is_prompt and code is not RequestCode.NOTIFY
         attempt = self._attempts.begin(
@@ -376,17 +374,17 @@ class GroupLink:
         return frame
 
     def _lost(self, node: str, link: Link) -> None:
-        """A request to *node* had no reply. If the link is gone, who leads must be asked; a link that is up says enough itself."""
+        """Handle a request without a reply; the leader of a lost link is searched again."""
         entry = self._nodes.get(node)
         if link.closed and entry is not None and entry.link in {None, link}:
             self._belief.forget(node)
         self._on_routing_error()
 
     def _heed(self, error: TernError, node: str, *, is_first: bool) -> TernError:
-        """Learn from *node*'s refusal; what the broker could not explain is an open outcome."""
+        """Learn from *node*'s refusal; an unexplained failure is an open outcome."""
         if isinstance(error, NotLeader | NoLeader):
             hint = str(error.fields.get("leader", ""))
-            # Only the first is followed: later ones may point in a circle, so the nodes are asked.
+            # Only the first hint is followed: later ones may form a circle.
             self._belief.refused(node, hint if is_first and hint in self._nodes else "")
             self._on_routing_error()
         elif error.status >= 500 and not error.retryable:

@@ -1,7 +1,7 @@
-"""Links that follow routes: how a process dials brokers, and which nodes of a broker group it dials.
+"""Links that follow routes: how a process dials brokers, and which nodes of a group it dials.
 
-Law: a broker group that routes name no more keeps its links. A name server that started a moment ago knows nobody, and a group comes
-back where it was, mostly.
+Law: a broker group that routes no longer name keeps its links. A name server that has just started
+knows no group, and a group mostly returns at its old address.
 """
 
 import random
@@ -13,13 +13,16 @@ from tern_routing.group_link import GroupLink, OnDown, OnNotice, OnUp
 from tern_routing.name_servers import KnownRoutes
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
 
-# Brokers are near, so a link that takes longer meets a network that swallows packets or a process that is stopped. A new attempt
-# finds the way as soon as it is open; the one under way would be sent again only after pauses that double.
+# Brokers are near, so a slower link means dropped packets or a stopped process. A new attempt
+# succeeds as soon as the way is open; the old one would be retransmitted only after doubling
+# pauses.
 DIAL_TIMEOUT_S = 1.0
 
 
 class BrokerDialler:
-    """A `Dial` of one process, which is *name* in its *role*. *tls* None: in the clear. *room*: of each link's reads, None for any."""
+    """A `Dial` of the process *name* in its *role*. *tls* None: no encryption.
+    *room*: for the reads of each link, None for any.
+    """
 
     def __init__(
         self,
@@ -56,12 +59,12 @@ class BrokerDialler:
 
 
 def follow(routes: KnownRoutes, link_of: Callable[[str], GroupLink]) -> None:
-    """Tell the link of every broker group of *routes* where its nodes are. *link_of* makes it when a group is named for the first time."""
+    """Update the link of every broker group from *routes*. *link_of* makes missing ones."""
     for name, route in routes.broker_groups.items():
-        # The nodes of a group that is gone are looked for where they were.
+        # The nodes of a group that is gone keep their old addresses.
         link_of(name).update(route, is_whole=routes.warm and bool(route.nodes))
 
 
 def leaders(links: Mapping[str, GroupLink]) -> dict[str, str]:
-    """By broker group, its leading node; "" while none is linked."""
+    """The leading node by broker group; "" while none is linked."""
     return {name: link.leader if link.has_leader else "" for name, link in links.items()}

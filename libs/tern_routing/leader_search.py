@@ -1,7 +1,7 @@
-"""Asking the nodes of one broker group for their STATUS: who leads, when no notice has told, and what people want to see.
+"""STATUS requests to the nodes of one broker group, to find its leader and for display.
 
-Owner of the tasks that ask: this object, in its event loop. What it hears of leaders goes to *serves* at once, node by node, so that a
-node that hangs holds up nobody.
+Owner of the tasks: this object, in its event loop. Each answer about a leader goes to *serves* at
+once, so a hanging node delays none of the others.
 """
 
 import asyncio
@@ -14,16 +14,17 @@ from tern_wire.link.heads import head_parts, read_head
 from tern_wire.link.requests import ERROR, read_body
 from tern_wire.link.status import GetStatus, NodeStatus
 
-# A healthy node answers STATUS within some ms, a starved one within some tens; one that does not is no leader worth waiting for.
+# A healthy node answers STATUS within ms, a starved one within tens of ms; slower ones do not lead.
 STATUS_TIMEOUT_S = 0.3
 # A node's STATUS, and the body that it came in, which has more.
 Heard = tuple[NodeStatus, bytes | memoryview]
-# Between two rounds of asking all nodes for a leader: only what no notice has told is found so, and an election takes longer.
+# Pause between rounds: the search only finds leaders without a notice, and an election takes
+# longer.
 SEARCH_INTERVAL_S = 0.05
 
 
 class LeaderSearch:
-    """Two ways to ask: until a leader is found, and once."""
+    """Two kinds of requests: until a leader is found, and once."""
 
     def __init__(
         self,
@@ -34,27 +35,29 @@ class LeaderSearch:
         is_over: Callable[[], bool],
         is_wanted: Callable[[], bool],
     ) -> None:
-        """*links*: nodes whose links are up. *serves* hears of each node that says it leads, with its term; *in_vain* of each round's
-        statuses, by node, while there is no leader. *is_over*: one is known and can be asked. *is_wanted*: somebody waits for one."""
+        """*links*: nodes whose links are up. *serves* receives each serving node with its term.
+        *in_vain* receives each round's statuses by node while there is no leader. *is_over*: a
+        leader is known and linked. *is_wanted*: requests wait for one.
+        """
         self._links, self._serves, self._in_vain = links, serves, in_vain
         self._is_over, self._is_wanted = is_over, is_wanted
         self._search: asyncio.Task[None] | None = None
         self._inquiry: asyncio.Task[object] | None = None
 
     def start(self) -> bool:
-        """Search until there is a leader or nobody wants one; False when that is being done already."""
+        """Search until there is a leader or no request waits; False if a search is under way."""
         if self._search is not None and not self._search.done():
             return False
         self._search = asyncio.create_task(self._ask_until_found())
         return True
 
     def ask_around(self) -> None:
-        """Ask all nodes once: does another one serve, although its notice has not come? If none does, the leader is only slow."""
+        """Send STATUS to all nodes once: if no other node serves, the leader is only slow."""
         if self._inquiry is None or self._inquiry.done():
             self._inquiry = asyncio.create_task(self.statuses())
 
     async def statuses(self) -> dict[str, dict[str, Any]]:
-        """All that every linked node says of itself as of now, for people; {} of one that does not answer within STATUS_TIMEOUT_S."""
+        """Every linked node's own status, for display; {} without an answer in STATUS_TIMEOUT_S."""
         links = self._links()
         answers = await asyncio.gather(*(self._ask(name, link) for name, link in links.items()))
         return {
@@ -63,17 +66,17 @@ class LeaderSearch:
         }
 
     def close(self) -> None:
-        """Ask no more."""
+        """Cancel the search."""
         for task in (self._search, self._inquiry):
             if task is not None:
                 task.cancel()
 
     async def _ask_until_found(self) -> None:
-        """Round after round; whether somebody waits is looked at after a pause, since a woken waiter may wait again."""
+        """Repeat rounds; waiters are checked after the pause, since a woken one may wait again."""
         asking: dict[str, asyncio.Task[Heard | None]] = {}
         try:
             while not self._is_over():
-                # A node that hangs is not asked twice at a time.
+                # A hanging node has one request at a time.
                 asking = {name: task for name, task in asking.items() if not task.done()}
                 fresh = {
                     name: asyncio.create_task(self._ask(name, link))

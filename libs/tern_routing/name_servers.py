@@ -1,7 +1,8 @@
-"""Routes from several name servers over HTTP. The one that answered last is asked first; a warm answer is preferred to a cold one.
+"""Routes from several name servers over HTTP: the last good one first, warm ones preferred.
 
-Owner of the last answers and of the idle connections: this object, in its event loop. An unchanged answer costs neither bytes nor
-reading (its entity tag is sent along), and topics travel only when they have changed (their tag, too).
+Owner of the last answers and of the idle connections: this object, in its event loop. An unchanged
+answer costs neither bytes nor parsing (its entity tag is sent along), and topics are transferred
+only when they have changed (by their own tag).
 """
 
 import asyncio
@@ -23,11 +24,11 @@ from tern_wire.routing.route import BrokerGroupRoute
 
 logger = logging.getLogger(__name__)
 
-# To connect, and for each piece of an answer to come.
+# Time to connect, and for each piece of an answer.
 TIMEOUT_S = 1.0
-# The first answer holds all topics, which may be some megabytes; a name server that needs longer is not waited for.
+# The first answer holds all topics, possibly some megabytes; a slower name server is skipped.
 ANSWER_TIMEOUT_S = 10.0
-# The first answer holds all topics, some 100 bytes each; those that follow hold none.
+# The first answer holds all topics, about 100 bytes each; later ones hold none.
 ROUTES_SIZE_MAX_BYTES = 64 * 1024 * 1024
 # Servers close idle connections after 5 s.
 IDLE_S = 4.0
@@ -35,7 +36,7 @@ _MARK_SIZE_BYTES = 16
 
 
 class KnownRoutes(Protocol):
-    """What polling and links need of tern_wire.routing.route.Routes."""
+    """The part of tern_wire.routing.route.Routes that polling and links use."""
 
     @property
     def warm(self) -> bool: ...
@@ -52,18 +53,20 @@ R_co = TypeVar("R_co", bound=KnownRoutes, covariant=True)
 
 
 class Routing(Protocol[R_co]):
-    """Where routes come from. `endpoints` names it for people."""
+    """A source of routes. `endpoints` is its name for display."""
 
     endpoints: str
 
     async def fetch(self) -> tuple[bytes, R_co]:
-        """The routes of now, and a mark: while it stays the same, so do they. NoNameServer when nobody answers."""
+        """The present routes and a mark: an equal mark means equal routes.
+        NoNameServer without an answer.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRoutes:
-    """Routes as they are read by whoever needs no topics."""
+    """Routes for processes that need no topics."""
 
     warm: bool
     broker_groups: dict[str, BrokerGroupRoute] = field(default_factory=dict)
@@ -71,13 +74,15 @@ class GroupRoutes:
 
 
 def read_group_routes(body: bytes, _: GroupRoutes | None) -> GroupRoutes:
-    """*body* as GroupRoutes; TernError when it is none."""
+    """*body* as GroupRoutes; TernError if malformed."""
     return read_json(body, GroupRoutes, nodes_max=0)
 
 
 class NameServers(Generic[R]):
-    """*urls*: such as `http://127.0.0.1:9876`. *read* makes routes of an answer's body and of the routes that the same name server gave
-    before, if it did; TernError, or None, when they are not to be believed. *tls*: for https; None: what the machine trusts."""
+    """*urls*: such as `http://127.0.0.1:9876`. *tls*: for https; None: the machine's trust store.
+    *read* makes routes of an answer's body and of the same name server's previous routes, if any;
+    TernError or None if they are unusable.
+    """
 
     def __init__(
         self, urls: tuple[str, ...], read: Callable[[bytes, R | None], R | None], tls: ssl.SSLContext | None = None
@@ -86,17 +91,17 @@ class NameServers(Generic[R]):
         self._urls = list(urls)
         self._read, self._tls = read, tls
         self._pool = Pool(idle_s=IDLE_S)
-        # By URL: the last answer's entity tag, its mark, and what it says.
+        # By URL: the last answer's entity tag, its mark, and its routes.
         self._answers: dict[str, tuple[str, bytes, R]] = {}
 
     async def fetch(self) -> tuple[bytes, R]:
-        """As Routing."""
+        """Implement Routing.fetch."""
         cold: tuple[bytes, R] | None = None
         for url in list(self._urls):
             try:
                 async with asyncio.timeout(ANSWER_TIMEOUT_S):
                     mark, routes = await self._ask(url)
-            except (OSError, ExchangeFailed, TernError, ValueError) as error:  # ValueError: of a URL that leads nowhere
+            except (OSError, ExchangeFailed, TernError, ValueError) as error:  # ValueError: an unusable URL
                 logger.debug("a name server does not answer", extra={"url": url, "error": repr(error)})
                 continue
             if routes.warm:
@@ -109,7 +114,7 @@ class NameServers(Generic[R]):
         return cold
 
     def close(self) -> None:
-        """Close the connections. Nobody fetches any more."""
+        """Close the connections. No more fetches follow."""
         self._pool.close()
 
     async def _ask(self, url: str) -> tuple[bytes, R]:

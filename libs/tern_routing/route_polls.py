@@ -1,8 +1,9 @@
-"""When name servers are asked for routes: on an interval, and at once (coalesced, at most ten times a second) when one proves wrong.
+"""Polling of routes: on an interval, and at once when a route proves wrong.
 
-While routes are incomplete (no answer, a cold one, a group with nodes and no leader) they are asked for every second, whatever the
-interval. What takes long to follow, because there are tens of thousands of topics, is followed less often.
-Owner of the task: this object, in its event loop. Stale routes serve on while no name server answers.
+Immediate polls are coalesced, at most ten a second. While routes are incomplete (no answer, a cold
+one, a group with nodes and no leader) the interval is one second. Routes that take long to apply,
+for tens of thousands of topics, are polled less often. Owner of the task: this object, in its event
+loop. Stale routes stay in use while no name server answers.
 """
 
 import asyncio
@@ -19,14 +20,17 @@ from tern_wire.errors import NoNameServer
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_MIN_S = 0.1
-# How often incomplete routes are asked for.
+# The interval for incomplete routes.
 INCOMPLETE_INTERVAL_S = 1.0
-# After routes were followed, so many times as long before the next poll: reading them takes as long again, so this is a tenth of the time.
+# The pause after applying routes, as a multiple of that time: reading takes as long again, so
+# polling uses a tenth of the time.
 POLL_PACE = 20
 
 
 class RoutePolls(Generic[R]):
-    """*on_routes* hears of every answer, with its mark. `is_reachable`: whether a name server answered the last poll."""
+    """Polls one source. *on_routes* receives every answer, with its mark.
+    `is_reachable`: whether a name server answered the last poll.
+    """
 
     def __init__(
         self,
@@ -48,7 +52,7 @@ class RoutePolls(Generic[R]):
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Poll once, then go on polling in the background."""
+        """Poll once, then continue in the background."""
         await self._poll()
         self._task = keep_running("routes", self._run)
 
@@ -59,11 +63,11 @@ class RoutePolls(Generic[R]):
             await asyncio.wait([self._task])
 
     def refresh_soon(self) -> None:
-        """A route proved wrong: poll at once."""
+        """Poll at once: a route proved wrong."""
         self._wanted.set()
 
     async def refresh(self) -> None:
-        """Poll at once and wait for the answer, which is not older than this call."""
+        """Poll at once and wait for an answer that is not older than this call."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self._wanted.set()
@@ -71,7 +75,7 @@ class RoutePolls(Generic[R]):
 
     async def _run(self) -> None:
         while True:
-            # Not wait_for: in Python 3.11 it can lose a cancellation that comes together with the event.
+            # Not wait_for: in Python 3.11 it can lose a cancellation that coincides with the event.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(
                     self._interval_s if self._is_complete() else min(self._interval_s, INCOMPLETE_INTERVAL_S)
@@ -82,7 +86,7 @@ class RoutePolls(Generic[R]):
             await self._sleep(max(POLL_INTERVAL_MIN_S, POLL_PACE * self._following_s))
 
     def _is_complete(self) -> bool:
-        """Whether the last poll told who leads every broker group that lives."""
+        """Whether the last poll named a leader for every broker group with nodes."""
         if self._last is None or not self.is_reachable or not self._last.warm:
             return False
         led = [bool(group.leader) for group in self._last.broker_groups.values() if group.nodes]
@@ -105,7 +109,7 @@ class RoutePolls(Generic[R]):
                 logger.warning("no name server answers", extra={"detail": error.detail})
             self.is_reachable, self._is_told_down = False, True
         except Exception as error:
-            # A bug: those who wait hear of it, and the next poll comes all the same.
+            # A bug: the waiters receive it, and the next poll follows as usual.
             logger.exception("routes cannot be followed")
             problem = problem_of(error)
             for waiter in waiters:

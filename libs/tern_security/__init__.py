@@ -1,5 +1,6 @@
-"""Who a process of the mesh is, and how it shows that: certificates of the cluster's own authority, TLS contexts that reload them.
+"""Identities of the mesh's processes: certificates of the cluster's own authority, TLS contexts.
 
-Used by `tern_remoting` (links), `tern_service` (HTTP), the services and the command line; knows `tern_wire` alone. Only `authority.py`
-needs the package cryptography; everything that a service does at run time needs the standard library's ssl alone.
+The contexts reload changed certificates. Used by `tern_remoting` (links), `tern_service` (HTTP),
+the services and the command line; imports `tern_wire` alone. Only `authority.py` needs the package
+cryptography; at run time a service needs the standard library's ssl alone.
 """

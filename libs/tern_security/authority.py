@@ -1,7 +1,8 @@
-"""The cluster's own certificate authority: makes itself, and certificates for the processes of the mesh. Owner of nothing: PEM in, PEM out.
+"""The cluster's own certificate authority: makes itself and certificates for the mesh.
 
-EC keys on P-256 throughout: signatures of 70 bytes that every TLS library knows. The only file that imports cryptography for certificates;
-used by `ternmq init-cluster`, `ternmq up --secure` and tests. Time is an argument.
+PEM in and out. EC keys on P-256 throughout: signatures of 70 bytes that every TLS library supports.
+The only file that imports cryptography for certificates; used by `ternmq init-cluster`, `ternmq up
+--secure` and tests. Time is an argument.
 """
 
 import datetime
@@ -37,7 +38,9 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFacts:
-    """What a certificate says: its URI's identity, host names and addresses, and its end (seconds since 1970)."""
+    """Facts in a certificate: its URI's identity, hosts and addresses, and end (seconds since
+    1970).
+    """
 
     identity: PeerIdentity
     hosts: tuple[str, ...]
@@ -45,7 +48,7 @@ class CertificateFacts:
 
 
 def make_authority(cluster: str, *, now_s: float, days: int = AUTHORITY_DAYS) -> Pair:
-    """A new authority for *cluster*."""
+    """Make an authority for *cluster*."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name(
         [
@@ -68,7 +71,9 @@ def make_authority(cluster: str, *, now_s: float, days: int = AUTHORITY_DAYS) ->
 def issue(
     authority: Pair, identity: PeerIdentity, hosts: Sequence[str], *, now_s: float, days: float = CERTIFICATE_DAYS
 ) -> Pair:
-    """A certificate for *identity*, reachable as *hosts* (DNS names and IP addresses), signed by *authority*, with a new key."""
+    """Issue a certificate with a new key for *identity*, signed by *authority*.
+    *hosts*: its DNS names and IP addresses.
+    """
     issuer = x509.load_pem_x509_certificate(authority.cert)
     issuer_key = load_pem_private_key(authority.key, password=None)
     assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
@@ -94,7 +99,7 @@ def issue(
 
 
 def cluster_of(authority_cert: bytes) -> str:
-    """The cluster that an authority was made for; ValueError when it is none of ours."""
+    """The cluster of an authority; ValueError if `init-cluster` did not make it."""
     found = x509.load_pem_x509_certificate(authority_cert).subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
     if len(found) != 1:
         raise ValueError("ca.crt is not an authority that init-cluster made")
@@ -102,7 +107,7 @@ def cluster_of(authority_cert: bytes) -> str:
 
 
 def read_certificate(cert: bytes) -> CertificateFacts:
-    """What *cert* (PEM, the first one in it) says; ValueError when it is not a certificate of a cluster."""
+    """Decode *cert* (PEM, the first one in it); ValueError if it is no cluster's certificate."""
     certificate = x509.load_pem_x509_certificate(cert)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)

@@ -1,12 +1,14 @@
-"""The cluster directory: everything secret of a mesh, made once by `ternmq init-cluster` (or `ternmq up --secure`).
+"""The cluster directory: all secrets of a mesh, made once by `ternmq init-cluster`.
 
-    DIR/ca.crt                      the authority that every process and client trusts
-    DIR/ca.key            (0600)    signs certificates; needed by init-cluster alone, so keep it elsewhere
-    DIR/cluster.key       (0600)    32 random bytes: links and receipt handles
-    DIR/root.key          (0600)    the root bearer key as text: manages everything, sends and receives nothing
-    DIR/certs/ROLE/NAME.crt, .key   one pair a process, key 0600, 90 days; ROLE: name-server, broker, proxy, checker, client
-
-Law: what is there is never overwritten, but certificates by a renewal; no secret is printed or logged; a file appears whole or not at all.
+`ternmq up --secure` makes it too.
+ DIR/ca.crt                      the authority that every process and client trusts
+ DIR/ca.key            (0600)    signs certificates, for init-cluster only: keep it elsewhere
+ DIR/cluster.key       (0600)    32 random bytes: links and receipt handles
+ DIR/root.key          (0600)    the root bearer key as text: manages everything, sends nothing
+ DIR/certs/ROLE/NAME.crt, .key   one pair a process, key 0600, 90 days
+                                 ROLE: name-server, broker, proxy, checker, client
+Law: existing files are never overwritten, except certificates by a renewal; no secret is printed or
+logged; a file appears whole or not at all.
 """
 
 import contextlib
@@ -22,17 +24,17 @@ from tern_wire.principals.client_keys import root_key_text
 from tern_wire.reasons import reason_of
 
 CLUSTER_KEY_SIZE_BYTES = 32
-# Every certificate holds these, and its own name: what dials from the same machine needs no option.
+# Every certificate holds these and its own name: clients on the same machine need no option.
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class DirectoryUnusable(ValueError):
-    """The directory holds something else, or half of a thing; the text says what to do."""
+    """The directory holds something else, or is incomplete; the text says the fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairFiles:
-    """Where one process's certificate and key are."""
+    """Paths of one process's certificate and key."""
 
     cert: Path
     key: Path
@@ -40,7 +42,7 @@ class PairFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """One process that needs a certificate, and where it can be reached beside LOCAL_HOSTS and its own name."""
+    """A process that needs a certificate, and its hosts beside LOCAL_HOSTS and its own name."""
 
     role: str
     name: str
@@ -49,7 +51,7 @@ class Wanted:
 
 @dataclass(slots=True, kw_only=True)
 class Made:
-    """What a run did: paths below the directory, in order."""
+    """Results of a run: paths below the directory, in order."""
 
     created: list[str] = field(default_factory=list)
     renewed: list[str] = field(default_factory=list)
@@ -70,16 +72,16 @@ class ClusterDirectory:
         return PairFiles(cert=self.certs / role / f"{name}.crt", key=self.certs / role / f"{name}.key")
 
     def exists(self) -> bool:
-        """Whether an authority is there."""
+        """Whether an authority exists."""
         return self.ca_cert.is_file()
 
     def make(self, wanted: Sequence[Wanted], *, cluster: str = "", now_s: float, renew: bool = False) -> Made:
-        """Add what is missing for *cluster* ("": the one that is there) and *wanted*; *renew* issues every certificate anew.
-
-        DirectoryUnusable; OSError; ExtraMissing without `ternmq[security]`.
+        """Add missing files for *cluster* ("": the existing one) and *wanted*.
+        *renew* issues every certificate anew. DirectoryUnusable; OSError; ExtraMissing without
+        `ternmq[security]`.
         """
         need_extra("security", "Making certificates", "cryptography")
-        # Only here: who asks where files are does not pay for the import.
+        # Imported here: callers that only need the paths do not pay for it.
         from tern_security import authority as pki  # noqa: PLC0415
 
         made = Made()
@@ -128,7 +130,7 @@ class ClusterDirectory:
             )
 
     def _all(self, wanted: Sequence[Wanted], *, is_renewal: bool) -> Iterator[Wanted]:
-        """*wanted*, and with a renewal everything that has a certificate here."""
+        """*wanted*, and for a renewal every process with a certificate here."""
         asked: Mapping[tuple[str, str], Wanted] = {(each.role, each.name): each for each in wanted}
         yield from asked.values()
         if is_renewal:
@@ -137,7 +139,7 @@ class ClusterDirectory:
                     yield Wanted(role=path.parent.name, name=path.stem)
 
     def _write(self, path: Path, data: bytes, made: Made, *, is_secret: bool = False, is_new: bool = True) -> None:
-        """*path* with *data*, at once. *is_new*: it must not be there (FileExistsError)."""
+        """Write *path* atomically. *is_new*: it must not exist (FileExistsError)."""
         incoming = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         descriptor = os.open(incoming, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if is_secret else 0o644)
         try:
@@ -146,7 +148,7 @@ class ClusterDirectory:
                 file.flush()
                 os.fsync(descriptor)
             if is_new:
-                os.link(incoming, path)  # unlike a rename, this never replaces what another run has just made
+                os.link(incoming, path)  # unlike a rename, this never replaces a file that another run has just made
             else:
                 incoming.replace(path)
         finally:

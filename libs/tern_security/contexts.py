@@ -1,8 +1,9 @@
-"""TLS contexts that know roles: a peer of another cluster or role fails the handshake itself, whatever library makes it.
+"""TLS contexts that check roles: a peer of another cluster or role fails the handshake itself.
 
-A `ReloadingContext` is what listeners and clients hold for ever; each new connection uses the context that is in it then. So
-a certificate, its key and the trust store change together and at once, and what was trusted once can be forgotten (a live context could only learn more).
-uvloop, asyncio and anyio call `wrap_bio`, http.client calls `wrap_socket`; neither looks further.
+This holds for every library that makes the handshake. Listeners and clients keep one
+`ReloadingContext`; each new connection uses its current context. Certificate, key and trust store
+therefore change together, and trust can be withdrawn (a live context could only add trust). uvloop,
+asyncio and anyio call `wrap_bio`, http.client calls `wrap_socket`; neither uses more of it.
 """
 
 import ssl
@@ -15,11 +16,11 @@ from tern_security.peer_identity import identity_of
 
 
 class TlsRefusal(StrEnum):
-    """Why a handshake failed, for counters: these and no others, whatever strangers send."""
+    """Fixed reasons of failed handshakes, for counters."""
 
-    PLAIN = "plain"  # bytes that are no TLS, or of a version that is not spoken here
-    CERTIFICATE = "certificate"  # none, one of a stranger's authority, an expired one, or the peer does not trust ours
-    ROLE = "role"  # a good certificate of another cluster, or of a role that has no business here
+    PLAIN = "plain"  # bytes that are no TLS, or an unsupported version
+    CERTIFICATE = "certificate"  # none, from a foreign authority, expired, or the peer does not trust ours
+    ROLE = "role"  # a good certificate of another cluster, or of a role not allowed here
     LATE = "late"  # not over in time, or given up by the peer
     CROWDED = "crowded"  # too many handshakes under way: this one made room
 
@@ -28,12 +29,13 @@ _CERTIFICATE_REASONS = ("CERT", "_CA", "ACCESS_DENIED", "DECRYPT_ERROR")
 
 
 class WrongPeer(ssl.SSLCertVerificationError):
-    """The certificate is good, and its holder has no business here."""
+    """The certificate is good, but its holder is not allowed here."""
 
 
 class PeerCheck:
-    """Whom one context talks to. *cluster* "": that of any whose authority is trusted. *roles* None: anybody, who need not show a
-    certificate (the proxy's clients)."""
+    """The peers that one context accepts. *cluster* "": any cluster of a trusted authority.
+    *roles* None: any peer, without a certificate (the proxy's clients).
+    """
 
     def __init__(
         self, cluster: str, roles: frozenset[str] | None, *, on_refusal: Callable[[TlsRefusal], None] = lambda _: None
@@ -41,7 +43,7 @@ class PeerCheck:
         self.cluster, self.roles, self._on_refusal = cluster, roles, on_refusal
 
     def passed(self, certificate: dict[str, Any] | None) -> None:
-        """Look at the *certificate* of a peer whose handshake is done; WrongPeer."""
+        """Check the *certificate* of a peer after its handshake; WrongPeer."""
         if self.roles is None:
             return
         try:
@@ -71,10 +73,10 @@ class CheckedContext(ssl.SSLContext):
 
 
 class _CheckedObject(ssl.SSLObject):
-    """For everything that has an event loop."""
+    """A connection for event loops."""
 
     def do_handshake(self) -> None:
-        """As ssl's, and the check."""
+        """Call ssl's method, then the check."""
         check = _check_of(self)
         try:
             super().do_handshake()
@@ -87,10 +89,10 @@ class _CheckedObject(ssl.SSLObject):
 
 
 class _CheckedSocket(ssl.SSLSocket):
-    """For http.client."""
+    """A connection for http.client."""
 
     def do_handshake(self, block: bool = False) -> None:
-        """As ssl's, and the check."""
+        """Call ssl's method, then the check."""
         check = _check_of(self)
         try:
             super().do_handshake(block)
@@ -117,19 +119,22 @@ def make_context(
     check: PeerCheck,
     minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
 ) -> CheckedContext:
-    """One generation from the files as they are now. OSError (ssl.SSLError among them) when they cannot be used together."""
+    """Make a generation from the present files.
+    OSError, ssl.SSLError included, if they do not fit.
+    """
     context = CheckedContext(ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT)
     context.check = check
     context.sslobject_class, context.sslsocket_class = _CheckedObject, _CheckedSocket
     context.minimum_version = minimum
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     if not server_side:
-        context.check_hostname = False  # peers of the mesh are known by role and name, and their addresses change
+        context.check_hostname = False  # peers of the mesh have roles and names, and their addresses change
     if check.roles is not None:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(ca)
         if server_side:
-            # A resumed session would skip the look at a certificate that may not be trusted any more.
+            # A resumed session would skip the check of a certificate that may not be trusted any
+            # more.
             context.num_tickets = 0
             context.options |= ssl.OP_NO_TICKET
     if cert is not None:
@@ -138,26 +143,28 @@ def make_context(
 
 
 def _no_password() -> str:
-    """OpenSSL would ask the terminal for one, and a service has none."""
+    """Fail where OpenSSL would prompt for a passphrase: a service has no terminal."""
     raise ssl.SSLError("the key is locked with a passphrase; services take keys without one")
 
 
 class ReloadingContext(ssl.SSLContext):
-    """Stands for the newest generation. Whose `current` is replaced, in any thread, by `ClusterTls` alone."""
+    """A context that forwards to the newest generation.
+    Only `ClusterTls` sets `current`, on any thread.
+    """
 
     current: CheckedContext
 
     def wrap_bio(self, *arguments: Any, **keywords: Any) -> ssl.SSLObject:
-        """A connection of the newest generation."""
+        """Make a connection of the newest generation."""
         return self.current.wrap_bio(*arguments, **keywords)
 
     def wrap_socket(self, *arguments: Any, **keywords: Any) -> ssl.SSLSocket:
-        """A connection of the newest generation."""
+        """Make a connection of the newest generation."""
         return self.current.wrap_socket(*arguments, **keywords)
 
 
 def reloading(first: CheckedContext, *, server_side: bool) -> ReloadingContext:
-    """A context that stands for *first* until another takes its place."""
+    """A context that forwards to *first* until `current` is replaced."""
     context = ReloadingContext(ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT)
     if not server_side:
         context.check_hostname = False

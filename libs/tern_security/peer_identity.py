@@ -1,7 +1,8 @@
 """The name in a certificate: `mq://CLUSTER/ROLE/NAME`, the one URI among its alternative names.
 
-Peers of the mesh are known by it and not by host names: addresses change with every container, roles do not. Pure.
-Reference: RFC 5280, section 4.2.1.6 (uniformResourceIdentifier); the idea is that of SPIFFE's X.509-SVID.
+It identifies peers of the mesh instead of host names: addresses change with every container, roles
+do not. Pure. Reference: RFC 5280, section 4.2.1.6 (uniformResourceIdentifier); the idea is that of
+SPIFFE's X.509-SVID.
 """
 
 import re
@@ -12,14 +13,16 @@ from typing import Any
 SCHEME = "mq://"
 NAME_SERVER, BROKER, PROXY, CHECKER, CLIENT = "name-server", "broker", "proxy", "checker", "client"
 ROLES = frozenset({NAME_SERVER, BROKER, PROXY, CHECKER, CLIENT})
-# The client whose certificate may change what operators change: write permissions, configuration, leadership.
+# The client whose certificate may change write permissions, configuration and leadership.
 OPERATOR = "operator"
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerIdentity:
-    """Who holds a certificate. ValueError for a role that is none, and for names that an URI could not hold."""
+    """A certificate's holder.
+    ValueError for an unknown role, and for names that a URI cannot hold.
+    """
 
     cluster: str
     role: str
@@ -34,17 +37,19 @@ class PeerIdentity:
 
     @property
     def uri(self) -> str:
-        """As certificates have it."""
+        """The identity as a URI."""
         return f"{SCHEME}{self.cluster}/{self.role}/{self.name}"
 
     @property
     def is_operator(self) -> bool:
-        """Whether it is an operator's own certificate, and not that of something that only looks, such as a scraper."""
+        """Whether this is an operator's certificate, not that of a read-only client such as a
+        scraper.
+        """
         return self.role == CLIENT and self.name == OPERATOR
 
 
 def read_identity(uri: str) -> PeerIdentity:
-    """The identity that *uri* names; ValueError when it names none."""
+    """Decode *uri*; ValueError if it is no identity."""
     parts = uri.removeprefix(SCHEME).split("/")
     if not uri.startswith(SCHEME) or len(parts) != 3:
         raise ValueError("The certificate's URI is not mq://CLUSTER/ROLE/NAME.")
@@ -52,7 +57,7 @@ def read_identity(uri: str) -> PeerIdentity:
 
 
 def identity_of(certificate: Mapping[str, Any] | None) -> PeerIdentity:
-    """The identity in *certificate* (as ssl's getpeercert() tells it); ValueError when it has none, or more than one."""
+    """The identity in *certificate* (ssl's getpeercert()); ValueError without exactly one URI."""
     names = (certificate or {}).get("subjectAltName", ())
     uris = [text for kind, text in names if kind == "URI"]
     if len(uris) != 1:
@@ -61,9 +66,8 @@ def identity_of(certificate: Mapping[str, Any] | None) -> PeerIdentity:
 
 
 def peer_of(transport: Any) -> PeerIdentity | None:
-    """Who is at the other end of *transport* (asyncio's or uvloop's); None without TLS, and for a peer that showed no certificate.
-
-    Its authority, role and cluster were checked in the handshake (`contexts.py`).
+    """The peer of *transport* (asyncio's or uvloop's); None without TLS or without a certificate.
+    The handshake has checked authority, role and cluster (`contexts.py`).
     """
     certificate = transport.get_extra_info("peercert")
     return identity_of(certificate) if certificate else None

@@ -1,8 +1,9 @@
-"""The TLS of one process: its certificate, whom it trusts, and every context made of both, reloaded when a file changes.
+"""The TLS of one process: its certificate, its trust store, and all contexts made of both.
 
-Owner of the files' last good generation. A thread of its own looks at the files every second, so that neither a slow disk nor a
-renewed certificate holds up a loop. Law: a set that cannot be used (a key of another certificate, an expired one, a trust store that does not
-hold the certificate's own issuer, another identity) changes nothing: it is told once, counted, and the old set serves on.
+Owner of the files' last good generation. A thread reads the files every second, so that neither a
+slow disk nor a renewed certificate delays a loop. Law: an unusable set (a key of another
+certificate, an expired one, a trust store without the certificate's own issuer, another identity)
+changes nothing: it is logged once, counted, and the old set stays in use.
 """
 
 import logging
@@ -25,19 +26,21 @@ from tern_wire.reasons import reason_of
 
 log = logging.getLogger(__name__)
 
-# Within 5 s is promised; reading three small files a second costs some 100 us.
+# Within 5 s is promised; reading three small files a second costs about 100 us.
 LOOK_INTERVAL_S = 1.0
-# Of one file: a certificate with its chain, or a bundle of authorities.
+# Limit of one file: a certificate with its chain, or a bundle of authorities.
 FILE_SIZE_MAX_BYTES = 1 << 20
 
 
 class TlsUnusable(ValueError):
-    """Certificate, key and trust store cannot be used; the text says what to do."""
+    """Certificate, key and trust store cannot be used; the text says the fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """Where a process finds its certificate (with its chain), the key without a passphrase, and the authorities that it trusts. PEM."""
+    """Paths of a process's certificate (with chain), key (no passphrase) and trusted authorities.
+    PEM.
+    """
 
     cert: Path
     key: Path
@@ -55,9 +58,9 @@ class _Loaded:
 
 
 class ClusterTls:
-    """Made once, before any listener opens; TlsUnusable. *role*: what the certificate must be for; *name*: and whose, "" for anybody's.
-
-    *minimum*: of the listeners that clients use.
+    """Made once, before any listener opens; TlsUnusable.
+    *role*: the certificate's required role; *name*: its required name, "" for any. *minimum*: for
+    the listeners of clients.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class ClusterTls:
         self._refusals: Counter[TlsRefusal] = Counter()
         self._contexts: list[tuple[ReloadingContext, bool, PeerCheck]] = []
         self._loaded = self._load(_read(files))
-        # Contents that could not be used at the last look, and those of which that was told.
+        # Unusable contents of the last look, and those that were already logged.
         self._suspect: tuple[bytes, ...] | None = None
         self._told: tuple[bytes, ...] | None = None
         self._stopped = threading.Event()
@@ -80,13 +83,15 @@ class ClusterTls:
                 "give it its own with --tls-cert-file and --tls-key-file (ternmq init-cluster makes them)."
             )
 
-    # Contexts ---------------------------------------------------------------------------------------------------
+    # Contexts -------------------------------------------------------------------------------------
     def server(self, roles: frozenset[str] | None) -> ReloadingContext:
-        """For a listener whose peers have one of *roles*; None: they show no certificate at all. For ever."""
+        """A lasting context for a listener whose peers have one of *roles*; None: no
+        certificates.
+        """
         return self._add(server_side=True, roles=roles)
 
     def client(self, roles: frozenset[str]) -> ReloadingContext:
-        """For connections to peers that have one of *roles*. For ever."""
+        """A lasting context for connections to peers with one of *roles*."""
         return self._add(server_side=False, roles=roles)
 
     def _add(self, *, server_side: bool, roles: frozenset[str] | None) -> ReloadingContext:
@@ -97,43 +102,43 @@ class ClusterTls:
 
     def _make(self, server_side: bool, check: PeerCheck) -> CheckedContext:
         files = self._files
-        # Between our own processes there is nothing old to speak with.
+        # Our own processes need no older version.
         minimum = self._minimum if check.roles is None else ssl.TLSVersion.TLSv1_3
         return make_context(
             server_side=server_side, cert=files.cert, key=files.key, ca=files.ca, check=check, minimum=minimum
         )
 
-    # What can be seen -------------------------------------------------------------------------------------------
+    # Facts ----------------------------------------------------------------------------------------
     @property
     def identity(self) -> PeerIdentity:
-        """Who this process is."""
+        """This process's identity."""
         return self._loaded.identity
 
     @property
     def certificate_expires_s(self) -> float:
-        """When the certificate ends: seconds since 1970."""
+        """End of the certificate: seconds since 1970."""
         return self._loaded.certificate_expires_s
 
     @property
     def ca_expires_s(self) -> float:
-        """When the first of the trusted authorities ends: seconds since 1970."""
+        """Earliest end of the trusted authorities: seconds since 1970."""
         return self._loaded.ca_expires_s
 
     def refused(self, refusal: TlsRefusal) -> None:
-        """Count a handshake that failed. Any thread."""
+        """Count a failed handshake. Any thread."""
         self._refusals[refusal] += 1
 
     def refusals(self) -> dict[str, int]:
-        """Handshakes that failed, by reason, those that never happened too."""
+        """Failed handshakes by reason, zeros included."""
         return {refusal.value: self._refusals[refusal] for refusal in TlsRefusal}
 
-    # Reloading --------------------------------------------------------------------------------------------------
+    # Reloading ------------------------------------------------------------------------------------
     def watch(self) -> None:
-        """Look at the files every second from now on, in a thread that ends with the process or with `stop`."""
+        """Read the files every second, in a thread that ends with the process or with `stop`."""
         threading.Thread(target=self._watch, name="tls-files", daemon=True).start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop reading."""
         self._stopped.set()
 
     def _watch(self) -> None:
@@ -141,9 +146,8 @@ class ClusterTls:
             self.look()
 
     def look(self) -> bool:
-        """Take the files' contents, if they have changed and are good; whether they were taken. One thread at a time.
-
-        Sets are written file by file: what cannot be used is told when it is still there at the next look.
+        """Load changed and usable files; True if they were taken. One thread at a time.
+        Sets are written file by file: an unusable one is reported if the next look finds it again.
         """
         contents: tuple[bytes, ...] = ()
         try:
@@ -169,7 +173,7 @@ class ClusterTls:
         return True
 
     def _load(self, contents: tuple[bytes, ...]) -> _Loaded:
-        """The files as a good generation. They are tried on themselves: a handshake finds whatever is wrong with them."""
+        """Load a generation. A handshake of the files with themselves finds every error in them."""
         nobody = PeerCheck("", None)
         files = self._files
         ends = []
@@ -211,7 +215,7 @@ def _read(files: TlsFiles) -> tuple[bytes, ...]:
 
 
 def _shake_hands(server: CheckedContext, client: CheckedContext) -> dict[str, object]:
-    """A handshake of the two in memory, and the server's certificate; ssl.SSLError."""
+    """The server's certificate after a handshake of both in memory; ssl.SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         client.wrap_bio(to_client, to_server, server_side=False),

@@ -1,7 +1,8 @@
-"""What every service's shell needs: settings, logs, clock, problems, health, metrics, a guarded HTTP server, and an application without FastAPI.
+"""The common shell of every service: settings, logs, clock, problems, health, metrics, HTTP server.
 
-The door is lazy: `from tern_service import load_settings` (or `import tern_service.logs`) must not pay for FastAPI's
-import, because the command line and `--help` come through here as well.
+Also an application without FastAPI. Imports are lazy: `from tern_service import load_settings` (or
+`import tern_service.logs`) must not pay for FastAPI's import, because the command line and `--help`
+import this package as well.
 """
 
 from importlib import import_module
@@ -75,7 +76,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The named part of the door, imported when it is first asked for."""
+    """Import the named member at its first use."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"tern_service has no '{name}'")

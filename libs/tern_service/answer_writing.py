@@ -1,12 +1,13 @@
-"""An answer's head waits for its body, so that both leave in one call of the kernel and one packet, and the client wakes once.
+"""Head and body of an answer in one write: one system call, one packet, one wake-up of the client.
 
-uvicorn writes them one after the other, and uvloop passes each write on at once: a quarter of the proxy's CPU time was in these two calls.
-
-     write(head with a length) -> held          write(body) -> head and body     flush: the answer is over (HEAD has no body)
-Over TLS an answer goes in pieces: OpenSSL keeps a buffer of the largest piece that it has ever encrypted for each connection, until that is closed, so a
-thousand readers that took one page each held as many pages.
-
-     write(any other head) ---------------------------------> as it is: of a stream nobody knows when its first bytes come
+uvicorn writes them one after the other, and uvloop passes each write on at once: these two calls
+took a quarter of the proxy's CPU time.
+ write(head with a length) -> held          write(body) -> head and body
+                                            flush: the answer is over (HEAD has no body)
+ write(any other head) ---> unchanged: the time of a stream's first bytes is unknown
+Over TLS an answer is written in pieces: OpenSSL keeps a buffer of the largest piece that it has
+ever encrypted on each connection until that is closed, so a thousand readers of one page each held
+as many pages.
 """
 
 from collections.abc import Callable
@@ -18,34 +19,34 @@ PIECE_SIZE_BYTES = 64 * 1024
 
 
 class Writing(Protocol):
-    """What is needed of a transport."""
+    """The methods used of a transport."""
 
     def write(self, data: bytes) -> None:
         """Send *data*, now or as soon as the client takes it."""
 
     def close(self) -> None:
-        """Send what was written, then close."""
+        """Send everything written, then close."""
 
     def is_closing(self) -> bool:
         """Whether nothing more is sent."""
 
 
 class HeadWithBody:
-    """What the answers of one connection are written to. Owner: the connection's event loop."""
+    """The output of one connection's answers. Owner: the connection's event loop."""
 
     __slots__ = ("_close", "_held", "_in_pieces", "_transport")
 
     def __init__(self, transport: Writing, close: Callable[[], None] | None = None, *, in_pieces: bool = False) -> None:
-        """*close*: instead of the transport's, which it calls in the end. *in_pieces*: it encrypts what is written."""
+        """*close*: called instead of the transport's. *in_pieces*: the transport encrypts."""
         self._transport, self._close, self._in_pieces = transport, close or transport.close, in_pieces
         self._held = b""
 
     def write(self, data: bytes) -> None:
-        """As a transport's, but that a head with a length waits for the next write, `flush` or `close`."""
+        """Write *data*; a head with a length waits for the next write, `flush` or `close`."""
         if self._held:
             data = self._held + data
             self._held = b""
-        # A piece of a body that looks like a head waits no longer than until its answer is over.
+        # A piece of a body that looks like a head waits until its answer is over at the latest.
         elif data.startswith(_HEAD) and _LENGTH in data:
             self._held = data
             return
@@ -56,22 +57,23 @@ class HeadWithBody:
             else:
                 self._transport.write(data)
         except RuntimeError:
-            # uvloop says so of a connection that was aborted, or lost, before its end has been told: nobody is there to write to.
+            # Raised by uvloop for an aborted or lost connection before connection_lost: there is no
+            # client.
             if not self._transport.is_closing():
                 raise
 
     def flush(self) -> None:
-        """An answer is over: what is held goes."""
+        """Write a held head: the answer is over."""
         if self._held:
             held, self._held = self._held, b""
             if not self._transport.is_closing():
                 self._transport.write(held)
 
     def close(self) -> None:
-        """As a transport's."""
+        """Flush, then close."""
         self.flush()
         self._close()
 
     def is_closing(self) -> bool:
-        """As a transport's."""
+        """Forward to the transport."""
         return self._transport.is_closing()

@@ -1,12 +1,12 @@
-"""The answers of one HTTP connection: head and body leave together, and who does not take them holds little, and not for long.
+"""Answers of one HTTP connection: written at once; slow clients hold little, and not for long.
 
-uvicorn waits without end for a client to take its answer, and begins its next request meanwhile. Here a connection's next request is neither
-read nor begun while the client has not taken the last answer: a slow reader slows itself, holds one answer, and no place among the requests
-that are worked on. Used by connection.py. Owner of all its state is the event loop that the connection was accepted on.
-
-      answer -> written ----------------------------------------------> next request | kept alive
-                   \\-> client does not take it: nothing is read -> taken -^
-                          \\-> less than 1 KiB/s: broken off
+uvicorn waits without end for a client to take its answer, and begins its next request meanwhile.
+Here a connection's next request is neither read nor begun while the client has not taken the last
+answer: a slow client slows only itself and holds one answer, but no place among the requests being
+worked on. Used by connection.py. Owner of all state: the event loop that accepted the connection.
+ answer -> written ----------------------------------------------> next request | kept alive
+    \\-> client does not take it: nothing is read -> taken -^
+      \\-> less than 1 KiB/s: broken off
 """
 
 import asyncio
@@ -20,12 +20,15 @@ from tern_service.bounds import Bounds
 from tern_service.crowd import Crowd
 from tern_wire import limits
 
-# After an answer that a connection ends with, the rest of a body is read for so long as some of it comes in each step, and no longer than this.
+# After a connection's last answer the rest of a body is read while some of it comes in each step,
+# up to the maximum.
 LINGER_STEP_S, LINGER_MAX_S = 0.5, 5.0
 
 
 class AnsweringProtocol(HttpToolsProtocol):
-    """As above, with *bounds*; reading is for who extends it. *crowd* is shared by all connections of a listener."""
+    """Answers within *bounds*; reading belongs to the subclass.
+    A listener's connections share *crowd*.
+    """
 
     def __init__(
         self, *arguments: Any, bounds: Bounds | None = None, crowd: Crowd | None = None, **keywords: Any
@@ -33,13 +36,13 @@ class AnsweringProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **keywords)
         self._bounds, self._crowd = bounds or Bounds(), Crowd() if crowd is None else crowd
         self._answer_watch: asyncio.TimerHandle | None = None
-        # Runs while it is closed but for the rest of a body.
+        # Runs while only the rest of a body is read.
         self._lingering: asyncio.TimerHandle | None = None
         # Bytes of the bodies of all its requests so far.
         self._body_bytes = 0
-        # Since when its request, which is not whole yet, is among those of the crowd (loop time).
+        # Since when its incomplete request is counted in the crowd (loop time).
         self.arriving_since_s: float | None = None
-        # The last answer is complete, and not taken: what follows waits.
+        # The last answer is written but not taken: later ones wait.
         self._is_answer_held = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -54,12 +57,13 @@ class AnsweringProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         # uvicorn leaves its keep-alive timer running when the connection ends by an error.
         self._unset_keepalive_if_required()
-        # What they call is this: without them nothing is left for a garbage collection, whose pauses grow with all that there is to look at. A
-        # request that is still worked on sees that its client is gone, and calls nobody.
+        # Break the reference cycles: otherwise a garbage collection, whose pauses grow with all
+        # objects, would have to find them. A request still being worked on sees that its client is
+        # gone, and calls nothing.
         self._answers = self.cycle = None  # type: ignore[assignment]
         self.pipeline.clear()
 
-    # What comes while an answer is due -------------------------------------------------------------------------
+    # Input while an answer is due -----------------------------------------------------------------
     def on_body(self, body: bytes) -> None:
         """uvicorn's own, counted, and without its WebSockets."""
         self._body_bytes += len(body)
@@ -71,9 +75,9 @@ class AnsweringProtocol(HttpToolsProtocol):
             self.flow.pause_reading()
         cycle.message_event.set()
 
-    # Answers ---------------------------------------------------------------------------------------------------
+    # Answers --------------------------------------------------------------------------------------
     def on_response_complete(self) -> None:
-        """httptools' cycle calls it when an answer is written, also one whose client has gone while another request was behind it."""
+        """Called by httptools' cycle when an answer is written, even if its client has gone."""
         if self._answers is None:
             return
         self._answers.flush()
@@ -88,30 +92,31 @@ class AnsweringProtocol(HttpToolsProtocol):
             self._watch()
             self._enter_arriving()
 
-    # A request that is not whole is nobody's work yet -----------------------------------------------------------
+    # Incomplete requests --------------------------------------------------------------------------
     def _enter_arriving(self) -> None:
-        """The application has begun the last request, and if that is not whole it waits for the rest."""
+        """Count the last begun request while its body is incomplete."""
         cycle = self.cycle
         if self.arriving_since_s is None and not self.pipeline and cycle.more_body and not cycle.response_complete:
             self.arriving_since_s = self.loop.time()
             self._crowd.arriving += 1
 
     def _leave_arriving(self) -> None:
-        """It is whole, answered, or gone. Safe to repeat."""
+        """Uncount it: complete, answered, or gone. Safe to repeat."""
         if self.arriving_since_s is not None:
             self.arriving_since_s = None
             self._crowd.arriving -= 1
 
-    # Who is answered before its body has come -------------------------------------------------------------------
+    # Answers before the body has come -------------------------------------------------------------
     def _close(self) -> None:
-        """The last answer is written. While its request's body still comes, that is read and dropped first: the kernel answers what arrives at a
-        closed socket with a reset, which takes the answer from the client before it has read it."""
+        """Close after the last answer, once the rest of its request's body was read and dropped.
+        The kernel resets a closed socket on new input, and the client would lose the answer unread.
+        """
         cycle = self.cycle
         is_in_body = cycle.more_body and cycle.response_complete and not self.pipeline
         self._end(is_in_body=is_in_body and not self.transport.is_closing())
 
     def _end(self, *, is_in_body: bool) -> None:
-        """As _close; *is_in_body*: the rest of a body still comes, also of a request that was refused before its application could answer."""
+        """Close as _close does; *is_in_body*: a body still comes, possibly of a refused request."""
         if is_in_body:
             self._leave_arriving()
             self._linger(self.loop.time() + LINGER_MAX_S, self._body_bytes)
@@ -132,7 +137,7 @@ class AnsweringProtocol(HttpToolsProtocol):
             self._lingering.cancel()
             self._lingering = None
 
-    # Who does not take an answer --------------------------------------------------------------------------------
+    # Answers that are not taken -------------------------------------------------------------------
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
         self._watch()
@@ -151,7 +156,7 @@ class AnsweringProtocol(HttpToolsProtocol):
             self.on_response_complete()
 
     def _watch(self) -> None:
-        """What is in the buffer now must shrink step by step."""
+        """Start the watch: the unsent data must shrink step by step."""
         size = self.transport.get_write_buffer_size()
         if self._answer_watch is None and size:
             self._answer_watch = self.loop.call_later(self._bounds.answer_step_ms / 1_000, self._on_answer_step, size)
@@ -176,5 +181,5 @@ class AnsweringProtocol(HttpToolsProtocol):
             self._crowd.unsent.note(self, host, self.transport.get_write_buffer_size(), self.loop.time())
 
     def break_off(self) -> None:
-        """What it has not taken is needed for others."""
+        """Abort: the memory of its unsent answer is needed for others."""
         self.transport.abort()

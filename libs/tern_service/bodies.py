@@ -1,4 +1,4 @@
-"""Request bodies as dataclasses: bounded while they arrive, and strict about fields that the dataclass does not have."""
+"""Request bodies as dataclasses: bounded on arrival, unknown fields refused."""
 
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 async def read_body(request: Request, kind: type[T], *, size_max_bytes: int, nodes_max: int = JSON_NODES_MAX) -> T:
-    """The JSON body of *request* as a *kind*, at most *size_max_bytes* long.
-
-    MessageTooLarge as soon as it is longer; MalformedBody, InvalidField or UnknownField with a JSON pointer.
+    """Read the JSON body of *request* as a *kind*, at most *size_max_bytes* long.
+    MessageTooLarge as soon as it is longer; MalformedBody, InvalidField or UnknownField with a JSON
+    pointer.
     """
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > size_max_bytes:
@@ -32,9 +32,11 @@ async def read_body(request: Request, kind: type[T], *, size_max_bytes: int, nod
 
 
 def read_strict(data: bytes, kind: type[T], *, nodes_max: int = JSON_NODES_MAX) -> T:
-    """*data* as a *kind*, as tern_wire's read_json, with at most *nodes_max* values, but a field that no dataclass in it has is an UnknownField."""
+    """Decode *data* as tern_wire's read_json does; an unknown field is an UnknownField.
+    At most *nodes_max* values.
+    """
     value = read_json(data, kind, nodes_max=nodes_max)
-    # msgspec can forbid unknown fields of its own Structs only; what it accepted is well-formed JSON.
+    # msgspec can forbid unknown fields only in its own Structs; accepted data is well-formed JSON.
     try:
         _decoder_of_known(cast(Any, kind)).decode(data)
     except msgspec.ValidationError:
@@ -44,7 +46,9 @@ def read_strict(data: bytes, kind: type[T], *, nodes_max: int = JSON_NODES_MAX) 
 
 @lru_cache(maxsize=64)
 def _decoder_of_known(kind: Any) -> "msgspec.json.Decoder[Any]":
-    """Takes what has no other fields than *kind*, whatever they hold: a registration may have 20,000 topics, too many for a loop."""
+    """A decoder that accepts only the fields of *kind*, with any values.
+    A registration may have 20,000 topics, too many for a loop in Python.
+    """
     return msgspec.json.Decoder(_known(kind))
 
 

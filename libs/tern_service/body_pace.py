@@ -1,10 +1,10 @@
-"""Whether a request's body comes fast enough. Pure: times (s) and counts of bytes are arguments. Used by connection.py, once a step.
+"""Minimum rate of a request's body. Pure: times (s) and byte counts are arguments.
 
-     began ----- step ----- step ----- step ...          looked at: the last two steps, so that one pause costs nothing
-       |<------ at least 1 KiB/s, and a 120th of what has come ------>|
-
-Law: what a body holds it must earn. Bytes that came quickly are no credit for a rest: a body that stops near its end is as late as one that
-never began.
+Used by connection.py, once a step.
+ began ----- step ----- step ----- step ...          checked: the last two steps, so that one pause
+ |<-- at least 1 KiB/s, and a 120th of received -->|    costs nothing
+Law: a long body must keep its rate up. Bytes that came quickly are no credit for a pause: a body
+that stops near its end is as late as one that never began.
 """
 
 from tern_service.bounds import Bounds
@@ -14,27 +14,27 @@ from tern_wire.limits_requests import BODY_HOLD_MAX_S
 
 
 class BodyPace:
-    """One body, that began at *began_s*. What came with its head came in the first step."""
+    """One body, begun at *began_s*. Bytes that came with its head belong to the first step."""
 
     __slots__ = ("_before", "_began_s", "_bounds", "_last")
 
     def __init__(self, bounds: Bounds, began_s: float) -> None:
         self._bounds, self._began_s = bounds, began_s
-        # One step ago and two: when, and how much had come.
+        # One step ago and two: time, and bytes received.
         self._before = self._last = (began_s, 0)
 
     def wait_s(self, now_s: float) -> float:
-        """When to look next: a step, or what is left."""
+        """Time until the next check: a step, or the rest of the deadline."""
         left_s = self._began_s + self._bounds.body_deadline_ms / 1_000 - now_s
         return max(0.0, min(self._bounds.body_rate_step_ms / 1_000, left_s))
 
     def rest(self, now_s: float, came_bytes: int) -> None:
-        """It is we who did not read: time begins anew."""
+        """Restart the time: the server itself had stopped reading."""
         self._began_s = now_s
         self._before = self._last = (now_s, came_bytes)
 
     def trouble(self, now_s: float, came_bytes: int) -> TernError | None:
-        """After a step in which it is not whole yet, with *came_bytes* in all: too late, too slow, or nothing."""
+        """The error of an incomplete body with *came_bytes* after a step: late, slow, or None."""
         bounds = self._bounds
         limit_s = bounds.body_deadline_ms // 1_000
         since_s, had_bytes = self._before

@@ -1,4 +1,4 @@
-"""What one connection of a listener may take, with the figures of limits.py. Used by connection.py; services and tests give other ones."""
+"""Limits of one connection of a listener, by default those of limits.py; used by connection.py."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from tern_wire import limits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Milliseconds, bytes and counts; see limits.py for the reasons."""
+    """Milliseconds, bytes and counts; limits.py has the reasons."""
 
     connections_max: int = limits.CONNECTIONS_MAX
     strangers_max: int = limits.STRANGERS_MAX
@@ -24,5 +24,5 @@ class Bounds:
     head_size_max_bytes: int = limits.REQUEST_HEAD_SIZE_MAX_BYTES
     fields_max: int = limits.REQUEST_FIELDS_MAX
     target_size_max_bytes: int = limits.REQUEST_TARGET_SIZE_MAX_BYTES
-    # Of a listener that is a producer's own service, and no door of a mesh.
+    # For the listener of a producer's own service, which is no port of a mesh.
     takes_callbacks: bool = False

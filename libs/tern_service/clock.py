@@ -1,18 +1,18 @@
-"""Time as an argument: cores and shells ask a Clock, and only SystemClock asks the machine."""
+"""Time as an argument: cores and shells read a Clock, and only SystemClock reads the machine's."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """A source of time."""
 
     def now_ms(self) -> int:
         """Wall time in milliseconds since 1970-01-01 UTC; may jump."""
         ...
 
     def mono_ms(self) -> int:
-        """Milliseconds since some fixed moment; never goes back. For deadlines and ages."""
+        """Milliseconds since a fixed moment; never goes back. For deadlines and ages."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The cluster key: 32 bytes in a file that its owner alone can read, the same for all processes of a mesh."""
+"""The cluster key: 32 bytes in a file readable by its owner alone, equal in all processes."""
 
 from pathlib import Path
 
@@ -6,7 +6,9 @@ CLUSTER_KEY_SIZE_BYTES = 32
 
 
 def read_cluster_key(path: Path) -> bytes:
-    """The cluster key; ValueError with the fix when the file is not there, readable by others, or of another size."""
+    """Read the key; ValueError with the fix if it is missing, readable by others, or of another
+    size.
+    """
     try:
         mode = path.stat().st_mode
         key = path.read_bytes()

@@ -1,15 +1,13 @@
-"""One HTTP connection, guarded: uvicorn's httptools protocol with deadlines and bounds for what a client sends.
+"""One HTTP connection, guarded: uvicorn's httptools protocol with deadlines and limits.
 
-uvicorn waits without end for a request's head and body, and takes a head of any length.
-Here all of it is bounded, with the figures of `Bounds`; for answers see answers.py. What cannot be read gets a 4xx problem and the connection closes; it never reaches
-the log as a traceback. Owner of all its state is the event loop that the connection was accepted on.
-
-      accepted --5 s--> head begins --5 s--> head complete --30 s and >= 1 KiB/s--> body complete --> answered --75 s--> closed
-                        (absolute: bytes that trickle in do not extend it)                            taken at >= 1 KiB/s, or broken off
-
-The parser (llhttp) refuses by itself: Content-Length beside Transfer-Encoding, repeated or signed lengths, folded lines, line ends without
-CR, chunk sizes that are none. What it lets through and others read differently is refused here and in request_head.py.
-Reference: RFC 9112 (HTTP/1.1), 11.2 (smuggling).
+uvicorn waits without end for a request's head and body, and takes a head of any length. `Bounds`
+limits all of it here; answers: answers.py. Unreadable input gets a 4xx problem without a traceback
+in the log, and the connection closes. Owner of all state: the accepting event loop.
+ accepted --5 s--> head begins --5 s--> head complete --30 s and >= 1 KiB/s--> body complete
+      (absolute: trickling bytes do not extend it) --> taken at >= 1 KiB/s --75 s--> closed
+The parser (llhttp) refuses Content-Length beside Transfer-Encoding, repeated or signed lengths,
+folded lines, line ends without CR, malformed chunk sizes. Other input that different readers read
+differently is refused here and in request_head.py. Reference: RFC 9112 (HTTP/1.1), 11.2.
 """
 
 import asyncio
@@ -47,22 +45,22 @@ from tern_wire.limits_requests import CHUNK_FRAMING_FREE_BYTES, CHUNK_FRAMING_SI
 
 _IDLE, _HEAD, _BODY = 0, 1, 2
 _LINE_FEED = 0x0A
-# Supervisors and scrapers must not take a process for dead because it has much to do.
+# A busy process must not look dead to supervisors and scrapers.
 _ALWAYS_TAKEN = (b"/healthz", b"/readyz", b"/metrics")
 
 
 class _Refused(Exception):
-    """Ends httptools' parsing from within one of its callbacks; the error is kept by the protocol."""
+    """Ends httptools' parsing inside one of its callbacks; the protocol keeps the error."""
 
 
 class GuardedProtocol(AnsweringProtocol):
-    """As above. *on_known*: the first head is there, or the connection is gone. *bounds*, *crowd*: as AnsweringProtocol's."""
+    """A guarded connection. *on_known*: called at the first head or the end of the connection."""
 
     def __init__(self, *arguments: Any, on_known: Callable[[], None] = lambda: None, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         bounds = self._bounds
         self._on_known, self._is_known = on_known, False
-        # Of requests whose connection may stay open: none while descriptors are short.
+        # HTTP version of requests whose connection may stay open: none while descriptors are short.
         self._kept_version = "1.1"
         self._address: str | None = None
         self._head_size_max_bytes, self._target_size_max_bytes = (
@@ -73,17 +71,17 @@ class GuardedProtocol(AnsweringProtocol):
         self._reads_max = self._requests_max - self._requests_max // READS_SPARE_SHARE
         self._state = _IDLE
         self._deadline: asyncio.TimerHandle | None = None
-        # Of the current head: which of GIVEN_ONCE are there, bytes of whole reads that lie within it, and whether it must be small.
+        # Of the current head: GIVEN_ONCE bits, bytes of whole reads in it, one small read or not.
         self._seen = self._unfinished_bytes = 0
         self._is_small_read = True
         self._host = b""
-        # Of a body that did not come with its head: its bytes on the wire, its chunks, bytes around these and of its trailers, and how it comes.
+        # Of a body behind its head: bytes on the wire, chunks, framing and trailer bytes, pace.
         self._wire_bytes = self._chunks = self._framing_bytes = self._trailer_bytes = 0
         self._pace: BodyPace | None = None
         self._refusal: TernError | None = None
         self._refused = False
 
-    # Beginning and end ------------------------------------------------------------------------------------------
+    # Begin and end --------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         bounds = self._bounds
@@ -108,19 +106,19 @@ class GuardedProtocol(AnsweringProtocol):
         super().connection_lost(exc)
 
     def forget(self) -> None:
-        """It counts no longer among those that are known: it is gone, or being closed for somebody else. Safe to repeat."""
+        """Stop counting it as known: it is gone, or closed for another. Safe to repeat."""
         self._crowd.known -= self._is_known
         self._is_known = False
 
     def give_way(self) -> None:
-        """It is closed for somebody else, between two requests, or before one that is whole, which is told so."""
+        """Close it for another, between two requests, or with an answer to an incomplete one."""
         self.forget()
         if self.arriving_since_s is None:
             self.transport.close()
         else:
             self._refuse(Overloaded(what="connections", limit=self._bounds.connections_max))
 
-    # Reading ----------------------------------------------------------------------------------------------------
+    # Reading --------------------------------------------------------------------------------------
     def data_received(self, data: bytes) -> None:
         if self._refused or self.transport.is_closing():
             return
@@ -133,7 +131,7 @@ class GuardedProtocol(AnsweringProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # Served as the plain request that it also is, and no more on this connection.
+            # Served as the plain request that it also is, the last one on this connection.
             self._finish_after_answer()
             return
         except httptools.HttpParserError as error:
@@ -159,7 +157,7 @@ class GuardedProtocol(AnsweringProtocol):
             if self._wire_bytes > most:
                 trouble = RequestMalformed(reason=f"The body takes more than {most} bytes on its way")
             elif self._seen & TRANSFER_ENCODING:
-                # Its own head, which came in the first of its reads, is not counted twice.
+                # Its head, which came in the first of its reads, is not counted twice.
                 head_bytes = 0 if state_before == _BODY else self._head_size_max_bytes
                 trouble = self._framing_trouble(size_bytes - (self._body_bytes - before_bytes) - head_bytes)
         if trouble is not None:
@@ -167,7 +165,7 @@ class GuardedProtocol(AnsweringProtocol):
         return trouble is None
 
     def _framing_trouble(self, size_bytes: int) -> TernError | None:
-        """Of a body in chunks, of which *size_bytes* more have come that are not the body itself: RequestMalformed when they are too many."""
+        """RequestMalformed if a chunked body has too many bytes that are not the body itself."""
         self._framing_bytes += max(0, size_bytes)
         if self._framing_bytes <= CHUNK_FRAMING_FREE_BYTES + CHUNK_FRAMING_SIZE_BYTES * self._chunks:
             return None
@@ -181,7 +179,7 @@ class GuardedProtocol(AnsweringProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """httptools calls it with each field of a head, and of what stands behind a body in chunks."""
+        """Called by httptools with each field of a head, and with trailers of a chunked body."""
         name = name.lower()
         bit = GIVEN_ONCE.get(name)
         if bit is not None:
@@ -201,11 +199,11 @@ class GuardedProtocol(AnsweringProtocol):
         elif bit == EXPECT:
             self.expect_100_continue = value.lower() == b"100-continue"
         elif bit == CHECK_NONCE:
-            # What a checker asks of a producer's URL is no request of an operator, whatever port of a mesh that URL names.
+            # A check for a producer's URL is no operator's request, whatever port that URL names.
             if not self._bounds.takes_callbacks:
                 self._break_off(CallbackRefused())
         elif value.strip(b" \t").lower() != b"chunked":
-            # Now, and not when the head is complete: llhttp would call it complete and then refuse it, with the application under way.
+            # Now, since llhttp would call the head complete before it refuses it.
             self._break_off(RequestMalformed(reason="The only Transfer-Encoding here is chunked"))
 
     def _count_trailer(self, size_bytes: int) -> None:
@@ -214,7 +212,7 @@ class GuardedProtocol(AnsweringProtocol):
             self._break_off(HeadTooLarge(limit=self._head_size_max_bytes, unit="bytes behind the body"))
 
     def on_headers_complete(self) -> None:
-        """uvicorn's own, with checks before the application hears of the request, and without its WebSockets and root paths."""
+        """uvicorn's own, with checks before the application, without WebSockets and root paths."""
         if self._deadline is not None:  # as for every first head, and hardly any other
             self._disarm()
             if not self._is_known:
@@ -282,7 +280,7 @@ class GuardedProtocol(AnsweringProtocol):
             self._break_off(RequestMalformed(reason=reason))
 
     def _size_trouble(self) -> TernError | None:
-        """What is too large of the head so far, counted only where it may be: most heads come in one small read."""
+        """The excess of the head so far, counted only where one is possible: most are small."""
         if len(self.url) > self._target_size_max_bytes:
             return TargetTooLong(limit=self._target_size_max_bytes)
         if len(self.headers) > self._fields_max:
@@ -299,15 +297,15 @@ class GuardedProtocol(AnsweringProtocol):
         return working >= limit and not self.url.startswith(_ALWAYS_TAKEN)
 
     def on_chunk_header(self) -> None:
-        """httptools calls it behind each chunk's size."""
+        """Called by httptools behind each chunk's size."""
         self._chunks += 1
         if self._chunks > self._bounds.chunks_max:
             self._break_off(RequestMalformed(reason=f"The body has more than {self._bounds.chunks_max} chunks"))
 
     def on_message_complete(self) -> None:
-        """uvicorn's own, without its WebSockets, and with another look at the crowd for who was not counted before."""
+        """uvicorn's own without WebSockets; checks the crowd again for an uncounted request."""
         if self._lingering is not None:
-            raise _Refused  # the connection ends here, whatever stands behind that body
+            raise _Refused  # the connection ends here, whatever follows that body
         if self._deadline is not None:
             self._disarm()
         if self.arriving_since_s is not None:
@@ -324,7 +322,7 @@ class GuardedProtocol(AnsweringProtocol):
         self._refusal = error
         raise _Refused
 
-    # Deadlines --------------------------------------------------------------------------------------------------
+    # Deadlines ------------------------------------------------------------------------------------
     def _arm(self, state: int) -> None:
         if state == _BODY:
             now_s = self.loop.time()
@@ -344,11 +342,11 @@ class GuardedProtocol(AnsweringProtocol):
         if self.transport.is_closing():
             return
         if self.flow.read_paused:
-            self._arm(state)  # it is we who do not read: the client is not late
+            self._arm(state)  # the server itself is not reading: the client is not late
             if self._pace is not None:
                 self._pace.rest(self.loop.time(), self._wire_bytes)
         elif self._state == _IDLE:
-            self.transport.close()  # nothing was ever asked
+            self.transport.close()  # no request ever began
         elif state == _HEAD:
             self._refuse(RequestTimeout(limit_s=self._bounds.head_deadline_ms // 1_000))
         elif self._pace is not None:
@@ -359,9 +357,9 @@ class GuardedProtocol(AnsweringProtocol):
             else:
                 self._deadline = self.loop.call_later(self._pace.wait_s(now_s), self._on_deadline, state)
 
-    # Refusing ---------------------------------------------------------------------------------------------------
+    # Refusals -------------------------------------------------------------------------------------
     def _refuse(self, error: TernError) -> None:
-        """Answer *error* and close, unless answers to earlier requests are still due: these come first, then close."""
+        """Answer *error* and close, after any answers due to earlier requests."""
         self._disarm()
         self._refused = True
         cycle = self.cycle
@@ -372,11 +370,11 @@ class GuardedProtocol(AnsweringProtocol):
             if cycle.response_started or self.pipeline:
                 self.transport.close()
                 return
-            # The request that is being read is the one that cannot be read: its application gets a disconnect.
+            # The unreadable request is the one being read: its application gets a disconnect.
             cycle.disconnected = True
             cycle.message_event.set()
         elif self._state == _BODY:
-            self.transport.close()  # it was answered before its body came: a second answer would be taken for the next one's
+            self.transport.close()  # answered before its body came: a second answer would be taken for the next one's
             return
         status, headers, body = problem_reply(error, request_id=new_request_id())
         lines = [STATUS_LINE[status]]
@@ -396,5 +394,5 @@ class GuardedProtocol(AnsweringProtocol):
 
 
 def _shown(error: Exception) -> str:
-    """What the parser says, which is about the form and holds nothing of the request."""
+    """The parser's message, which describes the form and holds nothing of the request."""
     return str(error) if type(error) is httptools.HttpParserError else "its target or method"

@@ -1,9 +1,8 @@
-"""Who is connected to one listener: connections by address, those that have asked something, and how many requests are being worked on.
+"""The connections of one listener: by address, known ones, and requests being worked on.
 
-Used by connection.py.
-
-Owner of the counts: the event loop of the listener. An address is an IPv4 address, or a network of 64 bits of IPv6, of which one host
-usually has all addresses. Loopback is not counted by address: whoever is on this machine can do worse.
+Used by connection.py. Owner of the counts: the event loop of the listener. An address is an IPv4
+address, or a network of 64 bits of IPv6, of which one host usually has all addresses. Loopback is
+not counted by address: a local process can do worse.
 """
 
 import heapq
@@ -22,17 +21,20 @@ from tern_wire import limits
 from tern_wire.errors import Overloaded
 from tern_wire.limits_requests import IDLE_LOOK_INTERVAL_MS
 
-# Clients that are at work ask again within less.
+# Busy clients send again within less.
 IDLE_MIN_S = 1.0
-# Of the connections that a port may have, one in so many makes room at a time.
+# One in this many of a port's connections makes room at a time.
 CLOSED_SHARE = 64
-# What requests that are worked on are called in errors and metrics.
+# Name of requests being worked on in errors and metrics.
 AT_A_TIME = "requests at a time"
 
 
 class Crowd:
-    """*parked*: how many requests wait for something to happen; they are not being worked on. *is_read*: of the target of a request, whether
-    it is one of those that come in masses and leave some places to others. *descriptors*: of this process."""
+    """Counts of one listener.
+    *parked*: the number of requests that wait for an event and are not being worked on. *is_read*:
+    by target, whether a request is a bulk read, which leaves some places to others. *descriptors*:
+    of this process.
+    """
 
     def __init__(
         self,
@@ -42,19 +44,19 @@ class Crowd:
         descriptors: Descriptors = OURS,
     ) -> None:
         self.parked, self.is_read, self.descriptors = parked, is_read, descriptors
-        # Connections that have sent a whole head.
+        # Connections that have sent a complete head.
         self.known = 0
         # Requests whose application has begun and waits for the rest of their body.
         self.arriving = 0
-        # Answers that they have not taken.
+        # Answers that clients have not taken.
         self.unsent = Unsent()
-        # When idle connections were last looked for (the loop's time).
+        # Loop time of the last search for idle connections.
         self._looked_s = -1.0
-        # As many as there are connections, at most.
+        # At most as many as there are connections.
         self._by_address: dict[str, int] = {}
 
     def enter(self, host: str, limit: int) -> str | None:
-        """Count a connection from *host*: what to give to `leave`, or None when *limit* connections are there already."""
+        """Count a connection from *host* and return the key for `leave`; None at *limit*."""
         address = address_of(host)
         if not address:
             return ""
@@ -65,7 +67,7 @@ class Crowd:
         return address
 
     def leave(self, address: str) -> None:
-        """The connection that `enter` gave *address* for is closed."""
+        """Uncount a closed connection; *address* is the result of `enter`."""
         count = self._by_address.get(address, 0) - 1
         if count > 0:
             self._by_address[address] = count
@@ -76,13 +78,17 @@ class Crowd:
         return len(self._by_address)
 
     def close_idlest(self, connections: Iterable[Any], newcomer: str, connections_max: int, now_s: float) -> bool:
-        """At the cap of *connections_max*, for one more from the host *newcomer*: close those that have had nothing to do for longest, of whoever
-        has most of them, a 64th in all. False when there are none, or they are of addresses that have fewer than the newcomer's.
-
-        Any of them may be closed between two requests (RFC 9112, 9.3), and who asks once and then idles would keep others out for as long as
-        connections are kept. Without any, those make room whose request has not been whole for longest, of an address that has more than the
-        newcomer's, an eighth as many: nothing of it is done yet, and they are told. One whose request is being worked on is never closed. Behind a reverse proxy all have
-        one address, and there it is the idlest one that goes. What is looked at is the timer that each connection (of uvicorn) has while it waits.
+        """Close the idlest connections at the cap, a 64th of *connections_max*, to admit
+        *newcomer*.
+        They are taken from the addresses with most connections. False if there is no room
+        afterwards: none is idle, or the idle ones' addresses have fewer connections than the
+        newcomer's. A connection may be closed between two requests (RFC 9112, 9.3); otherwise a
+        client with one request and a long pause would keep others out for the whole keep-alive
+        time. Without idle ones, connections with the oldest incomplete requests are closed with an
+        answer, an eighth as many, from addresses with more than the newcomer's; nothing of them is
+        done yet. A connection whose request is being worked on is never closed. Behind a reverse
+        proxy all have one address, and the idlest one goes. Idleness is read from the timer that
+        each uvicorn connection has while it waits.
         """
         if now_s - self._looked_s < IDLE_LOOK_INTERVAL_MS / 1_000:
             return self.known < connections_max
@@ -102,14 +108,14 @@ class Crowd:
                     idle.setdefault(place, []).append((since_s, number, one))
             elif one.arriving_since_s is not None and one.arriving_since_s <= before_s:
                 arriving.setdefault(place, []).append((one.arriving_since_s, number, one))
-        # The newcomer is among them already.
+        # The newcomer is counted already.
         most, mine = connections_max // CLOSED_SHARE, max(1, counts[_place_of(newcomer)])
         if not _close_some(idle, counts, mine, max(1, most)):
             _close_some(arriving, counts, mine + 1, max(1, most // 8))
         return self.known < connections_max
 
 
-# By address: since when (s), a number that tells equals apart, and the connection.
+# By address: since when (s), a number that distinguishes equal times, and the connection.
 _Candidates: TypeAlias = dict[str, list[tuple[float, int, Any]]]
 
 
@@ -118,7 +124,9 @@ def _place_of(host: str) -> str:
 
 
 def _close_some(candidates: _Candidates, counts: Mapping[str, int], least: int, most: int) -> bool:
-    """Let *most* of *candidates* give way: of the address that has most connections, *least* at least, the oldest first."""
+    """Close *most* of *candidates*: from addresses with most connections, at least *least*, oldest
+    first.
+    """
     for each in candidates.values():
         heapq.heapify(each)
     places = [(-counts[place], place) for place in candidates if counts[place] >= least]
@@ -137,7 +145,7 @@ def _close_some(candidates: _Candidates, counts: Mapping[str, int], least: int, 
 
 @lru_cache(maxsize=1_024)
 def address_of(host: str) -> str:
-    """What *host* is counted as; "" for loopback, and for what is no address, such as a Unix socket."""
+    """The address that *host* counts as; "" for loopback, and for no address (a Unix socket)."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -151,13 +159,13 @@ def address_of(host: str) -> str:
 
 
 def address_in(scope: Scope) -> str:
-    """What the client of the request in *scope* is counted as; "" for loopback."""
+    """The address that the client of *scope*'s request counts as; "" for loopback."""
     client = scope.get("client")
     return address_of(client[0]) if client else ""
 
 
 async def answer_overloaded(scope: Scope, receive: Receive, send: Send) -> None:
-    """Instead of the application, while too many requests are being worked on."""
+    """Answer in place of the application, while too many requests are being worked on."""
     error = Overloaded(what=AT_A_TIME, limit=limits.REQUESTS_MAX)
     status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -1,22 +1,23 @@
-"""How many files and sockets this process may open. Owner of RLIMIT_NOFILE, which it raises once, at the start.
+"""Limit of this process's open files and sockets. Owner of RLIMIT_NOFILE, raised once at the start.
 
-Law: a process that runs has a descriptor for everything that its own limits allow. Else connections within their caps take those that
-its files need, and the first file that cannot be opened is one that must be: of the log, or of a saved state.
+Law: a running process has a descriptor for everything that its own limits allow. Otherwise
+connections within their caps could take those that its files need, and the first file that cannot
+be opened is a necessary one: of the log, or of a saved state.
 """
 
 import resource
 
 from tern_service.settings import refuse
 
-# Python's own, the event loops', modules that are imported late, directories that are synced, a look into /proc.
+# For Python, the event loops, modules imported late, directories being synced, a look into /proc.
 RESERVE = 64
 
 
 def need_descriptors(who: str, *, connections: int, files: int, growth: int = 0) -> None:
-    """Raise the soft limit to what *who* may need, never lower it; SettingsError (exit 78) if the hard limit forbids that.
-
-    *connections*: all caps of its ports, and what it dials; *files*: what it keeps open beside them; *growth*: what may be added
-    while it runs, which is taken as far as the hard limit goes.
+    """Raise the soft limit to the need of *who*, never lower it.
+    SettingsError (exit 78) if the hard limit forbids that. *connections*: all caps of its ports,
+    and its own dials; *files*: open files beside them; *growth*: possible additions at run time,
+    taken as far as the hard limit goes.
     """
     needed = connections + files + RESERVE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -30,7 +31,7 @@ def need_descriptors(who: str, *, connections: int, files: int, growth: int = 0)
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         except (ValueError, OSError):
-            continue  # some systems allow a process less than its hard limit says
+            continue  # some systems allow a process less than its hard limit
         return
     _refuse(who, needed, "that is more than the system allows a process")
 

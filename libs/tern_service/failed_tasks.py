@@ -1,4 +1,4 @@
-"""Tasks that failed and began anew, for /metrics."""
+"""Metrics of tasks that failed and were restarted."""
 
 from collections.abc import Iterable
 
@@ -10,14 +10,14 @@ from tern_tasks import OURS, KeptTasks
 
 
 class FailedTasks(Collector):
-    """`<namespace>_failed_tasks_total` by task; none while none has failed."""
+    """`<namespace>_failed_tasks_total` by task; empty without failures."""
 
     def __init__(self, namespace: str, tasks: KeptTasks = OURS) -> None:
         self._name, self._tasks = f"{namespace}_failed_tasks", tasks
 
     def collect(self) -> Iterable[Metric]:
-        """As of now."""
-        failed = CounterMetricFamily(self._name, "Tasks that ended with an error and began anew", labels=["task"])
+        """The present values."""
+        failed = CounterMetricFamily(self._name, "Tasks that failed and were restarted", labels=["task"])
         for name, failure in self._tasks.failures().items():
             failed.add_metric([name], float(failure.count))
         yield failed

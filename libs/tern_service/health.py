@@ -1,4 +1,4 @@
-"""Is it alive, is it ready: GET /healthz and GET /readyz, for people, supervisors and load balancers."""
+"""GET /healthz and GET /readyz, for operators, supervisors and load balancers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,9 +11,10 @@ from tern_service.plain import Answer, Ready, alive, readiness
 
 
 def add_health(app: FastAPI, *, ready: Ready, info: Mapping[str, Any]) -> None:
-    """GET /healthz: 200 while the event loop turns (`?verbose` adds *info*: ProcessSecurity.info has the notice about credentials).
-
-    GET /readyz: 200 or 503 with what *ready* says: whether work is accepted, and the reasons by name.
+    """Add GET /healthz and GET /readyz.
+    /healthz: 200 while the event loop runs (`?verbose` adds *info*: ProcessSecurity.info has the
+    notice about credentials). /readyz: 200 or 503 from *ready*: whether work is accepted, and
+    reasons by name.
     """
 
     async def healthz(request: Request) -> Response:

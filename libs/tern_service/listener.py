@@ -1,8 +1,9 @@
-"""Accepts connections for uvicorn, whose own way knows no strangers: here they are few and have deadlines, with TLS and without.
+"""Accepts connections for uvicorn and limits strangers, with TLS and without.
 
-Until its TLS handshake is over and its first head is there a connection is a stranger's. asyncio's own server lets a peer that connects and
-says nothing sit in its handshake for 60 s, uncounted. Owner of every connection until it has a transport; then it is its protocol's, whose
-bounds are those of `connection.py`. Law: a stranger costs no more than a counted refusal, and at the cap it is the oldest one that goes.
+A connection is a stranger until its TLS handshake is over and its first head is complete. asyncio's
+own server leaves a silent peer in its handshake for 60 s, uncounted. Owner of every connection
+until it has a transport; then its protocol is, with the limits of `connection.py`. Law: a stranger
+costs at most a counted refusal, and at the cap the oldest stranger is closed.
 """
 
 import asyncio
@@ -20,16 +21,18 @@ from tern_service.bounds import Bounds
 
 logger = logging.getLogger(__name__)
 
-# What a closing connection gets for the other side's goodbye.
+# Time for the other side's closing message.
 SHUTDOWN_MAX_S = 1.0
 
 
-# Makes one, given what it calls when its peer has shown who it is.
+# Makes a protocol, given the callback for its peer's first head.
 MakeProtocol: TypeAlias = Callable[[Callable[[], None]], asyncio.Protocol]
 
 
 class Listener:
-    """Listens from its making on. Looks like asyncio's server to uvicorn, which closes it. *listener*: bound, listening, not blocking."""
+    """Listens from construction on; uvicorn closes it like asyncio's server.
+    *listener*: a ready socket. It is bound, listening, not blocking.
+    """
 
     def __init__(
         self,
@@ -41,9 +44,9 @@ class Listener:
         bounds: Bounds | None = None,
         descriptors: Descriptors = OURS,
     ) -> None:
-        """*make_protocol* gets what it calls when its peer has shown who it is, or is gone. *context* None: plain HTTP.
-
-        *on_refusal*: hears of handshakes that are late, and of strangers that are crowded out; the context counts others itself.
+        """*make_protocol* receives the callback for a complete head or the end.
+        *context* None: plain HTTP. *on_refusal* receives late handshakes and displaced strangers;
+        the context counts the others itself.
         """
         bounds = bounds or Bounds()
         self._context, self._make_protocol, self._on_refusal = context, make_protocol, on_refusal
@@ -54,23 +57,25 @@ class Listener:
             most=bounds.strangers_max,
             descriptors=descriptors,
         )
-        # Those that have no transport yet.
+        # Connections without a transport yet.
         self._connecting: dict[asyncio.Task[None], socket.socket] = {}
         self._acceptor = Acceptor(listener, self._strangers, self._accept, on_lack=self._lack)
 
     @property
     def strangers(self) -> int:
-        """How many there are."""
+        """Number of strangers."""
         return len(self._strangers)
 
     def close(self) -> None:
-        """Accept no more, and give up handshakes that are under way. The socket stays its maker's. Safe to repeat."""
+        """Stop accepting and end handshakes under way. The maker closes the socket.
+        Safe to repeat.
+        """
         self._acceptor.close()
         for sock in self._connecting.values():
             _hang_up(sock)
 
     async def wait_closed(self) -> None:
-        """Until the last handshake is over."""
+        """Wait until the last handshake is over."""
         if self._connecting:
             await asyncio.wait(list(self._connecting))
 
@@ -88,7 +93,7 @@ class Listener:
         _hang_up(sock)
 
     async def _connect(self, sock: socket.socket) -> None:
-        """Give *sock* to a protocol, after the TLS handshake if there is to be one."""
+        """Pass *sock* to a protocol, after a TLS handshake if configured."""
         make = partial(self._make_protocol, partial(self._strangers.leave, sock))
         is_given = False
         try:
@@ -104,7 +109,8 @@ class Listener:
                 )
             is_given = True
         except OSError as error:
-            # ssl.SSLError was counted where it was raised; the rest is a peer that was too slow, or went away.
+            # ssl.SSLError was counted where it was raised; the rest is a peer that was too slow, or
+            # left.
             if isinstance(error, ConnectionAbortedError):
                 self._on_refusal(TlsRefusal.LATE)
         finally:
@@ -114,6 +120,8 @@ class Listener:
 
 
 def _hang_up(sock: socket.socket) -> None:
-    """Its handshake fails at once, or its transport reads an end. (A transport cannot be reached before that is over.)"""
+    """Shut the socket down: its handshake fails at once, or its transport reads an end.
+    A transport is not accessible before the handshake is over.
+    """
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)

@@ -1,6 +1,6 @@
-"""Logs: one line per event on stderr, JSON for machines and short coloured text at a terminal.
+"""Logs on stderr, one line per event: JSON for machines, short coloured text at a terminal.
 
-Law: whatever is logged, a line stays one line (control characters are escaped) and bounded in length, so that a
+Law: a log line stays one line (control characters are escaped) and bounded in length, so that a
 client cannot forge or flood a log through the values that it sends.
 """
 
@@ -11,23 +11,22 @@ from typing import Any
 
 import orjson
 
-# One text of an event (message, field or traceback): enough for a deep traceback, too little to fill a disk with.
+# Limit of one text of an event (message, field or traceback): a deep traceback fits.
 TEXT_LENGTH_MAX = 8_192
-# Fields beside the message: an event is not a data store.
+# Limit of fields beside the message: an event is not a data store.
 FIELDS_MAX = 32
 
-# What every LogRecord has; anything else came in through `extra=`.
+# Attributes of every LogRecord; others come from `extra=`.
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 _COLOURS = {"DEBUG": "\033[2m", "INFO": "\033[36m", "WARNING": "\033[33m", "ERROR": "\033[31m", "CRITICAL": "\033[35m"}
-# C0, DEL, C1 and the two line separators: what a terminal or a line-based reader would act on.
+# C0, DEL, C1 and the two line separators, which a terminal or a line-based reader acts on.
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
 _ESCAPES |= {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
 def setup_logs(service: str, *, level: str = "INFO", json: bool | None = None) -> None:
-    """Send all logs of this process to stderr. *json* None means: JSON unless stderr is a terminal.
-
-    *level* is DEBUG, INFO, WARNING or ERROR. Replaces handlers that were set up before.
+    """Send all logs of this process to stderr. *json* None: JSON unless stderr is a terminal.
+    *level* is DEBUG, INFO, WARNING or ERROR. Replaces earlier handlers.
     """
     as_json = not sys.stderr.isatty() if json is None else json
     handler = logging.StreamHandler(sys.stderr)
@@ -37,13 +36,13 @@ def setup_logs(service: str, *, level: str = "INFO", json: bool | None = None) -
     root.setLevel(level.upper())
     # Its life-cycle messages repeat ours.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    # A line a request, several a second: whoever asks says what came of it.
+    # A line a request, several a second; the caller logs the result.
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 def _cut(value: object) -> str:
     text = value if isinstance(value, str) else str(value)
-    # orjson refuses lone surrogates, and no reader wants them.
+    # orjson refuses lone surrogates, and no reader needs them.
     text = text[:TEXT_LENGTH_MAX].encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= TEXT_LENGTH_MAX else text[:TEXT_LENGTH_MAX]
 
@@ -57,7 +56,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _trace(record: logging.LogRecord) -> str:
-    """The traceback's end when it is too long: the cause stands last."""
+    """The traceback's end if it is too long: the cause stands last."""
     if not record.exc_info or record.exc_info[0] is None:
         return ""
     return _cut(logging.Formatter().formatException(record.exc_info)[-TEXT_LENGTH_MAX:])

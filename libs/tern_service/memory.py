@@ -1,22 +1,23 @@
-"""What the imports and the recovery of a start have left free goes back to the kernel, and garbage collections stay short.
+"""Return of memory to the kernel after the start, and short garbage collections.
 
-A full collection looks at every object that there is, about 1 us each on a slow core, while nothing else happens: with 9,000 connections and their
-250,000 objects a pause of 200 ms. What was there at the start is never looked at again, and the rest seldom: objects of a request are young
-when they die, and a connection leaves nothing behind (answers.py).
+A full collection examines every object, about 1 us each on a slow core, while nothing else runs:
+with 9,000 connections and their 250,000 objects a pause of 200 ms. Objects from the start are never
+examined again, and others seldom: a request's objects die young, and a closed connection leaves
+nothing behind (answers.py).
 """
 
 import ctypes
 import gc
 
-# Of young objects, as Python has it; full collections ten times less often. Between two of them come some 700,000 new objects that stay, so what
-# only a full one finds is 100 MB, at most.
+# Python's threshold for young objects, but full collections ten times less often. Between two of
+# them come about 700,000 lasting objects, so garbage that only a full one finds is 100 MB at most.
 YOUNG_OBJECTS, YOUNG_COLLECTIONS, MIDDLE_COLLECTIONS = 700, 10, 100
 
 
 def release_free_memory() -> None:
-    """Once, when a service is up. Without glibc nothing goes back."""
+    """Called once, when a service is up. Without glibc no memory is returned."""
     gc.collect()
-    gc.freeze()  # what is there now stays: collections need not look at it again
+    gc.freeze()  # objects present now stay: collections need not examine them again
     gc.set_threshold(YOUNG_OBJECTS, YOUNG_COLLECTIONS, MIDDLE_COLLECTIONS)
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

@@ -1,4 +1,7 @@
-"""GET /metrics in Prometheus' text format. Names are `ternmq_<service>_<what>_<unit>`; each service has its registry."""
+"""GET /metrics in Prometheus' text format, with a registry for each service.
+
+Names are `ternmq_<service>_<what>_<unit>`.
+"""
 
 from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
@@ -8,10 +11,10 @@ from tern_service.failed_tasks import FailedTasks
 
 
 def add_metrics(app: FastAPI, registry: CollectorRegistry, *, service: str = "") -> None:
-    """Serve *registry* at /metrics, with this process's memory (RSS, bytes), CPU time (seconds), open files and failed tasks added.
-
-    These are `ternmq_<service>_process_resident_memory_bytes` and so on (without *service*: `ternmq_process_...`).
-    A registry takes them once: ValueError when *registry* has been added before.
+    """Serve *registry* at /metrics, with this process's own metrics added.
+    These are RSS (bytes), CPU time (seconds), open files and failed tasks, such as
+    `ternmq_<service>_process_resident_memory_bytes` (without *service*: `ternmq_process_...`).
+    ValueError if *registry* has them already.
     """
     namespace = f"ternmq_{service}" if service else "ternmq"
     ProcessCollector(namespace=namespace, registry=registry)

@@ -1,7 +1,7 @@
-"""An ASGI application without a framework, for a service whose HTTP is read by people and supervisors only: GET routes in a table.
+"""A plain ASGI application with a table of GET routes, for services with little HTTP.
 
-FastAPI costs 16 MB a process, which a service that hardly serves any HTTP should not pay. Requests are guarded by the server as any
-others are (`connection.py`); bodies are not read, and errors are problems.
+FastAPI costs 16 MB a process. The server guards requests as usual (`connection.py`); bodies are not
+read, and errors are problems.
 """
 
 import logging
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 # Status, headers (lower case), body.
 Answer: TypeAlias = tuple[int, dict[str, str], bytes]
-# What a path answers, given the raw query string. It must not wait.
+# A path's answer to a raw query string. It must not wait.
 Route: TypeAlias = Callable[[bytes], Answer]
 Ready: TypeAlias = Callable[[], tuple[bool, dict[str, Any]]]
 
@@ -41,7 +41,7 @@ class PlainApp:
         self._start, self._stop = start, stop
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One ASGI connection: the lifespan, or a request."""
+        """Handle one ASGI connection: the lifespan, or a request."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
@@ -81,7 +81,7 @@ class PlainApp:
 
 
 def json_answer(status: int, document: Mapping[str, Any]) -> Answer:
-    """*document* as JSON that nobody keeps."""
+    """*document* as JSON that no cache stores."""
     headers = {"content-type": JSON, "cache-control": "no-store"}
     if status == 503:
         headers["retry-after"] = "1"
@@ -89,7 +89,9 @@ def json_answer(status: int, document: Mapping[str, Any]) -> Answer:
 
 
 def alive(info: Mapping[str, Any], *, is_verbose: bool) -> Answer:
-    """Alive: the event loop turns. *is_verbose* tells what runs here; that it is insecure, everybody is told."""
+    """The answer of /healthz.
+    *is_verbose* adds *info*; the notice of an insecure process is always there.
+    """
     document: dict[str, Any] = {"status": "alive"}
     if info.get("insecure"):
         document["notice"] = info["notice"]
@@ -99,7 +101,9 @@ def alive(info: Mapping[str, Any], *, is_verbose: bool) -> Answer:
 
 
 def readiness(ready: Ready, *, tasks: KeptTasks = OURS) -> Answer:
-    """Ready: work is accepted, and no task of the process has failed and waits to begin anew. 503 with the reasons while it is not."""
+    """The answer of /readyz: 503 with the reasons while work is refused or a task waits for its
+    restart.
+    """
     is_ready, reasons = ready()
     if failed := tasks.down():
         is_ready, reasons = False, {**reasons, "failed_tasks": failed}
@@ -107,7 +111,7 @@ def readiness(ready: Ready, *, tasks: KeptTasks = OURS) -> Answer:
 
 
 def health_routes(*, ready: Ready, info: Mapping[str, Any]) -> dict[str, Route]:
-    """GET /healthz and GET /readyz, as `add_health` has them."""
+    """GET /healthz and GET /readyz, as in `add_health`."""
     return {
         "/healthz": lambda query: alive(info, is_verbose=_names(query, b"verbose")),
         "/readyz": lambda _: readiness(ready),
@@ -115,7 +119,7 @@ def health_routes(*, ready: Ready, info: Mapping[str, Any]) -> dict[str, Route]:
 
 
 def metrics_routes(registry: CollectorRegistry, *, service: str) -> dict[str, Route]:
-    """GET /metrics, as `add_metrics` has it."""
+    """GET /metrics, as in `add_metrics`."""
     ProcessCollector(namespace=f"ternmq_{service}", registry=registry)
     registry.register(FailedTasks(f"ternmq_{service}"))
     return {"/metrics": lambda _: (200, {"content-type": CONTENT_TYPE_LATEST}, generate_latest(registry))}

@@ -1,7 +1,7 @@
-"""Problems of FastAPI applications: whatever goes wrong becomes one, and every answer gets MQ-Request-Id.
+"""Problems of FastAPI applications: every error becomes one, and every answer has MQ-Request-Id.
 
-Law: a client never sees a traceback; an unexpected error is logged once, with the request id that the client got.
-Reference: RFC 6901 (pointers).
+Law: a client never sees a traceback; an unexpected error is logged once, with the request id in the
+answer. Reference: RFC 6901 (pointers).
 """
 
 import logging
@@ -36,7 +36,7 @@ from tern_wire.limits_requests import SMALL_BODY_SIZE_MAX_BYTES
 logger = logging.getLogger(__name__)
 
 _SCOPE_LIMIT = "tern.body_size_max_bytes"
-# Whatever is packed may unpack to anything: nobody unpacks here.
+# Packed bodies may unpack to any size, and no handler unpacks them.
 _NOT_ENCODED = frozenset({b"", b"identity"})
 
 
@@ -47,10 +47,10 @@ def install_problems(
     room: Room | None = None,
     owner_of: Callable[[Scope], str] = address_in,
 ) -> None:
-    """Answer every error of *app* as a problem, and give every answer MQ-Request-Id. Call once, before it serves.
-
-    Bodies longer than *body_size_max_bytes* are a 413 as soon as that is known; FastAPI itself would gather them whole. What has come of all
-    bodies together is held in *room* (None: one of its own), as *owner_of* says whose.
+    """Answer every error of *app* as a problem, and add MQ-Request-Id to every answer.
+    Call once, before it serves. Bodies longer than *body_size_max_bytes* are a 413 as early as
+    possible; FastAPI would gather them whole. *room* (None: a new one) holds the received bytes of
+    all bodies, by owner as *owner_of* names it.
     """
     room = room or Room("bytes of requests in flight", IN_FLIGHT_SIZE_MAX_BYTES, small_max=SMALL_BODY_SIZE_MAX_BYTES)
     app.add_exception_handler(TernError, _on_tern_error)
@@ -60,7 +60,9 @@ def install_problems(
 
 
 class _NoRoom(HTTPException):
-    """Carries *error* through FastAPI, which would make a 400 of what it does not know while it reads a body."""
+    """Carries *error* through FastAPI, which would turn an unknown exception in a body into a
+    400.
+    """
 
     def __init__(self, error: TernError) -> None:
         super().__init__(error.status)
@@ -68,7 +70,9 @@ class _NoRoom(HTTPException):
 
 
 class _Answers:
-    """Adds MQ-Request-Id, bounds the body, and turns what nobody caught into a 500 problem and one log line."""
+    """Adds MQ-Request-Id, bounds the body, and turns unhandled errors into a 500 and one log
+    line.
+    """
 
     def __init__(self, app: ASGIApp, body_size_max_bytes: int, room: Room, owner_of: Callable[[Scope], str]) -> None:
         self._app = app
@@ -121,15 +125,16 @@ class _Answers:
 
         try:
             await self._app(scope, receive_bounded, send_with_id)
-        except TernError as error:  # raised by a middleware, outside of the router's handlers
+        except TernError as error:  # raised by a middleware, outside the router's handlers
             if started:
                 raise
             await _send_problem(error, scope, send)
         except ClientDisconnect:
-            return  # the client left while its body was read: nobody waits for an answer, and nothing is broken
+            return  # the client left while its body was read: no answer is needed, and nothing is broken
         except Exception:
-            # Logged here and not raised: the server would log it again, without the id. A broken-off answer ends
-            # as a closed connection, which the server does when we return without completing it.
+            # Logged here and not raised: the server would log it again, without the id. An
+            # incomplete answer ends as a closed connection, which the server does when we return
+            # without completing it.
             fields = {"request_id": request_id, "method": scope["method"], "path": scope["path"]}
             logger.exception("a request failed unexpectedly", extra=fields)
             if not started:
@@ -137,7 +142,7 @@ class _Answers:
 
 
 async def _send_problem(error: TernError, scope: Scope, send: Send, *, is_last: bool = False) -> None:
-    """*is_last*: the request's body is not read, so that nothing else can come on its connection."""
+    """*is_last*: the request's body is not read, so nothing else can come on its connection."""
     status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
     if is_last:
         headers.append((b"connection", b"close"))
@@ -168,7 +173,7 @@ async def _on_http(request: Request, error: Exception) -> Response:
 
 
 def _explain(error: RequestValidationError) -> TernError:
-    """The first of pydantic's complaints as ours: location ("body", "a", 0) is pointer /a/0, others keep their place."""
+    """Convert pydantic's first complaint: location ("body", "a", 0) becomes the pointer /a/0."""
     first: dict[str, Any] = error.errors()[0]
     place = [str(step) for step in first["loc"]]
     steps = place[1:] if place[:1] == ["body"] else place
@@ -183,7 +188,7 @@ def _explain(error: RequestValidationError) -> TernError:
 
 
 def _translate(error: HTTPException, request: Request) -> TernError:
-    """The framework's own refusals as ours."""
+    """Convert the framework's own refusals."""
     if isinstance(error, _NoRoom):
         return error.error
     if error.status_code == 404:

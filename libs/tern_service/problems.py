@@ -1,6 +1,6 @@
-"""Errors as HTTP: a refusal is an RFC 9457 problem with a stable code, and every answer has MQ-Request-Id. Without a framework.
+"""Errors as HTTP: RFC 9457 problems with stable codes, and MQ-Request-Id in every answer.
 
-Reference: RFC 9457 (problems), RFC 9110 10.2.3 (Retry-After).
+Needs no framework. Reference: RFC 9457 (problems), RFC 9110 10.2.3 (Retry-After).
 """
 
 import os
@@ -16,9 +16,9 @@ from tern_wire.paths import HEADER_REQUEST_ID, PROBLEM
 
 RawHeaders = list[tuple[bytes, bytes]]
 
-# Long enough for an election to be over in most cases, short enough not to be noticed by a person.
+# Long enough for most elections, short enough to go unnoticed by people.
 RETRY_AFTER_DEFAULT_MS = 500
-# Clients that were refused together should not come back together.
+# Spreads the repeats of clients that were refused together.
 RETRY_AFTER_SPREAD_MS = 250
 _RETRY_STATUSES = frozenset({408, 429, 503, 504})
 REQUEST_ID = HEADER_REQUEST_ID.lower().encode()
@@ -31,12 +31,14 @@ _numbers = count(1)
 
 
 def new_request_id() -> str:
-    """A request id that no other process of the mesh gives out."""
+    """A request id, unique in the mesh."""
     return f"{_process}-{next(_numbers):x}"
 
 
 def request_id_of(scope: Scope) -> str:
-    """The id of this request: the client's own when it is 1 to 64 of `A-Za-z0-9._-`, else a new one, kept in *scope*."""
+    """This request's id, kept in *scope*: the client's if valid, else a new one.
+    Valid ids are 1 to 64 of `A-Za-z0-9._-`.
+    """
     known = scope.get(_SCOPE_ID)
     if known is None:
         for name, value in scope["headers"]:
@@ -51,9 +53,8 @@ def request_id_of(scope: Scope) -> str:
 
 def problem_reply(error: TernError, *, instance: str = "", request_id: str = "") -> tuple[int, RawHeaders, bytes]:
     """Status, headers (lower case) and body of *error* as application/problem+json.
-
-    408, 429, 503 and 504 that a repeat can help carry `retry_after_ms` (the error's own field, or 500 to 750 by *request_id*) and Retry-After (whole
-    seconds, >= 1); an error whose class says that it cannot has neither.
+    408, 429, 503 and 504 with a retryable *error* carry `retry_after_ms` (the error's own field, or
+    500 to 750 by *request_id*) and Retry-After (whole seconds, >= 1); others have neither.
     """
     document = error.problem(instance, request_id)
     headers: RawHeaders = [(b"content-type", _PROBLEM), (b"cache-control", b"no-store")]
@@ -79,9 +80,9 @@ def has_body(scope: Scope) -> bool:
 
 
 async def refuse(error: TernError, scope: Scope, send: Send, *more: tuple[bytes, bytes], is_read: bool = False) -> int:
-    """Answer a request with *error* and the headers *more*; its status. *is_read*: whether its body has been read.
-
-    Where it has not, the connection ends: it would be read as the next request's head.
+    """Answer a request with *error* and the headers *more*; return its status.
+    *is_read*: whether its body has been read. If not, the connection ends: the body would be read
+    as the next request's head.
     """
     status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
     headers += more

@@ -1,7 +1,8 @@
-"""What a process has to protect itself with, made once at its start: how it is protected, its TLS, and the metrics of both.
+"""The security of one process, made once at its start: protection, TLS, and the metrics of both.
 
-Also who may ask what of the mesh's own HTTP (name servers, brokers, checkers): with TLS every request has a peer of the cluster; anyone of them
-may look, brokers speak for themselves, and only the operator's certificate changes what operators change.
+Also authorization on the mesh's own HTTP (name servers, brokers, checkers): with TLS every request
+has a peer of the cluster. Each may read, brokers write for themselves, and only the operator's
+certificate makes an operator's changes.
 """
 
 import logging
@@ -25,26 +26,32 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSecurity:
-    """One process's. *tls* None: it speaks in the clear, which `protection_of` allows on loopback only."""
+    """One process's security.
+    *tls* None: no encryption, which `protection_of` allows on loopback only.
+    """
 
     protection: Protection
     tls: ClusterTls | None = None
 
     def server(self, roles: frozenset[str] | None = ROLES) -> ssl.SSLContext | None:
-        """For a listener whose peers have one of *roles* (None: clients, without certificates); None without TLS. Call once a listener."""
+        """A context for a listener whose peers have one of *roles*; None without TLS.
+        One per listener. *roles* None: clients without certificates.
+        """
         return None if self.tls is None else self.tls.server(roles)
 
     def client(self, *roles: str) -> ssl.SSLContext | None:
-        """For connections to peers with one of *roles*; None without TLS. Call once a client."""
+        """A context for connections to peers with one of *roles*; None without TLS.
+        One per client.
+        """
         return None if self.tls is None else self.tls.client(frozenset(roles))
 
     def refused(self, refusal: TlsRefusal) -> None:
-        """Count a handshake that failed."""
+        """Count a failed handshake."""
         if self.tls is not None:
             self.tls.refused(refusal)
 
     def announce(self) -> None:
-        """Tell the log how this process is protected; call when it listens."""
+        """Log how this process is protected, once it listens."""
         notice = self.protection.notice
         if notice:
             logger.log(logging.WARNING if self.protection.is_insecure else logging.INFO, notice)
@@ -61,20 +68,20 @@ class ProcessSecurity:
         registry.register(SecurityMetrics(self))
 
 
-# On loopback, as tests and `ternmq up` have it.
+# For loopback, as in tests and `ternmq up`.
 UNPROTECTED = ProcessSecurity(protection=Protection(requires_keys=False, has_tls=False, notice=NOTICE_OPTIONAL))
 
 
 class SecurityMetrics(Collector):
-    """`ternmq_insecure`, and with TLS when the certificates end, what became of their changes, and who was refused."""
+    """`ternmq_insecure`, and with TLS the certificates' ends, reloads and refused handshakes."""
 
     def __init__(self, security: ProcessSecurity) -> None:
         self._security = security
 
     def collect(self) -> Iterable[Metric]:
-        """As of now."""
+        """The present values."""
         is_insecure = float(self._security.protection.is_insecure)
-        yield GaugeMetricFamily("ternmq_insecure", "1 while anybody may read and write everything", is_insecure)
+        yield GaugeMetricFamily("ternmq_insecure", "1 while exposed without authentication or TLS", is_insecure)
         tls = self._security.tls
         if tls is None:
             return
@@ -93,20 +100,20 @@ class SecurityMetrics(Collector):
 
 
 def peer_of_request(request: Request) -> PeerIdentity | None:
-    """Who asks, by certificate; None without TLS."""
+    """The peer of *request* by certificate; None without TLS."""
     peer = getattr(request.state, "peer", None)
     return peer if isinstance(peer, PeerIdentity) else None
 
 
 def require_operator(request: Request) -> None:
-    """CertificateForbidden unless the operator asks, or there is no TLS."""
+    """Raise CertificateForbidden unless the peer is the operator, or there is no TLS."""
     peer = peer_of_request(request)
     if peer is not None and not peer.is_operator:
         raise CertificateForbidden(required=f"the client '{OPERATOR}'")
 
 
 def require_broker(request: Request, node: str) -> None:
-    """CertificateForbidden unless the broker *node* asks, or there is no TLS."""
+    """Raise CertificateForbidden unless the peer is the broker *node*, or there is no TLS."""
     peer = peer_of_request(request)
     if peer is not None and (peer.role != BROKER or peer.name != node):
         raise CertificateForbidden(required=f"the broker '{node}'")

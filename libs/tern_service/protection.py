@@ -1,8 +1,8 @@
-"""How a process is protected, and what it says about it when it starts."""
+"""How a process is protected, and its notice about that at the start."""
 
 from dataclasses import dataclass
 
-# The loopback notice without credentials, and the one that shouts.
+# Notices: for loopback without credentials, and for insecure processes.
 NOTICE_OPTIONAL = "Every listener is on loopback, so credentials are optional."
 NOTICE_INSECURE = (
     "INSECURE: this process listens beyond loopback without authentication or TLS, because --insecure-no-auth says so."
@@ -11,7 +11,9 @@ NOTICE_INSECURE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protection:
-    """How a process is protected. *requires_keys*: clients prove who they are; *notice*: "" when there is nothing to say."""
+    """How a process is protected.
+    *requires_keys*: clients must authenticate; *notice*: "" for none.
+    """
 
     requires_keys: bool
     has_tls: bool

@@ -1,11 +1,12 @@
-"""What the head of a request may say, whatever it asks for: its target, its Host, and headers that are given once. Used by connection.py.
+"""Checks of a request's head for every route: target, Host, and headers that are given once.
 
-Everything here is about two readers who must not understand one request differently: us, and whatever stands before us. Pure.
-
-      /v1/topics/orders/messages?tag=paid      decoded once, by the server; what that could turn into another path is refused here
-      http://mq.example.org/v1/topics/orders   taken only when it names the same host as Host does
-
-Reference: RFC 9112 3.2 (targets and Host), RFC 9110 5.3 (repeated fields), RFC 3986 2.1 and 3.3 (escapes, dot segments).
+Used by connection.py. Pure. The checks keep two readers of one request, this server and a proxy
+before it, from reading it differently.
+ /v1/topics/orders/messages?tag=paid      decoded once, by the server; escapes that could form
+                                          another path are refused here
+ http://mq.example.org/v1/topics/orders   accepted only if it names the same host as Host
+Reference: RFC 9112 3.2 (targets and Host), RFC 9110 5.3 (repeated fields), RFC 3986 2.1 and 3.3
+(escapes, dot segments).
 """
 
 import re
@@ -15,7 +16,8 @@ from urllib.parse import unquote_to_bytes
 from tern_wire import paths
 from tern_wire.errors import RequestMalformed
 
-# What is a list may be repeated. Of these one reader takes the first, another one the last. Each has a bit.
+# Lists may be repeated. Of these fields one reader takes the first value, another the last. Each
+# field has a bit.
 _GIVEN_ONCE = (
     "Host",
     "Transfer-Encoding",
@@ -42,25 +44,28 @@ _GIVEN_ONCE = (
     paths.HEADER_PEER_PROOF,
 )
 GIVEN_ONCE: dict[bytes, int] = {name.lower().encode(): 1 << number for number, name in enumerate(_GIVEN_ONCE)}
-# The first four, whose values the connection itself looks at.
+# The first four, whose values the connection itself uses.
 HOST, TRANSFER_ENCODING, EXPECT, CHECK_NONCE = 1, 2, 4, 8
 SPECIAL_MAX = CHECK_NONCE
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 _ABSOLUTE = re.compile(rb"https?://([^/?#]*)([/?].*)?", re.IGNORECASE | re.DOTALL)
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-# An escaped slash or backslash would be part of a name for us and a border between two for others; nobody's names have controls.
+# An escaped slash or backslash is part of a name here and a separator elsewhere; no name has
+# control characters.
 _UNWANTED_ESCAPE = re.compile(rb"%(?:2f|5c|[01][0-9a-f]|7f)", re.IGNORECASE)
 
 
 @lru_cache(maxsize=1_024)
 def is_host(value: bytes) -> bool:
-    """Whether *value* is a host with or without a port, as Host has it."""
+    """Whether *value* is a host with or without a port, as in Host."""
     return _HOST.fullmatch(value) is not None
 
 
 def split_target(target: bytes, host: bytes) -> tuple[bytes, bytes]:
-    """Path and query of *target*, as they were sent; RequestMalformed when one of us would misread them. *host*: the Host header, or b""."""
+    """Path and query of *target*, as sent; RequestMalformed if ambiguous.
+    *host*: the Host header, or b"".
+    """
     text = target.decode("latin-1")
     if text[:1] != "/" or "%" in text or "/." in text or "//" in text or "#" in text:
         target = _look_closely(target, host)
@@ -99,7 +104,7 @@ def _path_trouble(path: bytes) -> str:
         return "The path is not UTF-8"
     segments = decoded.split(b"/")
     if b"." in segments or b".." in segments:
-        return "The path has a segment '.' or '..'; name what you want"
+        return "The path has a segment '.' or '..'; write it without one"
     if b"" in segments[1:-1]:
         return "The path has an empty segment"
     return ""

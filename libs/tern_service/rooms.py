@@ -1,10 +1,11 @@
-"""Room that all requests of a process share, by owner: bytes of bodies, messages of sends. Pure; owner: one event loop.
+"""Room shared by all requests of a process, by owner: bytes of bodies, messages of sends. Pure.
 
-    take: what has arrived, as it arrives -> held by its owner -> give: exactly once, whatever becomes of the request
-
-Law: nobody's requests are refused for what others hold, as long as there are others' shares to stop at. An owner (a principal; without one, an
-address) may hold SHARE_OF_FREE times what is free, so the more others hold the less one may add, and a newcomer always finds some. A reserve
-is for small requests alone. Owner "" is everybody that cannot be told apart (loopback without credentials): it has no share to stop at.
+ take: bytes as they arrive -> held by their owner -> give: exactly once, however the request ends
+Owner: one event loop. Law: no owner's requests are refused for what others hold, as long as others'
+shares limit them. An owner (a principal; without one, an address) may hold SHARE_OF_FREE times the
+free room, so the more others hold the less one may add, and a new owner always finds some. A
+reserve is for small requests alone. Owner "" is all clients that cannot be told apart (loopback
+without credentials): it has no share.
 """
 
 from types import TracebackType
@@ -14,7 +15,10 @@ from tern_wire.limits_requests import CALM_SHARE, SHARE_OF_FREE, SMALL_RESERVE_S
 
 
 class Room:
-    """*what*: as errors and metrics name it. *limit*: all that is held at a time. *small_max*: what one small request holds, at most."""
+    """One shared limit.
+    *what*: its name in errors and metrics. *limit*: the total held at a time. *small_max*: the most
+    that a small request holds.
+    """
 
     __slots__ = ("_held", "_large_limit", "calm", "limit", "refused", "small_max", "used", "what")
 
@@ -22,16 +26,18 @@ class Room:
         self.what, self.limit = what, limit
         self.small_max = min(small_max, limit // SMALL_RESERVE_SHARE)
         self._large_limit = limit - limit // SMALL_RESERVE_SHARE
-        # Below this much nobody is short of anything, and whose it is need not be known.
+        # Below this there is no shortage, and owners need not be known.
         self.calm = limit // CALM_SHARE
         self.used = 0
-        # As many as there are owners of requests under way.
+        # At most as many as there are owners of requests under way.
         self._held: dict[str, int] = {}
-        # So far, for metrics: because there was no room, and because an owner was at its share.
+        # Totals for metrics: refused for lack of room, and refused at an owner's share.
         self.refused = [0, 0]
 
     def take(self, owner: str, count: int, size: int) -> None:
-        """*owner* holds *count* more, for a request that holds *size* then. ShareExceeded or Overloaded, and nothing is held, when it may not."""
+        """Hold *count* more for *owner*, for a request that then holds *size*.
+        ShareExceeded or Overloaded: nothing is held.
+        """
         used, held = self.used + count, self._held.get(owner, 0) + count
         self._judge(owner, held, used, size)
         if owner:
@@ -39,7 +45,9 @@ class Room:
         self.used = used
 
     def hold_calmly(self, count: int) -> "Holding | None":
-        """Hold *count* for a small request that has come whole, as nobody's. None, and nothing is held, when it is not small or the room not calm."""
+        """Hold *count* without an owner, for a small, complete request.
+        None, and nothing held, if it is not small or the room not calm.
+        """
         used = self.used + count
         if used > self.calm or count > self.small_max:
             return None
@@ -47,11 +55,11 @@ class Room:
         return Holding(self, "", count)
 
     def look(self, owner: str, size: int) -> None:
-        """As take, of a request that will hold *size*, but nothing is held: who could not be served in the end is told so at once."""
+        """Check as take for a request of *size*, but hold nothing: an early refusal."""
         self._judge(owner, self._held.get(owner, 0) + size, self.used + size, size)
 
     def give(self, owner: str, count: int) -> None:
-        """*owner* holds *count* less, of what it has taken."""
+        """Return *count* of what *owner* holds."""
         self.used -= count
         if owner:
             left = self._held[owner] - count
@@ -61,31 +69,31 @@ class Room:
                 del self._held[owner]
 
     def held(self, owner: str) -> int:
-        """What *owner* holds now."""
+        """The amount that *owner* holds now."""
         return self._held.get(owner, 0)
 
     @property
     def owners(self) -> int:
-        """How many hold something."""
+        """Number of owners that hold something."""
         return len(self._held)
 
     @property
     def is_short(self) -> bool:
-        """Whether only small requests find room, which is no trouble but of those who ask for more."""
+        """Whether only small requests find room; a problem only for larger ones."""
         return self.used + self.small_max > self._large_limit
 
     @property
     def is_full(self) -> bool:
-        """Whether even small requests are refused, whosever they are."""
+        """Whether even small requests are refused, whatever their owner."""
         return self.used + self.small_max > self.limit
 
     @property
     def state(self) -> str:
-        """`free`, `short` or `full`, for people."""
+        """`free`, `short` or `full`, for display."""
         return "full" if self.is_full else "short" if self.is_short else "free"
 
     def _judge(self, owner: str, held: int, used: int, size: int) -> None:
-        """Whether *owner* may hold *held* of *used* in all, for a request of *size*."""
+        """Refuse unless *owner* may hold *held* of *used* in all, for a request of *size*."""
         is_small = size <= self.small_max
         limit = self.limit if is_small else self._large_limit
         if not owner:
@@ -93,10 +101,12 @@ class Room:
                 return
         else:
             share = SHARE_OF_FREE * (self._large_limit - used)
-            # In the reserve shares are smaller, so that small requests of one owner never take what large ones of another need.
+            # In the reserve shares are smaller, so that one owner's small requests leave room for
+            # others' large ones.
             if held <= (max(share, (limit - used) // SHARE_OF_FREE) if is_small else share):
                 return
-            # At its share is who holds as much as each of so many owners could hold at most; else it is for what all hold together.
+            # An owner is at its share if it holds as much as each of this many owners could at
+            # most; otherwise the refusal is for the total.
             owners = len(self._held) + (owner not in self._held)
             if held * (SHARE_OF_FREE * owners + 1) > SHARE_OF_FREE * self._large_limit:
                 self.refused[1] += 1
@@ -106,12 +116,14 @@ class Room:
 
 
 class Holding:
-    """What one request holds of a room. Safe to give back again; with `with` it is, however the request ends."""
+    """One request's part of a room.
+    May be given back repeatedly; `with` gives it back in any case.
+    """
 
     __slots__ = ("_owner", "_room", "held")
 
     def __init__(self, room: Room, owner: str, held: int = 0) -> None:
-        """*held*: what it holds already."""
+        """*held*: the amount already held."""
         self._room, self._owner, self.held = room, owner, held
 
     def take(self, count: int) -> None:
@@ -121,11 +133,13 @@ class Holding:
         self.held = size
 
     def look(self, size: int) -> None:
-        """ShareExceeded or Overloaded unless this request could hold *size* now; nothing is held."""
+        """Raise ShareExceeded or Overloaded unless this request could hold *size* now; hold
+        nothing.
+        """
         self._room.look(self._owner, size)
 
     def give_back(self) -> None:
-        """Hold nothing any more."""
+        """Return everything."""
         held, self.held = self.held, 0
         if held:
             self._room.give(self._owner, held)

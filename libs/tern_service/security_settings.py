@@ -1,6 +1,7 @@
-"""Safe by default: the settings that every service has for TLS and authentication, and the rule that decides whether it may start.
+"""Safe by default: every service's settings for TLS and authentication, and the rule to start.
 
-Every listener on loopback: credentials are optional, with a notice. Any other: authentication and TLS, else the process ends with 78.
+Every listener on loopback: credentials are optional, with a notice. Any other: authentication and
+TLS, or the process ends with 78.
 """
 
 import ipaddress
@@ -25,21 +26,23 @@ _VERSIONS = {"1.3": ssl.TLSVersion.TLSv1_3, "1.2": ssl.TLSVersion.TLSv1_2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecuritySettings:
-    """What every service's settings begin with. Subclasses call `check_security` in their `__post_init__`."""
+    """Base of every service's settings.
+    Subclasses call `check_security` in their `__post_init__`.
+    """
 
     tls_cert_file: str = setting("", help="PEM file of this process's certificate; with key and CA, or none of them")
     tls_key_file: str = setting("", help="PEM file of its key, without a passphrase, mode 0600")
     tls_ca_file: str = setting("", help="PEM file of the cluster's authority, whose processes are trusted")
-    tls_min_version: str = setting("1.3", help="oldest TLS that clients may speak: 1.3 or 1.2")
+    tls_min_version: str = setting("1.3", help="oldest TLS version for clients: 1.3 or 1.2")
     auth: str = setting(
         AUTO, help="auto: clients need keys unless every listener is on loopback; required: they do; off: they do not"
     )
     insecure_no_auth: str = setting(
-        "", help=f"{UNDERSTOOD}: listen beyond loopback although anybody may then read and write everything"
+        "", help=f"{UNDERSTOOD}: listen beyond loopback without authentication or TLS: every client may read and write"
     )
 
     def check_security(self) -> None:
-        """ValueError for what cannot be meant."""
+        """Raise ValueError for contradictory settings."""
         files = (self.tls_cert_file, self.tls_key_file, self.tls_ca_file)
         if any(files) and not all(files):
             raise ValueError("--tls-cert-file, --tls-key-file and --tls-ca-file go together; give all three, or none.")
@@ -58,23 +61,25 @@ class SecuritySettings:
         return bool(self.tls_cert_file)
 
     def protection(self, *listens: str) -> Protection:
-        """As `protection_of`, for listeners on the addresses *listens*; SettingsError (exit 78)."""
+        """Call `protection_of` for listeners on *listens*; SettingsError (exit 78)."""
         try:
             return protection_of(self, listens)
         except ValueError as error:
             refuse(str(error))
 
     def open_security(self, role: str, *listens: str, name: str = "") -> "ProcessSecurity":
-        """Everything at once, for a process with *role* (and *name*, if only that one will do) that listens on *listens*.
-
-        SettingsError (exit 78).
+        """Open the security of a process with *role* that listens on *listens*; SettingsError (exit
+        78).
+        *name*: the required name in its certificate, "" for any.
         """
         from tern_service.process_security import ProcessSecurity  # noqa: PLC0415 (not for --help)
 
         return ProcessSecurity(protection=self.protection(*listens), tls=self.open_tls(role, name))
 
     def open_tls(self, role: str, name: str = "") -> ClusterTls | None:
-        """This process's TLS, which watches its files from now on; None without certificates. SettingsError (exit 78)."""
+        """Open this process's TLS and watch its files; None without certificates.
+        SettingsError (exit 78).
+        """
         if not self.has_tls:
             return None
         files = TlsFiles(cert=Path(self.tls_cert_file), key=Path(self.tls_key_file), ca=Path(self.tls_ca_file))
@@ -88,18 +93,20 @@ class SecuritySettings:
         return tls
 
     def check_urls(self, option: str, urls: Sequence[str]) -> None:
-        """ValueError when one of *urls*, of name servers, is not one, or is plain although this process has certificates."""
+        """Raise ValueError for an unusable name server URL, or a plain one in a process with
+        TLS.
+        """
         for url in urls:
             if not url.startswith(("http://", "https://")):
                 raise ValueError(f"'{url}' ({option}) is not a URL; write it like http://127.0.0.1:9876.")
             if self.has_tls and not url.startswith("https://"):
-                raise ValueError(
-                    f"'{url}' ({option}) is plain; with --tls-cert-file name servers are asked by https://."
-                )
+                raise ValueError(f"'{url}' ({option}) is plain; with --tls-cert-file name servers need https://.")
 
 
 def protection_of(settings: SecuritySettings, listens: Sequence[str]) -> Protection:
-    """How a process with these settings and listeners is protected; ValueError when it must not start. Pure."""
+    """The protection of a process with these settings and listeners; ValueError if it must not
+    start. Pure.
+    """
     exposed = [listen for listen in listens if not is_loopback(listen)]
     requires_keys = settings.auth == REQUIRED or (settings.auth == AUTO and bool(exposed))
     if not exposed:
@@ -109,7 +116,7 @@ def protection_of(settings: SecuritySettings, listens: Sequence[str]) -> Protect
     if requires_keys and settings.has_tls:
         return Protection(requires_keys=True, has_tls=True)
     if settings.insecure_no_auth == UNDERSTOOD:
-        # TLS is not given, or keys are switched off: either alone leaves everything open.
+        # Either missing TLS or disabled keys leaves everything open.
         requires_keys = settings.auth == REQUIRED
         return Protection(
             requires_keys=requires_keys, has_tls=settings.has_tls, is_insecure=True, notice=NOTICE_INSECURE
@@ -128,7 +135,9 @@ def protection_of(settings: SecuritySettings, listens: Sequence[str]) -> Protect
 
 
 def is_loopback(listen: str) -> bool:
-    """Whether only this machine reaches *listen*, an IP address or localhost; ValueError for anything else."""
+    """Whether only this machine reaches *listen*, an IP address or localhost; ValueError
+    otherwise.
+    """
     try:
         return ipaddress.ip_address("127.0.0.1" if listen == "localhost" else listen.strip("[]")).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""Listening and serving: sockets, uvicorn with bounds, TLS and a clean stop, and a process's main loop."""
+"""Listening and serving: sockets, uvicorn with limits, TLS and a clean stop, the main loop."""
 
 import asyncio
 import contextlib
@@ -30,9 +30,9 @@ from tern_wire.reasons import reason_of
 
 logger = logging.getLogger(__name__)
 
-# As nginx: longer than the idle time of common clients' pools, so that it is they who close first.
+# As nginx: longer than the idle time of common clients' pools, so that clients close first.
 KEEP_ALIVE_S = 75
-# Answers under way get this long at a stop; what is left is answered `shutting-down`. Docker kills after 10 s.
+# Time for answers under way at a stop; later ones get `shutting-down`. Docker kills after 10 s.
 STOP_GRACE_S = 3
 BACKLOG = 1_024
 
@@ -40,10 +40,9 @@ BACKLOG = 1_024
 def open_socket(
     host: str, port: int, option: str, *, host_option: str = "--listen", is_protected: bool = False
 ) -> socket.socket:
-    """A listening TCP socket on *host*:*port* (0: any free one); refusals name *option* for the port.
-
-    Loopback only, unless *is_protected* says that `protection_of` has been asked. SettingsError (exit 78) when the host is another
-    address, or the port is in use or not allowed.
+    """Open a listening TCP socket on *host*:*port* (0: any free one); errors name *option*.
+    Loopback only, unless *is_protected* confirms a call of `protection_of`. SettingsError (exit 78)
+    for another address, or a port in use or not allowed.
     """
     address = _address(host, host_option, is_protected=is_protected)
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
@@ -52,7 +51,8 @@ def open_socket(
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((str(address), port))
-        # Here and not later: with SO_REUSEADDR two processes may bind, and only listening tells who was second.
+        # Here and not later: with SO_REUSEADDR two processes may bind, and only listening fails for
+        # the second.
         sock.listen(BACKLOG)
     except (OSError, OverflowError) as error:
         sock.close()
@@ -89,15 +89,16 @@ async def serve(
     on_refusal: Callable[[TlsRefusal], None] = lambda _: None,
     descriptors: Descriptors = OURS,
 ) -> None:
-    """Serve *app* on *sock* (from open_socket) until *stop* is set, then stop within 5 s; closes *sock*. *tls* None: plain HTTP.
+    """Serve *app* on *sock* (from open_socket) until *stop* is set, then stop within 5 s; closes
+    *sock*.
+    *tls* None: plain HTTP. *crowd* (None: a new one) counts the listener's connections, and the
+    parked requests, which do not count as being worked on (`Bounds.requests_max`). Every request's
+    `state` has `peer`: the PeerIdentity of a client certificate, else None. *on_refusal*: as in
+    Listener.
 
-    *crowd*: whom the listener counts (None: one of its own); it knows how many requests wait for something to happen, which do not count
-    among those that are worked on (`Bounds.requests_max`).
-
-    Every request's `state` has `peer`: the PeerIdentity of who has shown a certificate, else None. *on_refusal*: as Listener's.
-
-    Runs in the current loop of any thread and leaves signals alone; *stop* belongs to that loop (from another thread:
-    `loop.call_soon_threadsafe(stop.set)`). The application's lifespan runs around it. SystemExit when that fails.
+    Runs in the current loop of any thread and leaves signals alone; *stop* belongs to that loop
+    (from another thread: `loop.call_soon_threadsafe(stop.set)`). The application's lifespan runs
+    around it. SystemExit if that fails.
     """
     stop = stop or asyncio.Event()
     bounds = bounds or Bounds()
@@ -117,12 +118,12 @@ async def serve(
         timeout_graceful_shutdown=STOP_GRACE_S,
     )
     make_listener = partial(Listener, context=tls, on_refusal=on_refusal, bounds=bounds, descriptors=descriptors)
-    with sock:  # uvicorn closes it when it has served, and not when it could not begin
+    with sock:  # uvicorn closes it after serving, but not if it could not begin
         await _Server(config, stop, make_listener).serve(sockets=[sock])
 
 
 class _KnownPeer(GuardedProtocol):
-    """A connection whose requests tell the application who its peer is."""
+    """A connection whose requests carry the identity of its peer."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.app_state = {**self.app_state, "peer": peer_of(transport)}
@@ -149,7 +150,9 @@ class _Stoppable:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, without signals, with our listener, stopped by an event, and waking once a second instead of ten times."""
+    """uvicorn's server, without signals, with our listener, an event to stop, and one tick a
+    second.
+    """
 
     def __init__(
         self,
@@ -167,7 +170,7 @@ class _Server(uvicorn.Server):
             self.servers.append(cast(asyncio.base_events.Server, listener))
 
     def _make_protocol(self, on_known: Callable[[], None]) -> asyncio.Protocol:
-        """As uvicorn makes them, whose own way is a closure."""
+        """Make a protocol as uvicorn does in a closure."""
         make = cast(Callable[..., asyncio.Protocol], self.config.http_protocol_class)
         return make(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state, on_known=on_known

@@ -1,8 +1,8 @@
-"""Settings: one frozen dataclass per service, filled from its command line and its environment.
+"""Settings: one frozen dataclass per service, filled from command line and environment.
 
-Each field is `--field-name VALUE` and `{PREFIX}FIELD_NAME`; the command line wins. Nothing is ignored: an unknown
-option or variable ends the process with the nearest known name. Refusals are one sentence and exit code 78
-(Reference: EX_CONFIG of sysexits.h).
+Each field is `--field-name VALUE` and `{PREFIX}FIELD_NAME`; the command line wins. Nothing is
+ignored: an unknown option or variable ends the process with the nearest known name. Errors are one
+sentence and exit code 78 (Reference: EX_CONFIG of sysexits.h).
 """
 
 import argparse
@@ -24,7 +24,7 @@ _BOOLS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false":
 
 
 class SettingsError(SystemExit):
-    """The process cannot run as it was told to; `text` is the sentence that stderr got. Ends the process with 78."""
+    """Unusable settings; `text` is the sentence printed on stderr. Ends the process with 78."""
 
     def __init__(self, text: str) -> None:
         super().__init__(EXIT_CONFIG)
@@ -35,21 +35,22 @@ class SettingsError(SystemExit):
 
 
 def refuse(text: str) -> NoReturn:
-    """Say *text*, one sentence that names the fix, on stderr and end the process with exit code 78."""
+    """Print *text*, one sentence with the fix, on stderr and end the process with exit code 78."""
     print(f"error: {text}", file=sys.stderr)
     raise SettingsError(text)
 
 
 def setting(default: Any = MISSING, *, help: str, minimum: int | None = None, maximum: int | None = None) -> Any:
-    """A dataclass field with what `--help` says about it (with its unit) and the range of a number, both ends allowed."""
+    """A dataclass field with its text for `--help` (with the unit) and its inclusive range."""
     return field(default=default, metadata={"help": help, "minimum": minimum, "maximum": maximum})
 
 
 def load_settings(kind: type[K], *, prefix: str, environ: Mapping[str, str], arguments: Sequence[str]) -> K:
-    """A *kind* from *arguments* (without the program's name) and *environ*'s variables that begin with *prefix*.
-
-    Types: str, int, bool, Path, tuple[str, ...] (commas, or the option repeated). A number named `..._ms` also takes
-    `30s` or `2h`. SettingsError (exit 78) on anything unknown, missing, unreadable or refused by `__post_init__`.
+    """Make a *kind* from *arguments* (without the program's name) and *environ*'s *prefix*
+    variables.
+    Types: str, int, bool, Path, tuple[str, ...] (commas, or the option repeated). A number named
+    `..._ms` also takes `30s` or `2h`. SettingsError (exit 78) for anything unknown, missing,
+    unreadable or refused by `__post_init__`.
     """
     known = fields(kind)  # type: ignore[arg-type]
     types = get_type_hints(kind)
@@ -119,7 +120,7 @@ def _from_arguments(
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse with our way of refusing."""
+    """argparse with our form of errors."""
 
     def error(self, message: str) -> NoReturn:
         refuse(f"{message}; see --help.")
@@ -144,7 +145,9 @@ def _help(each: Field[Any], prefix: str) -> str:
 
 
 def _read(each: Field[Any], kind: Any, texts: Sequence[str], source: str) -> Any:
-    """The last of *texts* as *kind* (all of them for a tuple); *source* is the option or variable for the refusal."""
+    """Decode the last of *texts* as *kind* (all of them for a tuple); *source* names the
+    setting.
+    """
     text = texts[-1]
     if kind is bool:
         value = _BOOLS.get(text.strip().lower())

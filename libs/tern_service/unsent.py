@@ -1,11 +1,10 @@
-"""Answers that clients have not taken, in all connections of a listener: bytes that lie in this process until the kernel takes them.
+"""Unsent answers of a listener's connections: bytes in this process that the kernel has not taken.
 
-A slow client is let go at a floor of its rate (answers.py), and many of them together hold no more than UNSENT_ANSWERS_SIZE_MAX_BYTES for long:
-beyond it those are broken off that have held theirs for longest, of whoever holds most. Who takes its answers within UNSENT_HELD_MIN_MS is
-never broken off, however much is under way.
-
-     note: the kernel takes no more ---> held ---> forget: it takes again, or the connection is gone
-
+A slow client is closed below a minimum rate (answers.py). Many of them together hold no more than
+UNSENT_ANSWERS_SIZE_MAX_BYTES for long: above it the oldest answers are broken off, from the host
+that holds most. A client that takes its answers within UNSENT_HELD_MIN_MS is never broken off,
+whatever the total.
+ note: the kernel takes no more ---> held ---> forget: it takes again, or the connection is gone
 Owner: the event loop of the listener.
 """
 
@@ -23,18 +22,18 @@ class Holder(Protocol):
 
 
 class Unsent:
-    """What each connection holds, in the order in which they began to hold."""
+    """The amounts held by connections, in the order of their begin."""
 
     __slots__ = ("_held", "_most", "broken_off", "size_bytes")
 
     def __init__(self, most_bytes: int = UNSENT_ANSWERS_SIZE_MAX_BYTES) -> None:
         self._most = most_bytes
-        # Of whom, since when (the loop's time, s), how many bytes; no more than there are connections.
+        # Host, begin (loop time, s) and bytes; no more than there are connections.
         self._held: dict[Holder, tuple[str, float, int]] = {}
         self.size_bytes = self.broken_off = 0
 
     def note(self, one: Holder, host: str, size_bytes: int, now_s: float) -> None:
-        """*one*, of *host*, holds so much now."""
+        """Record that *one*, of *host*, holds *size_bytes* now."""
         before = self._held.get(one)
         since_s, had_bytes = (now_s, 0) if before is None else before[1:]
         self._held[one] = host, since_s, size_bytes
@@ -43,14 +42,14 @@ class Unsent:
             self._make_room(now_s)
 
     def forget(self, one: Holder) -> None:
-        """It holds nothing any more. Safe to repeat."""
+        """Record that *one* holds nothing. Safe to repeat."""
         before = self._held.pop(one, None)
         if before is not None:
             self.size_bytes -= before[2]
 
     def _make_room(self, now_s: float) -> None:
         until_s = now_s - UNSENT_HELD_MIN_MS / 1_000
-        # The oldest is the first one, so that a crowd of quick ones costs one look.
+        # The oldest is the first one, so that a crowd of quick clients costs one look.
         while self.size_bytes > self._most and next(iter(self._held.values()))[1] <= until_s:
             sizes: Counter[str] = Counter()
             for host, _, size_bytes in self._held.values():

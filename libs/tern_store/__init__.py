@@ -1,4 +1,4 @@
-"""The files of a broker node, synchronous: commit log, entry index, consume queues, votes, saved state, directory lock."""
+"""Files of a broker node, all synchronous: log, entry index, queues, votes, saved state, lock."""
 
 from tern_store.checking import Checked
 from tern_store.copies.sink import RebuildSink, Wanted

@@ -1,19 +1,17 @@
-"""What a backup says of itself: `backup.json`, and `backup-under-way.json` as long as it is not complete.
+"""The notes of a backup: `backup.json`, and `backup-under-way.json` while it is incomplete.
 
-As documents (JSON), marks being [index, position, crc, term] of the last entry:
-
-    format              1, in both
-    cut                 where the log of the backup ends: committed, applied and synced when the backup began
-    cluster             the name of the cluster, and broker_group that of the group
-    group_id, members   whose log it is; segment_size_bytes: of that log
-    size_bytes          of log, state and tables of keys
-    made_at, ternmq     when it was complete (ISO 8601), by which release
-    manifest            what it holds, as `copies/manifest.py` has it
-
+Fields of the JSON documents; a mark is [index, position, crc, term] of the last entry:
+ format              1, in both
+ cut                 the end of the backup's log: committed, applied and synced when it began
+ cluster             the name of the cluster, and broker_group that of the group
+ group_id, members   of the group that owns the log; segment_size_bytes: of that log
+ size_bytes          of log, state and tables of keys
+ made_at, ternmq     the time of completion (ISO 8601), and the release
+ manifest            the contents, in the form of `copies/manifest.py`
 `backup-under-way.json` has format, cut, and the group's first entry in hex (genesis).
 
-Law: `backup.json` is written, whole and synced, when everything that it tells of lies beside it and was verified; it goes before anything of
-that changes. A directory without it is no backup.
+Law: `backup.json` is written, whole and synced, once every file that it describes is in place and
+verified; it is removed before any of them changes. A directory without it is not a backup.
 """
 
 import json
@@ -35,7 +33,9 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupNote:
-    """A complete backup. *made_at* is a time in ISO 8601, *release* the TernMQ that made it."""
+    """A complete backup.
+    *made_at* is a time in ISO 8601, *release* the TernMQ release that made it.
+    """
 
     cluster: str
     broker_group: str
@@ -45,16 +45,16 @@ class BackupNote:
 
     @property
     def cut(self) -> LogMark:
-        """Where its log ends."""
+        """The end of the backup's log."""
         return self.manifest.end
 
     @property
     def group(self) -> Genesis:
-        """Whose log it is."""
+        """The group that owns the log."""
         return self.manifest.group()
 
     def document(self) -> dict[str, Any]:
-        """As it is written."""
+        """The note as a JSON document."""
         return {
             "format": FORMAT,
             "cluster": self.cluster,
@@ -71,7 +71,7 @@ class BackupNote:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], where: Path) -> "BackupNote":
-        """The note again; BackupRefused if it is none, or contradicts itself."""
+        """Decode a note. BackupRefused if the document is not a note or contradicts itself."""
         try:
             _require_format(document, where)
             note = cls(
@@ -93,19 +93,19 @@ class BackupNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderWay:
-    """A backup that is not complete: whose it is (the group's first entry), and the cut that it was begun with."""
+    """An incomplete backup: the first entry of its group, and the cut chosen at its begin."""
 
     genesis: bytes
     cut: LogMark
 
     @property
     def group(self) -> Genesis:
-        """Whose log it is."""
+        """The group that owns the log."""
         return Genesis.decode(memoryview(self.genesis)[HEADER_SIZE_BYTES:])
 
 
 def read_backup(directory: Path, files: Files) -> BackupNote:
-    """The note of a complete backup; BackupRefused if there is none, or none that can be used."""
+    """Read the note of a complete backup. BackupRefused if it is missing or unusable."""
     document = _read(directory / BACKUP, files)
     if document is None:
         raise BackupRefused(
@@ -121,7 +121,9 @@ def write_backup(directory: Path, note: BackupNote, files: Files) -> None:
 
 
 def read_under_way(directory: Path, files: Files) -> UnderWay | None:
-    """What was begun in *directory*, None if nothing; BackupRefused if the note cannot be used."""
+    """Read the note of an incomplete backup, None if there is none; BackupRefused if it is
+    unusable.
+    """
     path = directory / UNDER_WAY
     document = _read(path, files)
     if document is None:
@@ -131,7 +133,7 @@ def read_under_way(directory: Path, files: Files) -> UnderWay | None:
         genesis = bytes.fromhex(document["genesis"])
         verify(genesis)
         found = UnderWay(genesis=genesis, cut=LogMark(*map(int, document["cut"])))
-        found.group  # noqa: B018 - whether it can be read
+        found.group  # noqa: B018 - raises if the genesis is unreadable
     except BackupRefused:
         raise
     except (KeyError, TypeError, ValueError, StoreError) as error:
@@ -140,7 +142,7 @@ def read_under_way(directory: Path, files: Files) -> UnderWay | None:
 
 
 def write_under_way(directory: Path, begun: UnderWay, files: Files) -> None:
-    """Durable here: whoever goes on knows whose log is being copied, and up to which cut."""
+    """Durable here: the group and the cut, from which an interrupted backup continues."""
     document = {"format": FORMAT, "cut": list(astuple(begun.cut)), "genesis": begun.genesis.hex()}
     replace_whole(directory / UNDER_WAY, json.dumps(document).encode() + b"\n", files)
 

@@ -1,10 +1,10 @@
-"""What a verification yields: progress, between the damage that it finds."""
+"""Progress of a verification, yielded between the damage that it finds."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """So many more bytes were read and found good."""
+    """This many more bytes were read and are intact."""
 
     size_bytes: int

@@ -1,7 +1,7 @@
-"""CRC-32 as zlib computes it, at the speed of memory: every byte that the store writes, verifies or scans passes through here.
+"""CRC-32 with zlib's values, for every byte that the store writes, verifies or scans.
 
-Intel's ISA-L computes it three to nine times faster than zlib; the values are the same. It comes with the broker; the command line
-alone reads a store without it.
+Intel's ISA-L computes the checksum three to nine times faster than zlib. It is installed with the
+broker; only the command line may read a store without it.
 """
 
 try:

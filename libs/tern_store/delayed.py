@@ -1,8 +1,8 @@
-"""What becomes of timers when an entry of the log is applied: messages that are to wait, whose time has come, that are recalled, whose
-record retention has moved.
+"""Timer changes made by applying a log entry: schedule, fire, recall, move by retention.
 
-Law: the log is the truth. What it says of a timer that is not here is damage of the files below `timers/`, which are then made again;
-unless they were made again from a log that begins behind the timer's own entry, which its copy has not reached yet.
+Law: the log is the truth. If an entry refers to a timer that is missing here, the files below
+`timers/` are damaged and are made again. The exception is a store made again from a log that begins
+behind the timer's own entry: the timer's copy comes with a later entry.
 """
 
 from pathlib import Path
@@ -19,12 +19,12 @@ from tern_store.timers.timers import Timers
 from tern_wire.link.timer_rows import TIMER_ROWS
 from tern_wire.records.key_hashes import FEW_RECORDS
 
-# Columns that rows of a move and of timers share.
+# Columns that the rows of moves and timers have in common.
 _SHARED = ("deliver_ms", "size", "queue", "tag")
 
 
 class Delaying(Protocol):
-    """The store's parts that timers touch."""
+    """The parts of the store that timer changes use."""
 
     directory: Path
     timers: Timers
@@ -33,9 +33,9 @@ class Delaying(Protocol):
 
 
 def schedule(store: Delaying, entry: StoredEntry, rows: TimerRows, topics: dict[int, bytes], now_ms: int) -> None:
-    """Records of *entry* wait for their delivery time, as *rows* (TIMER_ROWS) say; their keys are found from now on.
-
-    *topics*: topic id to name (UTF-8) of all of them; *now_ms*: the entry's time.
+    """Let records of *entry* wait for their delivery time, as *rows* (TIMER_ROWS), and index their
+    keys.
+    *topics*: id to name (UTF-8) of every topic in *rows*; *now_ms*: the entry's time.
     """
     store.timers.add(rows)
     if len(rows) <= FEW_RECORDS:
@@ -52,20 +52,20 @@ def schedule(store: Delaying, entry: StoredEntry, rows: TimerRows, topics: dict[
 
 
 def fire(store: Delaying, rows: TimerRows, now_ms: int) -> None:
-    """The time of *rows* has come, as the leader saw it at *now_ms*. DerivedDamage if some of them do not wait here."""
+    """Remove timers that were due at *now_ms* on the leader. DerivedDamage if one is missing."""
     _require(store, store.timers.take(rows, now_ms), "came due")
 
 
 def recall(store: Delaying, rows: TimerRows) -> None:
-    """*rows* were recalled; only their ids and times count. DerivedDamage as `fire`."""
+    """Cancel the timers of *rows*, found by id and time alone. DerivedDamage as in `fire`."""
     missing = sum(not store.timers.cancel(row[0], row[1]) for row in rows[["deliver_ms", "timer_id"]].tolist())
     _require(store, missing, "were recalled")
 
 
 def move_timers(timers: Timers, rows: npt.NDArray[Any], positions: npt.NDArray[np.int64], *, is_partial: bool) -> None:
-    """The records of *rows* (MOVE_ROWS of MOVED_TIMER) lie at *positions* now. What has come due since they were copied is left out.
-
-    *is_partial*: timers that were set before the log's beginning are missing; their copies bring them.
+    """Point the timers of *rows* (MOVE_ROWS of MOVED_TIMER) at *positions*.
+    Timers that fired since the copy was made are left out. *is_partial*: timers that were set
+    before the log's beginning are missing here, and their copies add them.
     """
     moved = np.zeros(len(rows), TIMER_ROWS)
     for name, column in (("timer_id", "number"), ("topic_id", "topic"), *((name, name) for name in _SHARED)):

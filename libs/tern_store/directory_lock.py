@@ -8,7 +8,7 @@ from tern_store.files import REAL_FILES, Files, is_done
 
 
 class DirectoryLock:
-    """An flock on `lock`; the kernel releases it when the process ends, however it ends."""
+    """An flock on the file `lock`; the kernel releases it when the process ends for any reason."""
 
     def __init__(self, fd: int, files: Files) -> None:
         """Use `acquire`."""
@@ -16,7 +16,7 @@ class DirectoryLock:
 
     @classmethod
     def acquire(cls, directory: Path, *, pid: int | None = None, files: Files = REAL_FILES) -> "DirectoryLock":
-        """Lock *directory* (made if missing), or DirectoryInUse with the pid of the owner."""
+        """Lock *directory* (made if missing). DirectoryInUse, with the owner's pid."""
         files.makedirs(directory)
         fd = files.open(directory / "lock", create=True)
         if not files.try_lock(fd):
@@ -26,10 +26,10 @@ class DirectoryLock:
                 f"{directory} is in use by process {owner}. Stop that process, or give this one its own data directory."
             )
         files.ftruncate(fd, 0)
-        # Only for people: on a full disk it is left out.
+        # The pid is only for operators: a full disk leaves it out.
         is_done(lambda: files.pwrite(fd, f"{os.getpid() if pid is None else pid}\n".encode(), 0))
         return cls(fd, files)
 
     def release(self) -> None:
-        """Let another process have the directory. The file stays: removing it would race with the next owner."""
+        """Unlock the directory. The file stays: its removal would race with the next owner."""
         self._files.close(self._fd)

@@ -1,22 +1,22 @@
-"""What a store refuses or cannot read. Whoever opens the store decides: rebuild, fall back, or stop with this text."""
+"""Errors of the store. The caller that opens the store decides: rebuild, fall back, or stop."""
 
 from pathlib import Path
 
 
 class StoreError(Exception):
-    """Base of everything that this package raises on purpose; OSError passes through as it is."""
+    """Base of every error that this package raises on purpose; OSError passes through unchanged."""
 
 
 class SyncLost(OSError):
-    """A sync failed, or a write met an error of the medium (EIO): what was written may be gone although it can still be read.
-
-    Trying again would lie: the kernel has marked the lost pages clean. Nothing else that a kernel refuses says anything of what was
-    written before. Reference: "Can applications recover from fsync failures?", USENIX ATC 2020.
+    """A sync failed, or a write met an error of the medium (EIO): written data may be lost.
+    The data may still be readable, and a repeated sync would report success falsely: the kernel has
+    marked the lost pages clean. Other refusals of the kernel say nothing about earlier writes.
+    Reference: "Can applications recover from fsync failures?", USENIX ATC 2020.
     """
 
 
 class LogRot(StoreError):
-    """Bytes that were once good are not any more: the node must neither vote nor lead until it is rebuilt."""
+    """Damage of once intact bytes: the node neither votes nor leads until it is rebuilt."""
 
     def __init__(self, file: Path, position: int, reason: str) -> None:
         self.file, self.position, self.reason = file, position, reason
@@ -24,11 +24,13 @@ class LogRot(StoreError):
 
 
 class Quarantined(LogRot):
-    """A node that found its log damaged in an earlier life: it serves nothing, neither votes nor leads, and says why."""
+    """An earlier process found the log damaged: the node only reports why; it does not vote or
+    lead.
+    """
 
 
 class DerivedDamage(StoreError):
-    """A file that follows from the log is missing, short or damaged: it is never served, and is made again from the log."""
+    """A file derived from the log is missing, short or damaged: never served, made again."""
 
     def __init__(self, file: Path, position: int, reason: str) -> None:
         self.file, self.position, self.reason = file, position, reason
@@ -44,11 +46,15 @@ class EntryRefused(StoreError):
 
 
 class StateCorrupt(StoreError):
-    """A saved state that does not belong to this log; an older one, or the log from its start, may do."""
+    """A saved state that does not belong to this log; an older one, or the log's start, may be
+    usable.
+    """
 
 
 class StateOfOtherRelease(StoreError):
-    """The state at the begin of a trimmed log is in a form that this release does not read: nothing of it is damaged, and nothing is made anew."""
+    """The state at the begin of a trimmed log has a form that this release cannot read.
+    The state is not damaged, so nothing is made again.
+    """
 
     def __init__(self, file: Path, index: int) -> None:
         self.file, self.index = file, index
@@ -59,7 +65,7 @@ class StateOfOtherRelease(StoreError):
 
 
 class VoteCorrupt(StoreError):
-    """A vote slot is unreadable: this node may not know any more whom it voted for."""
+    """A vote slot is unreadable: the node's latest vote may be lost."""
 
 
 class DirectoryInUse(StoreError):
@@ -71,15 +77,17 @@ class WrongGroup(StoreError):
 
 
 class BackupRefused(StoreError):
-    """A directory that is no backup, or none of this group, or not whole: its text says what to do."""
+    """A directory that is no backup, belongs to another group, or is incomplete; the text says the
+    fix.
+    """
 
 
 class BackupDamaged(BackupRefused):
-    """A backup that is not what was written: nothing is made of it."""
+    """A backup that differs from what was written; it is not used."""
 
 
 class CopyRefused(StoreError):
-    """What a peer sent for a rebuild does not continue the copy of its log; nothing of it was kept."""
+    """Data from a peer does not continue the copy of its log; none of it was kept."""
 
     def __init__(self, position: int, reason: str) -> None:
         self.position, self.reason = position, reason

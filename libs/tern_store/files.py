@@ -1,8 +1,9 @@
-"""The only operating system calls of the store, behind one protocol, so that tests can put faults between.
+"""All operating system calls of the store behind one protocol, so that tests can inject faults.
 
-Paths and descriptors in, bytes out; errors are OSError as the kernel gives them, and SyncLost where what was written may be gone.
-Any other OSError is a lack: of space, descriptors, memory, permission. What was refused can be done again when that is over. New files
-have mode 0600, directories 0700.
+Arguments are paths and descriptors, results are bytes. Errors are the kernel's OSError, or SyncLost
+where written data may be lost. Any other OSError is a lack of space, descriptors, memory or
+permission: the call can be repeated when the lack is over. New files have mode 0600, directories
+0700.
 """
 
 import errno
@@ -22,73 +23,77 @@ _ADVICE = {
     "willneed": os.POSIX_FADV_WILLNEED,
     "dontneed": os.POSIX_FADV_DONTNEED,
 }
-# No space: of the disk, or of the user's share of it.
+# No space: on the disk, or in the user's quota.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
-# Linux's IOV_MAX: pwritev refuses more buffers than this.
+# Linux's IOV_MAX: pwritev refuses more buffers.
 IOV_MAX = 1024
 
 
 class Files(Protocol):
-    """What the store needs of a file system."""
+    """The file system calls that the store needs."""
 
     def open(self, path: Path, *, create: bool = False) -> int:
-        """A descriptor for reading and writing; FileNotFoundError unless *create*."""
+        """Open for reading and writing; FileNotFoundError unless *create*."""
 
     def close(self, fd: int) -> None: ...
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> None:
-        """Write all of *data* (short writes are continued). SyncLost: the medium refused it."""
+        """Write all of *data*, continuing short writes. SyncLost if the medium refused it."""
 
     def pwritev(self, fd: int, parts: Sequence[Buffer], position: int) -> None:
-        """Write all *parts*, one behind the other."""
+        """Write all *parts* in sequence from *position*."""
 
     def pread(self, fd: int, size: int, position: int) -> bytes:
-        """*size* bytes, fewer only at the end of the file."""
+        """Read *size* bytes, fewer only at the end of the file."""
 
     def preadv(self, fd: int, buffers: Sequence[bytearray | memoryview], position: int) -> int:
-        """Fill *buffers* one behind the other; returns the bytes read, fewer than they hold only at the end of the file."""
+        """Fill *buffers* in sequence; return the bytes read, fewer only at the end of the file."""
 
     def advise(self, fd: int, position: int, size: int, advice: Advice) -> None:
-        """Tell the kernel what will be read (a hint; size 0 means to the end)."""
+        """Announce a read to the kernel (a hint; size 0 means to the end)."""
 
     def fdatasync(self, fd: int) -> None:
-        """Durable here: what was written. SyncLost: it may be gone, and no later call says so."""
+        """Durable here: all written data. SyncLost: it may be lost; no later call reports it."""
 
     def fsync_dir(self, path: Path) -> None:
-        """Make creations, renames and removals in *path* durable. SyncLost, or an OSError before anything was tried."""
+        """Make creations, renames and removals in *path* durable.
+        SyncLost, or an OSError raised before the sync was tried.
+        """
 
     def fallocate(self, fd: int, size: int) -> None:
-        """Reserve [0, size) on disk; what is new reads as zeros. ENOSPC comes from here, not from a later write."""
+        """Reserve [0, size) on disk; new bytes read as zeros.
+        ENOSPC is raised here, not by later writes.
+        """
 
     def ftruncate(self, fd: int, size: int) -> None: ...
 
     def size(self, fd: int) -> int: ...
 
     def data_extents(self, fd: int, start: int) -> list[tuple[int, int]]:
-        """[begin, end) of what may hold non-zero bytes at or behind *start*."""
+        """List [begin, end) of the ranges at or behind *start* that may hold non-zero bytes."""
 
     def rename(self, source: Path, target: Path) -> None: ...
 
     def link(self, source: Path, target: Path) -> None:
-        """A second name in the same directory for the same file."""
+        """Give the file a second name in the same directory."""
 
     def unlink(self, path: Path) -> None: ...
 
     def listdir(self, path: Path) -> list[str]:
-        """Names in *path*, sorted; empty if there is no such directory."""
+        """List the names in *path*, sorted; empty if there is no such directory."""
 
     def makedirs(self, path: Path, *, synced: bool = True) -> None:
-        """Make *path* and its parents; with *synced* each new name is made durable in its parent."""
+        """Make *path* and its parents; *synced* makes each new name durable in its parent."""
 
     def free_bytes(self, path: Path) -> int:
-        """What an unprivileged process may still write."""
+        """Bytes that an unprivileged process may still write."""
 
     def try_lock(self, fd: int) -> bool:
-        """Take the exclusive flock of this file, or say False at once."""
+        """Take the exclusive flock of the file; return False at once if it is taken."""
 
 
 class RealFiles:
-    """The kernel's files."""
+    """Calls to the kernel."""
 
     def open(self, path: Path, *, create: bool = False) -> int:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
@@ -123,7 +128,7 @@ class RealFiles:
 
     def pread(self, fd: int, size: int, position: int) -> bytes:
         data = os.pread(fd, size, position)
-        while len(data) < size:  # the kernel returns at most 2 GiB at once, and less when a signal arrives
+        while len(data) < size:  # the kernel returns at most 2 GiB per call, and less when a signal arrives
             more = os.pread(fd, size - len(data), position + len(data))
             if not more:
                 break
@@ -223,27 +228,29 @@ REAL_FILES: Files = RealFiles()
 
 
 def lost(error: OSError) -> SyncLost:
-    """*error* of a sync: whatever its number, ENOSPC among them, pages may be gone."""
+    """Convert *error* of a sync: pages may be lost whatever its number, ENOSPC included."""
     return SyncLost(*error.args, error.filename)
 
 
 def of_write(error: OSError) -> OSError:
-    """*error* of a write: EIO is one of the medium, any other has left what was written before as it is."""
+    """Convert *error* of a write: EIO means the medium; any other leaves earlier writes intact."""
     return lost(error) if error.errno == errno.EIO else error
 
 
 def unreadable(error: OSError, path: Path, position: int) -> OSError | LogRot:
-    """*error* of a read of the log: what the medium cannot give back (EIO) is rot; any other lack is over some time."""
+    """Convert *error* of a read of the log: EIO is rot; any other error is a temporary lack."""
     return LogRot(path, position, "the disk cannot read it") if error.errno == errno.EIO else error
 
 
 def is_lack(error: OSError) -> bool:
-    """Whether what was refused can be done again when the machine has what it lacks now."""
+    """Whether the refused call can be repeated once the machine has what it lacks."""
     return not isinstance(error, SyncLost)
 
 
 def refusal(action: Callable[[], object]) -> OSError | None:
-    """Run *action*, which can be run again; what the kernel refused if the machine lacks something for it (room, descriptors, memory ...). SyncLost passes."""
+    """Run *action*, which must be repeatable; return the kernel's refusal, None if it succeeded.
+    A refusal is a lack of room, descriptors, memory and the like. SyncLost is raised.
+    """
     try:
         action()
     except OSError as error:
@@ -254,12 +261,12 @@ def refusal(action: Callable[[], object]) -> OSError | None:
 
 
 def is_done(action: Callable[[], object]) -> bool:
-    """As `refusal`: whether there was none."""
+    """Run *action* as `refusal` does; True if it succeeded."""
     return refusal(action) is None
 
 
 def unless_worn(read: Callable[[], T]) -> T | None:
-    """What *read* gives; None for what the medium cannot give back (EIO), where its owner has it from elsewhere."""
+    """Return the result of *read*; None on EIO, where the caller has another source of the data."""
     try:
         return read()
     except OSError as error:
@@ -269,12 +276,12 @@ def unless_worn(read: Callable[[], T]) -> T | None:
 
 
 def discard(path: Path, files: Files) -> None:
-    """Unlink what nobody needs any more, if it is there. Where that is refused it stays, and whoever opens the folder next removes it."""
+    """Unlink an unneeded file if it exists; if refused, the folder's next opening removes it."""
     is_done(lambda: files.unlink(path))
 
 
 def read_whole(path: Path, files: Files) -> bytes:
-    """All bytes of a file; FileNotFoundError if there is none."""
+    """Read a whole file; FileNotFoundError if there is none."""
     fd = files.open(path)
     try:
         return files.pread(fd, files.size(fd), 0)
@@ -283,7 +290,9 @@ def read_whole(path: Path, files: Files) -> bytes:
 
 
 def replace_whole(path: Path, data: bytes, files: Files) -> None:
-    """Durable here: the file at *path* is *data*, or after a crash before the end what it was: written aside, synced, renamed."""
+    """Durable here: the file at *path* is *data*; an earlier crash leaves the old contents.
+    The data is written aside, synced, and renamed.
+    """
     fresh = path.with_name(f"{path.name}.new")
     write_synced(fresh, data, files)
     files.rename(fresh, path)
@@ -291,7 +300,7 @@ def replace_whole(path: Path, data: bytes, files: Files) -> None:
 
 
 def write_synced(path: Path, data: bytes, files: Files) -> None:
-    """Durable here: the bytes of the file at *path*, whose name is the caller's."""
+    """Durable here: the contents of the file at *path*; the caller makes the name durable."""
     fd = files.open(path, create=True)
     try:
         files.ftruncate(fd, 0)

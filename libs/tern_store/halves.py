@@ -1,8 +1,9 @@
-"""Records of half messages: nobody finds them by key before their transaction is committed, everybody does afterwards.
+"""Keys of half messages: indexed when their transaction commits, not before.
 
-A commit is applied long after the records were stored, so they are read again, once an entry, wherever they lie by then. Those before the
-log's beginning are passed over: the entry is applied again (behind an older state, or the derived files are made again), and what of it is still
-needed has a copy further on, which brings its keys itself.
+A commit is applied long after its records were stored, so the records are read again, once per
+entry, from their present place. Records before the log's beginning are skipped: the entry is then
+being applied again (behind an older state, or to make the derived files again), and records that
+are still needed have a later copy, which indexes its own keys.
 """
 
 from collections.abc import Mapping
@@ -14,14 +15,14 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from tern_store.store import Store
 
-# Read in one go; a commit of many large messages must not need them all in memory.
+# Bytes read at once: a commit of many large messages must not fill the memory.
 STEP_SIZE_BYTES = 4 << 20
 
 
 def index_committed(store: "Store", records: npt.NDArray[Any], topics: Mapping[int, bytes], now_ms: int) -> None:
-    """The keys of *records* are found from now on, as of *now_ms*, the entry's time. LogRot if a record cannot be read.
-
-    *records* have fields position, size and topic (its id); *topics*: topic id to name (UTF-8) of all of them.
+    """Index the keys of *records* at *now_ms*, the entry's time. LogRot if a record is unreadable.
+    *records* have the fields position, size and topic (its id); *topics*: id to name (UTF-8) of
+    every topic in *records*.
     """
     records = records[records["position"] >= store.log.start.position]
     records = records[np.lexsort((records["position"], records["topic"]))]

@@ -1,7 +1,8 @@
-"""Times of what a queue holds, whether its files have them or only copies of its messages are left.
+"""Visibility times of queued messages, from the queue's files or from copies of the messages.
 
-Files that were made again from the log's beginning begin where the queue ended then. What a group has not read of before lies behind it as copies
-(`MovedEntries`), without a row of times: such a message is as old as its record.
+Files that were made again from the log's beginning begin at the queue's end of that time. Messages
+before it that a group has not read remain as copies (`MovedEntries`) without a row of times: the
+age of such a message is that of its record.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +19,9 @@ _STAMP_SIZE_BYTES = 8
 
 
 def visible_at(store: "Store", topic_id: int, queue: int, offset: int) -> int:
-    """From when on the message at *offset* was visible, in ms; StoreError when it is not kept. LogRot, DerivedDamage."""
+    """Time in ms at which the message at *offset* became visible.
+    StoreError if it is not kept; LogRot, DerivedDamage.
+    """
     if store.queues.min(topic_id, queue) <= offset < store.queues.end(topic_id, queue):
         return store.queues.visible_at(topic_id, queue, offset)
     entries = store.read_queue(topic_id, queue, offset, 1)
@@ -29,8 +32,10 @@ def visible_at(store: "Store", topic_id: int, queue: int, offset: int) -> int:
 
 
 def offset_at(store: "Store", topic_id: int, queue: int, visible_ms: int, *, least: int, end: int) -> int:
-    """The first offset of [*least*, *end*), the queue as its owner knows it, that was visible at *visible_ms* or later; *end* if none was.
-    LogRot, DerivedDamage."""
+    """First offset of [*least*, *end*) that became visible at *visible_ms* or later; *end* if none
+    did.
+    The caller gives the bounds of the queue. LogRot, DerivedDamage.
+    """
     if least >= end:
         return end
     filed = store.queues.end(topic_id, queue) > 0
@@ -38,7 +43,7 @@ def offset_at(store: "Store", topic_id: int, queue: int, visible_ms: int, *, lea
     found = min(store.queues.offset_at(topic_id, queue, visible_ms), end) if first < end else end
     if found > first:
         return found
-    # All in the files is young enough, so the first one may be before them.
+    # Every message in the files is young enough, so the first one may lie before the files.
     while least < first:
         middle = (least + first) // 2
         if visible_at(store, topic_id, queue, middle) < visible_ms:

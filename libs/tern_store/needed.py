@@ -1,8 +1,9 @@
-"""What retention must copy forward before segments go: records that lie in them and are still needed.
+"""Records in old segments that retention must copy forward before it drops the segments.
 
-Age counts from visibility. A record is needed while a timer waits to deliver it, its transaction has not ended, a lease or a retry holds it, or its queue entry is not
-below the queue's new min although the record is older (it was delivered by reference: delayed, committed, retried, dead-lettered). So no entry
-that a reader may reach points at what is gone.
+Age counts from visibility. A record is needed while a timer waits to deliver it, its transaction is
+open, a lease or a retry holds it, or its queue entry is at or above the queue's new min. The last
+case is a record older than its queue entry, delivered by reference: delayed, committed, retried or
+dead-lettered. Entries that consumers can reach therefore never point at dropped records.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """Records at *positions*, shape (n,), and what a COPY says of them (MOVE_ROWS)."""
+    """Needed records at *positions*, shape (n,), and their rows in a COPY (MOVE_ROWS)."""
 
     rows: npt.NDArray[Any]
     positions: Numbers
 
     def share(self, begin: int, end: int) -> float:
-        """How much of the log's bytes [*begin*, *end*) they are, 0 to 1."""
+        """Share of the log's bytes [*begin*, *end*) that is needed, 0 to 1."""
         inside = (self.positions >= begin) & (self.positions < end)
-        _, first = np.unique(self.positions[inside], return_index=True)  # two may need the same record
+        _, first = np.unique(self.positions[inside], return_index=True)  # two rows may need the same record
         return float(self.rows["size"][inside][first].astype(np.int64).sum()) / (end - begin)
 
 
@@ -42,12 +43,12 @@ def find_needed(
     halves: Found | None = None,
     unread: Iterable[Found] = (),
 ) -> Needed:
-    """What lies below *position* of the log and is needed.
-
-    *ends*: (topic id, queue) to the queue's end when the log reached *position*: below that offset everything may go by age.
-    *held*: (topic id, queue, offsets) of leases and retries. *halves*: half messages whose transactions have not ended, as a COPY says it
-    (MOVE_ROWS), and where they lie; the owner knows, since no file of the store does. *unread*: messages that stay for groups (`UnreadScan`).
-    DerivedDamage if a file that follows from the log cannot be read.
+    """Find the needed records below *position* of the log.
+    *ends*: (topic id, queue) to the queue's end when the log reached *position*; every offset below
+    may go by age. *held*: (topic id, queue, offsets) of leases and retries. *halves*: rows
+    (MOVE_ROWS) and positions of half messages in open transactions; only the caller has them, since
+    no file of the store does. *unread*: messages kept for groups (`UnreadScan`). DerivedDamage if a
+    derived file cannot be read.
     """
     found = [
         *_by_reference(store, position, ends),
@@ -57,7 +58,7 @@ def find_needed(
     ]
     needed = [_each_once(*(np.concatenate(parts) for parts in zip(*found, strict=True)))] if found else []
     if halves is not None and len(halves[0]):
-        # Each of them is there once, and is nothing else: a hundred thousand need not be compared.
+        # Each half message is listed once and is nothing else: 100,000 of them need no comparison.
         needed.append(halves)
     if not needed:
         return Needed(np.empty(0, MOVE_ROWS), np.empty(0, np.int64))
@@ -66,7 +67,7 @@ def find_needed(
 
 
 def _each_once(rows: npt.NDArray[Any], positions: Numbers) -> Found:
-    """One message may be held and young at once."""
+    """Remove duplicates: one message may be both held and young."""
     names = np.stack([rows[name].astype(np.int64) for name in ("kind", "topic", "queue", "number", "deliver_ms")])
     _, first = np.unique(names, axis=1, return_index=True)
     order = np.sort(first)
@@ -74,7 +75,9 @@ def _each_once(rows: npt.NDArray[Any], positions: Numbers) -> Found:
 
 
 def _by_reference(store: "Store", position: int, ends: dict[tuple[int, int], int]) -> Iterator[Found]:
-    """Messages whose record is older than their place in the queue. Only some queues have any; the store knows where."""
+    """Yield messages with records older than their queue entry; the store lists the queues with
+    any.
+    """
     for (topic_id, queue), (first, last) in store.references.items():
         offset = max(first, ends.get((topic_id, queue), 0), store.queues.min(topic_id, queue))
         while offset <= last:
@@ -91,7 +94,7 @@ def _held(store: "Store", position: int, held: Iterable[tuple[int, int, Numbers]
     for topic_id, queue, offsets in held:
         at = 0
         while at < len(offsets):
-            # Offsets come in runs: one read each.
+            # Offsets come in runs: one read per run.
             entries = store.read_queue(
                 topic_id, queue, int(offsets[at]), min(STEP_ENTRIES, int(offsets[-1] - offsets[at]) + 1)
             )

@@ -1,4 +1,4 @@
-"""Files whose owner can say what the machine lacks: the last refusal of the kernel, and what a person does about it."""
+"""Files that remember the kernel's last refusal, and what an operator can do about it."""
 
 import errno
 from collections.abc import Callable, Sequence
@@ -8,9 +8,10 @@ from typing import ParamSpec, TypeVar
 from tern_store.errors import SyncLost
 from tern_store.files import Advice, Buffer, Files
 
-# What was refused is tried again within seconds, so a lack that lasts is told without gaps, and one that is over soon not any more.
+# Refused calls are repeated within seconds: a lasting lack is reported without gaps, and one that
+# is over soon disappears from the report.
 TOLD_S = 10.0
-# No refusals of a machine: nothing there, as who asks expects.
+# Not a lack of the machine: callers expect these answers.
 _EXPECTED = frozenset({errno.ENOENT, errno.EEXIST, errno.ENXIO})
 _REMEDIES = {
     errno.EMFILE: "this process has as many open files as its limit allows; raise the limit (LimitNOFILE, ulimits) or close connections",
@@ -28,15 +29,15 @@ _R = TypeVar("_R")
 
 
 class NotedFiles:
-    """Implements Files over *files*. May be used on any thread."""
+    """Implement Files over *files*. Safe on any thread."""
 
     def __init__(self, files: Files, monotonic: Callable[[], float]) -> None:
-        """*monotonic*: seconds, of any beginning."""
+        """*monotonic*: seconds, from any origin."""
         self._files, self._monotonic = files, monotonic
         self._refused: tuple[float, OSError] | None = None
 
     def lack(self) -> str:
-        """What the kernel has refused a moment ago, in a sentence; empty if nothing."""
+        """A sentence about a refusal of the last seconds; empty if there was none."""
         refused = self._refused
         if refused is None or self._monotonic() - refused[0] > TOLD_S:
             return ""
@@ -46,83 +47,83 @@ class NotedFiles:
         return f"{error.strerror}{where}: {remedy}"
 
     def open(self, path: Path, *, create: bool = False) -> int:
-        """As Files."""
+        """Forward to `Files.open` and note a refusal."""
         return self._noted(self._files.open, path, create=create)
 
     def close(self, fd: int) -> None:
-        """As Files."""
+        """Forward to `Files.close`."""
         self._files.close(fd)
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> None:
-        """As Files."""
+        """Forward to `Files.pwrite` and note a refusal."""
         self._noted(self._files.pwrite, fd, data, position)
 
     def pwritev(self, fd: int, parts: Sequence[Buffer], position: int) -> None:
-        """As Files."""
+        """Forward to `Files.pwritev` and note a refusal."""
         self._noted(self._files.pwritev, fd, parts, position)
 
     def pread(self, fd: int, size: int, position: int) -> bytes:
-        """As Files."""
+        """Forward to `Files.pread` and note a refusal."""
         return self._noted(self._files.pread, fd, size, position)
 
     def preadv(self, fd: int, buffers: Sequence[bytearray | memoryview], position: int) -> int:
-        """As Files."""
+        """Forward to `Files.preadv` and note a refusal."""
         return self._noted(self._files.preadv, fd, buffers, position)
 
     def advise(self, fd: int, position: int, size: int, advice: Advice) -> None:
-        """As Files."""
+        """Forward to `Files.advise`."""
         self._files.advise(fd, position, size, advice)
 
     def fdatasync(self, fd: int) -> None:
-        """As Files."""
+        """Forward to `Files.fdatasync`."""
         self._files.fdatasync(fd)
 
     def fsync_dir(self, path: Path) -> None:
-        """As Files."""
+        """Forward to `Files.fsync_dir` and note a refusal."""
         self._noted(self._files.fsync_dir, path)
 
     def fallocate(self, fd: int, size: int) -> None:
-        """As Files."""
+        """Forward to `Files.fallocate` and note a refusal."""
         self._noted(self._files.fallocate, fd, size)
 
     def ftruncate(self, fd: int, size: int) -> None:
-        """As Files."""
+        """Forward to `Files.ftruncate`."""
         self._noted(self._files.ftruncate, fd, size)
 
     def size(self, fd: int) -> int:
-        """As Files."""
+        """Forward to `Files.size`."""
         return self._files.size(fd)
 
     def data_extents(self, fd: int, start: int) -> list[tuple[int, int]]:
-        """As Files."""
+        """Forward to `Files.data_extents`."""
         return self._files.data_extents(fd, start)
 
     def rename(self, source: Path, target: Path) -> None:
-        """As Files."""
+        """Forward to `Files.rename` and note a refusal."""
         self._noted(self._files.rename, source, target)
 
     def link(self, source: Path, target: Path) -> None:
-        """As Files."""
+        """Forward to `Files.link` and note a refusal."""
         self._noted(self._files.link, source, target)
 
     def unlink(self, path: Path) -> None:
-        """As Files."""
+        """Forward to `Files.unlink` and note a refusal."""
         self._noted(self._files.unlink, path)
 
     def listdir(self, path: Path) -> list[str]:
-        """As Files."""
+        """Forward to `Files.listdir` and note a refusal."""
         return self._noted(self._files.listdir, path)
 
     def makedirs(self, path: Path, *, synced: bool = True) -> None:
-        """As Files."""
+        """Forward to `Files.makedirs` and note a refusal."""
         self._noted(self._files.makedirs, path, synced=synced)
 
     def free_bytes(self, path: Path) -> int:
-        """As Files."""
+        """Forward to `Files.free_bytes`."""
         return self._files.free_bytes(path)
 
     def try_lock(self, fd: int) -> bool:
-        """As Files."""
+        """Forward to `Files.try_lock`."""
         return self._files.try_lock(fd)
 
     def _noted(self, call: Callable[_P, _R], *arguments: _P.args, **options: _P.kwargs) -> _R:
@@ -132,6 +133,6 @@ class NotedFiles:
             raise
         except OSError as error:
             if error.errno not in _EXPECTED:
-                # Without its frames, which would keep what they held.
+                # Without its frames, which would keep their variables alive.
                 self._refused = self._monotonic(), OSError(error.errno, error.strerror, error.filename)
             raise

@@ -1,7 +1,8 @@
-"""A node's data directory while the node is stopped: what lies in it, for commands that look and never change.
+"""The data directory of a stopped node, for commands that only read.
 
-Law: nothing below the directory is written but `lock`, which keeps the node from starting meanwhile. What a restart would cut lies
-behind the saved state's marks, so it is left where it is and never read.
+Law: no file below the directory is written except `lock`, which keeps the node from starting
+meanwhile. Bytes that a restart would cut lie behind the saved state's marks; they are left in place
+and never read.
 """
 
 import json
@@ -32,7 +33,7 @@ from tern_store.state.state_file import SavedState, load_state
 
 @dataclass(frozen=True, slots=True)
 class OfflineTopic:
-    """A topic of this node: its id names the folder of its queues."""
+    """A topic of this node; its id names the folder of its queues."""
 
     topic_id: int
     name: str
@@ -40,7 +41,9 @@ class OfflineTopic:
 
 
 class OfflineStore:
-    """One stopped node's directory, locked. Owner: the command that opened it; `close` lets the node start again."""
+    """The locked directory of a stopped node.
+    Owner: the command; `close` lets the node start again.
+    """
 
     def __init__(self, directory: Path, lock: DirectoryLock, state: SavedState, files: Files) -> None:
         """Use `open`."""
@@ -65,22 +68,22 @@ class OfflineStore:
         self.queues = ConsumeQueues.open(directory, files=files)
         self._moved = MovedEntries()
         self._moved.restore(self.section["moved"])
-        # Queues that show messages by reference: (topic id, queue) to the first and last such offset.
+        # Queues with messages by reference: (topic id, queue) to the first and last such offset.
         self.references = {(topic, queue): (first, last) for topic, queue, first, last in self.section["references"]}
 
     @classmethod
     def open(cls, directory: Path, *, files: Files = REAL_FILES) -> "OfflineStore":
         """Lock *directory* and read the newest saved state.
-
-        StoreError (its text says what to do) if no node ever stopped there, DirectoryInUse (names the pid) if one runs,
-        Quarantined if its log is known to be damaged, LogRot or DerivedDamage if a file is missing, short or damaged. `clean` is False after a crash: then what is behind the
-        saved state is missing, which only a start of the node brings back.
+        StoreError, whose text says the fix, if no node was ever stopped there. DirectoryInUse, with
+        the pid, if a node runs. Quarantined if the log is known to be damaged. LogRot or
+        DerivedDamage if a file is missing, short or damaged. After a crash `clean` is False: the
+        messages behind the saved state are missing until the node starts again.
         """
         if not segment_bases(directory / LOG_FOLDER, files):
             raise StoreError(
                 f"{directory} has no {LOG_FOLDER}/ with a log in it: it is not the data directory of a node."
             )
-        # Before anything is read: a node that runs changes it all.
+        # Lock before the first read: a running node changes every file.
         lock = DirectoryLock.acquire(directory, files=files)
         try:
             unchanging = UnchangingFiles(files)
@@ -104,22 +107,26 @@ class OfflineStore:
         return store
 
     def queue_keys(self) -> list[tuple[int, int]]:
-        """(topic id, queue) of every queue that ever had a message, ascending."""
+        """List (topic id, queue) of every queue that ever had a message, ascending."""
         return sorted(key for key in self.queues.all_keys() if self.queues.end(*key))
 
     def read(self, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> memoryview:
-        """The bytes at *positions* (shape (n,)), *sizes* each, one behind the other, verified.
-
-        Each lies within one entry up to the saved state. LogRot if an entry went bad, StoreError for any other place.
+        """Concatenate the bytes at *positions* (shape (n,)), *sizes* each, verified.
+        Each range must lie within one entry up to the saved state, else StoreError. LogRot if an
+        entry is damaged.
         """
         return self._reader.read(positions, sizes)
 
     def entries(self, topic_id: int, queue: int, offset: int, count: int) -> npt.NDArray[Any]:
-        """Up to *count* entries of a queue from *offset* on, pointing where the records lie now. DerivedDamage."""
+        """Up to *count* entries of a queue from *offset*, with their records' present positions.
+        DerivedDamage.
+        """
         return self._moved.lay_over(topic_id, queue, offset, self.queues.read(topic_id, queue, offset, count))
 
     def config(self, name: str) -> dict[str, Any]:
-        """The JSON object in `config/{name}`; empty if there is no such file. StoreError if it is damaged."""
+        """Read the JSON object in `config/{name}`; empty if there is no file, StoreError if
+        damaged.
+        """
         path = self.directory / CONFIG_FOLDER / name
         text = read_text(path, self._files)
         try:
@@ -131,7 +138,7 @@ class OfflineStore:
         return document
 
     def close(self) -> None:
-        """Close the files and let the node have its directory."""
+        """Close the files and release the directory."""
         self.queues.close()
         self._index.abandon()
         self._segments.close()
@@ -152,84 +159,86 @@ class OfflineStore:
 
 
 class UnchangingFiles:
-    """Files that can be read only. What makes room or tidies up is passed over; a write is a bug and raises StoreError."""
+    """Read-only files.
+    Calls that reserve or tidy do nothing; a write is a bug and raises StoreError.
+    """
 
     def __init__(self, files: Files) -> None:
         self._files = files
 
     def open(self, path: Path, *, create: bool = False) -> int:
-        """As `Files`; nothing is created: FileNotFoundError instead."""
+        """Forward to `Files.open` without creating: FileNotFoundError instead."""
         del create
         return self._files.open(path)
 
     def close(self, fd: int) -> None:
-        """As `Files`."""
+        """Forward to `Files.close`."""
         self._files.close(fd)
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> None:
-        """Refused."""
+        """Raise StoreError."""
         raise StoreError(f"a stopped node's file would have been written: {len(data)} bytes at {position} of {fd}")
 
     def pwritev(self, fd: int, parts: Sequence[Buffer], position: int) -> None:
-        """Refused."""
+        """Raise StoreError."""
         raise StoreError(f"a stopped node's file would have been written: {len(parts)} parts at {position} of {fd}")
 
     def pread(self, fd: int, size: int, position: int) -> bytes:
-        """As `Files`."""
+        """Forward to `Files.pread`."""
         return self._files.pread(fd, size, position)
 
     def preadv(self, fd: int, buffers: Sequence[bytearray | memoryview], position: int) -> int:
-        """As `Files`."""
+        """Forward to `Files.preadv`."""
         return self._files.preadv(fd, buffers, position)
 
     def advise(self, fd: int, position: int, size: int, advice: Advice) -> None:
-        """As `Files`."""
+        """Forward to `Files.advise`."""
         self._files.advise(fd, position, size, advice)
 
     def fdatasync(self, fd: int) -> None:
-        """Passed over."""
+        """Do nothing."""
 
     def fsync_dir(self, path: Path) -> None:
-        """Passed over."""
+        """Do nothing."""
 
     def fallocate(self, fd: int, size: int) -> None:
-        """Passed over."""
+        """Do nothing."""
 
     def ftruncate(self, fd: int, size: int) -> None:
-        """Passed over."""
+        """Do nothing."""
 
     def size(self, fd: int) -> int:
-        """As `Files`."""
+        """Forward to `Files.size`."""
         return self._files.size(fd)
 
     def data_extents(self, fd: int, start: int) -> list[tuple[int, int]]:
-        """As `Files`."""
+        """Forward to `Files.data_extents`."""
         return self._files.data_extents(fd, start)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Refused."""
+        """Raise StoreError."""
         raise StoreError(f"a stopped node's file would have been renamed: {source} to {target}")
 
     def link(self, source: Path, target: Path) -> None:
-        """Refused."""
+        """Raise StoreError."""
         raise StoreError(f"a stopped node's file would have got another name: {source}, {target}")
 
     def unlink(self, path: Path) -> None:
-        """Passed over."""
+        """Do nothing."""
 
     def listdir(self, path: Path) -> list[str]:
-        """As `Files`."""
+        """Forward to `Files.listdir`."""
         return self._files.listdir(path)
 
     def makedirs(self, path: Path, *, synced: bool = True) -> None:
-        """Passed over."""
+        """Do nothing."""
 
     def free_bytes(self, path: Path) -> int:
-        """As `Files`."""
+        """Forward to `Files.free_bytes`."""
         return self._files.free_bytes(path)
 
     def try_lock(self, fd: int) -> bool:
-        """As `Files`."""
+        """Forward to `Files.try_lock`."""
         return self._files.try_lock(fd)
 
 

@@ -1,6 +1,8 @@
-"""How a start finds its way: the newest saved state that the log reaches, or the log's beginning and the state that was kept for it.
+"""Choice of the state at a start: the newest that the log reaches, or the one of the log's
+beginning.
 
-Law: damage of what follows from the log costs its making again, damage of the log nothing less than a quarantine.
+Law: damage of derived files costs no more than making them again; damage of the log costs a
+quarantine.
 """
 
 from collections.abc import Callable
@@ -18,14 +20,14 @@ from tern_store.state.state_file import SavedState, boundaries, load_boundary, l
 
 
 class Opened(Protocol):
-    """What is opened: `store.Store`."""
+    """The opened store (`store.Store`)."""
 
     def close(self) -> None:
         """Close the files."""
         ...
 
     def begin_again(self, reason: str, base: SavedState | None) -> None:
-        """As Store.begin_again."""
+        """Forward to Store.begin_again."""
         ...
 
 
@@ -42,9 +44,9 @@ def open_store(
     bounds: tuple[int, int],
     files: Files,
 ) -> Made:
-    """What *made* makes of a log and a saved state, as `Store.open` says, in a directory that is there and not quarantined.
-
-    *bounds*: bytes of the largest entry, and of the newest entries that stay in memory.
+    """Open a log and a state and pass them to *made*, with the rules of `Store.open`.
+    The directory must exist and not be quarantined. *bounds*: bytes of the largest entry, and of
+    the newest entries kept in memory.
     """
     reason = small_files.read_text(directory / small_files.REBUILD, files) or ""
     refused: StoreError | None = None

@@ -1,9 +1,10 @@
-"""Which segments may go: by age at a fixed hour, by the size of the log, or because the disk fills up. Pure decisions.
+"""Which segments to drop: by age at a fixed hour, by size of the log, or on a full disk.
 
-RocketMQ's rules and defaults (fileReservedTime 72 h, deleteWhen 04, diskMaxUsedSpaceRatio 75, cleaning by force from 85, writes refused
-from 90). Reference: Apache RocketMQ 5, DefaultMessageStore.CleanCommitLogService. Two differences: age counts from when a message became
-visible, so what a segment holds that is younger in that sense is copied forward first; and cleaning by force spares what a group has not read
-and what its topic does not give up (`when_full`), so that sends are refused instead.
+All functions are pure. Rules and defaults are RocketMQ's (fileReservedTime 72 h, deleteWhen 04,
+diskMaxUsedSpaceRatio 75, cleaning by force from 85, writes refused from 90), with two differences.
+Age counts from the time a message became visible, so younger records in a segment are copied
+forward first. Cleaning by force spares messages that a group has not read and that their topic does
+not give up (`when_full`); sends are refused instead.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,27 +12,29 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 HOUR_MS = 3_600_000
-# A segment of which more than this share is still needed is kept whole: copying it would cost more than it frees.
+# A segment of which more than this share is needed is kept: a copy would cost more than it frees.
 NEEDED_SHARE_MAX = 0.20
-# ... and where the disk is full, than this: a group that reads no more must not keep everything behind what it left. What is copied has room, since
-# that begins at 85 %, and sends are refused from 90 % on.
+# The same limit on a full disk, so that a group that stopped reading does not keep everything
+# behind its offset. The copies have room: copying begins at 85 %, sends are refused from 90 % on.
 NEEDED_SHARE_OF_ROOM_MAX = 0.50
-# How fast copies may be proposed, so that they do not crowd out producers.
+# Rate limit of copies, so that producers keep most of the disk.
 COPY_RATE_BYTES_PER_S = 20 * 1_000_000
 
 
 class Pressure(StrEnum):
-    """What the disk asks for."""
+    """The reaction that the fill of the disk requires."""
 
     NONE = "none"
-    CLEAN = "clean"  # drop what is old enough now, whatever the hour
-    FORCE = "force"  # drop the oldest segment even if it is not old enough, but for what is unread
-    REFUSE = "refuse"  # and take no new messages
+    CLEAN = "clean"  # drop old segments now, at any hour
+    FORCE = "force"  # drop the oldest segment even if it is young, but no unread messages
+    REFUSE = "refuse"  # and accept no new messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRules:
-    """As settable. *delete_hour* is one of the day's 24 in local time, *size_max_bytes* 0 for no limit; ratios of the disk."""
+    """Settable rules.
+    *delete_hour*: 0 to 23, local time; *size_max_bytes*: 0 for none; ratios of disk.
+    """
 
     retention_ms: int = 72 * HOUR_MS
     delete_hour: int = 4
@@ -43,20 +46,20 @@ class RetentionRules:
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """Bytes used and there at all, of the disk or of the budget for the data directory."""
+    """Bytes used and bytes in total, of the disk or of the data directory's budget."""
 
     used_bytes: int
     capacity_bytes: int
 
     @property
     def ratio(self) -> float:
-        """0 to 1, more when a budget is overdrawn."""
+        """Used share, from 0; above 1 when a budget is exceeded."""
         return self.used_bytes / self.capacity_bytes if self.capacity_bytes else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentAge:
-    """A segment that could go: [*begin*, *end*) of the log, its newest entry of *newest_ms*."""
+    """A droppable segment: [*begin*, *end*) of the log; its newest entry is of *newest_ms*."""
 
     begin: int
     end: int
@@ -70,12 +73,13 @@ class TrimPlan:
     position: int
     forced: bool
     reason: str
-    # For want of space alone: what is unread stays. By age and by size the log is as long as the operator wants it.
+    # The trim only makes room, so unread messages stay. Trims by age and size follow the operator's
+    # settings and drop them.
     makes_room: bool = False
 
 
 def pressure(rules: RetentionRules, disk: DiskUse) -> Pressure:
-    """What *disk* asks for; each mark belongs to the stronger side."""
+    """Required reaction to *disk*; a ratio equal to a threshold counts as above it."""
     if disk.ratio >= rules.refuse_ratio:
         return Pressure.REFUSE
     if disk.ratio >= rules.force_ratio:
@@ -95,10 +99,11 @@ def plan_trim(
     hour: int,
     asked: bool = False,
 ) -> TrimPlan | None:
-    """What to drop now, or None. *segments*: those that may go at all, oldest first (never the last of the log).
-
-    *end* is where the log ends, *now_ms* the group's logical time, *hour* the wall clock's (0 to 23), *asked* that somebody wants it now. Ages are compared with
-    "older than", as RocketMQ: a segment of exactly the retention stays. A clock that went back makes segments younger, never older.
+    """Choose what to drop now; None for nothing.
+    *segments*: the droppable ones, oldest first, never the last of the log. *end*: the log's end.
+    *now_ms*: the group's logical time. *hour*: the wall clock's, 0 to 23. *asked*: an operator
+    requests a trim now. A segment must be older than the retention, as in RocketMQ; an equal age
+    stays. A clock set back makes segments younger, never older.
     """
     if not segments:
         return None
@@ -108,13 +113,13 @@ def plan_trim(
         why = "asked for" if asked else f"disk {disk.ratio:.0%} full" if wanted is not Pressure.NONE else "its hour"
         return TrimPlan(segments[old - 1].end, forced=False, reason=f"older than the retention; {why}")
     if rules.size_max_bytes:
-        # What stays behind a dropped segment is still as large as allowed: sizes are a promise of how much is kept, too.
+        # The rest keeps the full allowed size: the setting also promises how much is kept.
         over = _count_while(segments, lambda segment: end - segment.end >= rules.size_max_bytes)
         if over:
             reason = f"the log has {end - segments[0].begin} bytes, {rules.size_max_bytes} are to be kept"
             return TrimPlan(segments[over - 1].end, forced=True, reason=reason)
     if wanted in {Pressure.FORCE, Pressure.REFUSE}:
-        # One at a time: the disk is asked again before the next.
+        # One segment at a time: the disk is measured again before the next.
         return TrimPlan(segments[0].end, forced=True, reason=f"disk {disk.ratio:.0%} full", makes_room=True)
     return None
 

@@ -1,15 +1,16 @@
-"""The small files of a node's directory, as RocketMQ names them: `abort`, `checkpoint`, `config/*.json`; and `quarantine`, `rebuild`.
+"""Small files of a node's directory: RocketMQ's `abort`, `checkpoint`, `config/*.json`, and marks.
 
-`abort` is there while the node runs, and after a crash; one line: its pid. `checkpoint`, big-endian, in a page of 4 KiB:
+The marks `quarantine` and `rebuild` are ours. `abort` holds the pid in one line; it exists while
+the node runs, and after a crash. `checkpoint` is big-endian in a page of 4 KiB:
+ 0          8             16           24          32            40                  48
+ | log ms 8 | queues ms 8 | index ms 8 | flushed 8 | confirmed 8 | queues position 8 | zeros ...
+The times are those of the newest message that each file holds on disk; the positions are in the
+log. Reference: Apache RocketMQ 5, StoreCheckpoint. Recovery uses the saved state; this page and the
+JSON files show the same facts to operators and to RocketMQ's tools.
 
-     0              8               16              24                 32               40
-     | log ms 8     | queues ms 8   | index ms 8    | flushed 8        | confirmed 8    | queues position 8 | zeros ...
-
-times of the newest message that each of them holds on disk, positions in the log. Reference: Apache RocketMQ 5, StoreCheckpoint.
-Ours recovers from the saved state; this page, and the JSON files, say the same to people and to RocketMQ's tools.
-
-Law: a JSON file appears whole (written aside, synced, renamed); the one before it stays as `.bak`. `quarantine` and `rebuild` are
-durable before the node ends, so that no restart forgets what was found.
+Law: a JSON file appears whole (written aside, synced, renamed), and its predecessor stays as
+`.bak`. The marks `quarantine` and `rebuild` are durable before the node ends, so every restart sees
+them.
 """
 
 import json
@@ -25,7 +26,7 @@ from tern_store.files import Files, read_whole, replace_whole, write_synced
 ABORT = "abort"
 CHECKPOINT = "checkpoint"
 CONFIG_FOLDER = "config"
-# A topic attribute of ours; RocketMQ writes a sign before the name.
+# A topic attribute of ours; RocketMQ puts a sign before the name.
 TOPIC_ID = "ternmq.topic.id"
 QUARANTINE = "quarantine"
 REBUILD = "rebuild"
@@ -41,13 +42,15 @@ class Checkpoint:
     position: int
 
     def encode(self) -> bytes:
-        """The page."""
+        """The page as bytes."""
         facts = (self.newest_ms, self.newest_ms, self.newest_ms, self.position, self.position, self.position)
         return _CHECKPOINT.pack(*facts).ljust(CHECKPOINT_SIZE_BYTES, b"\0")
 
 
 def write_abort(directory: Path, pid: int, files: Files) -> str | None:
-    """Durable here: this node runs. Returns what the file said before: the last stop was none; None if it was clean."""
+    """Durable here: this node runs.
+    Returns the previous contents, left by a process that was not stopped in order; None if it was.
+    """
     path = directory / ABORT
     before = read_text(path, files)
     replace_whole(path, f"{pid}\n".encode(), files)
@@ -55,39 +58,39 @@ def write_abort(directory: Path, pid: int, files: Files) -> str | None:
 
 
 def remove_abort(directory: Path, files: Files) -> None:
-    """Durable here: the node was stopped in order; everything was saved before."""
+    """Durable here: the node was stopped in order, after everything was saved."""
     if ABORT in files.listdir(directory):
         files.unlink(directory / ABORT)
         files.fsync_dir(directory)
 
 
 def write_mark(directory: Path, name: str, facts: Mapping[str, Any], files: Files) -> None:
-    """Durable here: `quarantine` or `rebuild`, and why. The first reason stays."""
+    """Durable here: the mark `quarantine` or `rebuild` with its reason. An earlier reason stays."""
     if name not in files.listdir(directory):
         replace_whole(directory / name, json.dumps(facts).encode() + b"\n", files)
 
 
 def remove_mark(directory: Path, name: str, files: Files) -> None:
-    """Durable here: the reason is gone."""
+    """Durable here: the mark *name* is removed."""
     if name in files.listdir(directory):
         files.unlink(directory / name)
         files.fsync_dir(directory)
 
 
 def quarantine(directory: Path, rot: LogRot, files: Files) -> None:
-    """Durable here: this node's log is damaged, whatever a later start happens to read."""
+    """Durable here: this node's log is damaged, even if a later start reads it without an error."""
     facts = {"file": str(rot.file), "position": rot.position, "reason": rot.reason}
     write_mark(directory, QUARANTINE, facts, files)
 
 
 def request_rebuild(directory: Path, damage: DerivedDamage, files: Files) -> None:
-    """Durable here: the next start makes everything again that follows from the log."""
+    """Durable here: the next start makes all derived files again."""
     facts = {"file": str(damage.file), "position": damage.position, "reason": damage.reason}
     write_mark(directory, REBUILD, facts, files)
 
 
 def refuse_quarantined(directory: Path, files: Files) -> None:
-    """Quarantined, with what was found, if this node is."""
+    """Raise Quarantined, with the recorded damage, if the node is quarantined."""
     text = read_text(directory / QUARANTINE, files)
     if text is None:
         return
@@ -100,12 +103,12 @@ def refuse_quarantined(directory: Path, files: Files) -> None:
 
 
 def write_checkpoint(directory: Path, checkpoint: Checkpoint, files: Files) -> None:
-    """Durable here: the page, whole."""
+    """Durable here: the whole page."""
     replace_whole(directory / CHECKPOINT, checkpoint.encode(), files)
 
 
 def write_config(directory: Path, name: str, document: Mapping[str, Any], files: Files) -> None:
-    """Durable here: `config/{name}`, whole; the one before it is `config/{name}.bak`."""
+    """Durable here: `config/{name}` as a whole; its predecessor is `config/{name}.bak`."""
     folder = directory / CONFIG_FOLDER
     files.makedirs(folder)
     fresh = folder / f"{name}.tmp"
@@ -117,7 +120,7 @@ def write_config(directory: Path, name: str, document: Mapping[str, Any], files:
 
 
 def read_text(path: Path, files: Files) -> str | None:
-    """A small file's text, None if there is none."""
+    """Read a small file's text, None if there is none."""
     try:
         return read_whole(path, files).decode("utf-8", "replace")
     except FileNotFoundError:
@@ -125,7 +128,9 @@ def read_text(path: Path, files: Files) -> str | None:
 
 
 def topic_id_of(facts: Mapping[str, Any]) -> int | None:
-    """The id of a topic of `topics.json`, None if it does not say; *facts* as RocketMQ keeps them. AttributeError for no object."""
+    """The id of a topic of `topics.json`, None if absent.
+    *facts*: the topic's object in RocketMQ's form; AttributeError if it is no object.
+    """
     attributes = facts.get("attributes", {})
     found = attributes.get(f"+{TOPIC_ID}", attributes.get(TOPIC_ID))
     return None if found is None else int(found)

@@ -1,8 +1,9 @@
-"""Everything that a broker node keeps below its data directory, but its votes and its lock: the log, and what follows from it.
+"""The files of a broker node except votes and lock: the log, and the files derived from it.
 
-Law: the log is the truth. A saved state says how far every derived file reached at one point of the log; a start restores them to
-that point and the owner applies the tail again, through the same calls in the same order. Where a derived file is missing or damaged,
-all of them are made again from the log's beginning; where the log is damaged, the node is quarantined.
+Law: the log is the truth. A saved state holds how far each derived file reached at one point of the
+log. A start restores the files to that point, and the owner applies the tail again, through the
+same calls in the same order. If a derived file is missing or damaged, all of them are made again
+from the log's beginning; if the log is damaged, the node is quarantined.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,7 +51,7 @@ Positions = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLimits:
-    """Sizes of files and buffers; tests shrink them together. None: as the group's genesis, or the part's own default, says."""
+    """Sizes of files and buffers; tests shrink them together."""
 
     entry_size_max_bytes: int = 5 << 20
     recent_max_bytes: int = 32 << 20
@@ -61,7 +62,7 @@ class StoreLimits:
 
 
 class Store:
-    """One node's files. Owner: the core loop; only the `run` of its jobs may be called elsewhere."""
+    """The files of one node. Owner: the core loop; only `run` of its jobs may run elsewhere."""
 
     def __init__(
         self, directory: Path, files: Files, limits: StoreLimits, log: CommitLog, state: SavedState | None
@@ -77,18 +78,19 @@ class Store:
         self.sent_keys = SentKeys.open(directory, table_keys_max=limits.table_keys_max, files=files)
         self.sent_keys.is_derivable = self._has_keys_in_log
         self.moved = MovedEntries()
-        # Queues that were given messages by reference: (topic id, queue) to the first and last such offset.
+        # Queues with messages by reference: (topic id, queue) to the first and last such offset.
         self.references: dict[tuple[int, int], tuple[int, int]] = {}
-        # Made again from a state at the log's beginning, and the trim that made it the beginning not yet applied again: timers that
-        # were set before are missing. What comes due meanwhile, the log says itself.
+        # Made again from a state at the log's beginning, before the trim that made it the beginning
+        # is applied again: timers set before are missing. Entries carry the timers that come due
+        # meanwhile.
         self.timers_are_partial = False
-        # The last entry that is to go, by the last trim that was applied.
+        # The last entry to drop, from the last applied trim.
         self._wanted_start: LogMark | None = None
         self._unsynced: list[SyncJob] = []
-        # What the owner saved, and the point it stands for; None: nothing, apply the log from its first entry.
+        # The owner's saved state and its point in the log; None: apply from the first entry.
         self.payload: bytes | None = None
         self.applied: LogMark | None = None
-        # Why the derived files were made again at this start; empty if they were not.
+        # Why this start made the derived files again; empty if it did not.
         self.rebuilding = ""
         if state is not None:
             section, self.payload = split_payload(state.payload)
@@ -108,11 +110,12 @@ class Store:
         limits: StoreLimits | None = None,
         files: Files = REAL_FILES,
     ) -> "Store":
-        """Recover what is in *directory*, or begin it. The owner holds the directory's lock.
-
-        *accepts* says whether the owner can use a payload that was saved, *knows* whether it reads its form (another release may have saved it:
-        where nothing else is left it is StateOfOtherRelease, not damage), *may_begin* whether there may be no log yet; *on_tear* is called
-        before a torn entry is cut. Apply what the log holds behind `applied`. Raises Quarantined or LogRot (the node must not take part until it is rebuilt), WrongGroup, StoreError.
+        """Recover the files in *directory*, or begin them. The owner holds the directory's lock.
+        *accepts*: whether the owner can use a saved payload. *knows*: whether it reads its form;
+        where nothing else is left, another release's form is StateOfOtherRelease, not damage.
+        *may_begin*: whether the log may be absent. *on_tear*: called before a torn entry is cut.
+        Then apply the log behind `applied`. Raises Quarantined or LogRot (no part in the group
+        until a rebuild), WrongGroup, StoreError.
         """
         files.makedirs(directory)
         small_files.refuse_quarantined(directory, files)
@@ -129,11 +132,10 @@ class Store:
                 small_files.quarantine(directory, rot, files)
             raise
 
-    # Apply -----------------------------------------------------------------------------------------------------
+    # Apply ----------------------------------------------------------------------------------------
     def dispatch(self, entry: StoredEntry, appends: QueueAppends, topics: dict[int, bytes], now_ms: int) -> None:
-        """Add what *entry* made visible to its queues, and the keys of its own records to the index. In memory at first.
-
-        *topics*: topic id to name (UTF-8) of all *appends*; *now_ms*: the entry's time.
+        """Add the messages of *entry* to their queues, and its own records' keys to the index.
+        In memory at first. *topics*: id to name (UTF-8); *now_ms*: the entry's time.
         """
         self.queues.append_all(appends, now_ms)
         if len(appends.entries) <= FEW_RECORDS and self._index_few(entry, appends, topics, now_ms):
@@ -141,7 +143,7 @@ class Store:
         positions = appends.entries["position"].astype(np.int64)
         is_old, end = np.zeros(0, bool), entry.position + len(entry.raw)
         if len(positions) and not entry.position <= positions.min() <= positions.max() < end:
-            # Some are delivered by reference: those are in the index since they were stored, or committed (`halves.py`).
+            # Messages by reference are indexed already, when stored or committed (`halves.py`).
             is_old = (positions < entry.position) | (positions >= end)
             self._refer(appends, is_old)
         if len(is_old):
@@ -157,7 +159,7 @@ class Store:
         self.keys.add_runs(entry.raw, own, now_ms)
 
     def _index_few(self, entry: StoredEntry, appends: QueueAppends, topics: dict[int, bytes], now_ms: int) -> bool:
-        """The rest of `dispatch` without arrays; False if not all of the messages are the entry's own."""
+        """The rest of `dispatch` without arrays; False if a message is not the entry's own."""
         begin, positions = entry.position, appends.entries["position"].tolist()
         if not positions or min(positions) < begin or max(positions) >= begin + len(entry.raw):
             return False
@@ -173,13 +175,14 @@ class Store:
         return True
 
     def read_queue(self, topic_id: int, queue: int, offset: int, count: int) -> Entries:
-        """Up to *count* queue entries from *offset* on, as they are now: copies of moved messages instead of what was dropped."""
+        """Up to *count* queue entries from *offset*; moved messages point at their copies."""
         entries = self.queues.read(topic_id, queue, offset, count)
         if not self.moved.has(topic_id, queue):
             return entries
         if not len(entries):
-            # Held by a group, or not read by it, although the files of its queue begin behind it (or there are none yet), since they were made again
-            # from the log: only copies are left, up to where the files begin.
+            # A group holds or has not read these messages, and the queue's files begin behind them
+            # or do not exist, because they were made again from the log. Only copies are left, up
+            # to the files' begin.
             copies = self.moved.run(topic_id, queue, offset, count)
             left, behind = count - len(copies), offset + len(copies)
             if not left or not len(copies) or behind < self.queues.min(topic_id, queue):
@@ -190,9 +193,8 @@ class Store:
     def move(
         self, entry: StoredEntry, rows: Entries, positions: Positions, topics: dict[int, bytes], now_ms: int
     ) -> None:
-        """Records of *entry* at *positions* replace older ones, as *rows* (MOVE_ROWS) say; see `needed.py`.
-
-        Where half messages lie the owner keeps, and nobody may find them by key.
+        """Replace older records with those of *entry* at *positions*, as *rows* (MOVE_ROWS) say.
+        See `needed.py`. The owner keeps the places of half messages; their keys are not indexed.
         """
         is_message = rows["kind"] == MOVED_MESSAGE
         for row, position in zip(rows[is_message].tolist(), positions[is_message].tolist(), strict=True):
@@ -202,7 +204,7 @@ class Store:
         move_timers(self.timers, rows[is_timer], positions[is_timer], is_partial=self.timers_are_partial)
         is_found = rows["kind"] != MOVED_HALF
         for topic_id in {int(topic_id) for topic_id in rows["topic"][is_found]}:
-            # Under their keys they would be gone with the old segment.
+            # Their older index entries would go with the old segment.
             copies = positions[is_found & (rows["topic"] == topic_id)]
             if topic_id in topics:
                 self.keys.add(entry.raw, copies - entry.position, copies, now_ms, topic=topics[topic_id])
@@ -210,21 +212,20 @@ class Store:
     def find(
         self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = TIME_MAX_MS, count: int = 64
     ) -> list[Found]:
-        """At most *count* records of *topic* whose message id or one of whose keys is *key*, newest first; times as stored.
-
-        LogRot, DerivedDamage if bytes on the way went bad.
+        """At most *count* records of *topic* with *key* as message id or key, newest first.
+        Times are those stored. LogRot, DerivedDamage if bytes read on the way are damaged.
         """
         return find_records(self.keys, self.log, topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count)
 
-    # Save ------------------------------------------------------------------------------------------------------
+    # Save -----------------------------------------------------------------------------------------
     def save(self, applied: LogMark, payload: Payload) -> Save:
-        """Write what waits in memory (OSError ENOSPC: it stays there) and say what is to be made durable.
-
-        *payload* gives the owner's state after entry *applied*.index; it is called on the job's thread.
+        """Write the appends that wait in memory and return the job that makes them durable.
+        OSError ENOSPC leaves them in memory. *payload* gives the owner's state after entry
+        *applied*.index; it is called on the job's thread.
         """
         self.log.require_sound()
         for part in (self.queues, self.keys, self.timers):
-            # One by one: if the next has no room, what this one wrote is still to be synced by a later save.
+            # Part by part: if the next has no room, a later save still syncs what this one wrote.
             self._unsynced.append(part.flush())
         section = {
             "queues": self.queues.marks(),
@@ -241,7 +242,7 @@ class Store:
         return Save(mark=applied, log_sync=self.log.take_sync(), derived_syncs=tuple(self._unsynced), state=state)
 
     def saved(self, save: Save, *, is_saved: bool) -> None:
-        """*save* has run and said whether there is a new state: then what only older ones need may go."""
+        """Record that *save* has run; *is_saved*: drop files that only older states need."""
         if save.log_sync is not None:
             self.log.mark_synced(save.log_sync)
         if not is_saved:
@@ -258,30 +259,29 @@ class Store:
     def save_boundary(
         self, applied: LogMark, payload: Payload, *, position: int, now_ms: int, ends: Sequence[Sequence[Any]]
     ) -> StateSave:
-        """The state of the place where the segment of *position* begins: *applied* is the last entry before it.
-
-        *ends*: [topic id, [end of queue 0, ...]] of every topic, as of *applied*: the mins once the log begins here.
+        """The job that saves the state before the segment at *position*.
+        *applied* is the last entry before it. *ends*: [topic id, [end of queue 0, ...]] of every
+        topic as of *applied*: the queues' mins once the log begins there.
         """
         boundary = Boundary(position, now_ms)
         section = {"ends": ends, "sent_keys": self.sent_keys.marks()}
         behind = self.sent_keys.written_before(payload_with(section, payload))
         return StateSave(self.directory, applied, behind, self.files, boundary=boundary)
 
-    # Retention -------------------------------------------------------------------------------------------------
+    # Retention ------------------------------------------------------------------------------------
     def boundaries(self) -> list[Boundary]:
-        """The places behind the log's start where it could begin: where a segment begins and a state was saved, ascending."""
+        """Places behind the log's start with a segment begin and a saved state, ascending."""
         bases = set(self.log.segment_bases[1:])
         return [boundary for boundary in boundaries(self.directory, self.files) if boundary.position in bases]
 
     def load_boundary(self, boundary: Boundary) -> tuple[LogMark, dict[str, Any]] | None:
-        """The point before *boundary*, and the section saved there; None if that state cannot be read."""
+        """The point before *boundary* and its saved section; None if that state cannot be read."""
         state = load_boundary(self.directory, boundary, self.files)
         return (state.mark, split_payload(state.payload)[0]) if state is not None else None
 
     def want_trim(self, last: LogMark, floors: Sequence[tuple[int, int, int]]) -> None:
-        """The log is to begin behind the entry *last*, and queues at *floors*: (topic id, queue, offset).
-
-        Everything that is still needed was copied before. Segments go with `wanted_trim`.
+        """Set the log's future beginning behind the entry *last*, and queues' mins from *floors*.
+        *floors*: (topic id, queue, offset). All needed records are copied; `wanted_trim` follows.
         """
         for topic_id, queue, offset in floors:
             if end := self.queues.end(topic_id, queue):
@@ -292,10 +292,11 @@ class Store:
             self._wanted_start = last
 
     def wanted_trim(self) -> TrimJob | None:
-        """What goes of what should; None if nothing does (yet). One job at a time: `trimmed` comes before the next.
-
-        No segment goes before a saved state lies behind it (a start needs one), nor where this node has no state for the log to begin with
-        (it was away when the segment began, or had no room): then it keeps more than others, up to the next trim.
+        """The next job that drops segments, None if none can go yet.
+        Call `trimmed` before the next. A segment goes only if a saved state lies behind it, which a
+        start needs, and if this node has a state for the log to begin with. It lacks that state if
+        it was away or without room when the segment began; it then keeps more than others until the
+        next trim.
         """
         wanted = self._wanted_start
         if wanted is None or self.applied is None or not self.log.start.index < wanted.index < self.applied.index:
@@ -313,40 +314,40 @@ class Store:
         return None
 
     def trimmed(self, job: TrimJob) -> None:
-        """*job* has run."""
+        """Record that *job* has run."""
         self.log.mark_trimmed(job)
-        # What is left goes with the next trim.
+        # A refused removal is repeated with the next trim.
         is_done(partial(drop_boundaries, self.directory, self.log.start.position, self.files))
 
-    # Damage ----------------------------------------------------------------------------------------------------
+    # Damage ---------------------------------------------------------------------------------------
     def verify(self) -> Iterator[Checked | LogRot | DerivedDamage]:
-        """Read everything once, in steps of about 1 MiB; the owner may go on in between. Damage is yielded, never raised."""
+        """Read everything once, in steps of about 1 MiB. Damage is yielded, never raised."""
         yield from self.log.verify()
         for part in (self.queues, self.keys, self.timers, self.sent_keys):
             yield from part.verify()
 
     def note_damage(self, damage: LogRot | DerivedDamage) -> None:
-        """Durable here: the next start quarantines the node, or makes the derived files again. The owner ends this process."""
+        """Durable here: the next start quarantines the node, or makes derived files again."""
         if isinstance(damage, LogRot):
             small_files.quarantine(self.directory, damage, self.files)
         else:
             small_files.request_rebuild(self.directory, damage, self.files)
 
     def close(self) -> None:
-        """Close the files. What was not saved is derived from the log by the next start."""
+        """Close the files. The next start derives unsaved data from the log."""
         for part in (self.queues, self.keys, self.timers, self.sent_keys, self.log):
             part.close()
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Below ----------------------------------------------------------------------------------------
     def _has_keys_in_log(self, number: int) -> bool:
-        """Whether the sends whose keys are in table *number* are in the log: the state at its start does not name it."""
+        """Whether the log holds the sends of table *number*: its start's state lacks the table."""
         start = self.log.start
         found = [item for item in boundaries(self.directory, self.files) if item.position == start.position]
         state = self.load_boundary(found[0]) if found else None
         return not start.index or (state is not None and number not in state[1]["sent_keys"])
 
     def _forget_dropped(self) -> None:
-        """Nothing points before the log's start."""
+        """Drop every reference to positions before the log's start."""
         self.keys.trim(self.log.start.position)
         self.moved.drop_before(self.log.start.position)
         self.references = {
@@ -373,11 +374,11 @@ class Store:
         self.references = {(topic, queue): (first, last) for topic, queue, first, last in section["references"]}
         self.timers_are_partial = bool(section["partial"])
         self._wanted_start = LogMark(*section["wanted_start"]) if section["wanted_start"] else None
-        # The state may be older than a trim that the log has seen through: applying it again drops nothing any more.
+        # Repeat a trim that the log may have finished after this state; it drops nothing new.
         self._forget_dropped()
 
     def begin_again(self, reason: str, base: SavedState | None) -> None:
-        """Forget every derived file; they follow from the log behind *base*, the state of its start (None: its genesis)."""
+        """Drop derived files, to derive them behind *base*, the log's start (None: genesis)."""
         for part in (self.queues, self.keys, self.timers):
             part.wipe()
         self.sent_keys.restore(split_payload(base.payload)[0]["sent_keys"] if base is not None else ())
@@ -387,11 +388,11 @@ class Store:
         if base is not None:
             self.payload, self.applied = split_payload(base.payload)[1], base.mark
             self.timers_are_partial = True
-            # Queues begin where they ended then: the first append of the replay says where.
+            # Queues begin at their ends of that time: the first append of the replay sets them.
 
 
 def _by_topic(ids: Positions, positions: Positions, wanted: Iterable[int]) -> list[tuple[int, Positions]]:
-    """Rising *positions* of each topic, of which *ids* has one for each position, in the order of *wanted*."""
+    """Group ascending *positions* by their topic ids *ids*, in the order of *wanted*."""
     order = np.lexsort((positions, ids))
     ids, positions = ids[order], positions[order]
     edges = np.flatnonzero(np.diff(ids)) + 1

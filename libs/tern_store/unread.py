@@ -1,7 +1,7 @@
-"""Unread messages whose records still lie in what retention wants to drop: they are copied, or the log goes on beginning where it does.
+"""Unread messages in segments that retention is about to drop: copied, or the segments are kept.
 
-Law: a queue entry's record only ever moves forward in the log. So what was once found behind the place is not looked at again, however many steps
-the copying takes.
+Law: the record of a queue entry only moves forward in the log. Messages once found behind the place
+are therefore never read again, however many steps the copy takes.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -15,16 +15,16 @@ from tern_wire.link.rows import MOVE_ROWS, MOVED_MESSAGE
 if TYPE_CHECKING:
     from tern_store.store import Store
 
-# Queue entries looked at in one step: a millisecond or so.
+# Queue entries read in one step, about a millisecond.
 STEP_ENTRIES = 16_384
 Numbers = npt.NDArray[np.int64]
 Found = tuple[npt.NDArray[Any], Numbers]
-# Topic id, queue, first offset, last offset and one.
+# Topic id, queue, first offset, last offset plus one.
 Range = tuple[int, int, int, int]
 
 
 class UnreadScan:
-    """Of one place of the log. Owner: the trimmer."""
+    """Scan of unread messages before one place of the log. Owner: the trimmer."""
 
     def __init__(self, store: "Store", position: int) -> None:
         self._store, self.position = store, position
@@ -32,7 +32,9 @@ class UnreadScan:
         self._behind: dict[tuple[int, int], tuple[int, int]] = {}
 
     def measure(self, ranges: Iterable[Range], size_max_bytes: int) -> Generator[None, None, bool]:
-        """Whether more than *size_max_bytes* of records lie before the place, in steps of a millisecond or so. DerivedDamage."""
+        """Return whether more than *size_max_bytes* of records lie before the place.
+        Each step takes about a millisecond. DerivedDamage.
+        """
         left = size_max_bytes
         for topic_id, queue, first, last in ranges:
             offset = self._known(topic_id, queue, first)[1]
@@ -48,8 +50,9 @@ class UnreadScan:
         return False
 
     def find(self, ranges: Iterable[Range], size_max_bytes: int) -> Iterator[Found]:
-        """What lies before the place: what a COPY says of it (MOVE_ROWS), and where it lies. About *size_max_bytes* of it at most, and one record
-        at least if there is any. DerivedDamage."""
+        """Yield rows (MOVE_ROWS) and positions of records before the place.
+        In total about *size_max_bytes*, and at least one record if there is any. DerivedDamage.
+        """
         left = size_max_bytes
         for topic_id, queue, first, last in ranges:
             for rows, positions in self._find(topic_id, queue, first, last):
@@ -62,7 +65,7 @@ class UnreadScan:
 
     def _known(self, topic_id: int, queue: int, first: int) -> tuple[int, int]:
         known_first, known_last = self._behind.get((topic_id, queue), (first, first))
-        # A group may have gone back.
+        # A group may have been reset to an earlier offset.
         return (known_first, known_last) if known_first <= first <= known_last else (first, first)
 
     def _find(self, topic_id: int, queue: int, first: int, last: int) -> Iterator[Found]:
@@ -82,7 +85,7 @@ class UnreadScan:
 
 
 def message_rows(topic_id: int, queue: int, offsets: Numbers, entries: npt.NDArray[Any]) -> Found:
-    """What a COPY says of the messages at *offsets* of a queue (MOVE_ROWS), and where they lie, as their queue *entries* say."""
+    """Rows of a COPY (MOVE_ROWS) and positions for queue *entries* at *offsets*."""
     rows = np.zeros(len(entries), MOVE_ROWS)
     rows["kind"], rows["topic"], rows["queue"] = MOVED_MESSAGE, topic_id, queue
     rows["size"], rows["number"], rows["tag"] = entries["size"], offsets, entries["tag"]

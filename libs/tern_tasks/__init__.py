@@ -1,4 +1,4 @@
-"""Tasks of an event loop that must not end: kept running, and seen when they fail."""
+"""Tasks of an event loop that must not end: kept running, with visible failures."""
 
 from tern_tasks.kept import OURS, Failure, KeptTasks, keep_running
 

@@ -1,10 +1,11 @@
-"""The directory of a backup while it is made: a copy of a group's log up to one cut, from a leader's manifest and its pieces.
+"""The directory of a backup under way: a copy of a group's log up to one cut.
 
-Copying is that of a rebuild (`copies/sink.py`). What is added: the cut, which is fixed when the backup begins and kept over interruptions,
-trims and changes of leader; an older backup that is brought up to date; the verification; the notes (`backup_note.py`).
+The copy comes from a leader's manifest, as in a rebuild (`copies/sink.py`). Added are the cut,
+which is fixed at the backup's begin and kept over interruptions, trims and changes of leader; the
+update of an older backup; the verification; the notes (`backup_note.py`).
 
-Law: the cut never moves backward, and forward only when retention has dropped it. An older backup stays one until a newer copy is
-complete. `backup.json` appears behind a verification without damage.
+Law: the cut never moves backward, and forward only when retention has dropped it. An older backup
+stays one until a newer copy is complete. `backup.json` appears after a verification without damage.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,25 +40,25 @@ from tern_store.small_files import remove_mark
 from tern_store.state.state_file import STATE_FOLDER
 from tern_wire.limits import ENTRY_SIZE_MAX_BYTES, REBUILD_CHUNK_SIZE_MAX_BYTES
 
-# What may lie in a directory in which nothing was begun: the lock, and a note that had not got its name yet.
+# Files allowed in a directory without a backup: the lock, and a note that is not renamed yet.
 _NOTHING = {"lock", f"{UNDER_WAY}.new"}
 
 
 class BackupDirectory:
-    """One backup. Owner: one caller at a time: `begin`, then `wanted` and `write`, then `finish`; `close` in any case.
-
-    `begin` may be called again at any time with a newer manifest, of this leader or another: what was copied stays.
+    """One backup. Owner: one caller at a time.
+    Call `begin`, then `wanted` and `write`, then `finish`; `close` in any case. `begin` may be
+    called again at any time with a newer manifest, of this leader or another: copied data stays.
     """
 
     def __init__(self, directory: Path, lock: DirectoryLock, files: Files, limits: tuple[int, int]) -> None:
         """Use `open`."""
         self.directory, self._lock, self._files, self._limits = directory, lock, files, limits
-        # A swap of an update that was interrupted ends before anything is looked at.
+        # An interrupted swap of an update ends before anything is read.
         finish_swap(directory, files)
         self._begun = read_under_way(directory, files)
         self._older = read_backup(directory, files) if BACKUP in files.listdir(directory) else None
         if self._begun is not None and self._older is not None and self._begun.cut == self._older.cut:
-            # Complete: only the note of the way to it was left.
+            # Complete: only the note of the incomplete backup was left.
             remove_mark(directory, UNDER_WAY, files)
             self._begun = None
         self._manifest: Manifest | None = None
@@ -72,10 +73,12 @@ class BackupDirectory:
         chunk_size_bytes: int = REBUILD_CHUNK_SIZE_MAX_BYTES,
         entry_size_max_bytes: int = ENTRY_SIZE_MAX_BYTES,
     ) -> "BackupDirectory":
-        """Lock *directory*, made if it is missing. BackupRefused: something else is in it; DirectoryInUse: another backup goes on."""
+        """Lock *directory*, made if it is missing.
+        BackupRefused: it holds something else; DirectoryInUse: another backup runs.
+        """
         names = set(files.listdir(directory)) - _NOTHING
         if names and not names & {BACKUP, UNDER_WAY}:
-            # Before the lock: nothing is written into what is not ours.
+            # Before the lock: nothing is written into a foreign directory.
             raise BackupRefused(
                 f"{directory} is not empty and holds no backup ({', '.join(sorted(names)[:3])}). Name a new or empty directory."
             )
@@ -88,37 +91,37 @@ class BackupDirectory:
 
     @property
     def group(self) -> Genesis | None:
-        """Whose log is in here, None if nothing is."""
+        """The group whose log is in here, None if there is none."""
         if self._begun is not None:
             return self._begun.group
         return self._older.group if self._older is not None else None
 
     @property
     def cut(self) -> LogMark | None:
-        """Where the log of this backup will end, None before it has begun."""
+        """The end of this backup's log, None before it has begun."""
         return self._begun.cut if self._begun is not None else None
 
     @property
     def is_update(self) -> bool:
-        """Whether a complete older backup is being brought up to date."""
+        """Whether this updates a complete older backup."""
         return self._older is not None
 
     @property
     def total_bytes(self) -> int:
-        """Of everything up to the cut."""
+        """Bytes of everything up to the cut."""
         return 0 if self._sink is None else self._sink.total_bytes
 
     @property
     def copied_bytes(self) -> int:
-        """How much of that is here."""
+        """Bytes up to the cut that are copied."""
         return 0 if self._sink is None else self._sink.copied_bytes
 
-    # Copy ------------------------------------------------------------------------------------------------------
+    # Copy -----------------------------------------------------------------------------------------
     def begin(self, document: Mapping[str, Any], *, least_index: int = 0) -> None:
-        """Copy what a leader's manifest names, up to the cut. CopyRefused: ask again. BackupRefused, WrongGroup: not into this directory.
-
-        *least_index*: what was applied when the backup was asked for. It may be acknowledged by the disks of a majority without the
-        leader's; a new cut waits for that one.
+        """Copy the files of a leader's manifest, up to the cut.
+        CopyRefused: fetch another manifest. BackupRefused, WrongGroup: not into this directory.
+        *least_index*: the entry applied when the backup was requested. A majority may have
+        acknowledged it without the leader's disk; a new cut waits for that disk.
         """
         offered = Manifest.of(document)
         if self.group is not None:
@@ -143,11 +146,11 @@ class BackupDirectory:
         self._manifest = manifest
 
     def wanted(self, ahead: int = 0) -> Wanted | None:
-        """As RebuildSink.wanted."""
+        """Forward to RebuildSink.wanted."""
         return self._copying().wanted(ahead)
 
     def write(self, name: str, position: int, data: Buffer) -> None:
-        """As RebuildSink.write."""
+        """Forward to RebuildSink.write."""
         self._copying().write(name, position, data)
 
     def finish(
@@ -159,9 +162,10 @@ class BackupDirectory:
         made_at: Callable[[], str],
         progress: Progress = lambda done, total: None,
     ) -> tuple[BackupNote, list[Finding]]:
-        """Durable here: the copy is a backup, verified; with what was found that is no damage of the copy: records that came so.
-
-        CopyRefused: it is not complete, or does not end with the cut. BackupRefused: it is damaged, and no backup.
+        """Durable here: the copy is a verified backup.
+        Returns its note, and findings that are not damage of the copy: records that arrived that
+        way. CopyRefused: it is incomplete, or does not end with the cut. BackupRefused: it is
+        damaged.
         """
         sink, manifest = self._copying(), self._manifest
         assert manifest is not None, "it has begun"
@@ -180,12 +184,12 @@ class BackupDirectory:
         return note, found
 
     def close(self) -> None:
-        """Let go of the directory; another one goes on with what was copied."""
+        """Unlock the directory; another process can continue from the copied data."""
         if self._sink is not None:
             self._sink.close()
         self._lock.release()
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Below ----------------------------------------------------------------------------------------
     def _copying(self) -> RebuildSink:
         if self._sink is None:
             raise CopyRefused(0, "no copy was begun")
@@ -195,7 +199,7 @@ class BackupDirectory:
         known = self._begun.cut if self._begun is not None else None
         least = known if known is not None else self._older.cut if self._older is not None else None
         if least is not None and offered.end.index < least.index:
-            # One that was elected a moment ago, or was deposed and does not know it.
+            # A leader elected a moment ago, or one deposed without having noticed.
             raise CopyRefused(
                 least.position, f"the leader offers entry {offered.end.index}, the backup goes to {least.index}"
             )
@@ -207,7 +211,9 @@ class BackupDirectory:
         return known if known is not None and known.index > offered.start.index else offered.end
 
     def _adopt(self, manifest: Manifest) -> None:
-        """What a complete copy has becomes the beginning of the next one: closed files by a second name, since they never change."""
+        """Begin with the files of a complete older copy: closed files by a second name, as they
+        never change.
+        """
         log = self.directory / LOG_FOLDER
         bases = [base for base in segment_bases(log, self._files) if base >= manifest.start.position]
         if not bases:
@@ -220,7 +226,7 @@ class BackupDirectory:
                 if not is_ours or f"{name}{INCOMING}" in names:
                     continue
                 if name == last:
-                    # The older backup ends in it, and what follows must not be written into that one.
+                    # The older backup ends in it, and later writes must not reach that backup.
                     self._copy(folder / name, manifest.group().segment_size_bytes)
                 else:
                     self._files.link(folder / name, folder / f"{name}{INCOMING}")
@@ -240,12 +246,13 @@ class BackupDirectory:
 
 
 def require_sound(directory: Path, found: list[Finding]) -> None:
-    """BackupDamaged if something of the backup in *directory* is. A record that was sent with a wrong checksum is not: the
-    group's own logs have the same bytes."""
+    """Raise BackupDamaged if the backup in *directory* is damaged.
+    A record that was sent with a wrong checksum is not: the group's own logs have the same bytes.
+    """
     damages = [finding for finding in found if finding.is_damage and finding.kind is not FindingKind.RECORD]
     if damages:
         first = damages[0]
         raise BackupDamaged(
             f"{directory} is damaged in {len(damages)} places; the first: {first.file.relative_to(directory)} at {first.position}: "
-            f"{first.reason}. Make a backup in another directory; `ternmq store verify` on the brokers' directories says whether they are well."
+            f"{first.reason}. Make a backup in another directory; `ternmq store verify` checks the brokers' own directories."
         )

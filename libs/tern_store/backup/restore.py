@@ -1,10 +1,12 @@
-"""A backup becomes the data directory of a node: the log at the cut, and votes of a node that has promised nothing.
+"""Restore of a backup into a node's data directory: the log at the cut, and votes without promises.
 
-Copying is that of a rebuild, with the backup in the leader's place, so every entry is checked in its chain once more and ends with the cut.
+The copy is that of a rebuild with the backup as the leader, so every entry is checked in its chain
+again, and the log ends at the cut.
 
-Law: votes are written last. A directory that was restored in part has none, and no node of several ever takes it for a member's. What
-follows from the log is made by the node at its first start. All members come from one backup: they found the group again when they have
-all met, with logs that end alike (`tern_raft/membership.py`), in terms above the cut's.
+Law: votes are written last. A partly restored directory has none, and no node of several takes it
+for a member's. The node derives the other files at its first start. All members come from one
+backup: they found the group again once all have met, with logs that end alike
+(`tern_raft/membership.py`), in terms above the cut's.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,14 +27,16 @@ from tern_wire.limits import ENTRY_SIZE_MAX_BYTES, REBUILD_CHUNK_SIZE_MAX_BYTES
 def verified_backup(
     directory: Path, files: Files = REAL_FILES, progress: Progress = lambda done, total: None
 ) -> BackupNote:
-    """The note of the backup in *directory*, all of which was read and found whole. BackupRefused otherwise."""
+    """Read and verify the backup in *directory* and return its note; BackupRefused if damaged."""
     note = read_backup(directory, files)
     require_sound(directory, verify_directory(directory, files, progress))
     return note
 
 
 def require_targets(note: BackupNote, targets: Iterable[tuple[str, Path]], files: Files = REAL_FILES) -> None:
-    """BackupRefused unless each node (name, directory) is a member, and its directory missing or empty. Nothing is written."""
+    """Raise BackupRefused unless each node (name, directory) is a member with an empty directory.
+    The directory may be missing. Nothing is written.
+    """
     members = sorted(note.group.members)
     for name, directory in targets:
         if name not in members:
@@ -61,9 +65,9 @@ def restore_node(
     chunk_size_bytes: int = REBUILD_CHUNK_SIZE_MAX_BYTES,
     entry_size_max_bytes: int = ENTRY_SIZE_MAX_BYTES,
 ) -> None:
-    """Durable here: *target*, which is empty, is a node's directory with the log of the backup in *source*.
-
-    *incarnation*: 16 bytes of chance, the new directory's own. CopyRefused: the backup is damaged after all; *target* has no votes then.
+    """Durable here: *target*, which was empty, is a node's directory with the log of *source*.
+    *incarnation*: 16 random bytes, the new directory's own. CopyRefused: the backup is damaged
+    after all; *target* has no votes then.
     """
     reader, group = RebuildReader(source, source_files), note.group
     lock = DirectoryLock.acquire(target, files=files)

@@ -1,1 +1,1 @@
-"""Checks of files: what is damaged, where, and what it costs."""
+"""Checks of a node's files: each reports what is damaged, where, and what the damage costs."""

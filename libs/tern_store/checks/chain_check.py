@@ -1,7 +1,7 @@
-"""The bytes of a log checked as they come, in order: what a copy holds is the chain of entries of the log that it is made from.
+"""Check of a log's bytes in order, as they arrive: a copy is the source log's chain of entries.
 
-Law: nothing here is explained by a crash. Whatever does not continue the chain is refused, and the check stands where it was: behind
-the last whole entry or filler.
+Law: no crash explains damage here. Bytes that do not continue the chain are refused, and the check
+stays behind the last whole entry or filler.
 """
 
 from tern_store.errors import CopyRefused, EntryRefused
@@ -18,12 +18,13 @@ from tern_store.log.entry import (
 
 
 class ChainCheck:
-    """One walk along a log. Owner: whoever feeds it. `end` is the last whole entry's mark."""
+    """One walk along a log. Owner: the caller of `feed`. `end` is the last whole entry's mark."""
 
     def __init__(self, start: LogMark, segment_size_bytes: int, entry_size_max_bytes: int) -> None:
-        """*start*: the point before the first entry; its position is where a segment begins."""
+        """*start*: the point before the first entry; its position is the begin of a segment."""
         self.end = start
-        # Behind the last whole entry, or where the filler behind it ends; and behind the last byte that was fed.
+        # The end of the last whole entry or of the filler behind it; and the end of the bytes fed
+        # so far.
         self.position = start.position
         self.received = start.position
         self._rest = b""
@@ -31,7 +32,9 @@ class ChainCheck:
         self._entry_size_max_bytes = entry_size_max_bytes
 
     def feed(self, data: Buffer) -> None:
-        """Take the bytes at `received`. CopyRefused: they do not continue the chain; feed again from `received`, which is `position` now."""
+        """Check the bytes at `received`. CopyRefused: they do not continue the chain.
+        After a refusal feed again from `received`, which is `position` then.
+        """
         begin = self.received - len(self._rest)
         view = memoryview(b"".join((self._rest, data)) if self._rest else data)
         self.received += len(data)
@@ -44,12 +47,12 @@ class ChainCheck:
         self._rest = bytes(view[max(0, self.position - begin) :])
 
     def forget_rest(self) -> None:
-        """Go back to the last whole entry or filler."""
+        """Return to the last whole entry or filler."""
         self._rest = b""
         self.received = self.position
 
     def _take(self, view: memoryview) -> bool:
-        """Whether the next entry or filler is there, whole."""
+        """Take the next entry or filler if it is there, whole."""
         segment_end = (self.position // self._segment_size_bytes + 1) * self._segment_size_bytes
         if len(view) < BLANK_SIZE_BYTES:
             return False

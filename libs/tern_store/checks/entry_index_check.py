@@ -1,6 +1,7 @@
-"""The offline check of the entry index: every entry of the log has its row, and the row is right.
+"""Offline check of the entry index: every entry of the log has its row, and the row is right.
 
-Rows are never synced, so a crash may have lost some: those are zeros. After a clean stop they are all there.
+Rows are never synced, so a crash may have lost some, which are zeros then. After a clean stop all
+are there.
 """
 
 from pathlib import Path
@@ -19,11 +20,11 @@ class EntryIndexCheck:
     def __init__(self, directory: Path, index: EntryIndex, files: Files, findings: Findings, *, is_clean: bool) -> None:
         self._directory, self._index, self._files, self._findings = directory, index, files, findings
         self._is_clean = is_clean
-        # The first and last of neighbouring entries that have no good row.
+        # The first and last of a run of entries without an intact row.
         self._lost: tuple[int, int] | None = None
 
     def check(self, headers: list[EntryHeader]) -> None:
-        """Compare the rows of *headers*, which are good entries in ascending order."""
+        """Compare the rows of *headers*, which are intact entries in ascending order."""
         find = self._index.find
         self._check_reserved(headers[0].index, headers[-1].index)
         for header in headers:
@@ -37,12 +38,12 @@ class EntryIndexCheck:
                 self._add(header.index, f"{reason}; the log says {header.position}, {header.size}, {header.term}")
 
     def close(self, end_index: int) -> None:
-        """The log ends with *end_index*."""
+        """End the check at the log's last entry, *end_index*."""
         del end_index
         self._report_lost()
 
     def _check_reserved(self, first: int, last: int) -> None:
-        """What no check covers is zero."""
+        """Check that the bytes outside every checksum are zero."""
         while first <= last:
             stop = min(last, (first - 1) // ROWS_PER_FILE * ROWS_PER_FILE + ROWS_PER_FILE)
             raw = self._raw(first, stop) or b""

@@ -1,26 +1,28 @@
-"""What an offline check of a data directory finds: file, byte, reason, and what it means for the node."""
+"""A finding of an offline check: file, byte, reason, and its meaning for the node."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-# One cause can show in every row behind it. A report that nobody can read to its end helps nobody.
+# One cause can show in every row behind it, so a report has a limit.
 FINDINGS_MAX = 1_000
 
 
 class FindingKind(StrEnum):
-    """What is affected, and with that who can help."""
+    """The affected kind of data, which decides about the repair."""
 
     LOG = "log"  # the truth itself: only a peer has it
     RECORD = "record"  # stored whole, but wrong from the beginning: peers have the same bytes
-    DERIVED = "derived"  # follows from the log, which makes it again
-    STATE = "state"  # a saved state: an older one, or the log, stands in for it
-    VOTE = "vote"  # what the node promised to its peers
+    DERIVED = "derived"  # derived from the log, which makes it again
+    STATE = "state"  # a saved state: an older one, or the log, replaces it
+    VOTE = "vote"  # the node's promises to its peers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """*position* is a byte of *file*. Not *is_damage*: what a crash leaves and the next start of the node puts in order."""
+    """*position* is a byte of *file*.
+    Not *is_damage*: left by a crash, and repaired by the next start.
+    """
 
     file: Path
     position: int
@@ -30,18 +32,18 @@ class Finding:
 
 
 class Findings:
-    """The findings of one check, in the order in which they were made. Owner: the check."""
+    """The findings of one check, in order. Owner: the check."""
 
     def __init__(self) -> None:
         self.found: list[Finding] = []
 
     @property
     def is_full(self) -> bool:
-        """Whether more of them are left out: whoever can stop, stops."""
+        """Whether the limit is reached: the check should stop where it can."""
         return len(self.found) >= FINDINGS_MAX
 
     def add(self, kind: FindingKind, file: Path, position: int, reason: str, *, is_damage: bool = True) -> None:
-        """Take note, once for each byte and reason."""
+        """Add a finding, once for each byte and reason."""
         finding = Finding(file=file, position=position, reason=reason, kind=kind, is_damage=is_damage)
         if not self.is_full and finding not in self.found[-8:]:
             self.found.append(finding)

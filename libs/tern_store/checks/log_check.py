@@ -1,7 +1,8 @@
-"""The offline check of a commit log: every segment, every entry from the first to the last, and nothing behind it.
+"""Offline check of a commit log: every segment, every entry, and no bytes behind the last one.
 
-Law: nothing is changed, and a crash is told from rot by `recovery.py` alone. Behind damage the check goes on at the next entry whose
-row in the entry index is good: the row has the checksum that the entry after it must repeat.
+Law: nothing is changed, and `recovery.py` alone tells a crash from rot. Behind damage the check
+continues at the next entry with an intact row in the entry index: the row has the checksum that the
+following entry must repeat.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,9 +22,9 @@ from tern_store.log.log_start import START, LogStart, read_start
 from tern_store.log.recovery import LogScan
 from tern_store.log.segment import Segment, Segments, segment_bases
 
-# Entries that are looked at together; also what one span holds in memory, unless one entry is larger.
+# Bytes of entries checked together, and of one span in memory unless one entry is larger.
 SPAN_SIZE_BYTES = 4 << 20
-# As CommitLog.open has it.
+# The default of CommitLog.open.
 ENTRY_SIZE_MAX_BYTES = 5 << 20
 # A position behind every log.
 BEHIND_ALL = (1 << 63) - 1
@@ -32,7 +33,9 @@ _CHUNK_SIZE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """Neighbouring entries that are good: their *headers*, and *data*, which begins at *position* of the log."""
+    """Adjacent intact entries: their *headers*, and *data*, which begins at *position* of the
+    log.
+    """
 
     position: int
     data: bytes
@@ -40,7 +43,7 @@ class LogSpan:
 
 
 class SegmentRun(Segments):
-    """Neighbouring segments, opened to be read and otherwise left alone."""
+    """Adjacent segments, opened only for reading."""
 
     def load(self) -> None:
         """Open the segments from the first on, up to a gap."""
@@ -49,7 +52,7 @@ class SegmentRun(Segments):
             self._add(base)
 
     def segments(self) -> list[Segment]:
-        """First to last."""
+        """The segments, first to last."""
         return list(self._open)
 
 
@@ -57,7 +60,7 @@ class LogFiles:
     """The segments of one directory, gaps allowed. Owner: a check or a command."""
 
     def __init__(self, directory: Path, files: Files, on_rot: Callable[[LogRot], None]) -> None:
-        """*files* must not change anything. What is wrong with genesis, start or names is told to *on_rot*."""
+        """*files* must be read-only. *on_rot* receives damage of genesis, start or names."""
         self.folder, self._files = directory / LOG_FOLDER, files
         self.start, self.genesis = self._read_beginning(on_rot)
         bases = segment_bases(self.folder, files)
@@ -66,7 +69,7 @@ class LogFiles:
         self.runs: list[SegmentRun] = []
         self.missing: set[int] = set()
         expected = self.first.position
-        # Segments below the start are what an interrupted retention left.
+        # Segments below the start are left by an interrupted retention.
         for base in (base for base in bases if base >= self.first.position and base % self.segment_size_bytes == 0):
             self.missing.update(range(expected, base, self.segment_size_bytes))
             if base != expected or not self.runs:
@@ -83,13 +86,13 @@ class LogFiles:
         return LogScan(run, mark, limit) if run is not None else None
 
     def spans(self, mark: LogMark, stop: int = BEHIND_ALL) -> Iterator[LogSpan]:
-        """The entries behind *mark* that begin before *stop*, in order; LogRot where they are damaged."""
+        """The entries behind *mark* that begin before *stop*, in order; LogRot where damaged."""
         scan = self.scan(mark)
         for headers in _batches(scan, stop) if scan is not None else ():
             yield self.span(headers)
 
     def run_at(self, position: int) -> SegmentRun | None:
-        """The segments around *position*, which may be where a segment ends."""
+        """The segments around *position*, which may be the end of one."""
         return next((run for run in self.runs if run.first_position <= position <= run.last.end), None)
 
     def read(self, position: int, size: int) -> bytes:
@@ -98,12 +101,12 @@ class LogFiles:
         return run.read(position, size) if run is not None else b""
 
     def span(self, headers: list[EntryHeader]) -> LogSpan:
-        """The bytes of neighbouring entries."""
+        """The bytes of adjacent entries."""
         start, last = headers[0].position, headers[-1]
         return LogSpan(start, self.read(start, last.position + last.size - start), headers)
 
     def place(self, position: int) -> tuple[Path, int]:
-        """The file of a position of the log, and the byte in it."""
+        """The file of a log position, and the byte in it."""
         base = position // self.segment_size_bytes * self.segment_size_bytes
         return self.folder / f"{base:020d}", position - base
 
@@ -122,7 +125,7 @@ class LogFiles:
         return start, None
 
     def _largest(self, bases: list[int]) -> int:
-        """The segments' size where the genesis does not say it: they all have the same."""
+        """The segments' common size if the genesis is unreadable."""
         sizes = [1]
         for base in bases:
             fd = self._files.open(self.folder / f"{base:020d}")
@@ -132,7 +135,9 @@ class LogFiles:
 
 
 class LogCheck:
-    """One pass over a log; `spans` yields what is good. Afterwards `end` is where the log ends, `gaps` what could not be read."""
+    """One pass over a log; `spans` yields intact entries.
+    Afterwards `end` is the log's end, and `gaps` are the unreadable parts.
+    """
 
     def __init__(
         self,
@@ -145,8 +150,10 @@ class LogCheck:
         on_read: Callable[[int], None],
         is_copy: bool = False,
     ) -> None:
-        """*durable_index*: the last entry that was certainly synced; *is_clean*: the node was stopped, not killed; *is_copy*: nothing
-        has been derived from this log yet, no rows either."""
+        """*durable_index*: the last entry that was certainly synced.
+        *is_clean*: the node was stopped, not killed. *is_copy*: nothing is derived from this log
+        yet, not even rows.
+        """
         self._findings, self._files, self._on_read = findings, files, on_read
         self._durable_index, self._is_clean = durable_index, is_clean
         self.log = LogFiles(directory, files, lambda rot: self._add(rot.file, rot.position, rot.reason))
@@ -159,7 +166,9 @@ class LogCheck:
         self._rot: LogRot | None = None
 
     def spans(self) -> Iterator[LogSpan]:
-        """Every good entry, in order, each checked in its chain and against its row in the entry index."""
+        """Every intact entry, in order, checked in its chain and against its row in the entry
+        index.
+        """
         self._check_segments()
         mark: LogMark | None = self.log.first
         while mark is not None:
@@ -176,9 +185,11 @@ class LogCheck:
         self._index.abandon()
         self.log.close()
 
-    # Entries ---------------------------------------------------------------------------------------------------
+    # Entries --------------------------------------------------------------------------------------
     def _scan(self, mark: LogMark) -> Iterator[LogSpan]:
-        """The good entries from *mark* on; `end`, `_is_torn` and `_rot` say why there are no more."""
+        """The intact entries from *mark* on; `end`, `_is_torn` and `_rot` then hold the reason of
+        the end.
+        """
         self.end, self._is_torn, self._rot = mark, False, None
         scan = self.log.scan(mark)
         if scan is None:
@@ -199,7 +210,9 @@ class LogCheck:
         self.end, self._is_torn = scan.end, scan.torn
 
     def _check_filler(self, end: int, start: int) -> None:
-        """Between two entries that are no neighbours lies a filler: its header was read, the rest of it is zero."""
+        """Check the filler between two entries that are not adjacent: only its header is not
+        zero.
+        """
         if start == end:
             return
         data = self.log.read(end + BLANK_SIZE_BYTES, start - end - BLANK_SIZE_BYTES) if start > end else b""
@@ -209,7 +222,7 @@ class LogCheck:
             self._add(*self.log.place(at), "a byte of the filler at the segment's end is not zero")
 
     def _go_on(self) -> LogMark | None:
-        """Take note of why the scan ended; where it goes on, or None if this is the end of the log."""
+        """Report why the scan ended; return where it continues, None at the log's end."""
         number = self.end.index + 1
         following = self._following()
         if self._rot is not None:
@@ -231,14 +244,14 @@ class LogCheck:
         return None
 
     def _next_position(self) -> int:
-        """Where the entry behind the end would begin: here, or behind a filler."""
+        """Begin of the entry behind the end: here, or behind a filler."""
         position = self.end.position
         if self.log.read(position, len(BLANK_MAGIC)) == BLANK_MAGIC:
             return (position // self.log.segment_size_bytes + 1) * self.log.segment_size_bytes
         return position
 
     def _following(self) -> LogMark | None:
-        """The point behind the next entry that the entry index knows."""
+        """The point behind the next entry in the entry index."""
         if self._findings.is_full:
             return None
         for number in range(self.end.index + 1, self._index.count + 1):
@@ -247,10 +260,10 @@ class LogCheck:
                 return row.mark
         return None
 
-    # Files -----------------------------------------------------------------------------------------------------
+    # Files ----------------------------------------------------------------------------------------
     def _check_segments(self) -> None:
         if START in self._files.listdir(self.log.folder) and self.log.start is None:
-            return  # its damage is known; which segments there should be cannot be said
+            return  # its damage is reported; the expected segments are unknown
         for base in sorted(self.log.missing):
             self._add(self.log.place(base)[0], 0, "the segment is missing")
         segments = [segment for run in self.log.runs for segment in run.segments()]
@@ -258,13 +271,13 @@ class LogCheck:
             room = segment.end - segment.base
             if segment.length == room:
                 continue
-            # The last one may have been caught by a crash while it grew to its size.
+            # A crash may have interrupted the last one while it grew to its size.
             is_damage = segment is not segments[-1] or segment.length > room or self._is_clean
             reason = f"it has {segment.length} bytes, a segment has {room}"
             self._add(segment.path, min(segment.length, room), reason, is_damage=is_damage)
 
     def _check_behind_end(self) -> None:
-        """Whatever is not an entry is zero; after a crash anything may stand there, and the next start zeroes it."""
+        """Check that bytes behind the end are zero; after a crash the next start zeroes them."""
         for run in self.log.runs:
             for segment in run.segments():
                 at = self._first_byte(segment, max(0, self.end.position - segment.base))
@@ -275,7 +288,7 @@ class LogCheck:
                     return
 
     def _first_byte(self, segment: Segment, start: int) -> int | None:
-        """The first byte of *segment* at or behind *start* that is not zero."""
+        """The first non-zero byte of *segment* at or behind *start*."""
         if segment.end <= self.end.position:
             return None
         for begin, end in self._files.data_extents(segment.fd, start):
@@ -291,7 +304,7 @@ class LogCheck:
 
 
 def _batches(entries: Iterable[EntryHeader], stop: int = BEHIND_ALL) -> Iterator[list[EntryHeader]]:
-    """Neighbouring entries that begin before *stop*, about SPAN_SIZE_BYTES each; LogRot behind those before it."""
+    """Adjacent entries before *stop*, about SPAN_SIZE_BYTES each; LogRot after the intact ones."""
     batch, size = list[EntryHeader](), 0
     try:
         for header in entries:

@@ -1,10 +1,12 @@
-"""The offline check of queue entries against the records they point at: all of them, while the log goes by once.
+"""Offline check of queue entries against their records, in one pass over the log.
 
-The log's records come in windows of ascending positions. Each queue has a cursor, and most of its entries ascend as well, so a window
-takes from every queue the entries that point into it. Those that point back (a message delivered late is an entry for an old record)
-are kept aside and looked up together later, in one more pass over the parts of the log that they point into.
+The log's records come in windows of ascending positions. Each queue has a cursor, and most of its
+entries ascend as well, so a window takes from every queue the entries that point into it. Entries
+that point back (a message delivered late points at an old record) are kept aside and looked up
+together later, in one more pass over the parts of the log involved.
 
-Law: memory is bounded by the window, the cursors and the entries kept aside, whatever the sizes of log and queues.
+Law: memory is bounded by the window, the cursors and the entries kept aside, whatever the sizes of
+log and queues.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,30 +26,30 @@ from tern_store.log.moved_entries import MovedEntries
 from tern_store.queues.consume_queue import ENTRY_SIZE_BYTES, FOLDER, ConsumeQueues, QueueKey
 from tern_wire.dead_letters import ORIGINALS_QUEUE, is_dead_topic
 
-# What a saved state's section calls the entries that retention has moved.
+# Key in a saved state's section of entries that retention has moved.
 MOVED = "moved"
-# ... and which offsets of which queues were given by reference to older records.
+# Key in a saved state's section of queues and offsets by reference to older records.
 REFERENCES = "references"
 ENTRIES_PER_FILE = 300_000
-# 40 bytes each: together some 30 MiB.
+# 40 bytes each: together about 30 MiB.
 WINDOW_RECORDS = 1 << 18
 KEPT_ASIDE_MAX = 1 << 18
-# What all cursors together read ahead.
+# Entries read ahead by all cursors together.
 _READ_AHEAD_ENTRIES = 1 << 20
 _READ_MIN_ENTRIES, _READ_MAX_ENTRIES = 64, 16_384
-# How far apart the places are at which a second pass may begin.
+# Distance between the places at which a second pass may begin.
 _STRIDE_BYTES = 16 << 20
 
-# Entries that await their records: number of the queue, offset in it, and what the entry says.
+# Entries that await their records: number of the queue, offset in it, and the entry's fields.
 _CLAIMS = np.dtype([("key", "<i8"), ("offset", "<i8"), ("position", "<i8"), ("size", "<i8"), ("tag", "<i8")])
 Claims = npt.NDArray[np.void]
 
 
 class QueueReader:
-    """The queues of a directory as readers of its node see them. Owner: a check or a command."""
+    """The queues of a directory as its node's readers see them. Owner: a check or a command."""
 
     def __init__(self, directory: Path, queues: ConsumeQueues, section: Mapping[str, Any]) -> None:
-        """*queues* are restored to what *section*, that of the saved state, says of them."""
+        """*queues* are restored to the marks of *section*, the saved state's."""
         self._directory, self._queues = directory, queues
         self._moved = MovedEntries()
         self._moved.restore(section.get(MOVED, []))
@@ -58,19 +60,19 @@ class QueueReader:
         return sorted(key for key in self._queues.all_keys() if self._queues.end(*key))
 
     def min(self, key: QueueKey) -> int:
-        """The first offset that is kept."""
+        """The first kept offset."""
         return self._queues.min(*key)
 
     def end(self, key: QueueKey) -> int:
-        """The offset that the next message gets."""
+        """The next message's offset."""
         return self._queues.end(*key)
 
     def read(self, key: QueueKey, offset: int, count: int) -> npt.NDArray[np.void]:
-        """Entries from *offset* on, those that retention has moved among them; DerivedDamage."""
+        """Entries from *offset* on, including those that retention has moved; DerivedDamage."""
         return self._moved.lay_over(*key, offset, self._queues.read(*key, offset, count))
 
     def visible_at(self, key: QueueKey, offset: int) -> int:
-        """When the message at *offset* became visible, ms; DerivedDamage."""
+        """The time in ms at which the message at *offset* became visible; DerivedDamage."""
         return self._queues.visible_at(*key, offset)
 
     def place(self, key: QueueKey, offset: int) -> tuple[Path, int]:
@@ -80,7 +82,7 @@ class QueueReader:
         return folder / f"{file * ENTRIES_PER_FILE * ENTRY_SIZE_BYTES:020d}", row * ENTRY_SIZE_BYTES
 
     def references(self, key: QueueKey) -> tuple[int, int]:
-        """The first and the last offset that were given by reference to an older record; (0, -1) if none was."""
+        """The first and last offset by reference to an older record; (0, -1) if there is none."""
         return self._references.get(key, (0, -1))
 
     def close(self) -> None:
@@ -90,7 +92,9 @@ class QueueReader:
 
 @dataclass(slots=True)
 class _Cursor:
-    """One queue: entries from *offset* on are not compared yet; *entries* are those of them that were read."""
+    """One queue: entries from *offset* on are not compared yet; *entries* are those already
+    read.
+    """
 
     key: QueueKey
     number: int
@@ -100,7 +104,9 @@ class _Cursor:
 
 
 class QueueCheck:
-    """Compares queue entries with records. Owner: the check of a directory; `add` for each span, then `finish`."""
+    """Compares queue entries with records.
+    Owner: a directory's check; `add` per span, then `finish`.
+    """
 
     def __init__(
         self,
@@ -109,14 +115,14 @@ class QueueCheck:
         read_again: Callable[[LogMark, int], Iterator[RecordPlaces]],
         topics: Mapping[int, bytes],
     ) -> None:
-        """*read_again*: the records from a mark to a position of the log; *topics*: the names that are known, by id."""
+        """*read_again*: the records from a mark to a log position; *topics*: known names by id."""
         self._queues, self._findings, self._read_again = queues, findings, read_again
         self._topics = topics
         keys = queues.all_keys()
         self._cursors = [_Cursor(key, number, queues.min(key), queues.end(key)) for number, key in enumerate(keys)]
         size = _READ_AHEAD_ENTRIES // max(1, len(keys))
         self._read_size = min(_READ_MAX_ENTRIES, max(_READ_MIN_ENTRIES, size))
-        # Where each queue's next entry points; BEHIND_ALL when there is none.
+        # The position of each queue's next entry; BEHIND_ALL if there is none.
         self._next = np.full(len(keys), BEHIND_ALL, np.int64)
         for cursor in self._cursors:
             self._read(cursor)
@@ -130,9 +136,9 @@ class QueueCheck:
         self.entry_count = 0
 
     def add(self, span: LogSpan, places: RecordPlaces) -> None:
-        """The next records of the log."""
+        """Add the next records of the log."""
         first = span.headers[0]
-        # Behind damage as well: a second pass does not get over it by itself.
+        # Behind damage as well: a second pass cannot skip it.
         if first.index != self._next_index or span.position >= self._strides[-1].position + _STRIDE_BYTES:
             self._strides.append(LogMark(first.index - 1, first.position, first.previous_crc, first.term))
         self._next_index = span.headers[-1].index + 1
@@ -142,17 +148,17 @@ class QueueCheck:
             self._compare_window(span.position + len(span.data))
 
     def finish(self, gaps: list[tuple[int, int]]) -> None:
-        """That was all. What points into *gaps* cannot be judged, since nothing could be read there."""
+        """End the pass. Entries that point into the unreadable *gaps* are skipped."""
         self._gaps = gaps
         self._compare_window(BEHIND_ALL)
         self._compare_aside()
 
     def parts(self) -> list[tuple[LogMark, int]]:
-        """Parts of the log that can be read again by themselves: the mark before each, and where it ends."""
+        """Parts of the log that can be read alone: the mark before each, and its end."""
         stops = [mark.position for mark in self._strides[1:]]
         return list(zip(self._strides, [*stops, BEHIND_ALL], strict=True)) if self._strides else []
 
-    # Cursors ---------------------------------------------------------------------------------------------------
+    # Cursors --------------------------------------------------------------------------------------
     def _read(self, cursor: _Cursor) -> None:
         """Read the next entries of a queue whose earlier ones are all taken."""
         cursor.entries = np.zeros(0, _CLAIMS)
@@ -161,7 +167,7 @@ class QueueCheck:
             try:
                 entries = self._queues.read(cursor.key, cursor.offset, self._read_size)
             except DerivedDamage:
-                # The verification of the queues names the bytes; here it goes on behind them.
+                # The verification of the queues names the bytes; this check continues behind them.
                 cursor.offset += self._read_size
                 continue
             if not len(entries):
@@ -174,7 +180,7 @@ class QueueCheck:
             self._next[cursor.number] = cursor.entries["position"][0]
 
     def _take(self, cursor: _Cursor, stop: int) -> Claims:
-        """The next entries of a queue that point before *stop*; they are at least one."""
+        """The next entries of a queue that point before *stop*, at least one."""
         behind = np.flatnonzero(cursor.entries["position"] >= stop)
         count = int(behind[0]) if len(behind) else len(cursor.entries)
         taken, cursor.entries = cursor.entries[:count], cursor.entries[count:]
@@ -185,7 +191,7 @@ class QueueCheck:
             self._read(cursor)
         return taken
 
-    # Comparing -------------------------------------------------------------------------------------------------
+    # Comparing ------------------------------------------------------------------------------------
     def _compare_window(self, stop: int) -> None:
         places = joined(self._window)
         waiting: list[Claims] = []
@@ -212,7 +218,7 @@ class QueueCheck:
                 self._compare_aside()
 
     def _compare_aside(self) -> None:
-        """Read again what the entries kept aside point at: each part of the log at most once."""
+        """Read the records of the entries kept aside: each part of the log at most once."""
         if not self._aside:
             return
         claims = np.concatenate(self._aside)
@@ -226,7 +232,7 @@ class QueueCheck:
                 self._compare(part, joined(list(self._read_again(mark, stop))))
 
     def _compare(self, claims: Claims, places: RecordPlaces) -> None:
-        """Take note of every one of *claims* that is not true of the record at its position."""
+        """Report every one of *claims* that does not fit its record."""
         found = np.searchsorted(places.positions, claims["position"])
         known = found < len(places.positions)
         known[known] = places.positions[found[known]] == claims["position"][known]
@@ -247,8 +253,10 @@ class QueueCheck:
             self._note(claims[is_wrong], what)
 
     def _is_dropped(self, claims: Claims) -> npt.NDArray[np.bool_]:
-        """Which of *claims* point before the log's begin, as settled messages do that lie behind one that a group still holds: the
-        held one was copied, and its queue begins with it. What was given by reference and is there has been copied, too."""
+        """Which of *claims* point before the log's begin, where that is no damage.
+        Settled messages behind one that a group still holds do: the held one was copied, and its
+        queue begins with it. Existing messages by reference have been copied too.
+        """
         if not self._strides:
             return np.zeros(len(claims), np.bool_)
         is_dropped: npt.NDArray[np.bool_] = claims["position"] < self._strides[0].position
@@ -258,7 +266,7 @@ class QueueCheck:
         return is_dropped
 
     def _is_dead(self, claims: Claims) -> npt.NDArray[np.bool_]:
-        """Which of *claims* are those of dead letters: they point at a record of the queue that it came from."""
+        """Which of *claims* are dead letters, which point at a record of their original queue."""
         is_dead = np.zeros(len(claims), np.bool_)
         for number in np.unique(claims["key"]).tolist():
             key = self._cursors[number].key
@@ -270,7 +278,7 @@ class QueueCheck:
         return is_dead
 
     def _note(self, claims: Claims, what: str) -> None:
-        """One finding for each run of neighbouring offsets of a queue."""
+        """Add one finding for each run of adjacent offsets of a queue."""
         if not len(claims):
             return
         claims = claims[np.lexsort((claims["offset"], claims["key"]))]

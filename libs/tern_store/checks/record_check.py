@@ -1,6 +1,7 @@
-"""The offline check of records: every command that stores some (SEND, COPY) holds sound ones, and its rows say the truth about them.
+"""Offline check of records: commands that store records hold intact ones, with matching rows.
 
-Law: all records of a span are checked as columns, whatever entries they came in; only what is wrong is looked at one by one.
+Storing commands are SEND, COPY and BURY. Law: all records of a span are checked as columns, across
+entries; only wrong ones are looked at one by one.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from tern_wire.link.rows import BURY_ROWS, MOVE_ROWS, SEND_ROWS
 from tern_wire.records.columns import RecordColumns, read_columns, tag_codes
 
 Numbers = npt.NDArray[np.int64]
-# What a body's CRC keeps of the checksum, as RocketMQ's.
+# The part of the checksum that RocketMQ stores as a body's CRC.
 _CRC_MASK = 0x7FFFFFFF
 _AT_BODY_CRC = 8
 _ROWS: dict[int, np.dtype[np.void]] = {
@@ -34,9 +35,10 @@ _ROWS: dict[int, np.dtype[np.void]] = {
 
 @dataclass(frozen=True, slots=True)
 class StoredSend:
-    """One command that stores records, SEND, COPY or BURY, of entry *index*: its rows as bytes, and its records, which begin at *position* of the log.
-
-    What was copied may be a dead letter: then its rows name the dead-letter topic, the record its own.
+    """One command that stores records (SEND, COPY or BURY) of entry *index*.
+    *row_bytes*: its rows; *records*: its records, which begin at *position* of the log. A copied
+    record may be a dead letter: its rows then name the dead-letter topic, and the record names its
+    own.
     """
 
     index: int
@@ -53,13 +55,15 @@ class StoredSend:
 
     @property
     def row_count(self) -> int:
-        """How many records it says it has."""
+        """Number of records by its rows."""
         return len(self.row_bytes) // SEND_ROWS.itemsize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPlaces:
-    """Where n records lie and what a queue entry must say of them; all of shape (n,), positions ascending."""
+    """Places of n records and the fields of their queue entries; shape (n,), positions
+    ascending.
+    """
 
     positions: Numbers
     sizes: Numbers
@@ -69,7 +73,9 @@ class RecordPlaces:
 
 
 def sends_of(span: LogSpan, on_malformed: Callable[[int, int, str], None]) -> Iterator[StoredSend]:
-    """The commands of *span* that store records, in order. What is malformed is told to *on_malformed*: entry, position in the log, reason."""
+    """The storing commands of *span*, in order.
+    *on_malformed* receives malformed ones: entry, position in the log, reason.
+    """
     view = memoryview(span.data)
     for header in span.headers:
         if header.kind is not EntryKind.COMMANDS:
@@ -90,7 +96,7 @@ def sends_of(span: LogSpan, on_malformed: Callable[[int, int, str], None]) -> It
             records_at = SEND_HEAD.size + count * row_size
             records_end = len(payload) - receipts * RECEIPT_ROW_SIZE_BYTES
             if command.kind == CommandKind.BURY and not count and records_at == len(payload):
-                continue  # nothing was dying any more
+                continue  # there was nothing left to bury
             if not count or records_at > records_end:
                 on_malformed(header.index, at, f"{count} rows of records in {len(payload)} bytes")
                 continue
@@ -104,7 +110,9 @@ def sends_of(span: LogSpan, on_malformed: Callable[[int, int, str], None]) -> It
 
 
 def _send_rows(move_rows: memoryview, records: memoryview) -> memoryview:
-    """The rows of copied records as those of a send: theirs have no CRC, so the record's own stands in."""
+    """Convert the rows of copied records to those of a send, with the CRC from the record
+    itself.
+    """
     moved = np.frombuffer(move_rows, MOVE_ROWS)
     rows = np.zeros(len(moved), SEND_ROWS)
     for name in ("size", "topic", "queue", "tag"):
@@ -117,7 +125,9 @@ def _send_rows(move_rows: memoryview, records: memoryview) -> memoryview:
 
 
 def _note_rows(bury_rows: memoryview) -> memoryview:
-    """The rows of the notes of a BURY as those of a send: they lie in the queue of notes, and have no body."""
+    """Convert the rows of a BURY's notes to those of a send: notes are in their queue and have no
+    body.
+    """
     buried = np.frombuffer(bury_rows, BURY_ROWS)
     rows = np.zeros(len(buried), SEND_ROWS)
     rows["size"], rows["topic"], rows["tag"] = buried["note_size"], buried["dead_topic"], buried["tag"]
@@ -129,16 +139,16 @@ class RecordCheck:
     """Checks the records of one log, span by span. Owner: the check of a directory."""
 
     def __init__(self, findings: Findings, place: Callable[[int], tuple[Path, int]], topics: dict[int, bytes]) -> None:
-        """*place*: the file and byte of a position of the log; *topics*: the names that are known, by id."""
+        """*place*: the file and byte of a log position; *topics*: known names by id."""
         self._findings, self._place, self._topics = findings, place, topics
         self.record_count = 0
 
     def check(self, span: LogSpan) -> RecordPlaces:
-        """Take note of what is wrong in *span*; the places of its records."""
+        """Report damage in *span*; return the places of its records."""
         sends = list(sends_of(span, self._malformed))
         found = self._check_together(sends)
         if found is None:
-            # Something does not add up: command by command it is known where.
+            # Something does not match: the check of single commands finds the place.
             parts = [part for send in sends if (part := self._check_alone(send)) is not None]
             found = joined(parts)
         self.record_count += len(found.positions)
@@ -155,7 +165,7 @@ class RecordCheck:
             return None
         if len(columns) != len(rows) or (columns.front["size"] != rows["size"]).any():
             return None
-        # Where each record's command has its bytes in the log, less where they stand in the columns.
+        # The log position of each record's command minus its position in the columns.
         shifts = np.array([send.position for send in sends], np.int64) - np.cumsum([0, *sizes[:-1]], dtype=np.int64)
         counts = [send.row_count for send in sends]
         starts = np.searchsorted(columns.starts, np.cumsum([0, *sizes[:-1]], dtype=np.int64))
@@ -194,7 +204,7 @@ class RecordCheck:
         is_copy: npt.NDArray[np.bool_],
     ) -> None:
         front = columns.front
-        # A copied dead letter is still a record of the topic and queue that it came from.
+        # A copied dead letter still names its original topic and queue.
         is_dead = is_copy.copy()
         for topic_id in np.unique(rows["topic"][is_copy]).tolist():
             name = self._topics.get(topic_id)
@@ -216,7 +226,9 @@ class RecordCheck:
                     return
 
     def _other_topics(self, ids: npt.NDArray[np.uint32], columns: RecordColumns) -> npt.NDArray[np.bool_]:
-        """Where a record's topic is not the one that its id stands for. Id 0 is no topic: such sends were refused."""
+        """Where a record's topic differs from that of its id.
+        Id 0 is no topic: such sends were refused.
+        """
         wrong = np.zeros(len(ids), np.bool_)
         for topic_id in np.unique(ids).tolist():
             members = np.flatnonzero(ids == topic_id)
@@ -249,7 +261,7 @@ def _body_crcs(columns: RecordColumns) -> Numbers:
 
 
 def joined(parts: list[RecordPlaces]) -> RecordPlaces:
-    """Places one behind the other."""
+    """Concatenate places."""
 
     def column(name: str) -> Numbers:
         return np.concatenate([np.zeros(0, np.int64), *(getattr(part, name) for part in parts)])

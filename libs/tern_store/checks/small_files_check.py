@@ -1,4 +1,4 @@
-"""The offline check of a data directory's small files: votes, config, checkpoint, and the notes that a node leaves about itself."""
+"""Offline check of a directory's small files: votes, config, checkpoint, and the node's notes."""
 
 import json
 from collections.abc import Callable
@@ -20,14 +20,14 @@ _CHECKPOINT_NUMBER_BYTES = 8
 
 
 class SmallFilesCheck:
-    """Reads them one by one. Owner: the check of a directory."""
+    """Reads the small files one by one. Owner: the check of a directory."""
 
     def __init__(self, directory: Path, files: Files, findings: Findings, on_read: Callable[[int], None]) -> None:
         self._directory, self._files, self._findings, self._on_read = directory, files, findings, on_read
         self._names = set(files.listdir(directory))
 
     def check_notes(self) -> None:
-        """What the node itself has found out before."""
+        """Report damage that the node itself has noted."""
         try:
             small_files.refuse_quarantined(self._directory, self._files)
         except Quarantined as found:
@@ -38,11 +38,11 @@ class SmallFilesCheck:
             self._add(FindingKind.DERIVED, small_files.REBUILD, 0, reason, is_damage=False)
 
     def check_votes(self, genesis: Genesis | None) -> None:
-        """Both slots, and that they are of the group to which the log belongs."""
+        """Check both slots, and that they belong to the log's group."""
         if VOTES not in self._names and self._names & {BACKUP, UNDER_WAY}:
-            return  # a backup is no node: it promises nothing
+            return  # a backup is no node and has no votes
         if VOTES not in self._names:
-            reason = "it is missing: this node may have voted and cannot know for whom"
+            reason = "it is missing: this node may have voted, and its vote is lost"
             self._add(FindingKind.VOTE, VOTES, 0, reason)
             return
         data = self._content(self._directory / VOTES)
@@ -59,7 +59,7 @@ class SmallFilesCheck:
                 self._add(FindingKind.VOTE, VOTES, 0, str(error))
 
     def check_backup(self, end: LogMark) -> None:
-        """A backup's log, which ends with *end*, is the one that `backup.json` tells of."""
+        """Check that a backup's log, which ends with *end*, is that of `backup.json`."""
         if BACKUP not in self._names:
             return
         try:
@@ -71,7 +71,7 @@ class SmallFilesCheck:
             self._add(FindingKind.LOG, BACKUP, 0, f"the backup was made of the log up to {cut}, and it ends with {end}")
 
     def check_config(self) -> dict[int, bytes]:
-        """The topics' names by id; what is no JSON object is a finding."""
+        """The topics' names by id; a file that is no JSON object is a finding."""
         topics = dict[int, bytes]()
         for name in self._files.listdir(self._directory / small_files.CONFIG_FOLDER):
             if not name.endswith(".json"):
@@ -88,7 +88,7 @@ class SmallFilesCheck:
         return topics
 
     def check_checkpoint(self) -> None:
-        """It says the same things three times, and has zeros behind them."""
+        """Check that the three copies of the numbers agree and that zeros follow."""
         if small_files.CHECKPOINT not in self._names:
             return
         data = self._content(self._directory / small_files.CHECKPOINT)
@@ -113,7 +113,9 @@ class SmallFilesCheck:
 
 
 def topic_names(directory: Path, files: Files) -> dict[int, bytes]:
-    """The topics' names by id, as `config/topics.json` has them. ValueError or AttributeError if it is no such document."""
+    """The topics' names by id from `config/topics.json`.
+    ValueError or AttributeError if malformed.
+    """
     path, topics = directory / small_files.CONFIG_FOLDER / TOPICS, dict[int, bytes]()
     if TOPICS not in files.listdir(path.parent):
         return topics

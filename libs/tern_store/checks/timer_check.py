@@ -1,7 +1,7 @@
-"""The offline check of timers against the records they point at: each must find its own record in the log when its time comes.
+"""Offline check of timers against their records: each must find its own record when it is due.
 
-Law: memory is bounded by KEPT_MAX timers. They are taken as they lie, sorted by position, and only those parts of the log are read again
-that they point into.
+Law: memory is bounded by KEPT_MAX timers. They are taken in the order of the files and sorted by
+position, and only the parts of the log that they point into are read again.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,12 +19,12 @@ from tern_store.timers.timers import Timers
 
 # 48 bytes each: 12 MiB.
 KEPT_MAX = 1 << 18
-# A part of the log that can be read again by itself: the mark before it, and where it ends.
+# A part of the log that can be read alone: the mark before it, and its end.
 LogPart = tuple[LogMark, int]
 
 
 class TimerCheck:
-    """Compares timers with records. Owner: the check of a directory; `run` when the log has gone by."""
+    """Compares timers with records. Owner: the check of a directory; call `run` after the log."""
 
     def __init__(
         self,
@@ -33,12 +33,14 @@ class TimerCheck:
         findings: Findings,
         read_again: Callable[[LogMark, int], Iterator[RecordPlaces]],
     ) -> None:
-        """*timers* are those of the saved state; *read_again*: the records from a mark to a position of the log."""
+        """*timers*: those of the saved state; *read_again*: the records from a mark to a
+        position.
+        """
         self._timers, self._folder, self._findings = timers, directory / FOLDER, findings
         self._read_again = read_again
 
     def run(self, parts: list[LogPart], gaps: list[tuple[int, int]]) -> None:
-        """Take note of every timer that is not true of the record at its position. What points into *gaps* cannot be judged."""
+        """Report every timer that does not fit its record. Timers into *gaps* are skipped."""
         kept: list[TimerRows] = []
         try:
             for _, rows in self._timers.walk(TIME_MIN_MS, TIME_MAX_MS):

@@ -1,8 +1,9 @@
-"""The offline check of a node's data directory: everything is read once, nothing is changed, and every damage is named.
+"""Offline check of a node's data directory: one read of everything, no change, every damage named.
 
-What it covers: segments, entries and their chain, records and their rows, entry index, derived files with the checks beside them and
-against the records they point at, saved states, votes, beginning of the log, config. What a crash leaves and the next start puts in
-order is told apart from damage: only after a clean stop (no `abort`) must all be whole.
+It covers segments, entries and their chain, records and their rows, the entry index, derived files
+with their checks and against their records, saved states, votes, the log's begin, and config. The
+effects of a crash, which the next start repairs, are not damage: only after a clean stop (no
+`abort`) must everything be whole.
 """
 
 import re
@@ -42,10 +43,9 @@ Progress = Callable[[int, int], None]
 
 
 def verify_directory(directory: Path, files: Files, progress: Progress = lambda done, total: None) -> list[Finding]:
-    """Check *directory*, which no node has open: the caller holds its lock. No findings: all is well.
-
-    *progress* is told the bytes read so far and those there are. At most FINDINGS_MAX are returned, in the order in which they were
-    found. StoreError if it is not the data directory of a node.
+    """Check *directory*, which no node has open: the caller holds its lock. Returns the findings.
+    *progress* receives the bytes read so far and in total. At most FINDINGS_MAX findings, in order.
+    StoreError if this is not the data directory of a node.
     """
     return _Verification(directory, UnchangingFiles(files), progress).run()
 
@@ -59,13 +59,13 @@ class _Verification:
             raise StoreError(f"{directory} is not the data directory of a node: it has no log, no votes and no state.")
         self._is_clean = ABORT not in files.listdir(directory)
         self._findings = Findings()
-        # As the newest saved state has them, while the log goes by.
+        # The newest saved state's timers, during the pass over the log.
         self._timers: Timers | None = None
         self._total_bytes = self._data_size(directory)
         self._done_bytes = 0
 
     def run(self) -> list[Finding]:
-        """Everything, smallest first: a state and the config say what to expect of the rest."""
+        """Check everything, smallest first: a state and the config describe the rest."""
         states = self._check_states()
         small = SmallFilesCheck(self._directory, self._files, self._findings, self._read)
         small.check_notes()
@@ -94,20 +94,22 @@ class _Verification:
         return self._findings.found
 
     def _is_copy(self) -> bool:
-        """Whether nothing has been derived from this log yet: a backup, or a node before its first start on a copied log."""
+        """Whether nothing is derived from this log yet: a backup, or a copied log before the first
+        start.
+        """
         saved = any(_STATE_NAME.fullmatch(name) for name in self._files.listdir(self._directory / STATE_FOLDER))
         return not saved and not any(
             self._files.listdir(self._directory / name) for name in (INDEX_FOLDER, QUEUE_FOLDER)
         )
 
-    # The log, and what points into it --------------------------------------------------------------------------
+    # The log and references into it ---------------------------------------------------------------
     def _check_log(
         self, log: LogCheck, states: list[SavedState], topics: dict[int, bytes], queues: QueueReader | None
     ) -> None:
         records = RecordCheck(self._findings, log.log.place, topics)
 
         def read_again(mark: LogMark, stop: int) -> Iterator[RecordPlaces]:
-            # What is wrong with these records was found the first time.
+            # The first pass has reported the damage of these records.
             again = RecordCheck(Findings(), log.log.place, dict(topics))
             with suppress(LogRot):
                 for span in log.log.spans(mark, stop):
@@ -140,9 +142,11 @@ class _Verification:
         if state.mark != found:
             self._add_state(state.mark.index, f"it stands for {state.mark}, but the log has {found}")
 
-    # What follows from the log ---------------------------------------------------------------------------------
+    # Derived files --------------------------------------------------------------------------------
     def _check_derived(self, states: list[SavedState]) -> QueueReader | None:
-        """Check the derived files as the newest saved state has them; the queues, if they can be read at all."""
+        """Check the derived files at the newest saved state; return the queues if they are
+        readable.
+        """
         if not states:
             return None
         try:
@@ -186,7 +190,7 @@ class _Verification:
             file.close()
 
     def _check_part(self, part: ConsumeQueues | KeyIndex | Timers, marks: Any) -> bool:
-        """Whether *part* could be restored to *marks*; then all of it was read."""
+        """Restore *part* to *marks* and read all of it; False if it could not be restored."""
         try:
             part.restore(marks)
         except DerivedDamage as damage:
@@ -202,7 +206,7 @@ class _Verification:
     def _add_damage(self, damage: DerivedDamage, more: str = "") -> None:
         self._findings.add(FindingKind.DERIVED, damage.file, damage.position, damage.reason + more)
 
-    # Saved states ----------------------------------------------------------------------------------------------
+    # Saved states ---------------------------------------------------------------------------------
     def _check_states(self) -> list[SavedState]:
         """The readable states, newest first."""
         folder = self._directory / STATE_FOLDER
@@ -219,11 +223,11 @@ class _Verification:
             if load_boundary(self._directory, boundary, self._files) is None:
                 self._findings.add(FindingKind.STATE, path, 0, _BAD_STATE)
         if not states and not names and self._files.listdir(self._directory / QUEUE_FOLDER):
-            reason = "there is no saved state, so nothing says how far the derived files reach: they were not checked"
+            reason = "there is no saved state, so the extent of the derived files is unknown: they were not checked"
             self._findings.add(FindingKind.STATE, folder, 0, reason, is_damage=self._is_clean)
         return states
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Below ----------------------------------------------------------------------------------------
     def _read(self, size_bytes: int) -> None:
         self._done_bytes += size_bytes
         self._progress(self._done_bytes, max(self._total_bytes, self._done_bytes))
@@ -236,7 +240,7 @@ class _Verification:
             self._files.close(fd)
 
     def _data_size(self, folder: Path) -> int:
-        """Bytes in all files below *folder*, without what was only set aside for them."""
+        """Bytes in all files below *folder*, without preallocated space."""
         total = 0
         for name in self._files.listdir(folder):
             try:

@@ -1,1 +1,3 @@
-"""A node's copy of another one's log: what is read, sent, and swapped in."""
+"""A copy of another node's log: its manifest, the source that reads, the sink that writes, the
+swap.
+"""

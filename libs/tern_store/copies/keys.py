@@ -1,6 +1,7 @@
-"""The tables of idempotency keys in a copy: those that the log's replay does not make again. Files `sentkeys/keys-....bin.incoming`.
+"""Tables of idempotency keys in a copy that the log's replay does not make again.
 
-Law: a file is here whole, synced and verified, or it is copied from its beginning.
+Files `sentkeys/keys-....bin.incoming`. Law: a file is whole, synced and verified, or it is copied
+again from its begin.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from tern_store.keys.sent_keys import FOLDER
 
 
 class IncomingKeys:
-    """Owner: the sink of the copy."""
+    """The tables of one copy. Owner: the sink of the copy."""
 
     def __init__(self, directory: Path, files: Files) -> None:
         """*directory* is the node's."""
@@ -24,16 +25,18 @@ class IncomingKeys:
 
     @property
     def copied_bytes(self) -> int:
-        """How much is here."""
+        """Bytes that are copied."""
         return sum(self._positions.values())
 
     @property
     def lacking_bytes(self) -> int:
-        """How much is not."""
+        """Bytes that are not copied yet."""
         return sum(self._wanted.values()) - self.copied_bytes
 
     def begin(self, key_files: Sequence[tuple[str, int]]) -> None:
-        """Want *key_files*, names and sizes; what is here of them stays, all else that was copied goes."""
+        """Request *key_files* (names and sizes); keep those already here and remove all other
+        copies.
+        """
         self._files.makedirs(self.folder)
         self._wanted = dict(key_files)
         self._positions = dict.fromkeys(self._wanted, 0)
@@ -42,19 +45,21 @@ class IncomingKeys:
                 continue
             wanted = name.removesuffix(INCOMING)
             if wanted in self._wanted and self._is_good(wanted):
-                self._sync(wanted)  # it was read, which does not say that it is on the disk
+                self._sync(wanted)  # it was read, which does not prove that it is on the disk
                 self._positions[wanted] = self._wanted[wanted]
             else:
                 self._files.unlink(self.folder / name)
 
     def pieces(self, chunk_size_bytes: int) -> Iterator[tuple[str, int, int]]:
-        """Name, position and size of what is to be copied, in order."""
+        """Name, position and size of the pieces to be copied, in order."""
         for name, size in self._wanted.items():
             for position in range(self._positions[name], size, chunk_size_bytes):
                 yield name, position, min(chunk_size_bytes, size - position)
 
     def write(self, name: str, position: int, data: Buffer) -> None:
-        """Take the piece that is wanted first. CopyRefused: the file is complete and damaged; it is wanted anew."""
+        """Write the next piece.
+        CopyRefused: the complete file is damaged and is requested again.
+        """
         fd = self._files.open(self._path(name), create=True)
         try:
             if not position:
@@ -88,7 +93,7 @@ class IncomingKeys:
         try:
             self._files.fdatasync(fd)
         except OSError:
-            # What was lost is marked clean: it is copied again.
+            # The kernel marks lost pages clean, so the file is copied again.
             self._positions[name] = 0
             self._files.unlink(self._path(name))
             raise

@@ -1,15 +1,13 @@
-"""What there is to be copied: the answer of a serving leader to a node that has no log, or none that it may use.
+"""The manifest of a copy: a serving leader's answer to a node without a usable log.
 
-As a document (JSON), marks being [index, position, crc, term]:
-
-    format    1
-    genesis   the group's first entry, header and body, in hex
-    start     the mark before the log's first entry; [0, 0, 0, 0] as long as nothing was dropped
-    end       the mark of the last entry that is applied, and so committed, and synced by the leader
-    state     null, or [name, size] of the state at the log's start, in bytes: what a replay from there begins with
-    keys      [[name, size], ...] of the tables of idempotency keys that this state names and that are not too old yet
-
-The log is everything from start's position up to end's, in files named by the position where they begin.
+Fields of the JSON document, marks being [index, position, crc, term]:
+ format    1
+ genesis   the group's first entry, header and body, in hex
+ start     the mark before the log's first entry; [0, 0, 0, 0] as long as nothing was dropped
+ end       the mark of the last entry that is applied, and so committed, and synced by the leader
+ state     null, or [name, size] of the state at the log's start, in bytes, where a replay begins
+ keys      [[name, size], ...] of the tables of idempotency keys in that state, if still in use
+The log reaches from start's position to end's, in files named by the positions of their begins.
 """
 
 import re
@@ -29,7 +27,7 @@ KEYS_NAME = re.compile(r"keys-[0-9]{20}\.bin")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What one leader offered at one moment. Positions and sizes are bytes."""
+    """One leader's offer at one moment. Positions and sizes are bytes."""
 
     genesis: bytes
     start: LogMark
@@ -41,12 +39,12 @@ class Manifest:
 
     @property
     def size_bytes(self) -> int:
-        """Of all that is to be copied."""
+        """Bytes to be copied in total."""
         keys_size_bytes = sum(size for _, size in self.key_files)
         return self.state_size_bytes + keys_size_bytes + self.end.position - self.start.position
 
     def document(self) -> dict[str, Any]:
-        """As it travels."""
+        """The manifest as a JSON document."""
         return {
             "format": FORMAT,
             "genesis": self.genesis.hex(),
@@ -58,7 +56,7 @@ class Manifest:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Manifest":
-        """The manifest again; CopyRefused if it is none, or contradicts itself."""
+        """Decode a manifest; CopyRefused if *document* is none or contradicts itself."""
         try:
             if document["format"] != FORMAT:
                 raise CopyRefused(
@@ -83,7 +81,7 @@ class Manifest:
         return found
 
     def group(self) -> Genesis:
-        """Whose log it is; CopyRefused if the first entry does not say."""
+        """The group that owns the log; CopyRefused if the first entry does not name one."""
         try:
             header = verify(self.genesis)
             if header.kind is not EntryKind.GENESIS or header.index != 1:
@@ -93,12 +91,12 @@ class Manifest:
             raise CopyRefused(0, str(error)) from error
 
     def boundary(self) -> Boundary | None:
-        """The place of the state, None if there is none to be copied."""
+        """The place of the state, None if there is none to copy."""
         match = _STATE_NAME.fullmatch(self.state_name)
         return Boundary(int(match[1]), int(match[2])) if match is not None else None
 
     def require_sense(self) -> None:
-        """CopyRefused unless the places fit together."""
+        """Raise CopyRefused unless the places fit together."""
         size = self.group().segment_size_bytes
         is_dropped, boundary = self.start.index > 0, self.boundary()
         if (

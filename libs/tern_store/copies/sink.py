@@ -1,11 +1,12 @@
-"""The side of a rebuild that lacks a log: takes what a leader's manifest names, in order, and makes it the node's own.
+"""The receiving side of a rebuild: copies a manifest's files in order into the node's directory.
 
-Files grow beside those that they will replace, under names that no store opens: `commitlog/{20 digits}.incoming`, allocated and zeroed
-like every segment, `state/segment-....bin.incoming`, and `sentkeys/keys-....bin.incoming` (`copies/keys.py`). There is no note of how far the copy is: after a crash the chain of entries
-itself is read again, and what does not continue it is zeroed and copied again.
-
-Law: no byte is kept that does not continue the chain from the manifest's start. What the node had goes only behind a complete and
-synced copy (`copies/swap.py`), or, if the disk has no room for both, behind a note that forbids to open it.
+Files grow beside those that they will replace, under names that no store opens: `commitlog/{20
+digits}.incoming`, allocated and zeroed like every segment, `state/segment-....bin.incoming`, and
+`sentkeys/keys-....bin.incoming` (`copies/keys.py`). No note records the progress: after a crash the
+chain of entries is read again, and bytes that do not continue it are zeroed and copied again. Law:
+every kept byte continues the chain from the manifest's start. The node's old files go only behind a
+complete and synced copy (`copies/swap.py`) or, if the disk has no room for both, behind a note that
+forbids opening them.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ from tern_store.small_files import remove_mark
 from tern_store.state.state_file import STATE_FOLDER, Boundary, load_boundary
 from tern_wire.limits import ENTRY_SIZE_MAX_BYTES, REBUILD_CHUNK_SIZE_MAX_BYTES
 
-# Synced in steps: a gibibyte that is written back at once would make the other nodes of this disk wait.
+# Synced in steps: writing back a gibibyte at once would make other nodes on this disk wait.
 SYNC_AFTER_BYTES = 32 << 20
 _ZEROS = bytes(1 << 16)
 
@@ -53,9 +54,8 @@ class _IncomingState(Boundary):
 
 
 class RebuildSink:
-    """One copy. Owner: one caller at a time, who holds the directory's lock: begin, then wanted and write, then finish.
-
-    `begin` may be called again at any time, with a newer manifest: what was copied stays.
+    """One copy. Owner: one caller with the directory's lock: begin, wanted and write, finish.
+    `begin` may be called again at any time with a newer manifest: copied data stays.
     """
 
     def __init__(
@@ -68,8 +68,9 @@ class RebuildSink:
         entry_size_max_bytes: int = ENTRY_SIZE_MAX_BYTES,
         keeps_old: bool = False,
     ) -> None:
-        """*group*: whose log is wanted, no other is taken. *entry_size_max_bytes*: as in the group's logs. *keeps_old*: rather no
-        copy (OSError, ENOSPC) than one for which what was there before must go first."""
+        """*group*: the only group whose log is accepted. *entry_size_max_bytes*: as in its logs.
+        *keeps_old*: refuse a copy (OSError, ENOSPC) that would need the space of the old files.
+        """
         self._directory, self._group, self._files = directory, group, files
         self._log_folder, self._state_folder = directory / LOG_FOLDER, directory / STATE_FOLDER
         self._chunk_size_bytes, self._entry_size_max_bytes = chunk_size_bytes, entry_size_max_bytes
@@ -78,27 +79,27 @@ class RebuildSink:
         self._segment_size_bytes = 0
         self._state_position = 0
         self._keys = IncomingKeys(directory, files)
-        # The file that is written to, and how much of it no sync has covered.
+        # The file being written, and its unsynced bytes.
         self._open: tuple[Path, int] | None = None
         self._unsynced_bytes = 0
-        # Whether the node's old log went before the copy was complete, since the disk has no room for both.
+        # Whether the old log was removed early, since the disk has no room for both.
         self.cleared_early, self._keeps_old = False, keeps_old
 
     @property
     def total_bytes(self) -> int:
-        """What the manifest names."""
+        """Bytes in the manifest."""
         return 0 if self._manifest is None else self._manifest.size_bytes
 
     @property
     def copied_bytes(self) -> int:
-        """How much of that is here."""
+        """Bytes of the manifest that are copied."""
         if self._manifest is None or self._check is None:
             return 0
         return self._state_position + self._keys.copied_bytes + self._check.received - self._manifest.start.position
 
-    # Copy ------------------------------------------------------------------------------------------------------
+    # Copy -----------------------------------------------------------------------------------------
     def begin(self, document: Mapping[str, Any]) -> None:
-        """Copy what a manifest names, keeping what is here already. CopyRefused, WrongGroup: it cannot be used."""
+        """Copy the files of a manifest, keeping copied data. CopyRefused, WrongGroup: unusable."""
         manifest = Manifest.of(document)
         found = manifest.group()
         self._group.require_same_group(found, "the leader's log")
@@ -107,12 +108,12 @@ class RebuildSink:
             return
         self.close()
         self._manifest, self._segment_size_bytes = manifest, found.segment_size_bytes
-        # One that a crash interrupted was not finished, whatever its note says: the copy is checked from its beginning.
+        # An interrupted swap was not finished, whatever its note: check the copy from its begin.
         remove_mark(self._directory, SWAP, self._files)
         for folder in (self._directory, self._log_folder, self._state_folder):
             self._files.makedirs(folder)
         for folder in (self._directory.parent, self._directory):
-            # A process that was killed may have made what is in them, and not have made it durable.
+            # A killed process may have made their contents without making them durable.
             self._files.fsync_dir(folder)
         self._state_position = self._find_state()
         self._keys.begin(manifest.key_files)
@@ -120,7 +121,7 @@ class RebuildSink:
         self._make_room_for_all()
 
     def _goes_on(self, manifest: Manifest) -> bool:
-        """Whether what this sink has copied is the beginning of what *manifest* names."""
+        """Whether the copied data is the beginning of *manifest*'s."""
         known, check = self._manifest, self._check
         if known is None or check is None:
             return False
@@ -133,13 +134,13 @@ class RebuildSink:
         return is_same and manifest.end.position >= check.received
 
     def wanted(self, ahead: int = 0) -> Wanted | None:
-        """The piece to be written next, or the one that comes *ahead* pieces behind it; None if there is none any more."""
+        """The piece to be written next, or the piece *ahead* of it; None behind the last."""
         return next(islice(self._pieces(), ahead, None), None)
 
     def write(self, name: str, position: int, data: Buffer) -> None:
-        """Take the piece that `wanted` names first. CopyRefused: it is not what continues the copy; ask `wanted` again.
-
-        OSError: as before, `begin` again. SyncLost: end the process, what could not be synced is gone from the copy.
+        """Write the first piece of `wanted`.
+        CopyRefused: it does not continue the copy; call `wanted` again. OSError: `begin` again.
+        SyncLost: end the process; the unsynced data is removed from the copy.
         """
         wanted, manifest, check = self.wanted(), self._manifest, self._check
         if wanted is None or manifest is None or check is None or (name, position) != wanted[:2]:
@@ -160,7 +161,8 @@ class RebuildSink:
             try:
                 check.feed(data)
             except CopyRefused as error:
-                # The entries before the bad one count as received; the beginning of the bad one may be in the file already.
+                # Entries before the bad one count as received; the file may have the bad one's
+                # begin.
                 refused, data = error, memoryview(data)[: max(0, check.received - base - position)]
                 self._zero_behind(fd, min(check.received - base, position))
             self._files.pwrite(fd, data, position)
@@ -174,7 +176,7 @@ class RebuildSink:
             self._sync()
 
     def require_complete(self) -> LogStart | None:
-        """Where the log of the copy begins, if not at its genesis. CopyRefused: it is not complete, or does not end as the manifest says."""
+        """The copied log's begin, None if its genesis. CopyRefused: incomplete, or another end."""
         manifest, check = self._manifest, self._check
         if manifest is None or check is None or (wanted := self.wanted()) is not None:
             raise CopyRefused(
@@ -187,9 +189,8 @@ class RebuildSink:
         return LogStart(manifest.start, manifest.genesis) if manifest.start.index else None
 
     def finish(self) -> None:
-        """Durable here: the copy, which is complete, is the node's log; what was there before is gone.
-
-        CopyRefused: as `require_complete`. OSError: as `write`, or `finish_swap` goes on.
+        """Durable here: the complete copy is the node's log, and the old files are gone.
+        CopyRefused as in `require_complete`. OSError as in `write`, or `finish_swap` continues.
         """
         start = self.require_complete()
         self._sync()
@@ -200,13 +201,13 @@ class RebuildSink:
         swap(self._directory, start, self._files)
 
     def close(self) -> None:
-        """Close what is open; another sink goes on with what was copied."""
+        """Close open files; another sink continues from the copied data."""
         if self._open is not None:
             self._files.close(self._open[1])
             self._open = None
             self._unsynced_bytes = 0
 
-    # What is wanted --------------------------------------------------------------------------------------------
+    # Pieces ---------------------------------------------------------------------------------------
     def _pieces(self) -> Iterator[Wanted]:
         manifest, check = self._manifest, self._check
         if manifest is None or check is None:
@@ -223,7 +224,7 @@ class RebuildSink:
             yield Wanted(f"{base:020d}", at - base, size)
             at += size
 
-    # The state -------------------------------------------------------------------------------------------------
+    # The state ------------------------------------------------------------------------------------
     def _write_state(self, data: Buffer) -> None:
         manifest = self._manifest
         assert manifest is not None, "asked by write"
@@ -243,7 +244,7 @@ class RebuildSink:
                 )
 
     def _find_state(self) -> int:
-        """How much of the state is here: all of it or nothing, since another node's may be laid out otherwise."""
+        """Copied bytes of the state: all or none, since other nodes' layouts may differ."""
         manifest = self._manifest
         assert manifest is not None, "asked by begin"
         wanted = f"{manifest.state_name}{INCOMING}"
@@ -254,7 +255,7 @@ class RebuildSink:
         if not is_good:
             return 0
         self._opened(self._state_folder / wanted)
-        self._sync()  # it was read, which does not say that it is on the disk
+        self._sync()  # it was read, which does not prove that it is on the disk
         return manifest.state_size_bytes
 
     def _is_state_good(self, manifest: Manifest) -> bool:
@@ -267,9 +268,9 @@ class RebuildSink:
             start.term,
         )
 
-    # The log ---------------------------------------------------------------------------------------------------
+    # The log --------------------------------------------------------------------------------------
     def _find_log(self) -> ChainCheck:
-        """Read what is here of the log, as far as it continues the chain; the rest is zeroed or goes. What stays is durable then."""
+        """Read the copied log as far as it continues the chain; zero the rest, durably."""
         manifest = self._manifest
         assert manifest is not None, "asked by begin"
         check = ChainCheck(manifest.start, self._segment_size_bytes, self._entry_size_max_bytes)
@@ -287,7 +288,7 @@ class RebuildSink:
         return check
 
     def _feed_segment(self, check: ChainCheck, base: int, end: int) -> bool:
-        """Whether there is a file for the segment at *base*; *check* has read its good part, and the rest is zeros, durably."""
+        """Feed *check* with the segment at *base* and zero its rest, durably; False if absent."""
         try:
             fd = self._opened(self._path(base))
         except FileNotFoundError:
@@ -329,7 +330,7 @@ class RebuildSink:
                 raise
             create_segment_file(self._files, path, self._segment_size_bytes)
 
-    # Space -----------------------------------------------------------------------------------------------------
+    # Space ----------------------------------------------------------------------------------------
     def _make_room_for_all(self) -> None:
         manifest, here = self._manifest, set(self._incoming_bases())
         assert manifest is not None, "asked by begin"
@@ -343,7 +344,7 @@ class RebuildSink:
             self._clear_early()
 
     def _clear_early(self) -> bool:
-        """Whether there was anything to be given up for the copy. Not opened again until the copy is complete."""
+        """Remove the old log for room; no start opens the directory until the copy is complete."""
         if self._keeps_old or self.cleared_early or not segment_bases(self._log_folder, self._files):
             return False
         forbid_opening(
@@ -355,7 +356,7 @@ class RebuildSink:
         self.cleared_early = True
         return True
 
-    # Files -----------------------------------------------------------------------------------------------------
+    # Files ----------------------------------------------------------------------------------------
     def _path(self, base: int) -> Path:
         return self._log_folder / f"{base:020d}{INCOMING}"
 
@@ -374,14 +375,14 @@ class RebuildSink:
         return self._open[1]
 
     def _sync(self) -> None:
-        """Durable here: what was written to the open file."""
+        """Durable here: everything written to the open file."""
         if self._open is None:
             return
         path, fd = self._open
         try:
             self._files.fdatasync(fd)
         except OSError:
-            # The kernel has marked what it lost clean: whoever reads it again would take it for good.
+            # The kernel marks lost pages clean: a later read would take them for intact.
             self._forget()
             with contextlib.suppress(OSError):
                 self._files.unlink(path)
@@ -389,6 +390,6 @@ class RebuildSink:
         self._unsynced_bytes = 0
 
     def _forget(self) -> None:
-        """The next `begin` reads everything again."""
+        """Make the next `begin` read everything again."""
         self.close()
         self._manifest, self._check = None, None

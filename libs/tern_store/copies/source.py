@@ -1,7 +1,8 @@
-"""A leader's side of a rebuild: says what there is to be copied, and reads it piece by piece.
+"""A leader's side of a rebuild: the manifest of the copy, and reads of its pieces.
 
-Law: what a manifest names is committed and synced, so it never changes; it may only go, with a trim. Everything here is read with
-descriptors of its own, and a name is that of a segment, of the state at one or of a table of keys, or there is no such file.
+Law: files in a manifest are committed and synced, so they never change; a trim may remove them.
+Reads use descriptors of their own. A valid name is that of a segment, of the state at one, or of a
+table of keys.
 """
 
 import re
@@ -24,15 +25,17 @@ _STATE_NAME = re.compile(r"segment-[0-9]{20}-[0-9]{1,20}\.bin")
 
 
 class RebuildReader:
-    """Pieces of the files of one directory, a node's or a backup's. `read` may be called on any thread."""
+    """Pieces of the files of a node's or a backup's directory.
+    `read` may be called on any thread.
+    """
 
     def __init__(self, directory: Path, files: Files) -> None:
         self._directory, self._files = directory, files
 
     def read(self, name: str, position: int, size: int) -> bytes:
-        """*size* bytes (at most 4 MiB) from *position* of the file *name*, fewer at its end.
-
-        ValueError: no such name, place or size. FileNotFoundError: it was dropped; what is to be copied now, says a new manifest.
+        """Read up to *size* bytes (at most 4 MiB) from *position* of the file *name*.
+        Fewer at its end. ValueError: invalid name, place or size. FileNotFoundError: the file was
+        dropped; fetch a new manifest.
         """
         path = self._path(name)
         if position < 0 or not 0 < size <= REBUILD_CHUNK_SIZE_MAX_BYTES:
@@ -54,16 +57,19 @@ class RebuildReader:
 
 
 class RebuildSource(RebuildReader):
-    """What one node can give to another. `manifest` belongs to the store's owner, `read` may be called on any thread."""
+    """The files that a node offers.
+    `manifest` belongs to the store's owner, `read` to any thread.
+    """
 
     def __init__(self, store: Store) -> None:
         super().__init__(store.directory, store.files)
         self._store = store
 
     def manifest(self, applied_index: int) -> dict[str, Any]:
-        """What is to be copied now (see `copies/manifest.py`): up to *applied_index*, as far as it is synced.
-
-        Only a leader that serves should be asked. StoreError: not in this moment (a trim is on its way), or never (no state).
+        """The manifest of the copy (`copies/manifest.py`), up to *applied_index* as far as it is
+        synced.
+        Only valid on a serving leader. StoreError: not now (a trim is under way), or never (no
+        state).
         """
         log = self._store.log
         state_name, state_size_bytes, names = "", 0, list[str]()
@@ -87,7 +93,7 @@ class RebuildSource(RebuildReader):
         return manifest.document()
 
     def _key_files(self, boundary: Boundary) -> list[str]:
-        """The tables that the state at the log's start names, and that are still there. All others follow from the log."""
+        """Existing tables in the state at the log's start; all others follow from the log."""
         found, sent_keys = self._store.load_boundary(boundary), self._store.sent_keys
         if found is None:
             raise StoreError(f"{self._directory}: the state at the log's start cannot be read")

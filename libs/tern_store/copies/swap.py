@@ -1,12 +1,13 @@
-"""A complete copy takes the place of what a node had. Files of a copy end with `.incoming`, beside those that they replace.
+"""Replacement of a node's files by a complete copy, whose files end with `.incoming` beside them.
 
-While it happens, the file `swap` says how far it is: {"step": "clear" | "place", "start": mark or null, "genesis": hex}
+The file `swap` records the progress: {"step": "clear" | "place", "start": mark or null, "genesis":
+hex}
+ clear   the old log goes, the states, and everything derived from the log
+ place   incoming files get their names; then the notes of damage go, and `swap` itself
 
-    clear   the old log goes, the states, and everything that follows from the log
-    place   incoming files get their names; then the notes of what was wrong go, and `swap` itself
-
-Law: the note `quarantine` is durable before the first old file goes, and is removed when the last new one has its name. So a directory
-between two logs is never opened as a log, whether anybody looks at `swap` or not. Votes and the lock are not touched.
+Law: the note `quarantine` is durable before the first old file goes, and is removed when the last
+new one has its name. A directory between two logs is therefore never opened as a log, with or
+without a look at `swap`. Votes and the lock are not touched.
 """
 
 import json
@@ -43,14 +44,16 @@ class _Swap:
 
 
 def swap(directory: Path, start: LogStart | None, files: Files) -> None:
-    """Durable here: the complete, synced copy below *directory* is the node's log; *start* is where it begins if not at its genesis."""
+    """Durable here: the complete, synced copy below *directory* is the node's log.
+    *start* is its begin if that is not its genesis.
+    """
     forbid_opening(directory, "a copy from the leader is taking the place of the log", files)
     replace_whole(directory / SWAP, _Swap(_CLEAR, start).encode(), files)
     finish_swap(directory, files)
 
 
 def finish_swap(directory: Path, files: Files = REAL_FILES) -> bool:
-    """Go on with a swap that a crash interrupted; whether there was one. To be called before a store is opened."""
+    """Continue an interrupted swap, before a store is opened. True if there was one."""
     found = _read(directory, files)
     if found is None:
         return False
@@ -62,13 +65,15 @@ def finish_swap(directory: Path, files: Files = REAL_FILES) -> bool:
 
 
 def forbid_opening(directory: Path, reason: str, files: Files) -> None:
-    """Durable here: whatever becomes of the log, no start takes it for one until a copy has replaced it."""
+    """Durable here: no start opens the log, whatever its contents, until a copy has replaced it."""
     small_files.quarantine(directory, LogRot(directory / LOG_FOLDER, 0, reason), files)
 
 
 def clear_log(directory: Path, files: Files) -> None:
-    """Remove the log, its states and what follows from it, but no incoming file. `forbid_opening` comes first."""
-    # States before derived files: what they mark must not be missing.
+    """Remove the log, its states and derived files, but no incoming file.
+    Call `forbid_opening` first.
+    """
+    # States go before derived files: the files that they name must exist.
     _unlink_all(directory / STATE_FOLDER, files)
     for part in (ConsumeQueues.open, KeyIndex.open, Timers.open):
         opened = part(directory, files=files)
@@ -88,9 +93,11 @@ def _place(directory: Path, start: LogStart | None, files: Files) -> None:
         for name in files.listdir(folder):
             if name.endswith(INCOMING):
                 files.rename(folder / name, folder / name.removesuffix(INCOMING))
-        # Also when nothing is left to be renamed: the process that did it may not have come to this line.
+        # Also if nothing is left to rename: the process that renamed may have ended before this
+        # line.
         files.fsync_dir(folder)
-    # The copy is synced: what the last stop may have cost is in it. The quarantine goes last, but for the note of this swap.
+    # The copy is synced and has everything that the last stop may have lost. The quarantine goes
+    # last, but for the note of this swap.
     small_files.remove_abort(directory, files)
     for name in (REBUILD, QUARANTINE, SWAP):
         small_files.remove_mark(directory, name, files)
@@ -105,7 +112,9 @@ def _unlink_all(folder: Path, files: Files) -> None:
 
 
 def _read(directory: Path, files: Files) -> _Swap | None:
-    """The swap under way. None also if its note went bad: the quarantine is still there then, and the copy is checked again."""
+    """The swap under way; None if there is none or its note is damaged.
+    If damaged, the quarantine is still there, and the copy is checked again.
+    """
     text = small_files.read_text(directory / SWAP, files)
     if text is None:
         return None

@@ -1,1 +1,1 @@
-"""The key index: messages found by key."""
+"""The key index, which finds messages by key."""

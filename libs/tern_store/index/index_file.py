@@ -1,12 +1,15 @@
 """One file of the key index: growing in memory and at its end, or sealed.
 
-     entries of a growing file:   | whole blocks, on disk with their checks | whole blocks | incomplete block |
-                                                                            |------------- tail -------------|
-     mark: [base, next entry, begin ms, end ms, begin position, end position, 1 if time ever fell, crc of the incomplete block]
+ entries of a growing file:   | blocks on disk, with checks | whole blocks | incomplete block |
+                                                            |------------- tail -------------|
+ mark: [base, next entry, begin ms, end ms, begin position, end position, 1 if time ever fell,
+        crc of the incomplete block]
+While a file grows, its slot table is in memory, and its header and slots are not written: every key
+costs 20 bytes and a 64th of a check, sequentially. A full file is *sealed*: header, slots and their
+checks are written, and the table is dropped.
 
-While a file grows, its slot table is in memory and its header and slots are not written: every key costs 20 bytes and a 64th of a
-check, sequentially. Once full it is *sealed*: header, slots and their checks are written, and the table is let go. Law: the slots
-follow from the entries, so a restart derives them; a flush writes the incomplete block without a check, which the mark has instead.
+Law: the slots follow from the entries, so a restart derives them; a flush writes the incomplete
+block without a check, which the mark has instead.
 """
 
 from collections.abc import Iterator
@@ -30,13 +33,13 @@ from tern_wire.records.index_layout import (
 from tern_wire.records.java_hashes import Numbers
 from tern_wire.records.key_hashes import Hashes
 
-# One step of a restore or a verification; a whole number of pages, and within it of blocks.
+# Bytes of one step of a restore or a verification: whole pages, and whole blocks within them.
 STEP_SIZE_BYTES = 1 << 20
 _SECONDS_MAX = (1 << 31) - 1
 
 
 class IndexFile:
-    """Owner: the core loop."""
+    """One index file. Owner: the core loop."""
 
     __slots__ = (
         "_begin_position",
@@ -54,39 +57,40 @@ class IndexFile:
     )
 
     def __init__(self, folder: IndexFolder, base: int) -> None:
-        """A new file, empty; nothing is written yet."""
+        """Make a new, empty file; nothing is written yet."""
         self._folder, self.base = folder, base
         self.begin_ms = self.end_ms = self._begin_position = self.end_position = 0
         self._time_fell = False
         self.next_entry = 1
-        # Untouched pages of zeros cost no memory: 20 MB at RocketMQ's size when all slots are in use.
+        # Untouched pages of zeros cost no memory: 20 MB at RocketMQ's size when all slots are in
+        # use.
         self._table: Hashes | None = np.zeros(folder.shape.slots, np.int32)
         self._tail = bytearray(INDEX_ENTRY_SIZE_BYTES)  # entry 0
         self._written_entry = 0  # the first entry of the tail, a multiple of a block
-        self._saved_entry = 0  # entries before this one are on disk, those of the incomplete block included
+        self._saved_entry = 0  # earlier entries are on disk, those of the incomplete block included
 
     @property
     def room(self) -> int:
-        """How many more entries it takes."""
+        """Number of entries that still fit."""
         return self._folder.shape.entries_per_file - self.next_entry
 
     @property
     def tail_bytes(self) -> int:
-        """What is in memory only, or is the incomplete block."""
+        """Bytes only in memory, or in the incomplete block."""
         return len(self._tail)
 
     @property
     def is_sealed(self) -> bool:
-        """Full, and written whole."""
+        """Whether the file is full and completely written."""
         return self._table is None
 
-    # Add and write ---------------------------------------------------------------------------------------------
+    # Add and write --------------------------------------------------------------------------------
     def add(self, hashes: Hashes, positions: Numbers, stored_ms: int) -> None:
-        """Add one or more entries, at most *room*, in memory."""
+        """Add at least one entry, at most *room*, in memory."""
         if self.next_entry == 1:
             self.begin_ms = self.end_ms = stored_ms
             self._begin_position = self.end_position = int(positions[0])
-        # Records of several topics come topic by topic: positions within one entry of the log may go back.
+        # Records of several topics come topic by topic: positions within one log entry may fall.
         self.end_position = max(self.end_position, int(positions.max()))
         self._time_fell |= stored_ms < self.end_ms
         self.end_ms = max(self.end_ms, stored_ms)
@@ -117,13 +121,14 @@ class IndexFile:
         self.next_entry = number
 
     def _link(self, hashes: Hashes, numbers: Hashes) -> Hashes:
-        """Make *numbers* the newest of their slots; which entries they follow."""
+        """Make *numbers* the newest of their slots; return the entries that they follow."""
         table = self._open_table()
         slots = hashes % np.int32(len(table))
         previous: Hashes = table[slots]
         table[slots] = numbers
         if (table[slots] != numbers).any():
-            # Some share a slot: each follows the one before it, and the last one's number stays (numpy promises no order).
+            # Some share a slot: each follows the one before it, and the last number stays (numpy
+            # promises no order).
             order = np.argsort(slots, kind="stable")
             same = np.append(slots[order[1:]] == slots[order[:-1]], False)
             previous[order[1:][same[:-1]]] = numbers[order[:-1][same[:-1]]]
@@ -131,7 +136,9 @@ class IndexFile:
         return previous
 
     def write(self) -> None:
-        """Write all whole blocks and their checks; seal the file if it is full. OSError: the rest stays in memory."""
+        """Write all whole blocks and checks; seal a full file.
+        OSError: the rest stays in memory.
+        """
         whole = len(self._tail) if not self.room else len(self._tail) - len(self._tail) % self._blocks.piece_bytes
         if whole:
             data, path = bytes(memoryview(self._tail)[:whole]), self._folder.path(self.base)
@@ -147,7 +154,7 @@ class IndexFile:
             self._table = None
 
     def flush(self) -> None:
-        """As `write`, and the incomplete block too."""
+        """Call `write`, and write the incomplete block too."""
         if self.is_sealed:
             return
         self.write()
@@ -157,7 +164,9 @@ class IndexFile:
             self._saved_entry = self.next_entry
 
     def complete(self) -> None:
-        """As `flush`, and header and slots, so that RocketMQ's own tools can read a file that is not full. OSError as there."""
+        """Call `flush`, and write header and slots for RocketMQ's tools even if not full.
+        OSError as there.
+        """
         self.flush()
         if not self.is_sealed:
             self._write_head(with_checks=False)
@@ -187,11 +196,12 @@ class IndexFile:
                 self._folder.write(self._folder.checks_path(self.base), checks_of(data, pages.piece_bytes), check)
             at = end
 
-    # Find ------------------------------------------------------------------------------------------------------
+    # Find -----------------------------------------------------------------------------------------
     def find(self, key_hash: int, first_position: int, begin_ms: int, end_ms: int, count: int) -> list[int]:
-        """At most *count* positions (1 or more) from *first_position* on with that hash, stored in the time, newest first.
-
-        DerivedDamage if a page or a block on the way is not what was written.
+        """At most *count* (1 or more) positions from *first_position* on with that hash, newest
+        first.
+        Only entries stored within [*begin_ms*, *end_ms*]. DerivedDamage if a page or block on the
+        way is damaged.
         """
         found: list[int] = []
         for _, position, time_ms in self.walk(key_hash, first_position, begin_ms):
@@ -204,10 +214,10 @@ class IndexFile:
     def walk(
         self, key_hash: int, first_position: int, begin_ms: int, *, before: int | None = None
     ) -> Iterator[tuple[int, int, int]]:
-        """Number, position and time (ms) of each entry of the hash's chain, newest first, down to *begin_ms*.
-
-        Position -1: another key's, or dropped. *before*: the number at which an earlier walk stopped; this one begins behind it, with
-        older ones. DerivedDamage as `find`.
+        """Number, position and time (ms) of the entries in the hash's chain, newest first.
+        Down to *begin_ms*. Position -1: another key's entry, or a dropped one. *before*: the number
+        where an earlier walk stopped; this one continues with older entries. DerivedDamage as in
+        `find`.
         """
         if before is not None and not 0 < before < self.next_entry:
             return
@@ -231,7 +241,7 @@ class IndexFile:
             is_wanted = this_hash == key_hash and position >= first_position and time_ms >= begin_ms
             if number != before:
                 yield number, position if is_wanted else -1, time_ms
-            # A key of a million messages must not cost a million steps when a minute of them is asked for.
+            # A minute of a key of a million messages must not cost a million steps.
             if time_ms < begin_ms and not self._time_fell:
                 break
             number, newer = previous, number
@@ -245,9 +255,9 @@ class IndexFile:
         data = self._folder.piece(self.base, pages, page)
         return int.from_bytes(data[at : at + INDEX_SLOT_SIZE_BYTES], "big", signed=True)
 
-    # Marks, restore, verify ------------------------------------------------------------------------------------
+    # Marks, restore, verify -----------------------------------------------------------------------
     def mark(self) -> list[int]:
-        """What `restored` needs. StoreError unless everything was flushed."""
+        """The data for `restored`. StoreError unless everything was flushed."""
         if self._saved_entry < self.next_entry:
             raise StoreError(f"{self._folder.path(self.base)} has entries that were not flushed")
         span = [self.begin_ms, self.end_ms, self._begin_position, self.end_position]
@@ -255,7 +265,9 @@ class IndexFile:
 
     @classmethod
     def restored(cls, folder: IndexFolder, mark: list[int]) -> "IndexFile":
-        """The file as it was at *mark*; what lies behind is ignored. DerivedDamage if it is missing, short or damaged."""
+        """Restore the file at *mark*; later entries are ignored.
+        DerivedDamage: missing, short or damaged.
+        """
         file = cls(folder, mark[0])
         file.next_entry, file.begin_ms, file.end_ms, file._begin_position, file.end_position = mark[1:6]
         file._time_fell = bool(mark[6])
@@ -292,7 +304,7 @@ class IndexFile:
         _fill(table, self._tail, self._written_entry)
 
     def verify(self) -> Iterator[Checked | DerivedDamage]:
-        """Read what is on disk once, in steps; a file may grow and be sealed meanwhile."""
+        """Read everything on disk once, in steps; the file may grow and be sealed meanwhile."""
         yield from self._verify_region(self._blocks)
         if self.is_sealed:
             yield from self._verify_region(self._folder.shape.pages)
@@ -322,7 +334,7 @@ class IndexFile:
             return DerivedDamage(path, begin, "the last entries are not those in memory")
         return Checked(end - begin)
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Below ----------------------------------------------------------------------------------------
     @property
     def _blocks(self) -> Region:
         return self._folder.shape.blocks
@@ -337,12 +349,12 @@ class IndexFile:
 
 
 def _fill(table: Hashes, entries: bytes | bytearray, first: int) -> None:
-    """Enter *entries*, numbered from *first* on, into the slots: the newest of each slot stays."""
+    """Enter *entries*, numbered from *first* on, into the slots; the newest of each slot stays."""
     hashes = np.frombuffer(entries, INDEX_ROWS)["hash"][first == 0 :].astype(np.int32)
     numbers = np.arange(first, first + len(entries) // INDEX_ENTRY_SIZE_BYTES, dtype=np.int32)[first == 0 :]
     slots = hashes % np.int32(len(table))
     while len(slots):
         table[slots] = numbers
-        # numpy does not promise that the last of equal places wins; almost always it does.
+        # numpy does not promise that the last of equal places wins; it almost always does.
         beaten = table[slots] < numbers
         slots, numbers = slots[beaten], numbers[beaten]

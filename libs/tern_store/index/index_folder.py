@@ -1,14 +1,14 @@
-"""The files of the key index as places of bytes: `index/{20 digits}` as RocketMQ lays them out, and the checks beside them.
+"""The files of the key index as ranges of bytes: RocketMQ's `index/{20 digits}`, and their checks.
 
-     file:    0        40         40 + 4 * slots
-              | header | slots ...| entry 0 (unused) | entry 1 | ...          drawn in `tern_wire.records.index_layout`
-              |-- pages of 4,096 -|---- blocks of 64 entries, 1,280 bytes ----|
+ file:    0        40         40 + 4 * slots
+   | header | slots ...| entry 0 (unused) | entry 1 | ...    see `tern_wire.records.index_layout`
+   |-- pages of 4,096 -|---- blocks of 64 entries, 1,280 bytes ----|
+ {20 digits}.crc:  | crc of block 0: 4 | block 1: 4 | ... | crc of page 0: 4 | ...    big-endian
+A file is named by the position of its first record, or by the last name plus one if two files begin
+in one record.
 
-     {20 digits}.crc:  | crc of block 0: 4 | block 1: 4 | ... | crc of page 0: 4 | page 1: 4 | ...      big-endian
-
-A file is named by the position of its first record (or by the number behind the last name, should two begin in one record). Law: no
-byte is handed out that its check does not cover. A check is written once, when its block or page is complete; the last page and the
-last block may be short.
+Law: every byte returned is covered by its check. A check is written once, when its block or page is
+complete; the last page and the last block may be short.
 """
 
 import errno
@@ -28,7 +28,7 @@ FOLDER = "index"
 BLOCK_ENTRIES = 64
 PAGE_SIZE_BYTES = 4096
 CHECK_SIZE_BYTES = 4
-# Data and checks of the files that a look-up touches; a look-up in older files opens and closes.
+# Open data and check files; a look-up in older files opens and closes them.
 OPEN_FILES_MAX = 16
 # Verified pages and blocks in memory, at most 2 MiB: the chains of a few keys.
 PIECES_MAX = 512
@@ -36,7 +36,9 @@ PIECES_MAX = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """A part of the file in pieces of *piece_bytes*, the last perhaps shorter; *first_check* is the number of its first check."""
+    """A part of the file in pieces of *piece_bytes*, the last possibly shorter.
+    *first_check* is the number of its first check.
+    """
 
     start: int
     stop: int
@@ -45,17 +47,17 @@ class Region:
 
     @property
     def pieces(self) -> int:
-        """How many there are."""
+        """Number of pieces."""
         return -(-(self.stop - self.start) // self.piece_bytes)
 
     def span(self, first: int, count: int) -> tuple[int, int]:
-        """Where piece *first* begins in the file and where the last of *count* pieces ends, in bytes."""
+        """Byte range in the file of *count* pieces from number *first* on."""
         begin = self.start + first * self.piece_bytes
         return begin, min(begin + count * self.piece_bytes, self.stop)
 
 
 class IndexShape:
-    """How large every file is. An index with *entries_per_file* has one entry less, as RocketMQ's: number 0 stays unused."""
+    """Sizes of every file. As in RocketMQ, entry 0 stays unused, so a file has one entry less."""
 
     def __init__(self, slots: int, entries_per_file: int) -> None:
         if slots < 1 or entries_per_file < 2:
@@ -70,14 +72,16 @@ class IndexShape:
 
 
 def checks_of(data: Buffer, piece_bytes: int) -> bytes:
-    """The checks of the pieces that *data* consists of."""
+    """The checks of the pieces in *data*."""
     view = memoryview(data)
     crcs = [crc32(view[at : at + piece_bytes]) for at in range(0, len(view), piece_bytes)]
     return np.array(crcs, ">u4").tobytes()
 
 
 class IndexFolder:
-    """Reads and writes by file name and place. Owner: the core loop; only `SyncJob.run` may run elsewhere."""
+    """Reads and writes by file name and place.
+    Owner: the core loop; only `SyncJob.run` runs elsewhere.
+    """
 
     def __init__(self, directory: Path, shape: IndexShape, files: Files) -> None:
         """*directory* is the node's."""
@@ -98,13 +102,13 @@ class IndexFolder:
         return self._directory / f"{base:020d}.crc"
 
     def bases(self) -> list[int]:
-        """The files that are there, perhaps in part, ascending."""
+        """Names of the existing files, complete or not, ascending."""
         names = {name.removesuffix(".crc") for name in self._files.listdir(self._directory)}
         return sorted(int(name) for name in names if len(name) == 20 and name.isdecimal())
 
-    # Read ------------------------------------------------------------------------------------------------------
+    # Read -----------------------------------------------------------------------------------------
     def piece(self, base: int, region: Region, number: int) -> bytes:
-        """One page or block that is complete. DerivedDamage if it is not what was written."""
+        """One complete page or block. DerivedDamage if it differs from what was written."""
         key = (base, region.first_check + number)
         found = self._pieces.get(key)
         if found is not None:
@@ -116,7 +120,9 @@ class IndexFolder:
         return found
 
     def run(self, base: int, region: Region, first: int, count: int) -> bytes:
-        """*count* (1 or more) complete pieces from *first* on, from the disk. DerivedDamage names the first that is bad."""
+        """*count* complete pieces from *first* on, read from the disk.
+        DerivedDamage names the first bad.
+        """
         begin, end = region.span(first, count)
         data = self.read(self.path(base), begin, end)
         at = (region.first_check + first) * CHECK_SIZE_BYTES
@@ -128,7 +134,7 @@ class IndexFolder:
         return data
 
     def read(self, path: Path, begin: int, end: int) -> bytes:
-        """Bytes of a file that must have them, not verified; DerivedDamage if it is missing, short or unreadable."""
+        """Unverified bytes of a file; DerivedDamage if it is missing, short or unreadable."""
         try:
             data = self._files.pread(self._fd(path), end - begin, begin)
         except FileNotFoundError as error:
@@ -142,33 +148,33 @@ class IndexFolder:
         return data
 
     def require_size(self, path: Path, size_bytes: int) -> None:
-        """DerivedDamage unless the file has *size_bytes* at least."""
+        """Raise DerivedDamage unless the file has at least *size_bytes*."""
         if size_bytes:
             self.read(path, size_bytes - 1, size_bytes)
 
-    # Write -----------------------------------------------------------------------------------------------------
+    # Write ----------------------------------------------------------------------------------------
     def write(self, path: Path, data: Buffer, position: int) -> None:
-        """Write at *position*, made durable by the next job. OSError: perhaps a part was written; do it again."""
+        """Write at *position*; the next job makes it durable. OSError: repeat the call."""
         fd = self._fd(path, create=True)
         self._dirty[path] = None
         self._files.pwrite(fd, data, position)
 
     def stretch(self, base: int) -> None:
-        """Give the file its full size; what was not written reads as zeros."""
+        """Give the file its full size; unwritten parts read as zeros."""
         path = self.path(base)
         fd = self._fd(path, create=True)
         self._dirty[path] = None
         self._files.ftruncate(fd, self.shape.size_bytes)
 
     def take_job(self) -> SyncJob:
-        """Durable here: whatever was written since the last job, once this one has run."""
+        """Durable here: everything written since the last job, once this one has run."""
         directories = (self._directory,) if self._has_new_names else ()
         job = SyncJob(files=self._files, paths=tuple(self._dirty), directories=directories)
         self._dirty, self._has_new_names = {}, False
         return job
 
     def remove(self, base: int) -> None:
-        """Unlink a file and its checks, whatever of them there is. Not durable: a name that comes back is removed again."""
+        """Unlink a file and its checks. Not durable: a name that reappears is removed again."""
         for path in (self.path(base), self.checks_path(base)):
             self._dirty.pop(path, None)
             fd = self._fds.pop(path, None)
@@ -177,7 +183,7 @@ class IndexFolder:
             discard(path, self._files)
 
     def close(self) -> None:
-        """Close the files and forget what was read and what was dirty."""
+        """Close the files; forget read pieces and unsynced files."""
         while self._fds:
             self._files.close(self._fds.popitem()[1])
         self._pieces.clear()

@@ -1,12 +1,13 @@
-"""The key index: which records of the commit log have a key. RocketMQ's index files, made from the records as they are applied.
+"""The key index: records of the commit log by key, in RocketMQ's index files, made at apply.
 
-A key is found by a hash of `topic#key` (UNIQ_KEY, or a word of KEYS) in a table of slots and a chain of entries per file, newest
-first; an answer is a candidate, whoever asks compares the real key. Files are drawn in `tern_wire.records.index_layout`, their checks in
-`index_folder.py`, their life in `index_file.py`. Marks: [slots, entries per file, 1 with tags, first position, [mark of file ...]].
+A key is found by a hash of `topic#key` (UNIQ_KEY, or a word of KEYS) in each file's table of slots
+and chain of entries, newest first. Results are candidates: the caller compares the real key.
+Layout: `tern_wire.records.index_layout`; checks: `index_folder.py`; one file: `index_file.py`.
+Marks: [slots, entries per file, 1 with tags, first position, [mark of file ...]].
 
-Law: the same records in the same order make the same bytes, and all of it follows from the log. An entry that was written is a
-row and its check; a look-up believes no other. RocketMQ takes the seconds of a file's first entry from the end of the file before,
-we from the file's own begin, as all others.
+Law: the same records in the same order make the same bytes, all derived from the log. A written
+entry is a row and its check; look-ups use nothing unchecked. RocketMQ counts the seconds of a
+file's first entry from the end of the file before; here all count from the file's own begin.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,7 +42,7 @@ class KeyIndex:
         self._folder, self._tags = folder, tags
         self._files: list[IndexFile] = []
         self._first_position = 0
-        # Names of files that readers no longer see, but a saved state may.
+        # Files hidden from readers that a saved state may still need.
         self._trimmed: set[int] = set()
         self._flushed: set[int] = set()
         self._saved: set[int] = set()
@@ -56,20 +57,22 @@ class KeyIndex:
         tags: bool = False,
         files: Files = REAL_FILES,
     ) -> "KeyIndex":
-        """The index below *directory*, empty until `restore`. With *tags*, `topic#T#tag` is a key too, as in RocketMQ 5.5."""
+        """Open the index below *directory*, empty until `restore`.
+        With *tags*, `topic#T#tag` is a key too, as in RocketMQ 5.5.
+        """
         return cls(IndexFolder(directory, IndexShape(slots, entries_per_file), files), tags=tags)
 
-    # Add and find ----------------------------------------------------------------------------------------------
+    # Add and find ---------------------------------------------------------------------------------
     def add(self, data: Bytes, starts: Numbers, positions: Numbers, stored_ms: int, *, topic: bytes) -> None:
-        """Index the records at *starts* of *data*, at *positions* of the log, all of *topic* and stored at *stored_ms*.
-
-        On a full disk entries stay in memory (the broker refuses new messages then, so they do not grow for long). A time
-        before the file's begin counts as its begin. Records that are not sound have no keys: what is committed is applied.
+        """Index the records at *starts* of *data*, at *positions* of the log, of *topic*.
+        All are stored at *stored_ms*; a time before the file's begin counts as its begin. A full
+        disk keeps entries in memory; the broker refuses new messages then, so they grow little.
+        Malformed records have no keys, because committed entries must be applied.
         """
         self.add_runs(data, [(topic, starts, positions)], stored_ms)
 
     def add_runs(self, data: Bytes, runs: Iterable[tuple[bytes, Numbers, Numbers]], stored_ms: int) -> None:
-        """As `add`, one run after the other: topic, starts, positions. An entry with messages for many topics costs one step, not one each."""
+        """Call `add` for each run of topic, starts, positions, in one step for all topics."""
         hashed = [self._hashed(data, starts, positions, topic) for topic, starts, positions in runs]
         places, hashes = hashed[0]
         if len(hashed) > 1:
@@ -83,7 +86,9 @@ class KeyIndex:
             _write_if_long(file)
 
     def add_few(self, data: Bytes, runs: list[tuple[bytes, list[int]]], begin: int, stored_ms: int) -> None:
-        """As `add_runs`, faster for a few records: topic and positions of each run; *data* begins at *begin* of the log."""
+        """Call `add_runs`, faster for a few records.
+        *runs*: topic and positions of each run; *data* begins at *begin* of the log.
+        """
         hashes: list[int] = []
         places: list[int] = []
         for topic, positions in runs:
@@ -103,9 +108,8 @@ class KeyIndex:
             _write_if_long(file)
 
     def find(self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = TIME_MAX_MS, count: int = 64) -> list[int]:
-        """Positions of at most *count* records whose key has the hash of `topic#key`, newest first; times as `look_up` has them.
-
-        DerivedDamage if the bytes on the way are not those that were written.
+        """Positions of at most *count* records whose key has the hash of `topic#key`, newest first.
+        Times as in `walk`. DerivedDamage if the bytes on the way are damaged.
         """
         wanted = slot_hash(f"{topic}#{key}")
         found: list[int] = []
@@ -119,10 +123,10 @@ class KeyIndex:
     def walk(
         self, topic: str, key: str, *, begin_ms: int = 0, after: Place | None = None
     ) -> Iterator[tuple[Place, int, int]]:
-        """Place, position (-1: not of this key) and time in ms (down to the second) of what lies in the key's chains, newest first.
-
-        Whoever bounds the walk goes on later behind *after*, the place where it stopped. The owner may go on between two steps; what it
-        trims meanwhile is not walked any more. DerivedDamage as `find`.
+        """Place, position and time of the entries in the key's chains, newest first.
+        Position -1: not of this key. Times are ms, exact to the second. *after*: the place where an
+        earlier, bounded walk stopped. The owner may continue its work between steps; entries
+        trimmed meanwhile are skipped. DerivedDamage as in `find`.
         """
         wanted = slot_hash(f"{topic}#{key}")
         for file in list(reversed(self._files)):
@@ -136,43 +140,52 @@ class KeyIndex:
                     return
 
     def trim(self, position: int) -> None:
-        """Nothing below *position* is found any more; files that hold nothing else go once no saved state needs them."""
+        """Hide everything below *position*; files with nothing else go once no saved state needs
+        them.
+        """
         self._first_position = max(self._first_position, position)
         while self._files and self._files[0].end_position < position:
             self._trimmed.add(self._files.pop(0).base)
 
-    # Save and restore ------------------------------------------------------------------------------------------
+    # Save and restore -----------------------------------------------------------------------------
     def flush(self) -> SyncJob:
-        """Write what is in memory; OSError: what was not written stays there, flush again. The job makes all that durable."""
+        """Write the rows in memory; the job makes them durable.
+        OSError: the rest stays, flush again.
+        """
         for file in self._files:
             file.flush()
         self._flushed = {file.base for file in self._files}
         return self._folder.take_job()
 
     def complete(self) -> None:
-        """Write header and slots of the last file too, 20 MB at RocketMQ's size: for RocketMQ's tools, after a clean stop.
-
-        Nothing of ours reads them. OSError as `flush`; the next flush's job makes it durable.
+        """Also write the last file's header and slots, 20 MB at RocketMQ's size, after a clean
+        stop.
+        Only RocketMQ's tools read them. OSError as in `flush`; the next flush's job makes them
+        durable.
         """
         for file in self._files[-1:]:
             file.complete()
 
     def saved(self) -> None:
-        """A saved state with the last flush's marks is durable: what neither it nor the one before needs is unlinked."""
+        """Unlink files that neither the last flush's state, now durable, nor the one before
+        needs.
+        """
         for base in self._trimmed - self._flushed - self._saved:
             self._folder.remove(base)
             self._trimmed.discard(base)
         self._saved = self._flushed
 
     def marks(self) -> list[Any]:
-        """What `restore` needs, right after a flush."""
+        """The data for `restore`, valid right after a flush."""
         shape = self._folder.shape
         files = [file.mark() for file in self._files]
         return [shape.slots, shape.entries_per_file, int(self._tags), self._first_position, files]
 
     def restore(self, marks: list[Any]) -> None:
-        """As it was when *marks* were taken; what lies behind is gone. DerivedDamage if a file is missing, short or damaged,
-        and if the index was made with other settings: then nothing but `wipe` and `restore` may be called."""
+        """Restore *marks*; later entries are gone.
+        DerivedDamage if a file is missing, short or damaged, or the index has other settings: then
+        only `wipe` and `restore` may be called.
+        """
         self._reset()
         shape = self._folder.shape
         if marks[:3] != [shape.slots, shape.entries_per_file, int(self._tags)]:
@@ -184,7 +197,7 @@ class KeyIndex:
         first = min(wanted, default=marks[3])
         for base in self._folder.bases():
             if base < first:
-                # An older saved state may need it: it goes with the next one that is saved.
+                # An older saved state may need the file: it goes after the next save.
                 self._trimmed.add(base)
             elif base not in wanted:
                 self._folder.remove(base)
@@ -199,18 +212,18 @@ class KeyIndex:
             self._folder.remove(base)
 
     def verify(self) -> Iterator[Checked | DerivedDamage]:
-        """Read everything on disk once, about 1 MiB a step; the owner may go on in between."""
+        """Read everything on disk once, about 1 MiB a step; the owner may work between steps."""
         for file in list(self._files):
             steps = file.verify()
-            # Trimmed meanwhile: nobody reads it any more, and it may be unlinked.
+            # A file trimmed meanwhile has no readers and may be unlinked.
             while file in self._files and (step := next(steps, None)) is not None:
                 yield step
 
     def close(self) -> None:
-        """Close the files; what was not flushed is forgotten, the log has it."""
+        """Close the files; the log has the entries that were not flushed."""
         self._folder.close()
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Below ----------------------------------------------------------------------------------------
     def _growing(self, position: int) -> IndexFile:
         """The file for the next entry, whose record lies at *position*."""
         if not self._files or not self._files[-1].room:
@@ -227,7 +240,7 @@ class KeyIndex:
         return positions[owners], hashes
 
     def _sound_keys(self, data: Bytes, starts: Numbers, topic: bytes) -> tuple[Numbers, Hashes]:
-        """As `hash_keys`, one record at a time, without those that are not sound."""
+        """Call `hash_keys` for one record at a time and skip malformed ones."""
         owners, hashes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
         for number in range(len(starts)):
             try:
@@ -246,5 +259,5 @@ class KeyIndex:
 
 def _write_if_long(file: IndexFile) -> None:
     if file.tail_bytes > TAIL_SIZE_MAX_BYTES or not file.room:
-        # On a full disk it stays in memory; the next flush says so.
+        # A full disk keeps it in memory; the next flush raises the error.
         is_done(file.write)

@@ -1,4 +1,4 @@
-"""Records by key: candidates from the key index, their real keys compared in the log."""
+"""Records by key: candidates from the key index, whose real keys are compared in the log."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,14 @@ from tern_store.index.key_index import TIME_MAX_MS, KeyIndex
 from tern_store.log.commit_log import CommitLog
 from tern_wire.records.record import KEYS, MESSAGE_ID, SIZE, decode_record
 
-# Records of one hash whose keys are compared: collisions are rare, a key of a million records is not.
+# Records of one hash whose keys are compared: collisions are rare, keys of a million records are
+# not.
 CANDIDATES_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A record that was asked for by key: its position in the log, and its bytes as they lie there."""
+    """A record found by key: its position in the log, and its bytes as stored."""
 
     position: int
     data: bytes
@@ -30,9 +31,8 @@ def find_records(
     end_ms: int = TIME_MAX_MS,
     count: int = 64,
 ) -> list[Found]:
-    """At most *count* records of *topic* whose message id or one of whose keys is *key*, newest first; times as stored.
-
-    LogRot, DerivedDamage if bytes on the way went bad.
+    """At most *count* records of *topic* with *key* as message id or key, newest first.
+    Times are those stored. LogRot, DerivedDamage if bytes read on the way are damaged.
     """
     found: list[Found] = []
     for position in keys.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count=CANDIDATES_MAX):

@@ -1,1 +1,1 @@
-"""Idempotency keys of messages sent: sealed files and their filter."""
+"""Idempotency keys of sent messages: sealed files and their filter."""

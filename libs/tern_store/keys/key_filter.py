@@ -1,13 +1,14 @@
-"""Bloom filters of many tables of keys, asked together: which tables may hold which keys. In memory, 16 bits a key.
+"""Bloom filters of many tables of keys, tested together. In memory, 16 bits a key.
 
-Each table has two filters of *words* words of 64 bits, 8 bits a key each. A key has three bits in one word of either:
-
-     first half:   | ...                     | word in A |        | = as many low bits as *words* needs
-     second half:  | ... bits in B 18 | word in B 22 | bits in A 18 | ...   from bit 0: A's bits, from bit 18: B's word, from bit 40: B's bits
-
-Which word and bits is the same in all tables, so that filters A lie word by word beside each other, and eight tables cost one cache line.
-A answers for all but about 4 % of the keys that are not there; only of those B is asked, so that 1 key in 700 or so is looked
-for in vain. The bits are those of a hash of 128 bits, which its sender cannot choose.
+Each table has two filters of *words* words of 64 bits, 8 bits a key each. A key has three bits in
+one word of either:
+ first half:   | ...                     | word in A |        | = as many low bits as *words* needs
+ second half:  | ... bits in B 18 | word in B 22 | bits in A 18 | ...   from bit 0: A's bits,
+                                                        from bit 18: B's word, from bit 40: B's bits
+Word and bits are the same in all tables, so filters A lie word by word beside each other, and eight
+tables cost one cache line. A answers for all but about 4 % of absent keys; B is tested only for
+those, so 1 absent key in about 700 is looked up in vain. The bits come from a 128-bit hash, which a
+sender cannot choose.
 """
 
 import numpy as np
@@ -15,9 +16,9 @@ import numpy.typing as npt
 
 Words = npt.NDArray[np.uint64]
 Halves = npt.NDArray[np.uint64]
-# Memory is taken for so many tables at once: 8 MiB at the usual size, and 256 KiB for each.
+# Memory is allocated for this many tables at once: 8 MiB at the usual size, 256 KiB per table.
 CHUNK_TABLES = 32
-# So many keys are asked for one by one faster than as arrays, and so many at once fit into the cache.
+# Up to _FEW keys are faster one by one than as arrays; _STEP_KEYS keys at once fit into the cache.
 _FEW, _STEP_KEYS = 4, 256
 _SIX = np.uint64(63)
 _ONE = np.uint64(1)
@@ -25,7 +26,7 @@ _B_WORD_AT, _B_BITS_AT = 18, 40
 
 
 def filter_words(keys_max: int) -> int:
-    """Words of each of a table's two filters, for tables of up to about *keys_max* keys: a power of two."""
+    """Words of each of a table's two filters, for about *keys_max* keys: a power of two."""
     words = 1
     while words * 8 < keys_max:
         words *= 2
@@ -44,17 +45,18 @@ def make_filter(first: Halves, second: Halves, words: int) -> tuple[Words, Words
 
 
 class KeyFilters:
-    """The filters of all tables, each in a place of its own. Owner: the set of files."""
+    """The filters of all tables, each in its own place. Owner: the set of files."""
 
     def __init__(self, words: int) -> None:
         self._words = words
-        # Of CHUNK_TABLES places each: filters A, shape (words, places), a key's words of eight tables being one cache line; and filters B,
-        # shape (places, words), which few are asked of. Places that are free are zeros, which hold no key.
+        # Each chunk has CHUNK_TABLES places: filters A, shape (words, places), where a key's words
+        # of eight tables are one cache line, and filters B, shape (places, words), which are rarely
+        # tested. Free places are zeros, which hold no key.
         self._chunks: list[tuple[Words, Words]] = []
         self._free: set[int] = set()
 
     def put(self, filters: tuple[Words, Words]) -> int:
-        """Take the filters of a table; its place."""
+        """Add the filters of a table and return their place."""
         if not self._free:
             begin = len(self._chunks) * CHUNK_TABLES
             a, b = np.zeros((self._words, CHUNK_TABLES), np.uint64), np.zeros((CHUNK_TABLES, self._words), np.uint64)
@@ -68,7 +70,7 @@ class KeyFilters:
         return place
 
     def drop(self, place: int) -> None:
-        """The table at *place* is gone."""
+        """Remove the table at *place*."""
         chunk, number = divmod(place, CHUNK_TABLES)
         a, b = self._chunks[chunk]
         a[:, number], b[number] = 0, 0
@@ -81,7 +83,7 @@ class KeyFilters:
             self._free.difference_update(last)
 
     def candidates(self, first: Halves, second: Halves) -> list[tuple[int, int]]:
-        """Pairs (place, number of the key) that may be; none is missing that is."""
+        """Pairs (place, number of the key) of possible matches; no real match is missing."""
         found: list[tuple[int, int]] = []
         if not self._chunks:
             return found
@@ -107,7 +109,7 @@ class KeyFilters:
         return found
 
     def _candidates_of(self, first: int, second: int) -> list[int]:
-        """The places that may have one key."""
+        """The places that may hold one key."""
         found: list[int] = []
         word_a, word_b = first & self._words - 1, second >> _B_WORD_AT & self._words - 1
         bits_a, bits_b = _bits_of(second), _bits_of(second >> _B_BITS_AT)
@@ -136,5 +138,5 @@ def _bits(second: Halves, at: int) -> Words:
 
 
 def _bits_of(bits: int) -> int:
-    """As `_bits`, of one key."""
+    """The bits of `_bits` for one key."""
     return 1 << (bits & 63) | 1 << (bits >> 6 & 63) | 1 << (bits >> 12 & 63)

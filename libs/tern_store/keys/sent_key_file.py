@@ -1,17 +1,18 @@
-"""One table of idempotency keys that was sealed: a file `sentkeys/keys-{20-digit number}.bin` that never changes.
+"""A sealed table of idempotency keys: a file `sentkeys/keys-{20-digit number}.bin` that never
+changes.
 
-     0        4          6        8          16        24         32      40      44       48
-     | "TRNK" | format 2 | rsvd 2 | number 8 | count 8 | newest 8 | pages | words | crc 4  | rsvd 4 |
-     |        |          |        |          |         |   ms     | 4     | 4     |       |        |
+ 0        4          6        8          16        24         32      40      44       48
+ | "TRNK" | format 2 | rsvd 2 | number 8 | count 8 | newest 8 | pages | words | crc 4  | rsvd 4 |
+ |        |          |        |          |         |   ms     | 4     | 4     |       |        |
+48 bytes of header are followed by
+ | first half of page 0: 8 | of page 1 | ... | crc of page 0: 4 | of page 1 | ...
+ | filter A | filter B | page 0 | page 1 | ...
+Little-endian. A page is 4,096 bytes, 128 rows (`tern_wire.link.key_rows`), the last possibly fewer;
+rows ascend by first half. `key_filter.py` has the filters, *words* of 8 bytes each. *crc* covers
+the header (with 0 in its place) and everything up to the pages.
 
-     48 bytes of header are followed by
-     | first half of page 0: 8 | of page 1 | ... | crc of page 0: 4 | of page 1 | ... | filter A | filter B | page 0 | page 1 | ...
-
-Little-endian. A page is 4,096 bytes, 128 rows (`tern_wire.link.key_rows`), the last perhaps fewer; rows ascend by first half. The filters are
-drawn in `key_filter.py`, *words* of 8 bytes each. *crc* covers header (with 0 in its place) and all up to the pages.
-
-Law: nothing is believed that no checksum covers: the head when the file is opened, a page whenever it is read. Both halves of a key are
-compared whole, so a row answers for its own key or not at all.
+Law: only bytes under a checksum are used: the head is checked when the file is opened, a page at
+every read. Both halves of a key are compared in full, so a row answers only for its own key.
 """
 
 import errno
@@ -37,14 +38,14 @@ _HEAD = struct.Struct("<4sHHQQqIIII")
 _CRC_AT = 40
 PAGE_SIZE_BYTES = 4096
 _PAGE_ROWS = PAGE_SIZE_BYTES // KEY_ROW_SIZE_BYTES
-# Pages that a verification reads in one step, 1 MiB.
+# Pages read by one step of a verification, 1 MiB.
 _STEP_PAGES = 256
 _NEEDLE = struct.Struct("<QQ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFileHead:
-    """What is in memory of a file, about 9 bytes per hundred keys without its filters, which are kept by their owner."""
+    """The part of a file in memory, about 9 bytes per hundred keys; the owner keeps the filters."""
 
     number: int
     count: int
@@ -55,14 +56,16 @@ class KeyFileHead:
 
     @property
     def pages_at(self) -> int:
-        """Where page 0 begins."""
+        """Position of page 0."""
         return _HEAD.size + 12 * len(self.firsts) + 16 * len(self.filters[0])
 
 
 def write_key_file(
     path: Path, rows: npt.NDArray[Any], *, number: int, newest_ms: int, words: int, files: Files
 ) -> KeyFileHead:
-    """Durable here: the file at *path*, whose directory exists, holds *rows* (KEY_ROWS, in any order). OSError: it is what it was."""
+    """Durable here: the file at *path* holds *rows* (KEY_ROWS, in any order).
+    Its directory must exist. OSError: the file is unchanged.
+    """
     rows = rows[np.argsort(rows["first"], kind="stable")]
     pages = memoryview(rows.tobytes())
     crcs = [crc32(pages[at : at + PAGE_SIZE_BYTES]) for at in range(0, len(pages), PAGE_SIZE_BYTES)]
@@ -99,12 +102,14 @@ class KeyFile:
         """Use `open`."""
         self.path, self.number, self.count, self.newest_ms = path, head.number, head.count, head.newest_ms
         self._fd, self._files = fd, files
-        # Not the head: its filters are copied by their owner, and go with it.
+        # Not the head: the owner copies its filters, which are then freed with it.
         self._firsts, self._crcs, self._pages_at = head.firsts, head.crcs, head.pages_at
 
     @classmethod
     def open(cls, path: Path, files: Files) -> "tuple[KeyFile, tuple[Words, Words]]":
-        """The file and its filters; DerivedDamage if it is missing, or its head is not what was written."""
+        """Open a file; return it with its filters.
+        DerivedDamage if missing or its head is damaged.
+        """
         try:
             fd = files.open(path)
         except FileNotFoundError as error:
@@ -118,13 +123,13 @@ class KeyFile:
 
     @property
     def size_bytes(self) -> int:
-        """Of the file."""
+        """Size of the file."""
         return self._pages_at + self.count * KEY_ROW_SIZE_BYTES
 
     def find(self, first: int, second: int) -> Receipt | None:
-        """The receipt of one key. DerivedDamage: its page is not what was written."""
+        """The receipt of one key. DerivedDamage if its page is damaged."""
         wanted = np.uint64(first)
-        # Keys that share a first half may lie on several pages.
+        # Keys with the same first half may lie on several pages.
         begin = max(0, int(np.searchsorted(self._firsts, wanted, "left")) - 1)
         end = int(np.searchsorted(self._firsts, wanted, "right"))
         needle = _NEEDLE.pack(first, second)

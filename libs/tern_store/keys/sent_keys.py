@@ -1,15 +1,18 @@
-"""The idempotency keys that are not in the replicated state any more but for their tables' numbers: files, asked by the leader alone.
+"""Idempotency keys outside the replicated state: sealed tables in files, read by the leader alone.
 
-The youngest table is part of the state (tern_broker/core/sending/idempotency.py). When an entry makes apply seal it, every node takes it over
-here, where it stays in memory until its file is durable. Tables have numbers that are never used again; which there are, the state
-says: `add` and `drop` follow apply.
+The youngest table is part of the state (tern_broker/core/sending/idempotency.py). When apply seals
+it, every node moves it here, where it stays in memory until its file is durable. Table numbers are
+never reused; the state lists the existing ones: `add` and `drop` follow apply.
 
-Law: a saved state names only tables whose files are durable (`written_before` waits on the save's thread, before the state is written). A file goes
-when two saved states have been written without it. A state that is older than that, or one where a segment begins, may name files that are gone:
-they were dropped by an entry that was committed, so whoever applies the log from there meets that entry before it serves anybody.
-Hence a missing or damaged file is damage only if its table is still there when the log is applied up to where it ended at the start
-(`require_all`), or when the leader asks (`find`). Then the keys are derived again from the log, as everything else (DerivedDamage); but for
-tables that the state at the log's beginning names, whose entries the log does not have: those are LogRot, to be copied from the leader.
+Law: a saved state names only tables with durable files (`written_before` waits on the save's
+thread, before the state is written). A file goes when two saved states have been written without
+it. An older state, or one at a segment's begin, may name files that are gone: a committed entry
+dropped them, and a node that applies the log from there meets that entry before it serves.
+
+A missing or damaged file is therefore damage only if its table still exists when the log is applied
+up to its end at the start (`require_all`), or when the leader looks up a key (`find`). Then the
+keys are derived again from the log (DerivedDamage). The exception are tables in the state at the
+log's begin, whose entries the log lacks: those are LogRot, to be copied from the leader.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,23 +31,25 @@ from tern_store.state.saving import Payload
 from tern_wire.link.key_rows import Halves, Receipt, split_keys
 
 FOLDER = "sentkeys"
-# Saves that must have been written without a table before its file goes: two states are kept.
+# Saves without a table before its file goes: two states are kept.
 _SAVES_WITHOUT = 2
 
 
 class SealedTable(Protocol):
-    """A table that does not change any more. May be read on any thread."""
+    """A table that no longer changes. May be read on any thread."""
 
     def find_halves(self, first: Halves, second: Halves) -> dict[int, Receipt]:
-        """Receipts of those keys that it holds, by their number."""
+        """Receipts of the keys in this table, by the key's number."""
 
     def rows(self) -> npt.NDArray[Any]:
-        """What it holds, KEY_ROWS, in any order."""
+        """All rows, KEY_ROWS, in any order."""
 
 
 @dataclass(slots=True, eq=False)
 class KeyFileJob:
-    """Writes one table. `run` on any thread, one of them at a time; again after an OSError for want of room."""
+    """Writes one table.
+    `run` on any thread, one at a time; again after an OSError for lack of room.
+    """
 
     path: Path
     number: int
@@ -52,39 +57,41 @@ class KeyFileJob:
     words: int
     table: SealedTable
     files: Files
-    # What the file's head says, once it is durable.
+    # The filters from the file's head, once it is durable.
     filters: tuple[Words, Words] | None = None
 
     def run(self) -> None:
-        """Durable here: the table's file. OSError: not yet, it is still in memory; SyncLost is final."""
+        """Durable here: the table's file. OSError: it is still in memory; SyncLost is final."""
         if self.filters is None:
             facts = {"number": self.number, "newest_ms": self.newest_ms, "words": self.words}
             self.filters = write_key_file(self.path, self.table.rows(), files=self.files, **facts).filters
 
 
 class SentKeys:
-    """Owner: the core loop; only the `run` of its jobs may be called elsewhere."""
+    """All sealed tables. Owner: the core loop; only `run` of its jobs may be called elsewhere."""
 
     def __init__(self, directory: Path, *, table_keys_max: int, files: Files) -> None:
         """Use `open`."""
         self._folder, self._files = directory / FOLDER, files
         self._words = filter_words(table_keys_max)
-        # Every table by its number: its file and its filters' place, or the job that writes it, or why it cannot be read.
+        # Every table by its number: its file and its filters' place, or the job that writes it, or
+        # why it cannot be read.
         self._read: dict[int, KeyFile] = {}
         self._places: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
         self._waiting: dict[int, KeyFileJob] = {}
         self._missing: dict[int, DerivedDamage] = {}
         self._filters = KeyFilters(self._words)
-        # Files of dropped tables, and how many saves were written without them; those of the save under way.
+        # Files of dropped tables with the number of saves without them; those of the save under
+        # way.
         self._dropped: dict[int, int] = {}
         self._saving: tuple[int, ...] = ()
-        # Whether the log has what a table was made of; set by who knows.
+        # Whether the log has the entries of a table; set by the store.
         self.is_derivable: Callable[[int], bool] = lambda _number: True
 
     @classmethod
     def open(cls, directory: Path, *, table_keys_max: int, files: Files = REAL_FILES) -> "SentKeys":
-        """No tables yet; `restore` says which there are. *directory* is the node's."""
+        """Open without tables; `restore` sets them. *directory* is the node's."""
         files.makedirs(directory / FOLDER)
         return cls(directory, table_keys_max=table_keys_max, files=files)
 
@@ -92,24 +99,26 @@ class SentKeys:
         return len(self.numbers())
 
     def numbers(self) -> list[int]:
-        """Of the tables that there are, ascending."""
+        """Numbers of the existing tables, ascending."""
         return sorted({*self._read, *self._waiting, *self._missing})
 
     @property
     def waiting(self) -> int:
-        """Tables that are in memory still."""
+        """Number of tables still in memory."""
         self.settle()
         return len(self._waiting)
 
-    # Apply -----------------------------------------------------------------------------------------------------
+    # Apply ----------------------------------------------------------------------------------------
     def add(self, number: int, table: SealedTable, newest_ms: int) -> KeyFileJob:
-        """A table was sealed; run the job on the thread that writes states. *newest_ms*: of its youngest key."""
+        """Add a sealed table; run the job on the thread that writes states.
+        *newest_ms*: the time of its youngest key.
+        """
         path = self._folder / file_name(number)
         job = self._waiting[number] = KeyFileJob(path, number, newest_ms, self._words, table, self._files)
         return job
 
     def drop(self, number: int) -> None:
-        """A table's keys are all older than the window."""
+        """Drop a table whose keys are all older than the window."""
         self.settle()
         self._missing.pop(number, None)
         self._waiting.pop(number, None)
@@ -118,7 +127,9 @@ class SentKeys:
         self._dropped[number] = 0
 
     def settle(self) -> None:
-        """Tables whose files have become durable leave the memory; one whose file cannot be opened now stays, and serves, until it can."""
+        """Free tables with durable files from memory.
+        A table whose file cannot be opened now stays in memory and serves until it can.
+        """
         for number, job in list(self._waiting.items()):
             if job.filters is None:
                 continue
@@ -129,14 +140,13 @@ class SentKeys:
             except OSError as error:
                 if not is_lack(error):
                     raise
-                continue  # no descriptor now: the table stays in memory, and its file is asked for again with the next look
+                continue  # no descriptor now: the table stays in memory until a later call opens its file
             del self._waiting[number]
 
-    # Ask -------------------------------------------------------------------------------------------------------
+    # Look up --------------------------------------------------------------------------------------
     def find(self, keys: bytes) -> dict[int, Receipt]:
-        """The receipts of those of the concatenated 16-byte *keys* that some table holds, by their number.
-
-        DerivedDamage, LogRot: a file is not there, or not what was written.
+        """Receipts of the concatenated 16-byte *keys* in any table, by the key's number.
+        DerivedDamage, LogRot: a file is missing or damaged.
         """
         self.require_all()
         found: dict[int, Receipt] = {}
@@ -156,19 +166,21 @@ class SentKeys:
         return found
 
     def require_all(self) -> None:
-        """DerivedDamage or LogRot if a table cannot be read that there is."""
+        """Raise DerivedDamage or LogRot if an existing table cannot be read."""
         self.settle()
         for number, damage in self._missing.items():
             raise self._judge(number, damage) from damage
 
-    # Save ------------------------------------------------------------------------------------------------------
+    # Save -----------------------------------------------------------------------------------------
     def marks(self) -> list[int]:
-        """What a state says of the tables. Its payload is `written_before`."""
+        """The tables' numbers for a state, whose payload must be `written_before`."""
         self.settle()
         return self.numbers()
 
     def written_before(self, payload: Payload) -> Payload:
-        """*payload*, given when the files of all tables that there are now are durable. OSError: not all are."""
+        """*payload*, delayed until the files of all current tables are durable.
+        OSError: not all are.
+        """
         jobs = tuple(self._waiting.values())
 
         def behind() -> Sequence[Buffer]:
@@ -179,12 +191,12 @@ class SentKeys:
         return behind
 
     def begin_save(self) -> list[int]:
-        """As `marks`, for a saved state; `saved` follows if it becomes durable."""
+        """Return `marks` for a saved state; call `saved` if it becomes durable."""
         self._saving = tuple(self._dropped)
         return self.marks()
 
     def saved(self) -> None:
-        """It is durable."""
+        """Count the save, now durable, and unlink files that two saves did not need."""
         for number in self._saving:
             self._dropped[number] += 1
             if self._dropped[number] == _SAVES_WITHOUT:
@@ -193,7 +205,7 @@ class SentKeys:
         self._saving = ()
 
     def restore(self, marks: Sequence[int]) -> None:
-        """The tables are those of *marks*; other files go: apply makes them again, or they were dropped."""
+        """Set the tables to *marks*; other files go: apply makes them again, or dropped them."""
         self.close()
         wanted = {file_name(number): number for number in marks}
         for name in self._files.listdir(self._folder):
@@ -215,14 +227,16 @@ class SentKeys:
         self.restore(())
 
     def close(self) -> None:
-        """Close the files. What waits in memory is made again by the next start."""
+        """Close the files. The next start makes the tables in memory again."""
         for number in list(self._read):
             self._forget(number)
         self._waiting, self._missing, self._dropped, self._saving = {}, {}, {}, ()
 
-    # Damage ----------------------------------------------------------------------------------------------------
+    # Damage ---------------------------------------------------------------------------------------
     def verify(self) -> Iterator[Checked | LogRot | DerivedDamage]:
-        """Read every file once, in steps of about 1 MiB; the owner may go on in between. Damage is yielded, never raised."""
+        """Read every file once, in steps of about 1 MiB. Damage is yielded, never raised.
+        The owner may continue its work between steps.
+        """
         self.settle()
         for number, damage in list(self._missing.items()):
             yield self._judge(number, damage)
@@ -233,7 +247,7 @@ class SentKeys:
                 if self._read.get(number) is not file:
                     break
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Below ----------------------------------------------------------------------------------------
     def _take(self, file: KeyFile, filters: tuple[Words, Words]) -> None:
         place = self._filters.put(filters)
         self._read[file.number], self._places[file.number], self._numbers[place] = file, place, file.number
@@ -254,5 +268,5 @@ class SentKeys:
 
 
 def file_name(number: int) -> str:
-    """Of a table's file."""
+    """Name of a table's file."""
     return f"keys-{number:020d}.bin"

@@ -1,1 +1,1 @@
-"""The commit log: entries in segments, the entry index, recovery, and what one append or sync does."""
+"""The commit log: entries in segments, the entry index, recovery, appends and syncs."""

@@ -1,14 +1,17 @@
-"""The replicated log of a broker group, which is also its commit log: append, read, cut, sync, recover.
+"""The replicated log of a broker group, also its commit log: append, read, cut, sync, recover.
 
-Law: the bytes of an entry, and where it lies, are the same on every node. An entry is written where the log ends, or at the start
-of the next segment if it and a filler do not fit. What is cut is zeroed durably before anything else is written, so a stale entry
-never comes back; what is neither an entry nor explained by a crash is rot (`recovery.py`).
+Law: the bytes and the position of an entry are the same on every node. An entry is written at the
+log's end, or at the start of the next segment if it and a filler do not fit. Cut entries are zeroed
+durably before the next write, so a stale entry never reappears. Bytes that are no entry and that no
+crash explains are rot (`recovery.py`).
 
-Unless a log is *pipelined*, an entry is written when the disk has all before it: one entry at most is unsynced, so a tear is the last
-thing in it. In a pipelined one each entry says how many before it were not synced. Whatever lies in a later segment was written when the
+Unless a log is *pipelined*, an entry is written when the disk has all entries before it: at most
+one entry is unsynced, so a tear is the last thing in the log. In a pipelined log each entry records
+how many entries before it were not synced. An entry in a later segment was written when the
 segments before it were synced.
 
-The file is one thing: everything that may change where the log ends or what of it is durable, which have one owner.
+The file is one thing: every operation that may change the log's end or its durable part, which have
+one owner.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -53,12 +56,12 @@ INDEX_FOLDER = "entryindex"
 
 
 class CommitLog:
-    """One log, from its start to its end. Owner: one thread; only the `run` of its jobs may be called elsewhere."""
+    """One log, from start to end. Owner: one thread; only `run` of its jobs may run elsewhere."""
 
     def __init__(
         self, segments: Segments, index: EntryIndex, files: Files, limits: tuple[int, int], start: LogStart
     ) -> None:
-        """Use `open`. *limits*: largest entry, memory for recent entries; bytes."""
+        """Use `open`. *limits*: bytes of the largest entry, bytes of memory for recent entries."""
         self._start = start
         entry_size_max_bytes, recent_max_bytes = limits
         self._segments, self._files = segments, files
@@ -67,13 +70,14 @@ class CommitLog:
         self._dirty = DirtySegments(files)
         self._recent = new = RecentEntries(recent_max_bytes)
         self._end = start.mark
-        # The entries of kind PASS_OVER behind where `open` began to scan, in order: they say of earlier ones whether these are applied.
+        # Entries of kind PASS_OVER behind the point where `open` began to scan, in order. They
+        # decide whether earlier entries are applied.
         self.pass_overs: list[StoredEntry] = []
         self._synced_index = self._cuts = 0
         self._is_pipelined = False
-        # Why nothing may be written any more; empty while all is well.
+        # Why nothing may be written any more; empty while the log is sound.
         self._broken = ""
-        # What a write that was refused has left to be done before anything else is written.
+        # Work left by a refused write, to be done before the next write.
         self._undo: Callable[[], None] | None = None
         ends = lambda: (self.first_index, self._end.index)  # noqa: E731 (one line for one thought)
         self._reader = LogReader(segments, row=self._row, begin=index.position, bounds=ends, recent=new.find_position)
@@ -91,12 +95,15 @@ class CommitLog:
         on_tear: Callable[[], None] = lambda: None,
         files: Files = REAL_FILES,
     ) -> "CommitLog":
-        """Recover the log in *directory*, or begin it with *group*. *on_tear* is called before a torn entry is cut.
-        In a group of several an append does not wait for the disk to have the entry before it.
-        Scans the entries behind *start* (None: all). Everything kept is durable when this returns; nothing is synced before.
-        A new log's segments have the size that *group* says; an old one keeps its own.
-        Afterwards `was_torn` says that a torn tail was cut.
-        Raises WrongGroup, LogRot, or StateCorrupt if *start* lies before this log; what the log holds is then unchanged.
+        """Recover the log in *directory*, or begin it with *group*.
+        *on_tear* is called before a torn entry is cut; `was_torn` is then True. In a group of
+        several nodes an append does not wait until the disk has the entry before it. Scans the
+        entries behind *start* (None: all). When this returns, every kept entry is durable; nothing
+        is synced before. A new log's segments have the size in *group*; an existing log keeps its
+        own.
+
+        Raises WrongGroup, LogRot, or StateCorrupt if *start* lies before this log; the log's files
+        are then unchanged.
         """
         folder = directory / LOG_FOLDER
         log_start = read_start(folder, files)
@@ -120,15 +127,15 @@ class CommitLog:
             raise
         return log
 
-    # Where it ends ---------------------------------------------------------------------------------------------
+    # Bounds ---------------------------------------------------------------------------------------
     @property
     def first_index(self) -> int:
-        """The oldest entry that is left; 1, the genesis, unless retention has dropped some."""
+        """The oldest kept entry; 1, the genesis, unless retention has dropped entries."""
         return self._start.mark.index + 1
 
     @property
     def start(self) -> LogMark:
-        """The point before the first entry; its position is where the first segment begins."""
+        """The point before the first entry; its position is the begin of the first segment."""
         return self._start.mark
 
     @property
@@ -143,30 +150,30 @@ class CommitLog:
 
     @property
     def end_position(self) -> int:
-        """Where the last entry ends; the next begins here or in the next segment."""
+        """The end of the last entry; the next entry begins here or in the next segment."""
         return self._end.position
 
     @property
     def synced_index(self) -> int:
-        """Everything up to this entry is durable on this node."""
+        """Entries up to this index are durable on this node."""
         return self._synced_index
 
     @property
     def segment_size_bytes(self) -> int:
-        """As the genesis says, whatever the settings say."""
+        """Segment size from the genesis, whatever the settings are."""
         return self._segments.size_bytes
 
     @property
     def segment_bases(self) -> list[int]:
-        """Where each segment begins, ascending."""
+        """Begin positions of the segments, ascending."""
         return self._segments.bases
 
     @property
     def is_on_reserve(self) -> bool:
-        """Whether the disk is so full that the emergency segment is in use: only urgent entries are taken."""
+        """Whether the emergency segment of a full disk is in use: only urgent entries fit."""
         return self._segments.last.is_partial
 
-    # Append ----------------------------------------------------------------------------------------------------
+    # Append ---------------------------------------------------------------------------------------
     def append(
         self,
         kind: EntryKind,
@@ -177,9 +184,9 @@ class CommitLog:
         *,
         urgent: bool = False,
     ) -> StoredEntry:
-        """Build the next entry and write it to the page cache. EntryRefused, or OSError (ENOSPC): nothing has changed.
-
-        What is *urgent* (it stores no message) may use the emergency segment.
+        """Build the next entry and write it to the page cache.
+        EntryRefused or OSError (ENOSPC): nothing has changed. *urgent* entries store no message and
+        may use the emergency segment.
         """
         size = entry_size(parts)
         self._require_next(index, term, size)
@@ -190,7 +197,9 @@ class CommitLog:
         return entry
 
     def append_stored(self, raw: bytes) -> StoredEntry:
-        """Write an entry that the leader built; what is unsynced before it is this node's own. EntryRefused unless it is exactly what continues this log."""
+        """Write an entry built by the leader, with this node's own count of unsynced entries.
+        EntryRefused unless the entry continues this log exactly.
+        """
         header = verify(raw)
         self._require_next(header.index, header.term, header.size)
         if header.previous_crc != self._end.crc:
@@ -207,9 +216,9 @@ class CommitLog:
         self._write(entry, urgent=bool(header.flags & URGENT))
         return entry
 
-    # Read ------------------------------------------------------------------------------------------------------
+    # Read -----------------------------------------------------------------------------------------
     def term_at(self, index: int) -> int:
-        """The term of entry *index*, which may be the last one dropped; IndexError outside the log."""
+        """The term of entry *index*, the last dropped one included; IndexError outside the log."""
         if index == self._start.mark.index and index:
             return self._start.mark.term
         recent = self._recent.find(index)
@@ -221,38 +230,45 @@ class CommitLog:
         return recent.mark if recent is not None else self._row(index).mark
 
     def entry(self, index: int) -> StoredEntry:
-        """Entry *index*, from memory or verified from the file; IndexError outside the log, LogRot if it went bad."""
+        """Entry *index*, from memory or verified from the file.
+        IndexError outside the log, LogRot if the entry is damaged.
+        """
         recent = self._recent.find(index)
         if recent is not None:
             return recent
         return self._reader.entry(self._row(index))
 
     def read_records(self, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> memoryview:
-        """The bytes at *positions*, *sizes* each, one behind the other; shapes (n,). Verified.
-
-        LogRot if an entry went bad; StoreError for a place that is not within one entry of the log.
+        """Concatenate the bytes at *positions*, *sizes* each, verified; shapes (n,).
+        LogRot if an entry is damaged; StoreError for a range that is not within one entry of the
+        log.
         """
         return self._reader.read(positions, sizes)
 
     def distrust(self) -> None:
-        """Verify again what is read from now on: its bytes may have left the page cache since, and come back other."""
+        """Verify later reads again: pages dropped from the cache may come back from the disk
+        damaged.
+        """
         self._reader.distrust()
 
     def verify(self) -> Iterator[Checked | LogRot]:
-        """Read the whole log again, about 1 MiB a step; the owner may go on in between. A cut or a trim ends it early."""
+        """Read the whole log again, about 1 MiB a step. A cut or a trim ends the generator early.
+        The owner may continue its work between steps.
+        """
         cuts, start = self._cuts, self._start
         span = (self._segments, start.mark, self._end, self._entry_size_max_bytes)
         return verify_log(*span, lambda: (self._cuts, self._start) == (cuts, start))
 
     def forget_pass_overs(self, index: int) -> None:
-        """Those up to entry *index* have had their effect."""
+        """Drop the noted PASS_OVER entries up to entry *index*, whose effect is applied."""
         self.pass_overs = [entry for entry in self.pass_overs if entry.index > index]
 
-    # Cut and sync ----------------------------------------------------------------------------------------------
+    # Cut and sync ---------------------------------------------------------------------------------
     def truncate_from(self, index: int) -> None:
-        """Durable here: entry *index* and all behind it are gone, and everything before it is synced.
-
-        OSError but SyncLost: they are gone for readers, and nothing is written before the disk has forgotten them, too.
+        """Durable here: entry *index* and all behind it are gone, and everything before it is
+        synced.
+        OSError other than SyncLost: readers no longer see the entries, and the next write first
+        repeats the removal from the disk.
         """
         if index > self._end.index:
             return
@@ -277,27 +293,26 @@ class CommitLog:
         self._sync_now()
 
     def take_sync(self) -> SyncJob | None:
-        """What must be synced to make everything up to `end_index` durable, or None if it is already."""
+        """The job that makes entries up to `end_index` durable, None if they are."""
         if self._synced_index == self._end.index:
             return None
         return self._dirty.take_job(self._end.index, self._cuts)
 
     def mark_synced(self, job: SyncJob) -> None:
         """Durable here: *job* has run without an error."""
-        if job.cuts == self._cuts:  # a job from before a cut promises entries that may be others by now
+        if job.cuts == self._cuts:  # a job from before a cut covers entries that may since have been replaced
             self._synced_index = max(self._synced_index, job.end_index)
         self._dirty.job_done(job)
 
     def fail(self, error: SyncLost) -> None:
-        """A sync has failed: the kernel may have dropped what it held, so nothing is accepted or promised any more."""
+        """Refuse all writes after a failed sync: the kernel may have dropped written data."""
         lost = "what was written since the last one may be lost although it can still be read"
         self._broken = f"a sync of the log failed ({error.strerror}): {lost}. This node must be rebuilt from a peer"
 
-    # Retention -------------------------------------------------------------------------------------------------
+    # Retention ------------------------------------------------------------------------------------
     def trim(self, last: LogMark) -> TrimJob | None:
-        """Drop every segment that holds nothing behind *last*, the end of an entry; None if there is none.
-
-        They are gone for readers at once. The job is to be run, then noted by `mark_trimmed`.
+        """Drop segments without entries behind *last*, an entry's end; None if there are none.
+        Readers lose the segments at once. Run the returned job, then call `mark_trimmed`.
         """
         self.require_sound()
         following = self._row(last.index + 1) if last.index < self._end.index else None
@@ -313,34 +328,34 @@ class CommitLog:
         return TrimJob(files=self._files, folder=self._segments.directory, start=self._start, segments=tuple(dropped))
 
     def mark_trimmed(self, job: TrimJob) -> None:
-        """The job has run."""
+        """Record that the job has run."""
         self._dirty.retire([segment.fd for segment in job.segments])
         self._places.begin(self._start.mark)
 
-    # Space -----------------------------------------------------------------------------------------------------
+    # Space ----------------------------------------------------------------------------------------
     def preallocate_next(self) -> SpareJob | None:
-        """The allocation of the next segment, to be run on another thread and then noted; None if it is there."""
+        """The job that allocates the next segment on another thread; None if it is allocated."""
         return self._segments.spare_job()
 
     def preallocate_reserve(self) -> SpareJob | RestJob | None:
-        """The same for the emergency segment, or, while that is in use, for the space that it lacks."""
+        """The job that allocates the emergency segment, or its missing rest while it is in use."""
         return self._segments.rest_job() or self._segments.reserve_job()
 
     def give_up_reserve(self) -> bool:
-        """Whether the emergency segment's space is free now; it is allocated again when there is room."""
+        """Free the emergency segment's space, if any; it is allocated again when there is room."""
         return self._segments.give_up_reserve()
 
     def mark_preallocated(self, job: SpareJob | RestJob) -> None:
-        """The job has run: the next roll is a rename, or the disk has room for messages again."""
+        """Record that the job has run: the file or the room that it made can be used."""
         self._segments.made(job)
 
     def close(self) -> None:
-        """Close the files. Syncs nothing: what was not synced may be lost with the machine, not with the process."""
+        """Close the files. Nothing is synced: a power cut may lose unsynced data."""
         self._places.close()
         self._dirty.close()
         self._segments.close()
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Below ----------------------------------------------------------------------------------------
     def _require_next(self, index: int, term: int, size: int) -> None:
         self.require_sound()
         if index != self._end.index + 1:
@@ -351,12 +366,12 @@ class CommitLog:
             raise EntryRefused(f"entry {index} has {size} bytes, at most {self._entry_size_max_bytes} are allowed")
 
     def require_sound(self) -> None:
-        """StoreError, with the reason, if a sync failed before."""
+        """Raise StoreError, with the reason, if a sync failed before."""
         if self._broken:
             raise StoreError(self._broken)
 
     def _segment_end(self) -> int:
-        # An entry never ends with its segment: there is always room for a filler behind it.
+        # An entry never ends with its segment: a filler always fits behind it.
         return (self._end.position // self._segments.size_bytes + 1) * self._segments.size_bytes
 
     def _position_of(self, size: int) -> int:
@@ -369,7 +384,7 @@ class CommitLog:
         self._segments.require(entry.position, urgent=urgent)
         if entry.position != self._end.position:
             self._put(BLANK.pack(BLANK_MAGIC, entry.position - self._end.position), self._end.position)
-            # So that whatever lies in the next segment proves that this one was whole.
+            # Every entry in the next segment then proves that this segment was complete.
             self._sync_now()
         elif not self._is_pipelined and self._synced_index < self._end.index:
             self._sync_now()
@@ -387,9 +402,10 @@ class CommitLog:
             self.fail(error)
             raise
         except OSError:
-            # Half an entry must not stay behind the end: a shorter one would be written before it.
+            # Half an entry must not stay behind the end: a shorter entry would be written over its
+            # begin.
             self._undo = self._erase
-            is_done(self._undo_now)  # what refused the write may refuse this: then it is the next write's first step
+            is_done(self._undo_now)  # if this is refused for the same reason, it is the first step of the next write
             raise
 
     def _undo_now(self) -> None:
@@ -402,7 +418,7 @@ class CommitLog:
             self._undo = None
 
     def _count_unsynced(self) -> int:
-        """How many entries before the next one the disk will not have when that is written."""
+        """Entries before the next one that the disk will not have when the next one is written."""
         return self._end.index - self._synced_index if self._is_pipelined else 0
 
     def _sync_now(self) -> None:
@@ -418,7 +434,9 @@ class CommitLog:
         self._dirty.retire(self._segments.erase_behind(self._end.position))
 
     def _erase_backwards(self, places: list[int]) -> None:
-        """Durable here: the entries at *places* are gone, and at no time was one gone before those behind it: that would be rot."""
+        """Durable here: the entries at *places* are gone.
+        They go last to first: an entry that is gone before a later one would be rot.
+        """
         for position in places[:0:-1]:
             self._segments.erase_entry(position)
         if places[0] != self._end.position:
@@ -440,7 +458,7 @@ class CommitLog:
     def _recover(self, start: LogMark | None, on_tear: Callable[[], None]) -> None:
         self._places.begin(self._start.mark)
         if start is not None and start.index == self._start.mark.index:
-            start = None  # a state of the very point where the log begins
+            start = None  # a state of the point where the log begins
         if start is not None and start.index < self._start.mark.index:
             raise StateCorrupt(f"the saved state at entry {start.index} is older than the log")
         if start is not None:
@@ -456,7 +474,9 @@ class CommitLog:
         self.pass_overs = [self.entry(index) for index in self._places.pass_overs]
 
     def _require_in_log(self, start: LogMark) -> None:
-        """A state is saved behind the sync of its entries, and covers none that may be cut: what is missing is rot."""
+        """Raise LogRot if the log lacks the entry of a saved state.
+        A state is saved after its entries are synced and covers none that may be cut.
+        """
         self._end = start
         row = self._places.find(start.index)
         if row is None or row.mark != start or self.entry(start.index).mark != start:

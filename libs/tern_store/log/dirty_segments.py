@@ -1,27 +1,28 @@
-"""Which segments hold bytes that no fdatasync has covered, and which descriptors must stay open until a job has run."""
+"""Segments with unsynced bytes, and descriptors that must stay open until a job has run."""
 
 from tern_store.files import Files
 from tern_store.log.sync_job import SyncJob
 
 
 class DirtySegments:
-    """Owner: the commit log."""
+    """Unsynced descriptors of the log. Owner: the commit log."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        # Descriptor -> number of its last write; a job makes clean only what was not written again since.
+        # Descriptor -> number of its last write; a job marks a descriptor clean only if it was not
+        # written again since.
         self._dirty: dict[int, int] = {}
         self._write_count = 0
         self._jobs: set[SyncJob] = set()
         self._retired: list[int] = []
 
     def written(self, fd: int) -> None:
-        """Something was written to *fd*."""
+        """Mark *fd* as written."""
         self._write_count += 1
         self._dirty[fd] = self._write_count
 
     def take_job(self, end_index: int, cuts: int) -> SyncJob:
-        """A sync of everything that is dirty now."""
+        """A job that syncs everything unsynced now."""
         job = SyncJob(
             files=self._files,
             fds=tuple(self._dirty),
@@ -33,7 +34,7 @@ class DirtySegments:
         return job
 
     def job_done(self, job: SyncJob) -> None:
-        """*job* has run: what was not written again since is clean."""
+        """Record that *job* has run: descriptors not written again since are clean."""
         self._jobs.discard(job)
         for fd, write in job.writes:
             if self._dirty.get(fd) == write:
@@ -47,18 +48,20 @@ class DirtySegments:
         self._dirty.clear()
 
     def forget(self, fds: list[int]) -> None:
-        """Their files are gone or going: never sync them again."""
+        """Never sync *fds* again: their files are being removed."""
         for fd in fds:
             self._dirty.pop(fd, None)
 
     def retire(self, fds: list[int]) -> None:
-        """Close *fds* as soon as no job holds them: a number must not be given away under a job on another thread."""
+        """Close *fds* once no job holds them, so that no job on another thread meets a reused
+        number.
+        """
         self.forget(fds)
         self._retired += fds
         self._close_retired()
 
     def close(self) -> None:
-        """No job will report any more."""
+        """Close all retired descriptors; no job will report again."""
         self._jobs.clear()
         self._close_retired()
 

@@ -1,21 +1,22 @@
-"""One entry of the log as bytes: header, body, and the chain of checksums that ties it to the entry before it.
+"""One log entry as bytes: header, body, and the checksum that chains it to the entry before.
 
-All numbers big-endian, as in RocketMQ's store:
+All numbers are big-endian, as in RocketMQ's store:
+ 0        4      8       16     24     32     33      34        36         40    44       48
+ | magic  | size | index | term | pos. | kind | flags | version | previous | crc | unsynced | body
+ | "TRNL" | 4    | 8     | 8    | 8    | 1    | 1     | 2       | crc 4    | 4   | 2 + 2    | ...
+flags: 1 marks an urgent entry, which stores no message and may use the emergency segment of a full
+disk. size counts header and body. position is the entry's start in the log. version is the state
+machine's. crc is zlib.crc32 of the header with the fields crc and unsynced zero, then of the body.
 
-     0        4        8         16        24        32     33     34         36            40       44         48
-     | magic  | size 4 | index 8 | term 8  | pos. 8  | kind | flags| version  | previous's  | crc 4  | unsynced | body ...
-     | "TRNL" |        |         |         |         | 1    | 1    | 2        | crc 4       |        | 2 + 2    |
+unsynced differs between nodes: the number of earlier entries that this node's disk had not synced
+when it wrote this entry (65535: that many or more), then the lower 16 bits of a crc32 over index,
+that number and crc, with the lowest bit set; 0 and 0 for none. A later entry can thereby prove that
+a damaged one was synced (`recovery.py`).
 
-flags: 1 marks an urgent entry, which may use the emergency segment of a full disk (nothing in it stores a message). size counts
-header and body; position is where the entry starts in the log; version is the state machine's. crc is zlib.crc32 of
-the header with the fields crc and unsynced zero, then of the body. unsynced is this node's own: how many entries before this one
-its disk had not synced when it wrote this one (65535: that many or more), then the lower 16 bits of a crc32 over index, that number and crc,
-the lowest bit set; 0 and 0 for none. So a later entry proves that a damaged one was synced (`recovery.py`). Behind the last entry of a segment lies a filler up to the segment's end:
-
-     0        4        8
-     | "TRNB" | size 4 |     size: bytes from here to the end of the segment
-
-As CommitLog's blank in RocketMQ (BLANK_MAGIC_CODE), which a reader skips.
+A filler lies between the last entry of a segment and the segment's end:
+ 0        4        8
+ | "TRNB" | size 4 |     size: bytes from here to the end of the segment
+Readers skip it, as they skip the blank in RocketMQ's CommitLog (BLANK_MAGIC_CODE).
 """
 
 import struct
@@ -34,7 +35,7 @@ BLANK_SIZE_BYTES = BLANK.size
 MAGIC = b"TRNL"
 BLANK_MAGIC = b"TRNB"
 URGENT = 1
-# As many unsynced entries before one as a header can say, or more: it proves nothing.
+# The largest count of unsynced entries in a header: it means this many or more, and proves nothing.
 UNSYNCED_MAX = (1 << 16) - 1
 _CRC_AT = 40
 _UNCOVERED = bytes(8)
@@ -44,14 +45,15 @@ _UNSYNCED_CHECK = struct.Struct(">QHI")
 
 
 class EntryKind(IntEnum):
-    """What an entry carries. BLANK never has a header of its own: it is the filler at the end of a segment."""
+    """Contents of an entry. BLANK never has a header: it is the filler at the end of a segment."""
 
     GENESIS = 0
     NOOP = 1
     COMMANDS = 2
-    # A member that had to be rebuilt is one again: | incarnation 16 | its name, UTF-8 |
+    # A member that had to be rebuilt takes part again: | incarnation 16 | its name, UTF-8 |
     READMIT = 3
-    # An entry that no member can apply is passed over: | stage 1 | index 8 | crc 4 | (`tern_raft/pass_over.py`)
+    # An entry that no member can apply is passed over: | stage 1 | index 8 | crc 4 |
+    # (`tern_raft/pass_over.py`)
     PASS_OVER = 4
     BLANK = 255
 
@@ -64,7 +66,10 @@ _KINDS: dict[int, EntryKind] = {
 
 @dataclass(frozen=True, slots=True)
 class LogMark:
-    """A point between two entries: *index*, *term* and *crc* of the entry before it, *position* where that entry ends."""
+    """A point between two entries.
+    *index*, *term* and *crc* are those of the entry before the point, *position* is that entry's
+    end.
+    """
 
     index: int
     position: int
@@ -72,13 +77,13 @@ class LogMark:
     term: int
 
 
-# Before the first entry.
+# The point before the first entry.
 ORIGIN = LogMark(0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class EntryHeader:
-    """The decoded header; *size* counts header and body."""
+    """A decoded header; *size* counts header and body."""
 
     size: int
     index: int
@@ -89,7 +94,7 @@ class EntryHeader:
     previous_crc: int
     crc: int
     flags: int = 0
-    # Entries before this one that the disk that it lies on had not synced when it was written.
+    # Number of earlier entries that this node's disk had not synced when it wrote this entry.
     unsynced: int = 0
 
     @property
@@ -100,7 +105,9 @@ class EntryHeader:
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """One entry as it lies in the log: *raw* is header and body, byte for byte the same on every node but for what was unsynced there."""
+    """One entry as stored: *raw* is header and body.
+    The bytes are the same on every node except for the field unsynced.
+    """
 
     index: int
     term: int
@@ -112,7 +119,7 @@ class StoredEntry:
 
     @property
     def body(self) -> memoryview:
-        """What follows the header, not copied."""
+        """The bytes behind the header, not copied."""
         return memoryview(self.raw)[HEADER_SIZE_BYTES:]
 
     @property
@@ -125,7 +132,7 @@ class StoredEntry:
 
 
 def entry_size(parts: Sequence[Buffer]) -> int:
-    """Bytes of an entry whose body is *parts*."""
+    """Size in bytes of an entry whose body is *parts*."""
     return HEADER_SIZE_BYTES + sum(part.nbytes if isinstance(part, memoryview) else len(part) for part in parts)
 
 
@@ -141,7 +148,9 @@ def encode_entry(
     flags: int = 0,
     unsynced: int = 0,
 ) -> StoredEntry:
-    """Build an entry; the body is read once for the checksum and copied once. *unsynced*: as in the header."""
+    """Build an entry; the body is read once for the checksum and copied once.
+    *unsynced*: the number for the header.
+    """
     size = entry_size(parts)
     crc = crc32(HEADER.pack(MAGIC, size, index, term, position, kind, flags, version, previous_crc, 0, 0, 0))
     for part in parts:
@@ -152,7 +161,9 @@ def encode_entry(
 
 
 def decode_header(data: Buffer) -> EntryHeader:
-    """Read the header at the start of *data*; EntryRefused if there is none. The checksum is `verify`'s business."""
+    """Decode the header at the start of *data*; EntryRefused if there is none.
+    Checks no checksum.
+    """
     if len(data) < HEADER_SIZE_BYTES:
         raise EntryRefused(f"an entry has at least {HEADER_SIZE_BYTES} bytes, here are {len(data)}")
     magic, size, index, term, position, kind, flags, version, previous_crc, crc, *own = HEADER.unpack_from(data)
@@ -167,20 +178,20 @@ def decode_header(data: Buffer) -> EntryHeader:
 
 
 def head_with(raw: Buffer, header: EntryHeader, unsynced: int) -> bytes:
-    """The header's bytes of *raw* as a node writes them on whose disk *unsynced* entries before it are not synced yet."""
+    """The header bytes of *raw* with this node's number of *unsynced* earlier entries."""
     head = bytearray(memoryview(raw)[:HEADER_SIZE_BYTES])
     _UNSYNCED.pack_into(head, _UNSYNCED_AT, *_own(header.index, min(unsynced, UNSYNCED_MAX), header.crc))
     return bytes(head)
 
 
 def crc_of(raw: Buffer) -> int:
-    """The checksum that the header of *raw* should carry."""
+    """Compute the checksum that belongs in the header of *raw*."""
     view = memoryview(raw)
     return crc32(view[HEADER_SIZE_BYTES:], crc32(_UNCOVERED, crc32(view[:_CRC_AT])))
 
 
 def crc_of_parts(parts: Sequence[Buffer]) -> int:
-    """As `crc_of` for an entry in pieces, the first of which holds the header."""
+    """Compute `crc_of` for an entry in pieces, the first of which holds the header."""
     head = memoryview(parts[0])
     crc = crc32(head[HEADER_SIZE_BYTES:], crc32(_UNCOVERED, crc32(head[:_CRC_AT])))
     for part in parts[1:]:
@@ -189,7 +200,7 @@ def crc_of_parts(parts: Sequence[Buffer]) -> int:
 
 
 def verify(raw: Buffer) -> EntryHeader:
-    """The header of *raw* if size and checksum are right, else EntryRefused."""
+    """Decode the header of *raw*; EntryRefused unless size and checksum are right."""
     header = decode_header(raw)
     if header.size != len(raw):
         raise EntryRefused(f"the header of entry {header.index} says {header.size} bytes, here are {len(raw)}")
@@ -199,10 +210,10 @@ def verify(raw: Buffer) -> EntryHeader:
 
 
 def stored(header: EntryHeader, raw: bytes) -> StoredEntry:
-    """The entry whose verified header is *header*."""
+    """The entry in *raw*, whose verified header is *header*."""
     return StoredEntry(header.index, header.term, header.position, header.kind, header.version, header.crc, raw)
 
 
 def _own(index: int, unsynced: int, crc: int) -> tuple[int, int]:
-    """What no checksum of the entry covers, since every node writes its own, and its check."""
+    """The field unsynced, which no checksum of the entry covers, and its check."""
     return (unsynced, crc32(_UNSYNCED_CHECK.pack(index, unsynced, crc)) & 0xFFFF | 1) if unsynced else (0, 0)

@@ -1,10 +1,11 @@
-"""Where each entry lies: `entryindex/{20-digit first index}`, fixed rows, found in O(1), almost nothing in memory.
+"""Places of the entries: `entryindex/{20-digit first index}`, fixed rows, O(1), little memory.
 
-     0          8      16     20    24        28         32
-     | position | term | size | crc | check 4 | reserved |    big-endian; row of index i is number i - 1
+ 0          8      16     20    24        28         32
+ | position | term | size | crc | check 4 | reserved |    big-endian; row of index i is number i - 1
 
-Law: everything here can be derived from the log, so rows are never synced, only cuts are. The check (crc32 of the index and the
-row's first 24 bytes) tells a row that a crash lost from a good one; since cuts are durable, a good row is never a stale one.
+Law: all rows can be derived from the log, so only cuts are synced. The check (crc32 of the index
+and the row's first 24 bytes) tells intact rows from rows that a crash lost; since cuts are durable,
+an intact row is never stale.
 """
 
 import struct
@@ -47,7 +48,7 @@ class EntryIndex:
         self._directory, self._files, self._rows_per_file = directory, files, rows_per_file
         self._fds: dict[int, int] = {}
         files.makedirs(directory)
-        self._written = 0  # rows in files; those behind them are in the tail
+        self._written = 0  # rows in files; later rows are in the tail
         for number in self._numbers():
             size = files.size(self._fd(number))
             self._written = number * rows_per_file + min(size // ROW_SIZE_BYTES, rows_per_file)
@@ -56,17 +57,17 @@ class EntryIndex:
 
     @property
     def count(self) -> int:
-        """Rows, lost ones among them included."""
+        """Number of rows, lost rows included."""
         return self._written + len(self._tail) // ROW_SIZE_BYTES
 
     def find(self, index: int) -> IndexRow | None:
-        """The row of *index*, or None if it is not here, was lost by a crash, or cannot be read."""
+        """The row of *index*; None if it is absent, lost by a crash, or unreadable."""
         number = index - 1
         if number >= self._written:
             at = (number - self._written) * ROW_SIZE_BYTES
             if at >= len(self._tail):
                 return None
-            # Still in memory, as it was put: the check is for what comes back from a disk.
+            # Still in memory and unchanged: the check is only for rows that come back from a disk.
             position, term, size, crc, _, _ = _ROW.unpack_from(self._tail, at)
             return IndexRow(index, position, term, size, crc)
         file, row = divmod(number, self._rows_per_file)
@@ -81,7 +82,7 @@ class EntryIndex:
         return IndexRow(index, position, term, size, crc)
 
     def position(self, index: int) -> int | None:
-        """That of the row of *index*, or None, as `find`; a search by position looks at little else."""
+        """The position in the row of *index*, or None as in `find`; faster than `find`."""
         at = (index - 1 - self._written) * ROW_SIZE_BYTES
         if 0 <= at < len(self._tail):
             position: int = _POSITION.unpack_from(self._tail, at)[0]
@@ -90,7 +91,7 @@ class EntryIndex:
         return None if row is None else row.position
 
     def drop_before(self, index: int) -> None:
-        """Unlink the files that hold only rows of entries before *index*; what the kernel does not let go now goes with the next call."""
+        """Unlink files with only rows before *index*; a refused removal is repeated next time."""
         numbers: list[int] = []
         is_done(lambda: numbers.extend(self._numbers()))
         for number in numbers:
@@ -107,7 +108,7 @@ class EntryIndex:
         number = index - 1
         assert number <= self.count, "rows come one after the other"
         if number < self._written:
-            # Without it the row is a lost one, and can be found again.
+            # If refused, the row counts as lost and can be derived again.
             is_done(lambda: self._write(number, row))
             return
         at = (number - self._written) * ROW_SIZE_BYTES
@@ -116,10 +117,10 @@ class EntryIndex:
             self._write_tail_if_room()
 
     def skip_to(self, count: int) -> None:
-        """Count at least *count* rows; those that were never put are lost ones."""
+        """Count at least *count* rows; rows that were never put count as lost."""
         if self.count < count:
             self._write_tail_if_room()
-            if self._tail:  # no room: they are lost as well, and can be found again
+            if self._tail:  # no room: these rows count as lost too, and can be derived again
                 self._tail, self._write_at_bytes = bytearray(), TAIL_SIZE_BYTES
             self._written = count
 
@@ -147,14 +148,15 @@ class EntryIndex:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the files and write nothing."""
+        """Close the files without writing."""
         for fd in self._fds.values():
             self._files.close(fd)
         self._fds.clear()
 
     def _write_tail_if_room(self) -> None:
         if not is_done(lambda: self._write(self._written, self._tail)):
-            # Kept in memory until there is room; a full disk stops the log itself before these rows add up.
+            # Kept in memory until there is room; a full disk stops the log before these rows add
+            # up.
             self._write_at_bytes = len(self._tail) + TAIL_SIZE_BYTES
             return
         self._written += len(self._tail) // ROW_SIZE_BYTES

@@ -1,4 +1,4 @@
-"""Where every entry of the log lies: rows from the entry index, and those that a crash lost found again in the log itself."""
+"""Place of every log entry: rows of the entry index, and lost rows derived again from the log."""
 
 from tern_store.log.entry import EntryHeader, EntryKind, LogMark
 from tern_store.log.entry_index import EntryIndex, IndexRow
@@ -12,25 +12,25 @@ class EntryPlaces:
     def __init__(self, index: EntryIndex, segments: Segments, start: LogMark, entry_size_max_bytes: int) -> None:
         self._index, self._segments, self._start = index, segments, start
         self._entry_size_max_bytes = entry_size_max_bytes
-        # The entries of kind PASS_OVER that the last `scan` met.
+        # Entries of kind PASS_OVER that the last `scan` read.
         self.pass_overs: list[int] = []
 
     def begin(self, start: LogMark) -> None:
-        """The log begins at *start*; rows before it may go."""
+        """Begin the log at *start*; earlier rows are dropped."""
         self._start = start
         self._index.drop_before(start.index + 1)
         self._index.skip_to(start.index)
 
     def find(self, index: int) -> IndexRow | None:
-        """The row of *index*, which the log holds; None if the log cannot be read as far."""
+        """The row of *index*, an entry of the log; None if the log cannot be read that far."""
         return self._index.find(index) or self._find_again(index)
 
     def put(self, index: int, position: int, term: int, size: int, crc: int) -> None:
-        """Note the log's new last entry."""
+        """Add the row of the log's new last entry."""
         self._index.put(index, position, term, size, crc)
 
     def scan(self, start: LogMark) -> LogScan:
-        """Read the log behind *start*, to its end; the rows are made again."""
+        """Read the log from *start* to its end and write its rows again."""
         self._index.cut(start.index)
         self._index.skip_to(start.index)
         self.pass_overs = []
@@ -46,15 +46,15 @@ class EntryPlaces:
         self._index.cut(index)
 
     def close(self) -> None:
-        """Write what waits and close the files."""
+        """Write waiting rows and close the files."""
         self._index.close()
 
     def abandon(self) -> None:
-        """Close the files and write nothing."""
+        """Close the files without writing."""
         self._index.abandon()
 
     def _find_again(self, index: int) -> IndexRow | None:
-        """Write lost rows again, from the last good one before *index*."""
+        """Write lost rows again, from the last intact one before *index*."""
         known = min(index - 1, self._index.count)
         while known > self._start.index and self._index.find(known) is None:
             known -= 1

@@ -1,8 +1,9 @@
-"""Appends for very many queues: they wait together as arrays, and are handed out queue by queue once enough have come.
+"""Appends to very many queues, gathered as arrays and handed out queue by queue.
 
-An entry with a message for each of 500 queues would cost 500 small appends; gathered over some hundred entries it is one append per
-queue for all of them. Whoever reads a queue has them handed out first; and some are handed out with every look at the clock, so that a
-saved state, which needs all of them in their queues, does not find 10,000 queues' worth at once.
+An entry with a message for each of 500 queues would cost 500 small appends. Gathered over some
+hundred entries it costs one append per queue for all of them. A read of a queue hands out its
+appends first. Each clock tick hands out some too: a saved state needs all appends in their queues
+and must not meet those of 10,000 queues at once.
 """
 
 from collections import deque
@@ -13,18 +14,22 @@ import numpy as np
 
 from tern_wire.link.rows import QUEUE_ENTRIES, QueueAppends
 
-# Fewer queues than this in an entry are cheaper to append to at once.
+# An entry with fewer queues is cheaper to append directly.
 GATHER_QUEUES_MIN = 32
-# 5 MiB of entries; handing out takes some 10 ms for 10,000 queues.
+# 5 MiB of entries; handing out takes about 10 ms for 10,000 queues.
 GATHER_ROWS_MAX = 262_144
-# Handed out with each look at the clock: some 8 us each where every one belongs to another queue. 5,000 messages a second keep up with it; of
-# more, a queue has several, and they cost less together.
+# Rows handed out per clock tick, about 8 us each if every row belongs to another queue. This keeps
+# up with 5,000 messages a second; at higher rates a queue has several rows, which cost less
+# together.
 HANDED_OUT_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class QueueShare:
-    """What one queue gets: entries as bytes from offset *first* on, and rows (visible_ms, offset) that begin with *first_ms*."""
+    """One queue's share of the gathered appends.
+    *entries*: bytes of the entries from offset *first* on. *times*: rows (visible_ms, offset) that
+    begin with *first_ms*.
+    """
 
     key: tuple[int, int]
     first: int
@@ -35,24 +40,24 @@ class QueueShare:
 
 
 class GatheredAppends:
-    """Owner: the consume queues."""
+    """Gathered appends, oldest first. Owner: the consume queues."""
 
     def __init__(self) -> None:
         self._batches: deque[tuple[QueueAppends, int]] = deque()
         self.rows = 0
 
     def add(self, appends: QueueAppends, visible_ms: int) -> None:
-        """Let *appends* wait; each of their queues goes on where it ended before."""
+        """Gather *appends*; each of their queues continues at its previous end."""
         self._batches.append((appends, visible_ms))
         self.rows += len(appends.entries)
 
     def clear(self) -> None:
-        """Forget what waits."""
+        """Drop everything gathered."""
         self._batches.clear()
         self.rows = 0
 
     def take(self, rows: int) -> Iterator[QueueShare]:
-        """Hand out what has waited longest, *rows* entries and what came with the last of them, one share a queue."""
+        """Hand out the oldest batches, at least *rows* entries, one share per queue."""
         batches = []
         while self._batches and rows > 0:
             batches.append(self._batches.popleft())
@@ -63,7 +68,7 @@ class GatheredAppends:
         counts = np.concatenate([np.diff(appends.bounds) for appends, _ in batches])
         times_ms = np.repeat([ms for _, ms in batches], [len(appends) for appends, _ in batches])
         entries = np.concatenate([appends.entries.view("V20") for appends, _ in batches])
-        order = np.argsort(codes, kind="stable")  # a queue's groups stay in their order
+        order = np.argsort(codes, kind="stable")  # the groups of a queue stay in order
         codes, firsts, times_ms = codes[order], firsts[order], times_ms[order]
         starts, counts = (np.cumsum(counts) - counts)[order], counts[order]
         ends = np.cumsum(counts)

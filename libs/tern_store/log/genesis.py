@@ -1,6 +1,6 @@
-"""The first entry of every log: who the group is. Written once, byte-identical on every node, never cut.
+"""The first entry of every log, which names the group: written once, equal everywhere, never cut.
 
-| format 2 | segment size 8 | group id 16 | member count 2 | then per member, sorted:  | size 2 | UTF-8 |
+| format 2 | segment size 8 | group id 16 | member count 2 | per member, sorted: size 2 | UTF-8 |
 """
 
 import struct
@@ -12,14 +12,15 @@ from tern_store.log.entry import EntryKind, StoredEntry, encode_entry
 FORMAT = 1
 _FIXED = struct.Struct(">HQ16sH")
 _NAME = struct.Struct(">H")
-# Recovery tells torn from rotten by whole sectors, so segments consist of whole sectors; a segment must hold its genesis.
+# Recovery distinguishes torn from rotten by whole sectors, so segments consist of whole sectors. A
+# segment must hold its genesis.
 SECTOR_SIZE_BYTES = 512
 SEGMENT_SIZE_MIN_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Genesis:
-    """A broker group: 16-byte id, the members' names, and the segment size that all its logs share."""
+    """A broker group: 16-byte id, the members' names, and the segment size of all its logs."""
 
     group_id: bytes
     members: tuple[str, ...]
@@ -44,7 +45,7 @@ class Genesis:
 
     @classmethod
     def decode(cls, body: bytes | memoryview) -> "Genesis":
-        """The group again; StoreError on a format of a later release."""
+        """Decode a body; StoreError on a format of a later release."""
         form, segment_size_bytes, group_id, count = _FIXED.unpack_from(body)
         if form != FORMAT:
             raise StoreError(f"the log was begun in format {form}, this release reads {FORMAT}")
@@ -60,7 +61,7 @@ class Genesis:
         return encode_entry(EntryKind.GENESIS, 1, 0, (self.encode(),), 0, position=0, previous_crc=0)
 
     def require_same_group(self, found: "Genesis", where: object) -> None:
-        """WrongGroup unless *found* names the same group. The segment size is not compared: the stored one is used."""
+        """Raise WrongGroup unless *found* names the same group; the stored segment size is kept."""
         if (found.group_id, sorted(found.members)) != (self.group_id, sorted(self.members)):
             raise WrongGroup(
                 f"{where} belongs to group {found.group_id.hex()} of {', '.join(sorted(found.members))}; this node is "

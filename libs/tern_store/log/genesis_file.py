@@ -1,4 +1,4 @@
-"""The genesis entry on disk: the birth of a log, and the check that a directory belongs to the group of this node."""
+"""The genesis entry on disk: creation of a log, and the check that a directory is this group's."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tern_store.log.segment import create_segment_file
 
 
 def begin_log(folder: Path, group: Genesis, files: Files) -> None:
-    """Durable here: the first segment appears under its name with the genesis in it, or not at all."""
+    """Durable here: the first segment under its name with the genesis in it, or nothing."""
     files.makedirs(folder)
     create_segment_file(files, folder / "new", group.segment_size_bytes, group.entry().raw)
     files.rename(folder / "new", folder / f"{0:020d}")
@@ -19,12 +19,12 @@ def begin_log(folder: Path, group: Genesis, files: Files) -> None:
 
 
 def read_genesis(folder: Path, start: LogStart | None, files: Files) -> tuple[Genesis, bytes]:
-    """The group that the log in *folder* belongs to, and the bytes of that entry; LogRot if they cannot be read."""
+    """The group of the log in *folder* and its entry's bytes; LogRot if they cannot be read."""
     path = folder / (START if start is not None else f"{0:020d}")
     raw = start.genesis if start is not None else _first_entry(path, files)
     try:
         header = verify(raw)
-    except EntryRefused as refused:  # it was durable before it had its name, so this is never a tear
+    except EntryRefused as refused:  # the entry was durable before its file had its name, so this is never a tear
         raise LogRot(path, 0, refused.reason) from refused
     if header.kind is not EntryKind.GENESIS or header.index != 1:
         raise LogRot(path, 0, f"the first entry is {header.kind.name} {header.index}, not the genesis")

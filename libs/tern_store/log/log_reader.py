@@ -1,8 +1,9 @@
-"""Records out of the log, verified: no byte reaches a reader that its entry's checksum does not cover.
+"""Records of the log, verified: every byte returned is covered by its entry's checksum.
 
-An entry is checked as a whole when it is first read in this process; then it is remembered (one bit) and its records are read
-alone, since what the checksum has covered comes from the page cache. Records that lie side by side arrive in their place with one
-scattered read: the entry's other bytes go into buffers of their own, so nothing is copied twice.
+The first read of an entry in a process checks the whole entry and remembers it in one bit. Later
+reads take its records alone, since the bytes that the checksum covered come from the page cache.
+Adjacent records are read into place with one scattered read: the entry's other bytes go into
+buffers of their own, so nothing is copied twice.
 """
 
 from bisect import bisect_right
@@ -19,12 +20,13 @@ from tern_store.log.entry import HEADER_SIZE_BYTES, EntryHeader, StoredEntry, cr
 from tern_store.log.entry_index import IndexRow
 from tern_store.log.segment import Segments
 
-# Rows of the entry index that are looked at together: a search costs some twenty reads, what follows it none.
+# Rows of the entry index loaded together: a search costs some twenty reads, reads after it none.
 WINDOW_ROWS = 256
-# Verified entries are remembered in chunks of bits; the oldest chunks give way. 2 MiB for 16 million entries.
+# Verified entries are remembered in chunks of bits; the oldest chunks are dropped. 2 MiB for 16
+# million entries.
 _CHUNK_BITS = 4096
 CHUNKS_MAX = 4096
-# A gap between two records that is cheaper to read than to skip.
+# A gap between two records up to this size is cheaper to read than to skip.
 GAP_SIZE_MAX_BYTES = 64 << 10
 
 Positions = npt.NDArray[np.int64]
@@ -33,7 +35,7 @@ Spans = tuple[Positions, Positions]
 
 
 class VerifiedEntries:
-    """Which entries were read and found good since this process began. Owner: the log reader."""
+    """Entries that this process has read and verified. Owner: the log reader."""
 
     def __init__(self) -> None:
         self._chunks: OrderedDict[int, bytearray] = OrderedDict()
@@ -43,7 +45,7 @@ class VerifiedEntries:
         return chunk is not None and bool(chunk[index % _CHUNK_BITS >> 3] >> (index & 7) & 1)
 
     def add(self, index: int) -> None:
-        """Entry *index* is good."""
+        """Remember that entry *index* is intact."""
         number = index // _CHUNK_BITS
         chunk = self._chunks.get(number)
         if chunk is None:
@@ -53,7 +55,7 @@ class VerifiedEntries:
         chunk[index % _CHUNK_BITS >> 3] |= 1 << (index & 7)
 
     def forget(self) -> None:
-        """Trust nothing any more."""
+        """Forget every verification."""
         self._chunks.clear()
 
 
@@ -69,33 +71,36 @@ class LogReader:
         bounds: Callable[[], tuple[int, int]],
         recent: Callable[[int], StoredEntry | None],
     ) -> None:
-        """*row* gives the place of an entry, *begin* where it begins (None: ask *row*), *bounds* the first and last index, *recent* an entry in memory by position."""
+        """Set up the look-ups of entries and their places.
+        *row*: index to the entry's row. *begin*: index to the entry's begin, None if only *row* has
+        it. *bounds*: the first and the last index. *recent*: position to an entry in memory.
+        """
         self._segments = segments
         self._row, self._begin, self._bounds, self._recent = row, begin, bounds, recent
         self._verified = VerifiedEntries()
-        # Entries side by side: where each begins, and the rows of those that were asked for.
+        # Begin positions of a run of entries, and the rows of those that were read.
         self._window_first = 0
         self._window_positions: list[int] = []
         self._window: dict[int, IndexRow] = {}
 
     def forget(self) -> None:
-        """The log was cut: what was known of its end is not true any more."""
+        """Forget everything known of the log's end, after a cut."""
         self._window, self._window_positions = {}, []
         self._verified.forget()
 
     def distrust(self) -> None:
-        """What was verified once may have gone bad since: verify it again when it is read."""
+        """Verify every entry again at its next read: verified entries may be damaged since."""
         self._verified.forget()
 
     def entry(self, row: IndexRow) -> StoredEntry:
-        """The entry at *row*, read and verified; LogRot if it went bad."""
+        """Read and verify the entry at *row*; LogRot if it is damaged."""
         raw = bytes(self._bytes(row.position, row.size))
         return stored(self._verify(row, [raw]), raw)
 
     def read(self, positions: Positions, sizes: Positions) -> memoryview:
-        """The bytes at *positions* (shape (n,)), *sizes* each, one behind the other; the caller may write into them.
-
-        Each lies within one entry. LogRot if an entry went bad; StoreError for a place that is not in the log.
+        """Concatenate the bytes at *positions* (shape (n,)), *sizes* each; the result is writable.
+        Each range must lie within one entry. LogRot if an entry is damaged; StoreError for a
+        position outside the log.
         """
         ends = sizes.cumsum()
         data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
@@ -120,7 +125,7 @@ class LogReader:
             done, begin = until, end
         return out
 
-    # One entry -------------------------------------------------------------------------------------------------
+    # One entry ------------------------------------------------------------------------------------
     def _read_entry(self, place: memoryview, row: IndexRow, spans: Spans, last: int) -> None:
         positions, sizes = spans
         first, stop = int(positions[0]), row.position + row.size
@@ -171,7 +176,7 @@ class LogReader:
         segment = self._segments.at(position)
         return segment.path if segment is not None else self._segments.directory
 
-    # Where is it? ----------------------------------------------------------------------------------------------
+    # Places ---------------------------------------------------------------------------------------
     def _find(self, position: int) -> IndexRow:
         row = self._in_window(position)
         if row is None:
@@ -197,7 +202,7 @@ class LogReader:
         while low < high:  # the last entry that begins at or before *position*
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self._begin_of(middle) <= position else (low, middle - 1)
-        # Not the newest entry of all: a cut would leave it here.
+        # Not the newest entry of the log: a cut would leave it in the window.
         self._window_positions = [self._begin_of(index) for index in range(low, min(low + WINDOW_ROWS, last + 1))]
         self._window_first, self._window = low, {}
 
@@ -212,7 +217,7 @@ def _end(row: IndexRow | None) -> int:
 
 
 def _rising_until(positions: Positions, done: int, stop: int) -> int:
-    """How far *positions* rise from number *done* on and stay before *stop*."""
+    """The end of the run of *positions* from number *done* on that ascends below *stop*."""
     until = done + 1
     while until < len(positions) and positions[until - 1] < positions[until] < stop:
         until += 1
@@ -220,7 +225,7 @@ def _rising_until(positions: Positions, done: int, stop: int) -> int:
 
 
 def _gather(place: memoryview, source: memoryview, spans: Spans) -> None:
-    """Copy each of *spans* to *place*, one behind the other; *source* begins with the first and ends with the last."""
+    """Copy *spans* into *place*; *source* begins with the first span, ends with the last."""
     if len(source) == len(place):
         place[:] = source
         return

@@ -1,14 +1,14 @@
-"""Where a log begins: `commitlog/start`, there only once retention has dropped the first segments.
+"""The begin of a log: `commitlog/start`, present once retention has dropped the first segments.
 
-     0        4          6          8         16           24       32      36             40        44
-     | "TRNO" | format 2 | rsvd 2   | index 8 | position 8 | term 8 | crc 4 | genesis size | check 4 | genesis entry ...
-     |        |          |          |         |            |        |       | 4            |         |
+ 0        4          6        8         16           24       32      36        40        44
+ | "TRNO" | format 2 | rsvd 2 | index 8 | position 8 | term 8 | crc 4 | genesis | check 4 | genesis
+ |        |          |        |         |            |        |       | size 4  |         |  ...
+Big-endian. index, term and crc are those of the last dropped entry; position is the begin of the
+first kept segment. The genesis entry is repeated, since the log's very first segment held it. check
+is the crc32 of everything else.
 
-Big-endian. index, term and crc are those of the last entry that is gone; position is where the first segment that is left begins.
-The genesis entry is repeated, since it lies in the first segment of all. check is the crc32 of everything else.
-
-Law: this file is durable before the first segment goes, so segments below `position` are leftovers, and a first segment other than
-that of `position` is rot.
+Law: this file is durable before the first segment is removed. Segments below `position` are
+therefore leftovers, and a first segment other than that of `position` is rot.
 """
 
 import contextlib
@@ -31,14 +31,16 @@ _CHECK = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class LogStart:
-    """The point behind the last dropped entry (its *position* is the first kept segment's), and the genesis entry's bytes."""
+    """The point behind the last dropped entry, and the bytes of the genesis entry.
+    The mark's *position* is the begin of the first kept segment.
+    """
 
     mark: LogMark
     genesis: bytes
 
 
 def read_start(folder: Path, files: Files) -> LogStart | None:
-    """Where the log in *folder* begins, None if at its genesis; LogRot if the file is damaged."""
+    """Read the begin of the log in *folder*, None if at its genesis; LogRot if damaged."""
     path = folder / START
     try:
         data = read_whole(path, files)
@@ -60,7 +62,9 @@ def has_log(folder: Path, files: Files) -> bool:
 
 
 def write_start(folder: Path, start: LogStart, files: Files) -> None:
-    """Durable here: the log begins at *start*, whatever segments are still there before it. OSError: it begins as before."""
+    """Durable here: the log begins at *start*, even if earlier segments remain.
+    OSError: the log begins as before.
+    """
     mark = start.mark
     head = _HEAD.pack(_MAGIC, FORMAT, 0, mark.index, mark.position, mark.term, mark.crc, len(start.genesis))
     check = _CHECK.pack(crc32(start.genesis, crc32(head)))
@@ -69,7 +73,7 @@ def write_start(folder: Path, start: LogStart, files: Files) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrimJob:
-    """Removes the files of what retention has dropped. `run` may be called on any thread, again after an OSError."""
+    """Removes the files of dropped segments. `run` on any thread, again after an OSError."""
 
     files: Files
     folder: Path
@@ -77,9 +81,9 @@ class TrimJob:
     segments: tuple[Segment, ...]
 
     def run(self) -> None:
-        """Durable here: where the log begins; then the segments go. OSError: those that are left go at the next start."""
+        """Durable here: the log's begin; then segments go. OSError: the next start continues."""
         write_start(self.folder, self.start, self.files)
         for segment in self.segments:
-            with contextlib.suppress(FileNotFoundError):  # a run before this one was interrupted
+            with contextlib.suppress(FileNotFoundError):  # an earlier run was interrupted
                 self.files.unlink(segment.path)
         self.files.fsync_dir(self.folder)

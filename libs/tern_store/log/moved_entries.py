@@ -1,8 +1,8 @@
-"""Where messages lie that retention has copied forward: they keep their offset, and their queue entry points at the copy.
+"""Queue entries of messages that retention copied forward: same offset, position of the copy.
 
-Law: a consume queue's files are never changed in place. What a copy changes is kept here, laid over what the files say; it goes when
-the copy itself is dropped. Few messages are ever copied (a segment of which much is needed is kept whole), so this lives in memory
-and in the saved state.
+Law: a consume queue's files are never changed in place. Moved entries are kept here and override
+those of the files until the copy itself is dropped. Few messages are ever copied (a segment of
+which much is needed is kept whole), so memory and the saved state hold all of them.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ QueueEntries = npt.NDArray[Any]
 
 
 class MovedEntries:
-    """Queue entries that replace those of the files. Owner: the store."""
+    """Queue entries that override those of the files. Owner: the store."""
 
     def __init__(self) -> None:
         # (topic id, queue) -> offsets, ascending, and their entries.
@@ -30,19 +30,19 @@ class MovedEntries:
         return (topic_id, queue) in self._queues
 
     def put(self, topic_id: int, queue: int, offset: int, entry: tuple[int, int, int]) -> None:
-        """The message at *offset* now lies at *entry*: position, size, tag hash."""
+        """Set the new place of the message at *offset*: position, size, tag hash."""
         offsets, entries = self._queues.get((topic_id, queue), (np.empty(0, np.int64), np.empty(0, QUEUE_ENTRIES)))
         at = int(np.searchsorted(offsets, offset))
         new = np.array([entry], QUEUE_ENTRIES)
         replaced = at < len(offsets) and offsets[at] == offset
-        # concatenate turns the fields to the machine's byte order.
+        # concatenate converts the fields to the machine's byte order.
         entries = np.concatenate([entries[:at], new, entries[at + replaced :]]).astype(QUEUE_ENTRIES)
         if not replaced:
             offsets = np.insert(offsets, at, offset)
         self._queues[topic_id, queue] = (offsets, entries)
 
     def lay_over(self, topic_id: int, queue: int, offset: int, entries: QueueEntries) -> QueueEntries:
-        """*entries* of the queue from *offset* on, with those replaced that were moved."""
+        """*entries* of the queue from *offset* on, with the moved ones replaced."""
         moved = self._queues.get((topic_id, queue))
         if moved is None or not len(entries):
             return entries
@@ -53,14 +53,14 @@ class MovedEntries:
         return entries
 
     def run(self, topic_id: int, queue: int, offset: int, count: int) -> QueueEntries:
-        """Moved entries of [*offset*, *offset* + *count*) without a gap, from *offset* on."""
+        """Moved entries of [*offset*, *offset* + *count*) from *offset* up to the first gap."""
         offsets, entries = self._queues.get((topic_id, queue), (np.empty(0, np.int64), np.empty(0, QUEUE_ENTRIES)))
         first, last = np.searchsorted(offsets, [offset, offset + count])
         in_place = offsets[first:last] == np.arange(offset, offset + last - first)
         return entries[first : first + (len(in_place) if in_place.all() else int(np.argmin(in_place)))]
 
     def positions(self, topic_id: int) -> set[int]:
-        """Where copies of the topic's messages lie."""
+        """Positions of all copies of the topic's messages."""
         return {
             position
             for key, (_, entries) in self._queues.items()
@@ -69,13 +69,13 @@ class MovedEntries:
         }
 
     def offset_of(self, topic_id: int, queue: int, position: int) -> int:
-        """Which message of the queue the copy at *position* is; -1 if it is none."""
+        """The offset whose copy is at *position*; -1 if there is none in the queue."""
         offsets, entries = self._queues.get((topic_id, queue), (np.empty(0, np.int64), np.empty(0, QUEUE_ENTRIES)))
         hits = np.flatnonzero(entries["position"] == position)
         return int(offsets[hits[0]]) if len(hits) else -1
 
     def drop_before(self, position: int) -> None:
-        """Forget copies that lie before *position*: who still needs them has copied them again."""
+        """Forget copies before *position*: those still needed have been copied again."""
         for key, (offsets, entries) in list(self._queues.items()):
             kept = entries["position"] >= position
             if kept.all():
@@ -86,11 +86,11 @@ class MovedEntries:
                 del self._queues[key]
 
     def marks(self) -> list[list[Any]]:
-        """What a saved state keeps."""
+        """The data for a saved state."""
         return [[*key, offsets.tobytes(), entries.tobytes()] for key, (offsets, entries) in self._queues.items()]
 
     def restore(self, marks: list[list[Any]]) -> None:
-        """As it was when *marks* were taken."""
+        """Restore the data of *marks*."""
         self._queues = {
             (topic_id, queue): (np.frombuffer(offsets, np.int64), np.frombuffer(entries, QUEUE_ENTRIES))
             for topic_id, queue, offsets, entries in marks

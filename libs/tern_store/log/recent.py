@@ -1,4 +1,4 @@
-"""The newest entries in memory, bounded in bytes: what followers are sent and what apply reads is almost always here."""
+"""The newest entries in memory, bounded in bytes: nearly all that followers and apply read."""
 
 from tern_store.log.entry import StoredEntry
 
@@ -13,11 +13,11 @@ class RecentEntries:
         self._first = 0
 
     def find(self, index: int) -> StoredEntry | None:
-        """Entry *index* if it is still here."""
+        """Entry *index* if it is in memory."""
         return self._entries.get(index)
 
     def find_position(self, position: int) -> StoredEntry | None:
-        """The entry that holds *position* if it is still here."""
+        """The entry that holds *position* if it is in memory."""
         low, high = self._first, self._first + len(self._entries) - 1
         if high < low or position < self._entries[low].position:
             return None
@@ -28,7 +28,7 @@ class RecentEntries:
         return found if position < found.position + len(found.raw) else None
 
     def add(self, entry: StoredEntry) -> None:
-        """The log's new last entry; the oldest ones give way."""
+        """Add the log's new last entry and drop the oldest ones."""
         if not self._entries:
             self._first = entry.index
         self._entries[entry.index] = entry
@@ -38,7 +38,7 @@ class RecentEntries:
             self._first += 1
 
     def cut(self, index: int) -> None:
-        """Forget entry *index* and what follows."""
+        """Drop entry *index* and all later ones."""
         last = self._first + len(self._entries) - 1
         for cut in range(max(index, self._first), last + 1):
             self._size_bytes -= len(self._entries.pop(cut).raw)

@@ -1,8 +1,9 @@
-"""Walking through the log: where does it end, and was the end torn by a crash or did good bytes rot?
+"""Scan of the log: finds its end, and distinguishes a torn end from rot.
 
-Law: unwritten bytes are zero, and a disk writes whole 512-byte sectors. So what a crash leaves of an unsynced entry has at least
-one sector without any byte of it: a zero sector, or the end of the file. And it is the last thing in the log: no good entry behind it
-was written when the disk had it. Every other damage is rot, and is never cut away.
+Law: unwritten bytes are zero, and a disk writes whole 512-byte sectors. So an unsynced entry that a
+crash damaged lacks at least one sector entirely: a zero sector, or the end of the file. A tear is
+also the last thing in the log: no intact entry behind it was written when the disk had the damaged
+one. All other damage is rot and is never cut.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,12 +25,14 @@ from tern_store.log.entry import (
 from tern_store.log.genesis import SECTOR_SIZE_BYTES
 from tern_store.log.segment import Segment, Segments
 
-# Read ahead: small entries are verified many per system call.
+# Read ahead, so that one system call serves many small entries.
 WINDOW_SIZE_BYTES = 1 << 20
 
 
 class LogScan:
-    """One pass over the entries behind *start*. When it is exhausted, `end` is where the log ends, `torn` whether by a tear."""
+    """One pass over the entries behind *start*.
+    When exhausted, `end` is the log's end, and `torn` says whether a tear ended it.
+    """
 
     def __init__(self, segments: Segments, start: LogMark, entry_size_max_bytes: int) -> None:
         self.end = start
@@ -48,7 +51,8 @@ class LogScan:
         try:
             return self._look()
         except LogRot:
-            # Look again before anybody is accused: a node that runs may have written this, and more, since the window was read.
+            # Read again before reporting rot: a running node may have written here since the window
+            # was read.
             self._window, self.torn = b"", False
             return self._look()
 
@@ -66,7 +70,7 @@ class LogScan:
                 raise LogRot(segment.path, segment.end, "the segment behind this one is missing")
             segment, position = following, following.base
             head = self._bytes(segment, position, HEADER_SIZE_BYTES)
-        if not any(head):  # nothing was ever written here, or not even the first sector arrived
+        if not any(head):  # nothing was ever written here, or not even the first sector
             self._require_last(segment, position, None, "there are zeros where it should begin")
             return None
         return self._entry(segment, position, head)
@@ -88,7 +92,8 @@ class LogScan:
             self._require_next(header, position)
             if not HEADER_SIZE_BYTES <= header.size <= min(self._entry_size_max_bytes, segment.end - position):
                 raise EntryRefused(f"an entry cannot have {header.size} bytes here")
-            # Only a header that is right otherwise is believed: a rotten size would reach out for zero sectors of its own.
+            # The size is used only if the header is right otherwise: a damaged size could reach
+            # zero sectors elsewhere.
             believed = header
             raw = self._bytes(segment, position, header.size)
             if len(raw) == header.size and crc_of(raw) == header.crc:
@@ -103,7 +108,9 @@ class LogScan:
             return None
 
     def _is_size_rotten(self, segment: Segment, header: EntryHeader) -> bool:
-        """Whether the entry is good but for one bit of its size, which would otherwise pass for a tear near the log's end."""
+        """Whether flipping one bit of the size makes the entry intact.
+        Near the log's end such damage would otherwise pass for a tear.
+        """
         for bit in range(self._entry_size_max_bytes.bit_length()):
             size = header.size ^ (1 << bit)
             if HEADER_SIZE_BYTES <= size <= min(self._entry_size_max_bytes, segment.end - header.position):
@@ -123,10 +130,11 @@ class LogScan:
             )
 
     def _require_torn(self, segment: Segment, position: int, extent: int, reason: str) -> None:
-        """A tear ends the log; anything else is rot."""
+        """Raise LogRot unless the damage is a tear, which ends the log."""
         start, stop = position - segment.base, min(position + extent, segment.end) - segment.base
         self.torn = stop > segment.length
-        # To the end of the last sector, not only of the entry: if that sector had arrived, what follows would be there too.
+        # Up to the end of the last sector, not only of the entry: if that sector had been written,
+        # the bytes behind the entry would be there too.
         last = -(-stop // SECTOR_SIZE_BYTES) * SECTOR_SIZE_BYTES
         data = self._segments.read(position, last - start)
         while start < stop and not self.torn:
@@ -138,9 +146,8 @@ class LogScan:
             raise LogRot(segment.path, position, reason)
 
     def _require_last(self, segment: Segment, position: int, believed: EntryHeader | None, reason: str) -> None:
-        """LogRot if a good entry behind *position* was written when the disk had what should be there, so that no crash explains it.
-
-        *believed*: the header there, if it is right but for its size and checksum.
+        """Raise LogRot if an intact later entry proves that *position* was durable.
+        *believed*: the header there, if everything in it but size and checksum is right.
         """
         number = self.end.index + 1
         for at in self._segments.find(MAGIC, position + 1):
@@ -148,14 +155,14 @@ class LogScan:
             if header is None or header.index < number or header.term < self.end.term:
                 continue
             if believed is not None and at < position + believed.size and header.previous_crc != believed.crc:
-                continue  # bytes of a message that look like an entry, unless that size is wrong
+                continue  # bytes of a message that look like an entry, unless the size is wrong
             is_known = header.unsynced < UNSYNCED_MAX and header.index - 1 - header.unsynced >= number
             if is_known or at >= segment.end:
                 self.torn = False
                 raise LogRot(segment.path, position, f"{reason}; entry {header.index} was written when it was durable")
 
     def _good_at(self, position: int) -> EntryHeader | None:
-        """The entry that begins at *position*, if there is a whole one."""
+        """The whole entry that begins at *position*, None if there is none."""
         segment = self._segments.at(position)
         try:
             header = decode_header(self._segments.read(position, HEADER_SIZE_BYTES))
@@ -170,7 +177,7 @@ class LogScan:
             return None
 
     def _bytes(self, segment: Segment, position: int, size: int) -> memoryview:
-        """*size* bytes at *position*, fewer if the file ends; windows never cross a segment."""
+        """*size* bytes at *position*, fewer at the file's end; windows never cross a segment."""
         at = position - self._window_at
         if at < 0 or at + size > len(self._window):
             self._window = self._segments.read(position, min(max(size, WINDOW_SIZE_BYTES), segment.end - position))
@@ -181,9 +188,9 @@ class LogScan:
 def verify_log(
     segments: Segments, start: LogMark, end: LogMark, entry_size_max_bytes: int, is_current: Callable[[], bool]
 ) -> Iterator[Checked | LogRot]:
-    """Read the entries of (*start*, *end*] again; about 1 MiB a step, *is_current* is asked before each.
-
-    Nothing in there was ever unsynced in this life of the node, so whatever is not good is rot, a zeroed sector too.
+    """Read the entries of (*start*, *end*] again, about 1 MiB a step.
+    *is_current* is called before each step. All of them were synced by this process or earlier, so
+    any damage is rot, zeroed sectors included.
     """
     scan, checked = LogScan(segments, start, entry_size_max_bytes), 0
     entries = iter(scan)

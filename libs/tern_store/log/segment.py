@@ -1,11 +1,15 @@
-"""The files of the commit log: `commitlog/{20-digit start position}`, all of one size, preallocated, zero where unwritten.
+"""Files of the commit log: `commitlog/{20-digit start position}`, equal in size, preallocated.
 
-Law: a segment appears under its name complete (allocated, synced, renamed), before anything refers to it. It disappears last first
-(a cut, each removal made durable before the next) or first first (retention, behind a durable `start`). So a gap, or a short segment
-that is not the last, is never our own crash.
+Unwritten bytes are zero.
 
-`reserve` is the emergency segment: space held back so that acks, offsets and trims still fit into the log when the disk is full. It
-then becomes a segment that is allocated only in part (*is_partial*) and takes urgent entries alone until the rest could be allocated.
+Law: a segment gets its name when it is complete (allocated, synced, renamed), before anything
+refers to it. Removal goes last to first (a cut, each removal durable before the next) or first to
+last (retention, after `start` is durable). So neither a gap nor a short segment before the last
+comes from our own crash.
+
+`reserve` is the emergency segment: space held back so that acks, offsets and trims still fit into
+the log on a full disk. In use it becomes a segment that is only partly allocated (*is_partial*) and
+takes urgent entries alone until the rest is allocated.
 """
 
 import contextlib
@@ -20,7 +24,7 @@ from tern_store.files import NO_ROOM, Buffer, Files, discard, is_done, unreadabl
 
 SPARE = "spare"
 RESERVE = "reserve"
-# Room for some hundred thousand acks: time to notice, and for a trim to make space.
+# Room for some hundred thousand acks: time to react, and for a trim to make space.
 RESERVE_SIZE_BYTES = 64 << 20
 _ZEROS = bytes(1 << 16)
 _REWRITE_SIZE_BYTES = 1 << 20
@@ -28,7 +32,7 @@ _REWRITE_SIZE_BYTES = 1 << 20
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """One open file; *base* and *end* are positions in the log, *length* the bytes that the file has."""
+    """One open file: *base* and *end* are log positions, *length* is the file's bytes."""
 
     base: int
     end: int
@@ -40,7 +44,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpareJob:
-    """Allocates the file that will become the next segment, or the reserve. `run` may be called on any thread, once."""
+    """Allocates the file of the next segment, or the reserve. `run` once, on any thread."""
 
     files: Files
     path: Path
@@ -53,14 +57,14 @@ class SpareJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestJob:
-    """Allocates what a segment made of the reserve lacks. `run` may be called on any thread."""
+    """Allocates the rest of a segment made from the reserve. `run` may be called on any thread."""
 
     files: Files
     path: Path
     size_bytes: int
 
     def run(self) -> None:
-        """The whole segment has its place on the disk. OSError (ENOSPC): as before."""
+        """Allocate the whole segment. OSError (ENOSPC): nothing has changed."""
         fd = self.files.open(self.path)
         try:
             self.files.fallocate(fd, self.size_bytes)
@@ -72,23 +76,24 @@ class Segments:
     """The open segments of one log, first to last. Owner: the commit log."""
 
     def __init__(self, directory: Path, size_bytes: int, files: Files, *, first_position: int = 0) -> None:
-        """*first_position*: where the log begins; a multiple of *size_bytes*."""
+        """*first_position*: the log's begin, a multiple of *size_bytes*."""
         self.directory, self.size_bytes = directory, size_bytes
         self._files = files
         self._open: list[Segment] = []
         self._first = first_position // size_bytes
         self._has_spare = False
         self._has_reserve = False
-        # Descriptors of segments that a cut which was refused has removed.
+        # Descriptors of segments removed by a cut that was then refused.
         self._retired: list[int] = []
-        # A new segment (base, whether it is the reserve) that has its name and could not be opened yet.
+        # A new segment (base, whether it is the reserve) that has its name but could not be opened
+        # yet.
         self._named: tuple[int, bool] | None = None
 
     def load(self) -> None:
-        """Open what is on disk; LogRot for a gap or a size that cannot come from a crash."""
+        """Open the segments on disk; LogRot for a gap or a size that no crash explains."""
         bases = segment_bases(self.directory, self._files)
         for base in bases:
-            if base < self.first_position:  # retention was interrupted behind its durable `start`
+            if base < self.first_position:  # retention was interrupted after `start` was durable
                 self._files.unlink(self._path(base))
         bases = [base for base in bases if base >= self.first_position]
         if not bases:
@@ -101,7 +106,7 @@ class Segments:
             if segment.length > self.size_bytes or (segment.length < self.size_bytes and not is_last):
                 raise LogRot(segment.path, base, f"it has {segment.length} bytes, a segment has {self.size_bytes}")
         for name in self._files.listdir(self.directory):
-            if name in {SPARE, "new"}:  # of unknown content: a creation that a crash may have interrupted
+            if name in {SPARE, "new"}:  # of unknown content: a crash may have interrupted the creation
                 self._files.unlink(self.directory / name)
         self._has_reserve = self._find_reserve()
         if self._open[-1].length == self.size_bytes:
@@ -109,7 +114,7 @@ class Segments:
 
     @property
     def first_position(self) -> int:
-        """Where the first segment that is left begins."""
+        """The begin of the first kept segment."""
         return self._first * self.size_bytes
 
     @property
@@ -119,7 +124,7 @@ class Segments:
 
     @property
     def bases(self) -> list[int]:
-        """Where each segment begins, ascending."""
+        """Begin positions of the segments, ascending."""
         return [segment.base for segment in self._open]
 
     def at(self, position: int) -> Segment | None:
@@ -128,18 +133,18 @@ class Segments:
         return self._open[number] if 0 <= number < len(self._open) else None
 
     def write(self, data: Buffer, position: int) -> Segment:
-        """Put *data* at *position*, in the page cache; the segment exists and has the room."""
+        """Write *data* at *position* to the page cache; the segment must have the room."""
         segment = self._open[position // self.size_bytes - self._first]
         self._files.pwrite(segment.fd, data, position - segment.base)
         return segment
 
     def read(self, position: int, size: int) -> bytes:
-        """*size* bytes at *position*; fewer at the end of the file, none where there is no segment."""
+        """*size* bytes at *position*; fewer at the file's end, none outside the segments."""
         segment = self.at(position)
         return self._pread(segment, size, position - segment.base) if segment is not None else b""
 
     def read_into(self, buffers: list[bytearray | memoryview], position: int) -> int:
-        """Fill *buffers* from *position* on; returns how many bytes there were."""
+        """Fill *buffers* from *position* on; return the number of bytes read."""
         segment = self.at(position)
         if segment is None:
             return 0
@@ -149,7 +154,9 @@ class Segments:
             raise unreadable(error, segment.path, position) from error
 
     def find(self, needle: bytes, position: int) -> Iterator[int]:
-        """Where *needle* lies at or behind *position*, ascending, holes left out; one that crosses segments is not found."""
+        """Positions of *needle* at or behind *position*, ascending. Skips holes.
+        A needle that crosses segments is not found.
+        """
         for segment in [segment for segment in self._open if segment.end > position]:
             for begin, end in self._files.data_extents(segment.fd, max(0, position - segment.base)):
                 for start in range(begin, end, _REWRITE_SIZE_BYTES):
@@ -161,10 +168,9 @@ class Segments:
                             yield segment.base + start + at
                         at = data.find(needle, at + 1)
 
-    # Space -----------------------------------------------------------------------------------------------------
+    # Space ----------------------------------------------------------------------------------------
     def require(self, position: int, *, urgent: bool) -> None:
-        """Make sure that the segment of *position* exists: the spare, a new one, or for what is urgent the reserve.
-
+        """Make the segment of *position*: from the spare, new, or from the reserve if *urgent*.
         OSError before anything is written.
         """
         while self.at(position) is None:
@@ -182,12 +188,12 @@ class Segments:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.last.path))
 
     def allocate_rest(self, segment: Segment) -> bool:
-        """Whether all of *segment* has its place on the disk (now)."""
+        """Allocate all of *segment*; True if it is fully allocated now."""
         segment.is_partial = not is_done(lambda: self._files.fallocate(segment.fd, self.size_bytes))
         return not segment.is_partial
 
     def spare_job(self) -> SpareJob | None:
-        """The allocation to be run elsewhere, or None if a spare is there."""
+        """The allocation of the spare, to be run elsewhere; None if there is one."""
         if self._has_spare:
             return None
         return SpareJob(files=self._files, path=self.directory / SPARE, size_bytes=self.size_bytes)
@@ -199,7 +205,7 @@ class Segments:
         return RestJob(files=self._files, path=self.last.path, size_bytes=self.size_bytes)
 
     def made(self, job: SpareJob | RestJob) -> None:
-        """The job has run: the next segment, or the reserve, is a rename away; or the last one is whole."""
+        """Record that the job has run: the spare, the reserve or the last segment is complete."""
         if isinstance(job, RestJob):
             self.last.is_partial = self.last.is_partial and self.last.path != job.path
         elif job.path.name == RESERVE:
@@ -208,32 +214,34 @@ class Segments:
             self._has_spare = True
 
     def reserve_job(self) -> SpareJob | None:
-        """The allocation of the emergency segment, to be run elsewhere; None if it is there, or in use."""
+        """The allocation of the emergency segment, run elsewhere; None if it exists or is in
+        use.
+        """
         if self._has_reserve or self.last.is_partial:
             return None
         return SpareJob(files=self._files, path=self.directory / RESERVE, size_bytes=self._reserve_size())
 
     def give_up_reserve(self) -> bool:
-        """Whether there was an emergency segment, whose space is free now: what makes room must not lack it."""
+        """Free the emergency segment's space for work that makes room; False if there is none."""
         if not self._has_reserve:
             return False
         self._has_reserve = False
         discard(self.directory / RESERVE, self._files)
         return True
 
-    # Cuts ------------------------------------------------------------------------------------------------------
+    # Cuts -----------------------------------------------------------------------------------------
     def erase_behind(self, position: int) -> list[int]:
-        """Durable here: nothing but zeros behind *position*, and no later segment. Returns descriptors to close.
-
-        OSError but SyncLost: call it again; those to close are kept until then.
+        """Durable here: only zeros behind *position*, and no later segment.
+        Returns descriptors to close. OSError other than SyncLost: call it again; the descriptors
+        are kept until then.
         """
         segment = self.at(position)
         assert segment is not None, "a log has its first segment"
         if segment.length < self.size_bytes:
             self._files.fallocate(segment.fd, self.size_bytes)
             segment.length = self.size_bytes
-        # What a later segment holds convicts the one before it of rot, so that goes first. And zeros before names: a filler whose next
-        # segment is missing would be rot.
+        # An entry in a later segment would turn damage of this one into rot, so later segments are
+        # zeroed first. Zeros precede removals: a filler without a next segment would be rot.
         for later in reversed(self._open[self._open.index(segment) + 1 :]):
             self._zero_behind(later, 0)
             self._files.fdatasync(later.fd)
@@ -241,7 +249,7 @@ class Segments:
         self._files.fdatasync(segment.fd)
         while self._open[-1] is not segment:
             last = self._open[-1]
-            with contextlib.suppress(FileNotFoundError):  # a call before this one was interrupted
+            with contextlib.suppress(FileNotFoundError):  # an earlier call was interrupted
                 self._files.unlink(last.path)
             self._files.fsync_dir(self.directory)
             self._retired.append(self._open.pop().fd)
@@ -249,7 +257,7 @@ class Segments:
         return retired
 
     def erase_entry(self, position: int) -> None:
-        """Durable here: nothing but zeros at *position* and behind it in its segment, if that is still there."""
+        """Durable here: only zeros from *position* on in its segment, if it exists."""
         segment = self.at(position)
         if segment is None:
             return
@@ -257,10 +265,9 @@ class Segments:
         self._files.fdatasync(segment.fd)
 
     def rewrite(self, start: int, end: int) -> None:
-        """Write what lies between these positions once more, as it is.
-
-        If a sync failed and the process died before it could note that, the kernel takes what it lost for clean: it shows it to who
-        reads, and no later sync would write it.
+        """Write the bytes of [*start*, *end*) again, unchanged.
+        If a sync failed and the process ended before it recorded that, the kernel treats the lost
+        pages as clean: readers see them, and no later sync would write them.
         """
         while start < end:
             segment = self.at(start)
@@ -270,7 +277,7 @@ class Segments:
             start += len(data)
 
     def drop_before(self, position: int) -> list[Segment]:
-        """Forget the segments that end at or before *position*; the caller unlinks and closes them."""
+        """Drop segments that end at or before *position*; the caller unlinks and closes them."""
         dropped = []
         while len(self._open) > 1 and self._open[0].end <= position:
             dropped.append(self._open.pop(0))
@@ -288,7 +295,7 @@ class Segments:
         while self._open:
             self._files.close(self._open.pop().fd)
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Below ----------------------------------------------------------------------------------------
     def _create_or_use_reserve(self, *, urgent: bool) -> tuple[Path, bool]:
         source = self.directory / "new"
         try:
@@ -298,7 +305,7 @@ class Segments:
                 raise
         else:
             return source, False
-        # Longer but not larger: what lies behind the reserve is allocated when there is space again.
+        # Longer but not larger: the part behind the reserve is allocated when there is space.
         reserve = self.directory / RESERVE
         fd = self._files.open(reserve)
         try:
@@ -316,7 +323,8 @@ class Segments:
         except FileNotFoundError:
             return False
         try:
-            # Its bytes were synced before it was whole, so the size tells; a longer one was about to become a segment.
+            # Its bytes were synced before it was whole, so the size is enough; a longer file was
+            # about to become a segment.
             if self._files.size(fd) == self._reserve_size():
                 return True
         finally:
@@ -328,7 +336,8 @@ class Segments:
         return min(RESERVE_SIZE_BYTES, self.size_bytes // 2)
 
     def _zero_behind(self, segment: Segment, start: int) -> None:
-        # Only what is not zero is written: a fresh segment is a gibibyte of zeros that need not be touched.
+        # Only non-zero bytes are overwritten: a fresh segment is a gibibyte of zeros that need no
+        # write.
         for begin, end in self._files.data_extents(segment.fd, start):
             for at in range(max(begin, start), end, len(_ZEROS)):
                 data = self._pread(segment, min(len(_ZEROS), end - at), at)
@@ -348,7 +357,8 @@ class Segments:
     def _add(self, base: int) -> Segment:
         path = self._path(base)
         fd = self._files.open(path)
-        # Replays, scans and consumers that are behind read forwards. A hint per read would cost more than it saves.
+        # Replays, scans and slow consumers read forwards. A hint per read would cost more than it
+        # saves.
         self._files.advise(fd, 0, 0, "sequential")
         segment = Segment(base, base + self.size_bytes, path, fd, self._files.size(fd))
         self._open.append(segment)
@@ -356,12 +366,12 @@ class Segments:
 
 
 def segment_bases(directory: Path, files: Files) -> list[int]:
-    """The start positions of the segments on disk, ascending."""
+    """Start positions of the segments on disk, ascending."""
     return [int(name) for name in files.listdir(directory) if len(name) == 20 and name.isdecimal()]
 
 
 def create_segment_file(files: Files, path: Path, size_bytes: int, content: bytes = b"") -> None:
-    """Durable here: the bytes of a file of *size_bytes* that begins with *content* (its name is the caller's)."""
+    """Durable here: a file of *size_bytes* that begins with *content*; its name is the caller's."""
     fd = files.open(path, create=True)
     try:
         files.ftruncate(fd, 0)  # an interrupted creation may have left something under this name

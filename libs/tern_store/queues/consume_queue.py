@@ -1,13 +1,15 @@
-"""Consume queues: which records a queue consists of, and from when on. Below `consumequeue/{topic id}/{queue}/`:
+"""Consume queues: the records of each queue and their visibility times.
 
-     {20-digit byte position}         0              8        12          20
-                                      | position 8   | size 4 | tag hash 8 |    the entry of offset n at byte 20 * n of the queue
-     times/{20-digit byte position}   0                8                16
-                                      | visible time 8 | first offset 8 |       its entries are visible from that millisecond on
+Files below `consumequeue/{topic id}/{queue}/`:
+ {20-digit byte position}         0              8        12          20
+         | position 8   | size 4 | tag hash 8 |    the entry of offset n at byte 20 * n of the queue
+ times/{20-digit byte position}   0                8                16
+         | visible time 8 | first offset 8 |       entries are visible from that millisecond on
+Big-endian; each file may have a `.crc` beside it (row_files.py). Reference: RocketMQ's ConsumeQueue
+(20-byte CQ_STORE_UNIT_SIZE, 300,000 entries a file).
 
-Big-endian; each file may have a `.crc` beside it (row_files.py). Reference: RocketMQ's ConsumeQueue (20-byte CQ_STORE_UNIT_SIZE,
-300,000 entries a file). Law: all of it follows from the log. Visible times rise from row to row: entries that were applied in one
-millisecond share one, so a time and an offset are found in each other by bisection.
+Law: everything here is derived from the log. Visible times ascend from row to row: entries applied
+in one millisecond share one, so bisection finds an offset by time and a time by offset.
 """
 
 import struct
@@ -56,11 +58,12 @@ class ConsumeQueues:
         open_files_max: int = 256,
         files: Files = REAL_FILES,
     ) -> "ConsumeQueues":
-        """The queues below *directory*, none of them before `restore`. *open_files_max*, 2 or more, is for all files together.
-
-        *buffer_max_bytes*: what may wait to be written, and go with the marks into a saved state if more than 64 queues wait.
+        """Open the queues below *directory*; there are none before `restore`.
+        *open_files_max*, at least 2, counts all files. *buffer_max_bytes* limits unwritten rows,
+        which go into a saved state with the marks if more than 64 queues have any.
         """
-        # Where the buffer is needed, an entry of the log has few messages for each of many queues: as many times as entries.
+        # When the buffer fills, log entries have few messages for each of many queues: as many
+        # times as entries.
         times_buffer_bytes, times_files = buffer_max_bytes // 2, max(1, open_files_max // 4)
         entries = RowFiles.open(
             directory / FOLDER,
@@ -82,10 +85,11 @@ class ConsumeQueues:
         return cls(entries, times)
 
     def append(self, topic_id: int, queue: int, first_offset: int, entries: QueueEntries, visible_ms: int) -> None:
-        """Add *entries* (QUEUE_ENTRIES) behind the queue's end, which must be *first_offset*; a new queue begins there.
-
-        They are visible from *visible_ms* on, which never falls within a queue (if it does, the time before holds). In memory;
-        written in blocks. StoreError for a gap, a repeat, or bytes of another layout.
+        """Add *entries* (QUEUE_ENTRIES) at the queue's end *first_offset*; a new queue begins
+        there.
+        They become visible at *visible_ms*, which never falls within a queue; if it does, the time
+        before holds. In memory; written in blocks. StoreError for a gap, a repeat, or another
+        layout.
         """
         key = (topic_id, queue)
         if entries.dtype is not QUEUE_ENTRIES and entries.dtype != QUEUE_ENTRIES:
@@ -97,11 +101,15 @@ class ConsumeQueues:
             self._visible_ms[key] = visible_ms
 
     def all_keys(self) -> list[QueueKey]:
-        """(topic id, queue) of every queue that ever had a message and was not removed. (Not all need to have a folder.)"""
+        """(topic id, queue) of every queue that ever had a message and was not removed.
+        A queue may have no folder.
+        """
         return [(topic_id, queue) for topic_id, queue in self._entries.keys()]  # noqa: SIM118 - not a mapping
 
     def append_all(self, appends: QueueAppends, visible_ms: int) -> None:
-        """As `append` for each queue of *appends*. Very many queues wait together, see gathered_appends.py."""
+        """Forward each queue of *appends* to `append`. Very many queues are gathered first.
+        See gathered_appends.py.
+        """
         if len(appends) >= GATHER_QUEUES_MIN or self._gathered.rows:
             self._gathered.add(appends, visible_ms)
             if self._gathered.rows > GATHER_ROWS_MAX:
@@ -111,7 +119,7 @@ class ConsumeQueues:
             self.append(append.topic_id, append.queue, append.first_offset, append.entries, visible_ms)
 
     def hand_out_some(self) -> None:
-        """Called every few ms: some of what waits together goes to its queues, 2 ms of work."""
+        """Hand out some gathered appends to their queues, 2 ms of work; called every few ms."""
         if self._gathered.rows:
             self._hand_out(HANDED_OUT_ROWS)
 
@@ -139,19 +147,23 @@ class ConsumeQueues:
                 self._visible_ms[key] = share.last_ms
 
     def end(self, topic_id: int, queue: int) -> int:
-        """The offset that the next message gets."""
+        """The next message's offset."""
         return self._entries.end((topic_id, queue))
 
     def min(self, topic_id: int, queue: int) -> int:
-        """The first offset that is kept, or the end if none is."""
+        """The first kept offset, or the end if none is kept."""
         return self._entries.first((topic_id, queue))
 
     def read(self, topic_id: int, queue: int, offset: int, count: int) -> QueueEntries:
-        """A copy of up to *count* entries from *offset* on, fewer at the queue's end, none below its min. DerivedDamage."""
+        """A copy of up to *count* entries from *offset* on, none below the queue's min.
+        DerivedDamage.
+        """
         return np.frombuffer(bytearray(self._entries.read((topic_id, queue), offset, count)), QUEUE_ENTRIES)
 
     def offset_at(self, topic_id: int, queue: int, visible_ms: int) -> int:
-        """The first offset whose visible time is at least *visible_ms*: the min if all are, the end if none is."""
+        """The first offset with a visible time of at least *visible_ms*.
+        The min if all have one, the end if none has.
+        """
         key = (topic_id, queue)
         row = self._bisect(key, VISIBLE_MS, visible_ms)
         if row == self._times.end(key):
@@ -166,23 +178,25 @@ class ConsumeQueues:
         return self._time(key, self._bisect(key, FIRST_OFFSET, offset + 1) - 1)[0]
 
     def trim(self, topic_id: int, queue: int, min_offset: int) -> None:
-        """Entries below *min_offset* are gone, and times that only they had. StoreError behind the end."""
+        """Drop entries below *min_offset* and their times. StoreError behind the end."""
         key = (topic_id, queue)
         self._entries.trim(key, min_offset)
         if self._times.end(key):
             self._times.trim(key, max(self._times.first(key), self._bisect(key, FIRST_OFFSET, min_offset + 1) - 1))
 
     def remove(self, topic_id: int, queue: int) -> None:
-        """The queue is gone; one that is added later begins anew."""
+        """Remove the queue; one added later begins anew."""
         key = (topic_id, queue)
         self._entries.remove(key)
         self._times.remove(key)
         self._visible_ms.pop(key, None)
 
-    # Saved states ----------------------------------------------------------------------------------------------
+    # Saved states ---------------------------------------------------------------------------------
     def flush(self) -> SyncJob:
-        """Write tails, if few wait (OSError, ENOSPC: what was not written stays in memory). Durable here: when the job has run."""
-        # Before a job is taken: if the second could not be written, the first job would be lost.
+        """Write tails if few wait. Durable here: when the job has run.
+        OSError (ENOSPC): unwritten rows stay in memory.
+        """
+        # Before any job is taken: if the second write failed, the first job would be lost.
         self._entries.write_out()
         self._times.write_out()
         entries, times = self._entries.flush(), self._times.flush()
@@ -193,16 +207,22 @@ class ConsumeQueues:
         )
 
     def marks(self) -> list[Any]:
-        """What `restore` needs, taken right after `flush`: some 40 bytes a queue as MessagePack, and what was not written."""
+        """The data for `restore`, valid right after `flush`.
+        About 40 bytes a queue in MessagePack, and the unwritten rows.
+        """
         return [self._entries.marks(), self._times.marks()]
 
     def saved(self) -> None:
-        """A saved state with the last flush's marks is durable: files that neither it nor the one before needs are unlinked."""
+        """Unlink files that neither the durable state of the last flush nor the one before
+        needs.
+        """
         self._entries.saved()
         self._times.saved()
 
     def restore(self, marks: list[Any]) -> None:
-        """Be as *marks* say, and forget what lies behind; the log's tail yields it again. DerivedDamage: then there are no queues."""
+        """Restore *marks* and forget later rows, which the log's tail yields again.
+        DerivedDamage: there are no queues then.
+        """
         entries, times = marks
         self._gathered.clear()
         self._visible_ms = {}
@@ -217,30 +237,30 @@ class ConsumeQueues:
             raise
 
     def wipe(self) -> None:
-        """Remove every file: the owner derives everything again."""
+        """Remove every file; the owner derives all queues again."""
         self._gathered.clear()
         self._visible_ms = {}
         self._entries.wipe()
         self._times.wipe()
 
     def verify(self) -> Iterator[Checked | DerivedDamage]:
-        """Read once what is on disk, in steps between which the owner may go on; damage is yielded, never raised."""
+        """Read everything on disk once, in steps. Damage is yielded, never raised."""
         return chain(self._entries.verify(), self._times.verify())
 
     def close(self) -> None:
-        """Close the files; what was not flushed is forgotten, the log has it."""
+        """Close the files; the log has the rows that were not flushed."""
         self._gathered.clear()
         self._visible_ms = {}
         self._entries.close()
         self._times.close()
 
-    # Times -----------------------------------------------------------------------------------------------------
+    # Times ----------------------------------------------------------------------------------------
     def _time(self, key: QueueKey, row: int) -> tuple[int, int]:
         visible_ms, offset = _TIME.unpack(self._times.read(key, row, 1))
         return visible_ms, offset
 
     def _bisect(self, key: QueueKey, column: int, value: int) -> int:
-        """The first row of times whose *column* is *value* or more; the end if none is."""
+        """The first row of times with *column* at or above *value*; the end if there is none."""
         low, high = self._times.first(key), self._times.end(key)
         while high - low > _BISECT_ROWS:
             middle = (low + high) // 2

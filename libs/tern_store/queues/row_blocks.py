@@ -1,11 +1,12 @@
-"""Rows on disk in blocks: where they lie, the checks beside them, and what a sequence needs of its files.
+"""Rows on disk in blocks: their places, the checks beside them, and the files that a sequence
+needs.
 
-     rows   | block 0: 64 rows | block 1 | ... | last block: what is left of the file |
-     .crc   | crc 4 | crc 4 | ... |    big-endian, one for each whole block
-
-A crc is crc32 over the block, begun with the sequence's *life*: a number that no other sequence had, so that rows of a sequence that
-was removed are never taken for those of a later one of the same key. Only whole blocks have a check, and only they are read here; the
-incomplete block at a sequence's end is read once, by `load`, whose caller knows its check.
+ rows   | block 0: 64 rows | block 1 | ... | last block: what is left of the file |
+ .crc   | crc 4 | crc 4 | ... |    big-endian, one for each whole block
+A crc is crc32 over the block, begun with the sequence's *life*, a number that no other sequence
+had. Rows of a removed sequence are therefore never taken for rows of a later one with the same key.
+Only whole blocks have a check, and only they are read here. The incomplete block at a sequence's
+end is read once, by `load`, whose caller has its check.
 """
 
 import struct
@@ -18,7 +19,7 @@ CHECK_SIZE_BYTES = 4
 
 
 class RowBlocks:
-    """Rows of one size in files of one size. Blocks begin anew in each file. Owner: RowFiles."""
+    """Rows of one size in files of one size. Each file begins with a new block. Owner: RowFiles."""
 
     def __init__(self, folders: RowFolders, row_size_bytes: int, rows_per_file: int, block_rows: int) -> None:
         self._folders, self._row_size_bytes = folders, row_size_bytes
@@ -26,26 +27,27 @@ class RowBlocks:
         self._block_size_bytes = block_rows * row_size_bytes
 
     def floor(self, row: int) -> int:
-        """The first row of the block that *row* is in."""
+        """The first row of the block with *row*."""
         return row - row % self.rows_per_file % self.block_rows
 
     def file_end(self, row: int) -> int:
-        """The first row of the file behind the one that *row* is in."""
+        """The first row of the file behind the one with *row*."""
         return row - row % self.rows_per_file + self.rows_per_file
 
     def needs(self, first: int, end: int, file: int, suffix: str) -> bool:
-        """Whether a sequence with the rows [first, end), all of them on disk, needs the rows, or the checks, of a file.
-
-        It needs rows from the block of its first row on, and the checks of those blocks that are whole.
+        """Whether a sequence with rows [first, end), all on disk, needs the rows or checks of a
+        file.
+        It needs the rows from the block of its first row on, and the checks of the whole blocks
+        among them.
         """
         begin = file * self.rows_per_file
         stop = min(begin + self.rows_per_file, end)
         return max(begin, self.floor(first)) < (stop if suffix == ROWS else self.floor(stop))
 
     def write(self, key: Key, life: int, base: int, written: int, tail: bytes) -> int:
-        """Write the rows from *written* on of *tail*, which begins at *base*, and the checks of the blocks that they make whole.
-
-        The row behind the last whole block. OSError: some may have been written; the same call again is right.
+        """Write rows of *tail* from *written* on, and the checks of blocks that they complete.
+        *tail* begins at *base*. Returns the row behind the last whole block. OSError: some rows may
+        have been written; repeat the call.
         """
         size, view = self._row_size_bytes, memoryview(tail)
         start, row, end = base, written, base + len(tail) // self._row_size_bytes
@@ -62,7 +64,9 @@ class RowBlocks:
         return base
 
     def read(self, key: Key, life: int, row: int, stop: int) -> bytes:
-        """The rows [row, stop) of whole blocks, at most up to the end of *row*'s file, verified. DerivedDamage."""
+        """The rows [row, stop) of whole blocks, at most to the end of *row*'s file.
+        DerivedDamage.
+        """
         file, size = row // self.rows_per_file, self._row_size_bytes
         begin, file_end = self.floor(row), self.file_end(row)
         stop = min(stop, file_end)
@@ -81,7 +85,9 @@ class RowBlocks:
         return data[(row - begin) * size : (stop - begin) * size]
 
     def compare(self, key: Key, base: int, tail: bytes) -> None:
-        """The rows of the incomplete block that begins at *base* are on disk as in *tail*, for the next start. DerivedDamage."""
+        """Raise DerivedDamage unless the disk has *tail* as the incomplete block that begins at
+        *base*.
+        """
         file, at = divmod(base, self.rows_per_file)
         position = at * self._row_size_bytes
         if tail and self._folders.read((key, file, ROWS), position, len(tail)) != tail:
@@ -89,9 +95,9 @@ class RowBlocks:
             raise DerivedDamage(path, position, "the last rows are not those that were written")
 
     def load(self, key: Key, first: int, end: int, check: int) -> bytes:
-        """The rows of the incomplete block before *end*, of which *check* is the crc32.
-
-        DerivedDamage if they are others, or if a file that rows or checks of [first, end) lie in is missing or too short.
+        """The rows of the incomplete block before *end*; *check* is their crc32.
+        DerivedDamage if they differ, or if a file with rows or checks of [first, end) is missing or
+        short.
         """
         base, size, tail = self.floor(end), self._row_size_bytes, b""
         for file in range(first // self.rows_per_file, -(-end // self.rows_per_file)):
@@ -114,7 +120,7 @@ class RowBlocks:
         return row % self.rows_per_file // self.block_rows * CHECK_SIZE_BYTES
 
     def _checks(self, data: bytes | memoryview, life: int) -> bytes:
-        """The checks of whole blocks that lie one behind the other in one file."""
+        """The checks of consecutive whole blocks of one file."""
         view, size = memoryview(data), self._block_size_bytes
         crcs = [crc32(view[at : at + size], life) for at in range(0, len(view), size)]
         return struct.pack(f">{len(crcs)}I", *crcs)

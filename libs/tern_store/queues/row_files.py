@@ -1,16 +1,19 @@
-"""Many append-only sequences of rows of one size, in files that hold rows and nothing else; checks lie beside them.
+"""Many append-only sequences of rows of one size, in files of rows alone; checks lie beside them.
 
-     row numbers   first              base          written       end
-     on disk   ... [ whole blocks, with checks ][ not yet a block ]
-     in memory                        [ tail                      )
+ row numbers   first              base          written       end
+ on disk   ... [ whole blocks, with checks ][ not yet a block ]
+ in memory                        [ tail                      )
 
-Law: all of it follows from the log. Tails wait in memory and are written in large pieces; marks say how far a saved state reaches, the
-log's tail yields the rest. Whole blocks are checked whenever they are read. The last, incomplete block has no check on disk and is
-never read from there, except by `restore`, which knows its check from the marks. What a restart finds on disk behind its marks is
-written over before anything counts it. Blocks: see row_blocks.py; when files go: see row_folders.py.
+Law: everything here is derived from the log. Tails wait in memory and are written in large pieces;
+marks record how far a saved state reaches, and the log's tail yields the rest. Every read of a
+whole block checks it. The last, incomplete block has no check on disk and is never read from there,
+except by `restore`, whose marks have its check. Rows that a restart finds behind its marks are
+overwritten before anything counts them. Blocks: see row_blocks.py; removal of files: see
+row_folders.py.
 
-10,000 files cannot be written and synced in a second, but one can: if many sequences wait, a flush leaves their rows to the marks. If
-few wait, all rows are in the files after a flush.
+Writing and syncing 10,000 files takes more than a second, one state file does not: if many
+sequences wait, a flush leaves their rows to the marks. If few wait, all rows are in the files after
+a flush.
 """
 
 from collections import OrderedDict
@@ -26,20 +29,22 @@ from tern_store.log.sync_job import SyncJob
 from tern_store.queues.row_blocks import RowBlocks
 from tern_store.queues.row_folders import ROWS, Key, RowFolders
 
-# A sequence's own tail is written in pieces of this size: one system call per 3,276 rows of 20 bytes.
+# A sequence's tail is written in pieces of this size: one system call per 3,276 rows of 20 bytes.
 TAIL_SIZE_MAX_BYTES = 64 << 10
-# After a full disk: try again when so much more has come.
+# After a full disk, write again when this much more has come.
 RETRY_AFTER_BYTES = 1 << 20
-# A flush writes every tail if so many wait or fewer: their files are synced within a second on any disk.
+# A flush writes every tail if this many or fewer wait: any disk syncs their files within a second.
 FEW_SEQUENCES = 64
-# What `verify` reads in one step.
+# Bytes read by one step of `verify`.
 VERIFY_STEP_BYTES = 1 << 20
-# A life begins a crc32, so it has 32 bits.
+# A life is the start value of a crc32, so it has 32 bits.
 LIFE_MASK = (1 << 32) - 1
 
 
 class _Sequence:
-    """One sequence: its tail is the rows [base, end). (A plain class with slots: it is on the hottest path.)"""
+    """One sequence; its tail is the rows [base, end).
+    A plain class with slots: the hottest path.
+    """
 
     __slots__ = ("base", "end", "first", "key", "life", "tail", "write_at_bytes", "written")
 
@@ -50,11 +55,11 @@ class _Sequence:
 
 
 class RowFiles:
-    """All sequences below one directory. Owner: the core loop; only `SyncJob.run` may run elsewhere. Until a job has run, the owner
-    may append, trim, remove, read and verify, nothing else.
-
-    Memory: at most *buffer_max_bytes* that wait to be written, and less than a block a sequence. More while the disk is full, and
-    what comes within two saves for sequences that were removed and began again: the files of before are in their way.
+    """All sequences below one directory.
+    Owner: the core loop; only `SyncJob.run` may run elsewhere. Until a job has run, the owner may
+    only append, trim, remove, read and verify. Memory: at most *buffer_max_bytes* of unwritten
+    rows, and less than a block per sequence. More while the disk is full, and for the rows of two
+    saves of sequences that were removed and began again, whose old files block the writes.
     """
 
     def __init__(self, blocks: RowBlocks, folders: RowFolders, row_size_bytes: int, buffer_max_bytes: int) -> None:
@@ -64,7 +69,7 @@ class RowFiles:
         self._sequences: dict[Key, _Sequence] = {}
         self._waiting: OrderedDict[Key, _Sequence] = (
             OrderedDict()
-        )  # those with rows that are not on disk, the longest waiting first
+        )  # sequences with unwritten rows, the longest waiting first
         self._buffered_bytes = 0
         self._write_at_bytes = buffer_max_bytes
         self._lives = 0
@@ -82,28 +87,31 @@ class RowFiles:
         leaf: str = "",
         files: Files = REAL_FILES,
     ) -> "RowFiles":
-        """The sequences below *directory*, none before `restore`. *leaf*: a last folder below each key's, such as "times"."""
+        """Open the sequences below *directory*; there are none before `restore`.
+        *leaf*: a last folder below each key's, such as "times".
+        """
         folders = RowFolders(directory, leaf, rows_per_file * row_size_bytes, open_files_max, files)
         blocks = RowBlocks(folders, row_size_bytes, rows_per_file, block_rows)
         return cls(blocks, folders, row_size_bytes, buffer_max_bytes)
 
-    # Rows ------------------------------------------------------------------------------------------------------
+    # Rows -----------------------------------------------------------------------------------------
     def begin(self, key: Key, first: int) -> None:
-        """A new, empty sequence whose first row has that number, 0 or more. StoreError if the key is in use."""
+        """Begin an empty sequence with first row number *first*.
+        StoreError if the key is in use.
+        """
         if key in self._sequences or first < 0:
             raise StoreError(f"sequence {key} ends at {self.end(key)}, it cannot begin at {first}")
         self._lives = (self._lives + 1) & LIFE_MASK
         sequence = _Sequence(key, self._lives, first, first, self._blocks.floor(first))
         self._sequences[key] = sequence
         if first > sequence.base:
-            # Zeros stand for the rows of the first block that never were: its check covers them.
+            # Zeros stand for rows of the first block that never existed: its check covers them.
             sequence.tail = bytearray((first - sequence.base) * self._row_size_bytes)
             self._waiting[key] = sequence
             self._buffered_bytes += len(sequence.tail)
 
     def append(self, key: Key, first: int, data: bytes | bytearray | memoryview) -> None:
-        """Add whole rows behind the end, which must be *first* (else StoreError); a new sequence begins there.
-
+        """Add whole rows at the end *first*, else StoreError; a new sequence begins there.
         In memory; written in pieces. A full disk keeps them in memory.
         """
         size = len(data)
@@ -127,21 +135,21 @@ class RowFiles:
             self._write_longest_waiting()
 
     def end(self, key: Key) -> int:
-        """The number that the next row gets; 0 for unknown keys."""
+        """The next row's number; 0 for unknown keys."""
         sequence = self._sequences.get(key)
         return sequence.end if sequence is not None else 0
 
     def first(self, key: Key) -> int:
-        """The number of the first row that is kept; 0 for unknown keys."""
+        """The first kept row's number; 0 for unknown keys."""
         sequence = self._sequences.get(key)
         return sequence.first if sequence is not None else 0
 
     def keys(self) -> list[Key]:
-        """The keys of all sequences, empty ones among them, in the order in which they began."""
+        """The keys of all sequences, empty ones included, in order of their begin."""
         return list(self._sequences)
 
     def read(self, key: Key, row: int, count: int) -> bytes:
-        """Up to *count* rows from *row* on, verified; fewer at the end, none if *row* is below the first. DerivedDamage."""
+        """Up to *count* rows from *row* on, verified; none below the first row. DerivedDamage."""
         sequence = self._sequences.get(key)
         if sequence is None or count <= 0 or not sequence.first <= row < sequence.end:
             return b""
@@ -158,7 +166,9 @@ class RowFiles:
         return b"".join([*parts, sequence.tail[: (stop - base) * size]])
 
     def trim(self, key: Key, first: int) -> None:
-        """Rows below *first* are gone for readers; their files go when no saved state needs them. StoreError behind the end."""
+        """Drop rows below *first* for readers. StoreError behind the end.
+        Their files go when no saved state needs them.
+        """
         if first > self.end(key):
             raise StoreError(f"sequence {key} ends at {self.end(key)}, it cannot begin at {first}")
         sequence = self._sequences.get(key)
@@ -167,7 +177,7 @@ class RowFiles:
         for file in range(sequence.first // self._blocks.rows_per_file, first // self._blocks.rows_per_file):
             self._folders.retire(key, file)
         sequence.first, kept = first, self._blocks.floor(first)
-        if sequence.base < kept:  # blocks that nobody can read need not be written any more
+        if sequence.base < kept:  # blocks that cannot be read any more need not be written
             self._buffered_bytes -= max(0, kept - sequence.written) * self._row_size_bytes
             del sequence.tail[: (kept - sequence.base) * self._row_size_bytes]
             sequence.base, sequence.written = kept, max(kept, sequence.written)
@@ -175,7 +185,9 @@ class RowFiles:
                 self._waiting.pop(key, None)
 
     def remove(self, key: Key) -> None:
-        """The whole sequence goes; its files when no saved state needs them. A later one of this key begins anew."""
+        """Remove the sequence; its files go when no saved state needs them.
+        The key may begin anew.
+        """
         sequence = self._sequences.pop(key, None)
         if sequence is None:
             return
@@ -185,44 +197,48 @@ class RowFiles:
         for file in range(sequence.first // rows_per_file, -(-sequence.end // rows_per_file)):
             self._folders.retire(key, file)
 
-    # Saved states ----------------------------------------------------------------------------------------------
+    # Saved states ---------------------------------------------------------------------------------
     def write_out(self) -> None:
-        """Write every tail, if few wait. OSError (ENOSPC): what was not written stays in memory; call it again.
-
-        For an owner of several RowFiles: a job that was taken must be run, so write all of them out before the first `flush`.
+        """Write every tail, if few wait.
+        OSError (ENOSPC): unwritten rows stay in memory; call again. A taken job must be run, so the
+        owner of several RowFiles writes all of them out before the first `flush`.
         """
         if len(self._waiting) <= FEW_SEQUENCES:
             for sequence in list(self._waiting.values()):
                 self._write(sequence)
 
     def flush(self) -> SyncJob:
-        """As `write_out`. Durable here: what was written, when the job has run; the rest with the marks."""
+        """Call `write_out`.
+        Durable here: written rows, when the job has run; the rest with the marks.
+        """
         self.write_out()
         return self._folders.take_job()
 
     def marks(self) -> list[Any]:
-        """[lives, [[*key, first, written, check, life, rest], ...]], taken right after `flush`, or StoreError.
-
-        *check*: crc32 of the written rows of the incomplete block, 0 if there are none; *rest*: the rows [written, end), bytes.
+        """[lives, [[*key, first, written, check, life, rest], ...]], valid right after `flush`.
+        *check*: crc32 of the written rows of the incomplete block, 0 if there are none. *rest*:
+        bytes of the rows [written, end). StoreError if rows were written since the flush.
         """
         if self._folders.is_dirty:
             raise StoreError("rows were written since the last flush: no marks")
         return [self._lives, [self._mark(sequence) for sequence in self._sequences.values()]]
 
     def saved(self) -> None:
-        """A saved state with the last flush's marks is durable, and it took no other's place but the second newest's:
-        files that neither it nor the one before needs are unlinked."""
+        """Unlink files that neither the last flush's state nor the one before needs.
+        That state is durable and has replaced only the second newest state.
+        """
         self._folders.saved()
 
     def restore(self, marks: list[Any]) -> None:
-        """Be as *marks* say; what lies behind is never read, and files that are not needed go with the next save but one.
-
-        DerivedDamage if a needed file is missing, short, or damaged in the incomplete block: the disk is unchanged then, there are
-        no sequences, and other marks may be tried. Whole blocks are verified when they are read.
+        """Restore *marks*; later rows are never read, and unneeded files go with the next save but
+        one.
+        DerivedDamage if a needed file is missing, short, or damaged in the incomplete block: the
+        disk is unchanged then, there are no sequences, and other marks may be tried. Whole blocks
+        are verified when they are read.
         """
         self._reset()
         lives, rows = marks
-        self._lives = max(self._lives, lives)  # also if this fails: no life is given twice
+        self._lives = max(self._lives, lives)  # also if this fails: no life is used twice
         sequences: dict[Key, _Sequence] = {}
         for *numbers, first, written, check, life, rest in rows:
             key = tuple(numbers)
@@ -237,12 +253,16 @@ class RowFiles:
         self._buffered_bytes = sum(map(self._unwritten_bytes, self._waiting.values()))
 
     def wipe(self) -> None:
-        """Remove every file: the owner derives everything again. States saved before are worth nothing then: remove them first."""
+        """Remove every file; the owner derives all rows again.
+        Remove earlier saved states first.
+        """
         self._reset()
         self._folders.wipe()
 
     def verify(self) -> Iterator[Checked | DerivedDamage]:
-        """Read once what is on disk, in steps of about 1 MiB between which the owner may go on; damage is yielded, never raised."""
+        """Read everything on disk once, in steps of about 1 MiB. Damage is yielded, never raised.
+        The owner may continue its work between steps.
+        """
         step = max(1, VERIFY_STEP_BYTES // (self._row_size_bytes * self._blocks.block_rows)) * self._blocks.block_rows
         for key in self.keys():
             row, is_tail = 0, False
@@ -264,10 +284,10 @@ class RowFiles:
                 row = stop
 
     def close(self) -> None:
-        """Close the files; what was not flushed is forgotten, the log has it."""
+        """Close the files; the log has the rows that were not flushed."""
         self._reset()
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Below ----------------------------------------------------------------------------------------
     def _reset(self) -> None:
         self._folders.close()
         self._sequences, self._waiting, self._buffered_bytes = {}, OrderedDict(), 0
@@ -282,7 +302,9 @@ class RowFiles:
         return (sequence.end - sequence.written) * self._row_size_bytes
 
     def _retire_not_needed(self, sequences: dict[Key, _Sequence]) -> None:
-        """What these sequences do not need, the state saved before may, or nobody: a crash came before anything counted it."""
+        """Retire files that these sequences do not need.
+        The state saved before may need them, or a crash left them before anything counted them.
+        """
 
         def is_needed(key: Key, file: int, suffix: str) -> bool:
             sequence = sequences.get(key)
@@ -301,24 +323,29 @@ class RowFiles:
                 break
             if sequence.written < sequence.end:
                 self._waiting.move_to_end(sequence.key)
-        # Not at the next append, if the disk is full or all that is left has to wait.
+        # Not at every append while the disk is full or the remaining rows must wait.
         is_over = self._buffered_bytes > self._buffer_max_bytes
         self._write_at_bytes = self._buffered_bytes + RETRY_AFTER_BYTES if is_over else self._buffer_max_bytes
 
     def _write_if_room(self, sequence: _Sequence) -> bool:
-        """Write a tail. On a full disk it stays in memory: reads and acks go on, and the broker refuses new messages."""
+        """Write a tail; a full disk keeps it in memory.
+        Reads and acks continue then, and the broker refuses new messages.
+        """
         has_room = is_done(lambda: self._write(sequence))
         if sequence.written < sequence.end:
             sequence.write_at_bytes = len(sequence.tail) + TAIL_SIZE_MAX_BYTES
         return has_room
 
     def _write(self, sequence: _Sequence) -> None:
-        """Write the rows [written, end), unless a file that they belong to has to stay as it is until the next saves."""
+        """Write the rows [written, end) unless one of their files must not change until the next
+        saves.
+        """
         rows_per_file = self._blocks.rows_per_file
         files = range(sequence.written // rows_per_file, -(-sequence.end // rows_per_file))
         if self._folders.has_retired(sequence.key, files):
             return
-        # A copy: a view of the tail itself, kept alive by the traceback of an error, would forbid the tail to grow.
+        # A copy: the traceback of an error could keep a view of the tail alive, and the tail could
+        # not grow.
         tail = bytes(sequence.tail)
         base = self._blocks.write(sequence.key, sequence.life, sequence.base, sequence.written, tail)
         self._buffered_bytes -= self._unwritten_bytes(sequence)

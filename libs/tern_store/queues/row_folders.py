@@ -1,18 +1,18 @@
-"""The files of many sequences of rows: which are open, which are dirty, and which wait to be unlinked.
+"""The files of many sequences of rows: which are open, unsynced, or waiting for their removal.
 
-     directory/{key 0}/{key 1}/.../[leaf/]{20-digit byte position of the first row}        rows
-                                          {20-digit byte position of the first row}.crc    checks of its whole blocks
+ directory/{key 0}/{key 1}/.../[leaf/]{20-digit byte position of the first row}        rows
+          {20-digit byte position of the first row}.crc    checks of its whole blocks
 
-Law of retirement. Flushes are numbered. A file that is retired behind flush N may be needed by the states of flushes up to N, and by
-none after it. Two saved states are kept, so a file goes when the older of the two is of flush N + 1 or later:
-
-     flush 1, saved | retire f | flush 2, saved    f stays: the state of flush 1 is kept, and needs it
-     flush 3, but not saved                        f stays: the states of flushes 2 and 1 are still the newest two
-     flush 4, saved                                f goes: the states of flushes 4 and 2 are kept
-
-After a restart every file that the restored state does not need is retired for one save: the state before it may need them, or a
-crash left them behind. Nobody writes to a retired file; who would (a sequence that was removed and began again) waits until it is gone.
-What a state needs has a durable name: the job of its flush synced the directories before the state was saved.
+Law of retirement. Flushes are numbered. A file retired after flush N may be needed by the states of
+flushes up to N, and by none later. Two saved states are kept, so a file is removed when the older
+of the two is of flush N + 1 or later:
+ flush 1, saved | retire f | flush 2, saved    f stays: the state of flush 1 is kept, and needs it
+ flush 3, but not saved                        f stays: the newest two states are of flushes 2 and 1
+ flush 4, saved                                f goes: the states of flushes 4 and 2 are kept
+After a restart every file that the restored state does not need is retired for one save: the state
+before it may need the file, or a crash left it behind. Retired files are never written; a sequence
+that was removed and begins again waits until the file is gone. Files that a state needs have
+durable names: the job of its flush synced the directories before the state was saved.
 """
 
 import errno
@@ -27,9 +27,9 @@ from tern_store.log.sync_job import SyncJob
 
 Key = tuple[int, ...]
 ROWS, CHECKS = "", ".crc"
-Slot = tuple[Key, int, str]  # a file: whose, its number from the sequence's row 0 on, ROWS or CHECKS
+Slot = tuple[Key, int, str]  # a file: its key, its number from the sequence's row 0 on, ROWS or CHECKS
 _FILE_NAME = re.compile(r"([0-9]{20})(\.crc)?")
-# Shorter than a file's name, without leading zeros: the folder of one number of a key.
+# Shorter than a file's name and without leading zeros: the folder of one number of a key.
 _FOLDER_NAME = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
@@ -43,11 +43,12 @@ class RowFolders:
         self._fds: OrderedDict[Slot, int] = OrderedDict()
         self._dirty: dict[Slot, None] = {}
         self._dirty_directories: dict[Path, None] = {}
-        # Files that were found and that the restored state does not need: a kill may have come before their names were synced.
+        # Existing files that the restored state does not need: the process may have been killed
+        # before their names were synced.
         self._unsure: set[Slot] = set()
-        self._retired: dict[tuple[Key, int], int] = {}  # the flush behind which it was retired; never falling
+        self._retired: dict[tuple[Key, int], int] = {}  # the flush after which it was retired; never falling
         self._flushes = 0
-        self._newest, self._older = 0, -1  # flushes of the two states that are kept
+        self._newest, self._older = 0, -1  # flushes of the two kept states
 
     @property
     def is_dirty(self) -> bool:
@@ -55,12 +56,12 @@ class RowFolders:
         return bool(self._dirty)
 
     def path(self, slot: Slot) -> Path:
-        """Where this file lies."""
+        """The path of a file."""
         key, file, suffix = slot
         return Path(f"{self._folder(key)}/{file * self._file_size_bytes:020d}{suffix}")
 
     def write(self, slot: Slot, data: Buffer, position: int) -> None:
-        """Write all of *data*; the next job makes it durable. OSError, ENOSPC among them, as the kernel gives it."""
+        """Write all of *data*; the next job makes it durable. Raises the kernel's OSError."""
         fd = self._fds.get(slot)
         if fd is None:
             fd = self._open(slot, create=True)
@@ -91,7 +92,7 @@ class RowFolders:
         return data
 
     def take_job(self) -> SyncJob:
-        """A flush has written everything: what is dirty, as a job; the flushes are counted here."""
+        """End a flush: count it and return the job that syncs everything unsynced."""
         self._flushes += 1
         job = SyncJob(
             files=self._files,
@@ -102,18 +103,20 @@ class RowFolders:
         return job
 
     def retire(self, key: Key, file: int) -> None:
-        """Rows and checks of this file are not needed any more, except by states that were saved before."""
+        """Mark the file's rows and checks as needed only by states that are saved already."""
         for suffix in (ROWS, CHECKS):
             self._forget((key, file, suffix))
         self._retired.pop((key, file), None)
         self._retired[key, file] = self._flushes
 
     def has_retired(self, key: Key, files: range) -> bool:
-        """Whether one of these files waits to be unlinked, and must stay as it is until then."""
+        """Whether one of these files waits for its removal and must not change."""
         return bool(self._retired) and any((key, file) in self._retired for file in files)
 
     def saved(self) -> None:
-        """A state of the last flush is durable: unlink what neither it nor the one saved before it needs."""
+        """Unlink retired files that neither the last flush's state, now durable, nor the one before
+        needs.
+        """
         if self._newest == self._flushes:
             return
         self._older, self._newest = self._newest, self._flushes
@@ -128,7 +131,7 @@ class RowFolders:
                 self.unlink((key, file, suffix))
 
     def listing(self) -> Iterator[Slot]:
-        """Every file of ours below."""
+        """Yield every file of this folder."""
         for key, names in self._names():
             for match in names:
                 number, odd = divmod(int(match[1]), self._file_size_bytes)
@@ -136,9 +139,9 @@ class RowFolders:
                     yield key, number, match[2] or ROWS
 
     def restored(self, retired: list[tuple[Key, int]], not_needed: list[Slot]) -> None:
-        """The owner is at a saved state now, which does not need *retired*; the state saved before it may.
-
-        *not_needed*: all that exists and that this state does not need, so that nothing has made the names durable.
+        """Record that the owner is at a saved state that does not need *retired*.
+        The state saved before it may need them. *not_needed*: all existing files that this state
+        does not need, whose names may not be durable.
         """
         self._flushes, self._newest, self._older = 0, 0, -1
         self._retired = dict.fromkeys(retired, -1)
@@ -146,12 +149,12 @@ class RowFolders:
         self._dirty, self._dirty_directories = {}, {}
 
     def unlink(self, slot: Slot) -> None:
-        """Remove the file, if it is there. Not synced: found again, it is nobody's."""
+        """Unlink the file if it exists. Not synced: if it reappears, no sequence uses it."""
         self._forget(slot)
         discard(self.path(slot), self._files)
 
     def wipe(self) -> None:
-        """Remove every file, also those of other sizes a file."""
+        """Remove every file, also those with another size per file."""
         self.close()
         self._dirty, self._dirty_directories, self._retired, self._unsure = {}, {}, {}, set()
         for key, names in self._names():
@@ -159,11 +162,11 @@ class RowFolders:
                 self._files.unlink(Path(f"{self._folder(key)}/{match[0]}"))
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all open files."""
         while self._fds:
             self._files.close(self._fds.popitem()[1])
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Below ----------------------------------------------------------------------------------------
     def _folder(self, key: Key) -> str:
         folder = "/".join([str(self._directory), *map(str, key)])
         return f"{folder}/{self._leaf}" if self._leaf else folder
@@ -190,7 +193,8 @@ class RowFolders:
         try:
             fd = self._files.open(path)
         except FileNotFoundError:
-            # The job makes the names durable: waiting for directories here would stop the core for every new file.
+            # The job makes the names durable: a directory sync here would stop the core for every
+            # new file.
             self._files.makedirs(path.parent, synced=False)
             fd = self._files.open(path, create=True)
         else:

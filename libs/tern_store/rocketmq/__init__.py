@@ -1,1 +1,1 @@
-"""Apache RocketMQ's own files, read and written."""
+"""Readers and writers of Apache RocketMQ's own files."""

@@ -1,8 +1,9 @@
-"""The index files of a RocketMQ store, written from one end to the other: what a broker would have made of the same records.
+"""Writer of a RocketMQ store's index files: those that a broker would make of the same records.
 
-Law: entries come in the order of the commit log, so a file is its header, its slots and a list that grows: only the slots (20 MB at
-RocketMQ's counts) are in memory. A file is made sparse at its whole size, since a broker stretches any other. The bytes are drawn
-in `tern_wire.records.index_layout`. Reference: Apache RocketMQ 5, IndexFile.putKey, IndexService.
+Law: entries come in the order of the commit log, so a file is its header, its slots and a growing
+list; only the slots (20 MB at RocketMQ's counts) are in memory. A file is made sparse at its whole
+size, since a broker stretches any other. Layout: `tern_wire.records.index_layout`. Reference:
+Apache RocketMQ 5, IndexFile.putKey, IndexService.
 """
 
 from pathlib import Path
@@ -28,10 +29,12 @@ _HOLE_SLOTS = 1 << 14
 
 
 class RocketIndex:
-    """The index of one store that is being written. Owner: the store's writer; `finish` once."""
+    """The index of one store being written. Owner: the store's writer; call `finish` once."""
 
     def __init__(self, folder: Path, *, slots: int, entries: int, files: Files) -> None:
-        """*slots* and *entries* are RocketMQ's maxHashSlotNum and maxIndexNum: a file holds one entry less."""
+        """*slots* and *entries* are RocketMQ's maxHashSlotNum and maxIndexNum; a file has one entry
+        less.
+        """
         self._folder, self._files = folder, files
         files.makedirs(folder, synced=False)
         self._slot_count, self._entries_max = slots, entries
@@ -43,7 +46,9 @@ class RocketIndex:
         self.entries = 0
 
     def add(self, hashes: Numbers, positions: Numbers, stored_ms: Numbers) -> None:
-        """Entries behind the last: |hash| of each key, where its record lies, when that was stored; shape (n,) each."""
+        """Append entries: |hash| of each key, its record's position and stored time; shape (n,)
+        each.
+        """
         at = 0
         while at < len(hashes):
             if self._fd < 0:
@@ -60,7 +65,7 @@ class RocketIndex:
             self._end_file()
 
     def _begin_file(self, position: int, stored_ms: int) -> None:
-        # Brokers read them in the order of their names, which say when they were begun.
+        # Brokers read files in the order of their names, which are the times of their begins.
         self._named_ms = max(self._named_ms + 1, stored_ms)
         name = "".join(sign for sign in str(np.datetime64(self._named_ms, "ms")) if sign.isdecimal())
         self._fd = self._files.open(self._folder / name, create=True)
@@ -73,7 +78,8 @@ class RocketIndex:
     def _put(self, hashes: Numbers, positions: Numbers, stored_ms: Numbers) -> None:
         slots = hashes % self._slot_count
         numbers = np.arange(self._next, self._next + len(hashes))
-        # Within a block an entry follows the last one before it in its slot, the first one what the slot had.
+        # Within a block an entry follows the last one before it in its slot, the first one the
+        # slot's own.
         order = np.argsort(slots, kind="stable")
         ordered, ordered_numbers = slots[order], numbers[order]
         first = np.ones(len(order), np.bool_)
@@ -92,7 +98,8 @@ class RocketIndex:
         self._files.pwrite(self._fd, rows.tobytes(), entry_start(self._slot_count, self._next))
         self._next += len(hashes)
         self.entries += len(hashes)
-        # The latest of all, where a broker notes the last: a search by time leaves no file out that it should look into.
+        # The latest time of all, where a broker notes the last: searches by time then skip no
+        # matching file.
         self._end = (int(positions[-1]), max(self._end[1], int(stored_ms.max())))
 
     def _end_file(self) -> None:

@@ -1,9 +1,12 @@
-"""In which order the messages of many queues go into one commit log: as they lie in ours, and never against a queue's own order.
+"""Order of many queues' messages in one commit log: as in our log, never against a queue's order.
 
-RocketMQ derives a queue from the order of its records, ours is free to point back: a record that is delivered by reference stands
-behind newer ones. So each entry is sorted by the highest position that its queue has had so far, which rises within a queue and is
-the entry's own position wherever nothing was delivered by reference.
-Law: memory is bounded by *rows_max*, whatever the queues hold: a merge over chunks, each round up to where every queue is known.
+RocketMQ derives a queue from the order of its records; our queues may point back, since a record
+delivered by reference stands behind newer ones. Each entry is therefore sorted by the highest
+position in its queue so far. That key ascends within a queue, and is the entry's own position
+wherever nothing was delivered by reference.
+
+Law: memory is bounded by *rows_max*, whatever the queues hold: a merge over chunks, each round up
+to the point to which every queue is read.
 """
 
 import heapq
@@ -17,15 +20,15 @@ import numpy.typing as npt
 from tern_wire.records.java_hashes import Numbers
 
 Rows = npt.NDArray[Any]
-# *source* is the queue's place in the list that was given, the others are the queue entry's.
+# *source* is the queue's place in the given list, the others are the queue entry's.
 ORDERED_ROWS = np.dtype([("source", "<i4"), ("offset", "<i8"), ("position", "<i8"), ("size", "<i4"), ("tag", "<i8")])
-# About 10 MB with what sorting needs.
+# About 10 MB with the memory for sorting.
 ROWS_MAX = 1 << 18
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A queue in the merge: *rows* with their *keys* are read and not yet given out, from *next* on it is not read."""
+    """A queue in the merge: *rows* with their *keys* wait; *next* is the first unread offset."""
 
     source: int
     next: int
@@ -35,7 +38,9 @@ class _Waiting:
 
 
 class EntryMerge:
-    """One pass over all entries of *ranges* (first offset and end of each queue). Owner: whoever iterates."""
+    """One pass over all entries of *ranges* (first offset and end of each queue).
+    Owner: the caller.
+    """
 
     def __init__(
         self,
@@ -44,7 +49,9 @@ class EntryMerge:
         *,
         rows_max: int = ROWS_MAX,
     ) -> None:
-        """*read* gives up to so many QUEUE_ENTRIES of a queue: source, offset, count; at least one where there are any."""
+        """*read*: source, offset, count to QUEUE_ENTRIES of a queue, at least one if there
+        are any.
+        """
         self._read, self._rows_max = read, rows_max
         self._queues = [
             _Waiting(source, first, end, np.zeros(0, ORDERED_ROWS), np.zeros(0, np.int64))
@@ -53,9 +60,10 @@ class EntryMerge:
         ]
 
     def __iter__(self) -> Iterator[Rows]:
-        """Blocks of ORDERED_ROWS, to be taken one behind the other."""
+        """Blocks of ORDERED_ROWS, in order."""
         live = len(self._queues)
-        # Queues by the first key that waits, and those with more to read by their last: beyond that nothing is known.
+        # Queues by their first waiting key, and unfinished ones by their last: later keys are still
+        # unknown.
         firsts: list[tuple[int, int]] = []
         lasts: list[tuple[int, int]] = []
         by_source = {queue.source: queue for queue in self._queues}
@@ -80,7 +88,7 @@ class EntryMerge:
                     empty.append(queue)
                 else:
                     live -= 1
-            # Each has given all it had, so its last key was the smallest of all.
+            # Each has given all its rows, so its last key was the smallest of all.
             for _ in empty:
                 heapq.heappop(lasts)
             keys = np.concatenate([part[1] for part in taken])
@@ -93,6 +101,7 @@ class EntryMerge:
         rows["offset"] = np.arange(queue.next, queue.next + len(entries))
         for field in ("position", "size", "tag"):
             rows[field] = entries[field]
-        # What was given out before is no higher than anything that still waits: the highest of this chunk is enough.
+        # Rows given out before have no higher key than waiting ones: the highest of this chunk is
+        # enough.
         queue.keys = np.maximum.accumulate(rows["position"])
         queue.rows, queue.next = rows, queue.next + len(entries)

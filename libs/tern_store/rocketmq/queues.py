@@ -1,8 +1,9 @@
-"""The consume queues of a RocketMQ store being written: `consumequeue/TOPIC/QUEUE/{20-digit first byte}`, whole files.
+"""Writer of a RocketMQ store's consume queues, `consumequeue/TOPIC/QUEUE/{20-digit first byte}`.
 
-Law: every file has its whole size (sparse), since a broker refuses any other; the places before a queue's first message in its first
-file are pre-blanks, as a broker fills them. Entries wait in memory, at most *buffer_max_bytes* of them, whatever the number of
-queues. The bytes are drawn in `tern_wire.records.queue_entry`.
+Law: every file has its whole size (sparse), since a broker refuses any other; places before a
+queue's first message in its first file are pre-blanks, as a broker fills them. At most
+*buffer_max_bytes* of entries wait in memory, whatever the number of queues. Layout:
+`tern_wire.records.queue_entry`.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ class RocketQueue:
 
 @dataclass(slots=True, eq=False)
 class _Tail:
-    """What waits of one queue: bytes of the queue from *at* on."""
+    """Waiting bytes of one queue, from *at* of the queue on."""
 
     folder: Path
     at: int
@@ -43,7 +44,7 @@ class _Tail:
 
 
 class RocketQueues:
-    """All queues of one store. Owner: the store's writer; `finish` once."""
+    """All queues of one store. Owner: the store's writer; call `finish` once."""
 
     def __init__(
         self,
@@ -71,7 +72,9 @@ class RocketQueues:
                 self._write_if_full()
 
     def add(self, sources: Numbers, offsets: Numbers, entries: npt.NDArray[Any]) -> None:
-        """*entries* (QUEUE_ENTRIES, shape (n,)) behind the ends of the queues that *sources* number; *offsets* must be those ends."""
+        """Append *entries* (QUEUE_ENTRIES, shape (n,)) to the queues numbered by *sources*.
+        *offsets* must be the ends of those queues.
+        """
         order = np.argsort(sources, kind="stable")
         sources, offsets, entries = sources[order], offsets[order], entries[order]
         bounds = [0, *(np.flatnonzero(np.diff(sources)) + 1).tolist(), len(sources)]

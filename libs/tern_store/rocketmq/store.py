@@ -1,16 +1,18 @@
-"""A store that Apache RocketMQ 5 opens and serves, written from one end to the other.
+"""Writer of a store that Apache RocketMQ 5 opens and serves, in one sequential pass.
 
-     commitlog/{20-digit start}                 records end to end; where the next does not fit, a blank to the file's end
-     consumequeue/TOPIC/QUEUE/{20-digit byte}   20 bytes a message (`rocketmq/queues.py`)
-     index/{yyyyMMddHHmmssSSS}                  keys (`rocketmq/index.py`)
-     config/topics.json, subscriptionGroup.json, consumerOffset.json
-     checkpoint                                 4,096 bytes, big-endian:
-     | log's time 8 | queues' time 8 | index's time 8 | flushed position 8 | confirmed position 8 | queues' position 8 | zeros |
+ commitlog/{20-digit start}                 records end to end; a blank fills the file's rest
+ consumequeue/TOPIC/QUEUE/{20-digit byte}   20 bytes a message (`rocketmq/queues.py`)
+ index/{yyyyMMddHHmmssSSS}                  keys (`rocketmq/index.py`)
+ config/topics.json, subscriptionGroup.json, consumerOffset.json
+ checkpoint                                 4,096 bytes, big-endian:
+ | log's | queues' | index's | flushed    | confirmed  | queues'    | zeros |
+ | time 8| time 8  | time 8  | position 8 | position 8 | position 8 |       |
 
-Law: queues and index are complete, so the store has no `abort`: a broker that finds none takes over what it finds, as after its own
-orderly end. A record never ends less than 8 bytes before its file's end, since a broker needs the blank to find the next file.
-Where a queue begins behind offset 0 the log must not begin at 0: the places before it in the queue point at position 0, and only
-what lies below the log counts as gone. Reference: Apache RocketMQ 5, CommitLog, DefaultMessageStore, StoreCheckpoint.
+Law: queues and index are complete, so the store has no `abort`: a broker then uses the files as
+after its own orderly stop. A record ends at least 8 bytes before its file's end, since a broker
+needs the blank to find the next file. If a queue begins behind offset 0, the log must not begin at
+0: the earlier places in the queue point at position 0, and only positions below the log count as
+dropped. Reference: Apache RocketMQ 5, CommitLog, DefaultMessageStore, StoreCheckpoint.
 """
 
 import json
@@ -40,7 +42,7 @@ READ_AND_WRITE = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RocketSettings:
-    """Sizes of the files, RocketMQ's defaults. A broker must be told every other."""
+    """Sizes of the files, by default RocketMQ's. A broker's configuration must name all others."""
 
     segment_size_bytes: int = 1 << 30
     queue_entries: int = 300_000
@@ -48,7 +50,7 @@ class RocketSettings:
     index_entries: int = 20_000_000
 
     def unusual(self) -> dict[str, int]:
-        """The lines that a broker's configuration needs: those that are not the default."""
+        """Configuration lines that a broker needs: the values that are not the default."""
         usual = RocketSettings()
         return {
             name: value
@@ -68,14 +70,16 @@ class RocketSettings:
 
 @dataclass(frozen=True, slots=True)
 class RocketTopic:
-    """A topic as a broker configures it."""
+    """A topic in a broker's configuration."""
 
     name: str
     queues: int
 
 
 class RocketStoreWriter:
-    """One store being written into an empty directory. Owner: one thread. `add` in order, `finish` once, `close` in any case."""
+    """One store being written into an empty directory. Owner: one thread.
+    Call `add` in order, `finish` once, `close` in any case.
+    """
 
     def __init__(
         self,
@@ -85,7 +89,7 @@ class RocketStoreWriter:
         *,
         files: Files = REAL_FILES,
     ) -> None:
-        """*queues*: every queue that will get messages; `add` names them by their place in this list."""
+        """*queues*: every queue with messages; `add` names them by their place in this list."""
         self._directory, self._settings, self._files = directory, settings, files
         self._log = directory / "commitlog"
         files.makedirs(self._log, synced=False)
@@ -104,13 +108,13 @@ class RocketStoreWriter:
 
     @property
     def index_entries(self) -> int:
-        """Keys that the index holds so far."""
+        """Keys in the index so far."""
         return self._index.entries
 
     def add(self, data: bytearray | memoryview, columns: RecordColumns, sources: Numbers, offsets: Numbers) -> None:
-        """Records (columns of *data*) behind the last: to which queue each belongs, and its offset there; shape (n,).
-
-        *data* is changed: places are filled in. StoreError if a record cannot fit a file or an offset does not follow.
+        """Append records (columns of *data*), with the queue and offset of each; shape (n,).
+        *data* is changed: places are filled in. StoreError if a record cannot fit a file or an
+        offset is not the next.
         """
         starts, sizes = columns.starts, columns.front["size"].astype(np.int64)
         runs = self._place(sizes)
@@ -139,7 +143,9 @@ class RocketStoreWriter:
         groups: Mapping[str, Any] | None = None,
         offsets: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
-        """Durable here: the whole store. *groups*: subscriptionGroupTable; *offsets*: `TOPIC@GROUP` to queue to next offset."""
+        """Durable here: the whole store.
+        *groups*: subscriptionGroupTable; *offsets*: `TOPIC@GROUP` to queue to next offset.
+        """
         if self._fd >= 0:
             self._files.fdatasync(self._fd)
         self.close()
@@ -158,14 +164,14 @@ class RocketStoreWriter:
         self._files.fsync_dir(self._directory)
 
     def close(self) -> None:
-        """Close the file that is written to."""
+        """Close the file being written."""
         if self._fd >= 0:
             self._files.close(self._fd)
             self._fd = -1
 
-    # The log ---------------------------------------------------------------------------------------------------
+    # The log --------------------------------------------------------------------------------------
     def _place(self, sizes: Numbers) -> list[tuple[int, int, int]]:
-        """Runs of records (begin, end) that lie side by side in one file, and where each run begins; the log is then so long."""
+        """Runs of records (begin, end) adjacent in one file, with the begin of each run."""
         ends = np.cumsum(sizes)
         size_bytes = self._settings.segment_size_bytes
         at, file_end = self._at, self._file_end
@@ -201,7 +207,7 @@ class RocketStoreWriter:
         self._files.pwrite(self._fd, data, position - self._file_end + size_bytes)
         self._at = position + len(data)
 
-    # The small files -------------------------------------------------------------------------------------------
+    # The small files ------------------------------------------------------------------------------
     def _write_json(self, name: str, document: Mapping[str, Any]) -> None:
         self._write_file(f"config/{name}", json.dumps(document, indent=1, ensure_ascii=False).encode())
 

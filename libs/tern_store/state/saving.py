@@ -1,9 +1,9 @@
-"""A save of the store: what is made durable in which order, and how a saved state's payload is laid out.
+"""A save of the store: the order in which files become durable, and a saved state's payload.
 
-     0        4
-     | size 4 | section: MessagePack map, *size* bytes | the owner's payload ...        size is little-endian
-
-The section holds the marks of the derived files, or for the state at a segment's beginning the ends of all queues.
+ 0        4
+ | size 4 | section: MessagePack map, *size* bytes | the owner's payload ...    little-endian
+The section holds the marks of the derived files. In a state at a segment's begin it holds the ends
+of all queues.
 """
 
 import struct
@@ -27,7 +27,9 @@ Payload = Callable[[], Sequence[Buffer]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Save:
-    """A save under way: `run` on any thread, or the log's sync and then `run_behind_log`; then `Store.saved`."""
+    """A save under way: `run` on any thread, or the log's sync and `run_behind_log`; then
+    `Store.saved`.
+    """
 
     mark: LogMark
     log_sync: SyncJob | None
@@ -36,23 +38,24 @@ class Save:
 
     def run(self) -> bool:
         """Durable here: the log up to the mark, the derived files, then the state that counts them.
-
-        False if the machine lacks what the state asks for: the one before stays. OSError of the files before it: run it again;
-        SyncLost is final.
+        False if the machine lacks something for the state: the previous one stays. OSError of
+        earlier files: run it again; SyncLost is final.
         """
         if self.log_sync is not None:
             self.log_sync.run()
         return self.run_behind_log()
 
     def run_behind_log(self) -> bool:
-        """As `run`, when *log_sync* has been run already: whoever syncs the log must be the first to see that it failed."""
+        """The rest of `run`, for callers that run *log_sync* themselves to see its failure
+        first.
+        """
         for job in self.derived_syncs:
             job.run()
         return is_done(self.state.run)
 
 
 def payload_with(section: Mapping[str, Any], payload: Payload) -> Payload:
-    """*section* as it is now, in front of what *payload* will give."""
+    """Prepend *section*, as it is now, to the result of *payload*."""
     packed = encode_msgpack({"format": FORMAT, **section})
     return lambda: [_SIZE.pack(len(packed)), packed, *payload()]
 

@@ -1,15 +1,16 @@
-"""The saved state: an opaque payload and the point of the log it stands for. Files `state/state-{20-digit index}.bin`.
+"""The saved state: an opaque payload and its point in the log.
 
-     0        4          6            8       16         24     32          36         44      48
-     | "TRNS" | format 2 | reserved 2 | index | position | term | mark crc  | payload  | crc 4 | payload ...
-     |        |          |            | 8     | 8        | 8    | 4         | size 8   |       |
+Files `state/state-{20-digit index}.bin`.
+ 0        4          6            8       16         24     32          36         44      48
+ | "TRNS" | format 2 | reserved 2 | index | position | term | mark crc  | payload  | crc 4 | payload
+ |        |          |            | 8     | 8        | 8    | 4         | size 8   |       | ...
+Big-endian; crc is zlib.crc32 of the header before it, then of the payload. Two generations are
+kept: if the newer one cannot be read, the older one is used.
 
-Big-endian; crc is zlib.crc32 of the header before it, then of the payload. Two generations are kept: if the newer one cannot be
-read, the one before stands in.
-
-Beside them one state for every place where a segment begins, `state/segment-{20-digit position}-{newest ms}.bin`: what the log is
-replayed from when derived files must be made again, once retention has dropped everything before it. *newest ms* is the logical time
-of the last entry before the segment, so that retention knows the ages of segments without reading them.
+Beside them is one state for every begin of a segment, `state/segment-{20-digit position}-{newest
+ms}.bin`. Derived files are made again from it once retention has dropped the log before it. *newest
+ms* is the logical time of the last entry before the segment, so that retention has the ages of
+segments without reading them.
 """
 
 import re
@@ -34,7 +35,7 @@ _BOUNDARY_NAME = re.compile(r"segment-(\d{20})-(\d+)\.bin")
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """What was saved, verified: *payload* is the state after every entry up to *mark*."""
+    """A verified state: *payload* is the state after every entry up to *mark*."""
 
     mark: LogMark
     payload: bytes
@@ -49,7 +50,7 @@ class Boundary:
 
     @property
     def name(self) -> str:
-        """Of the file with the state at this point."""
+        """Name of the file with the state at this point."""
         return f"segment-{self.position:020d}-{self.newest_ms}.bin"
 
 
@@ -65,9 +66,10 @@ class StateSave:
         *,
         boundary: Boundary | None = None,
     ) -> None:
-        """*payload* must not change until `run` has returned (a function is called by `run`); *applied* must be synced by then.
-
-        With *boundary* the state is kept as that of a segment's beginning, and no other one goes.
+        """*payload*, or the function that `run` calls for it, must not change until `run` has
+        returned.
+        *applied* must be synced by then. With *boundary* the state is that of a segment's begin,
+        and no other state is removed.
         """
         self._folder = directory / STATE_FOLDER
         self._boundary = boundary
@@ -76,7 +78,7 @@ class StateSave:
         self._files = files
 
     def run(self) -> None:
-        """Durable here: the state is found by the next start. OSError: the states of before are still there."""
+        """Durable here: the next start finds the state. OSError: the earlier states remain."""
         payload = self._payload() if callable(self._payload) else self._payload
         parts = [payload] if isinstance(payload, Buffer) else list(payload)
         size = sum(memoryview(part).nbytes for part in parts)
@@ -101,7 +103,7 @@ class StateSave:
             self._drop_others()
 
     def _drop_others(self) -> None:
-        """Keep this one and the newest before it. One of a later index was discarded at start: its entries are gone."""
+        """Keep this state and the newest before it. A start discards states with later indexes."""
         earlier = [index for index in _indexes(self._folder, self._files) if index < self._mark.index]
         for index in _indexes(self._folder, self._files):
             if index != self._mark.index and index not in earlier[:1]:
@@ -109,7 +111,9 @@ class StateSave:
 
 
 def load_states(directory: Path, files: Files = REAL_FILES) -> Iterator[SavedState]:
-    """The readable states, newest first, each read when it is asked for. The log decides which of them it reaches."""
+    """The readable states, newest first, each read on demand.
+    The caller checks which the log reaches.
+    """
     folder = directory / STATE_FOLDER
     for index in _indexes(folder, files):
         state = _load(folder / f"state-{index:020d}.bin", files)
@@ -123,7 +127,7 @@ def load_state(directory: Path, end: int | None = None, files: Files = REAL_FILE
 
 
 def boundaries(directory: Path, files: Files = REAL_FILES) -> list[Boundary]:
-    """The segments whose beginning has a saved state, ascending."""
+    """The segments with a saved state at their begin, ascending."""
     matches = [_BOUNDARY_NAME.fullmatch(name) for name in files.listdir(directory / STATE_FOLDER)]
     return sorted(
         (Boundary(int(match[1]), int(match[2])) for match in matches if match is not None), key=lambda b: b.position
@@ -139,7 +143,7 @@ def load_boundary(directory: Path, boundary: Boundary, files: Files = REAL_FILES
 
 
 def drop_boundaries(directory: Path, position: int, files: Files = REAL_FILES) -> None:
-    """Unlink the states of segments that begin before *position*: the log does not reach them any more."""
+    """Unlink the states of segments before *position*, which the log no longer reaches."""
     for boundary in boundaries(directory, files):
         if boundary.position < position:
             discard(directory / STATE_FOLDER / boundary.name, files)

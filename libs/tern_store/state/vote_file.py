@@ -1,19 +1,20 @@
-"""Term and vote: whom this node promised its vote, and whether it may promise one. File `votes`, two slots, written in turn.
+"""Term and vote of this node, and whether it may vote. File `votes`, two slots, written in turn.
 
-     0        4          6             8            16       24         25      26  32           40            56            88
-     | "TRNV" | format 2 | name size 2 | sequence 8 | term 8 | standing | copy? | 0 | floor term | group id 16 | members     |
-     |        |          | 65535: none |            |        | 1        | 1     |   | 8          |             | SHA-256 32  |
+ 0        4        6           8          16     24       25      26  32      40         56
+ | "TRNV" | format | name size | sequence | term | standing | copy? | 0 | floor | group id | members
+ |        | 2      | 2, 65535: | 8        | 8    | 1        | 1     |   | term  | 16       | SHA-256
+ |        |        | none      |          |      |          |       |   | 8     |          | 32
+ 88               104             184                  508     512
+ | incarnation 16 | births 5 x 16 | voted for, UTF-8,  | crc 4 |
+ |                |               | then zeros         | of all|
+Big-endian, 512 bytes: one sector, which a disk writes whole or not at all. Both slots are whole
+before the file has its name. A bad slot is therefore rot, never an interrupted write. It may have
+held the newer vote, so the node must not vote.
 
-     88               104             184                  508     512
-     | incarnation 16 | births 5 x 16 | voted for, UTF-8,  | crc 4 |
-     |                |               | then zeros         | of all|
-
-Big-endian, 512 bytes: one sector, which a disk writes whole or not at all, and both are whole before the file has its name. So a bad
-slot is never a write that a crash interrupted but rot, and it may have held the newer vote: the node must not vote.
-
-Law: a directory without votes never becomes a member by itself, since it may have voted and forgotten it. *standing* says what it may
-do; *incarnation* tells a directory from another one that the same node had; *births* are those of all members, sorted by name, when
-the group was founded. A node that was rebuilt votes only in terms above *floor term*.
+Law: a directory without votes never becomes a member by itself: it may have lost a vote. *standing*
+is what the node may do; *incarnation* identifies the directory among those that the node had;
+*births* are the incarnations of all members, sorted by name, at the group's founding. A rebuilt
+node votes only in terms above *floor term*.
 """
 
 import hashlib
@@ -34,7 +35,7 @@ FORMAT = 2
 INCARNATION_SIZE_BYTES = 16
 MEMBERS_MAX = 5
 _SLOT = struct.Struct(f">4sHHQQBB6xQ16s32s16s{MEMBERS_MAX * INCARNATION_SIZE_BYTES}s")
-# Before nodes could be rebuilt: no standing (they were members), no floor, no incarnations.
+# Format of early releases: no standing (all were members), no floor, no incarnations.
 _OLD_FORMAT = 1
 _OLD_SLOT = struct.Struct(">4sHHQQ16s32s")
 _CRC = struct.Struct(">I")
@@ -44,14 +45,15 @@ _NAME_SIZE_MAX_BYTES = SLOT_SIZE_BYTES - _CRC.size - _SLOT.size
 
 
 class Standing(IntEnum):
-    """What a node may do in its group."""
+    """The part that a node may take in its group."""
 
-    # Waits until all members have seen each other: then the group is born.
+    # Waits until all members have met: then the group is founded.
     UNBORN = 0
     MEMBER = 1
-    # Has forgotten what it promised: neither votes nor stands nor counts until the group has taken it back.
+    # Has lost its promises: does not vote, stand or count until the group has readmitted it.
     REBUILDING = 2
-    # Has cut a torn entry that it may have promised: votes when a leader, or all peers, have settled what stood there.
+    # Has cut a torn entry that it may have promised: votes once a leader, or all peers, have
+    # settled that entry.
     DOUBTFUL = 3
 
 
@@ -75,7 +77,7 @@ class VoteFile:
     def __init__(self, fd: int, vote: _Vote, names: tuple[str, ...], files: Files) -> None:
         """Use `open`."""
         self._fd, self._vote, self._names, self._files = fd, vote, names, files
-        # Why the file was made anew although the node is not; empty if it was not.
+        # Why the file of an existing node was made anew; empty if it was not.
         self.replaced = ""
 
     @classmethod
@@ -89,10 +91,10 @@ class VoteFile:
         files: Files = REAL_FILES,
     ) -> "VoteFile":
         """Read the newest slot, or make the file.
-
-        With *bootstrap* an empty directory becomes an unborn member of *group*; without it, or where a log is but no good vote, it is one to be
-        rebuilt, under the new *incarnation*. A group of one has no peers to be rebuilt from: then WrongGroup (no file), VoteCorrupt (a bad
-        slot). WrongGroup also for another group's file.
+        With *bootstrap* an empty directory becomes an unborn member of *group*. Without it, or if a
+        log has no good vote beside it, the node is to be rebuilt under the new *incarnation*. A
+        group of one has no peers for a rebuild: WrongGroup (no file) or VoteCorrupt (a bad slot).
+        WrongGroup also for another group's file.
         """
         files.makedirs(directory)
         path = directory / FILE_NAME
@@ -138,10 +140,11 @@ class VoteFile:
     def restore(
         cls, directory: Path, *, group: Genesis, incarnation: bytes, term: int, files: Files = REAL_FILES
     ) -> None:
-        """Durable here: *directory* holds a log out of a backup and belongs to a node that has promised nothing in any term.
-
-        It is unborn, as at a group's founding: who has restored one member beside others that live founds nothing with it, they
-        take it back as a rebuilt one. *term*, above all in the log, is where votes begin. WrongGroup if there are votes already.
+        """Durable here: *directory* has a backup's log and belongs to a node without promises in
+        any term.
+        The node is unborn, as at a group's founding. A single restored member beside running ones
+        founds nothing: they readmit it as a rebuilt member. *term*, above all terms of the log, is
+        where votes begin. WrongGroup if there are votes already.
         """
         if FILE_NAME in files.listdir(directory):
             raise WrongGroup(f"{directory} has votes of a node. Restore into an empty directory.")
@@ -164,12 +167,12 @@ class VoteFile:
 
     @property
     def voted_for(self) -> str | None:
-        """Whom it voted for in that term, if anybody."""
+        """The candidate voted for in that term, None if there was none."""
         return self._vote.voted_for
 
     @property
     def standing(self) -> Standing:
-        """What this node may do in its group."""
+        """The part that this node may take in its group."""
         return self._vote.standing
 
     @property
@@ -179,46 +182,52 @@ class VoteFile:
 
     @property
     def floor_term(self) -> int:
-        """It votes only in terms above this one."""
+        """Votes are given only in terms above this one."""
         return self._vote.floor_term
 
     @property
     def births(self) -> dict[str, bytes]:
-        """The members' incarnations when the group was born; empty if this node was not there."""
+        """The members' incarnations at the founding; empty if this node was not there."""
         births, size = self._vote.births, INCARNATION_SIZE_BYTES
         return {name: births[at * size : (at + 1) * size] for at, name in enumerate(self._names)} if births else {}
 
     def save(self, term: int, voted_for: str | None) -> None:
-        """Durable here: the vote is on disk before any message that depends on it can leave. SyncLost is final."""
+        """Durable here: the vote, before any message that depends on it leaves.
+        SyncLost is final.
+        """
         self._write(replace(self._vote, term=term, voted_for=voted_for))
 
     def be_born(self, births: dict[str, bytes]) -> None:
-        """Durable here: all members have seen each other with these incarnations, and the group is founded."""
+        """Durable here: all members have met with these incarnations, and the group is founded."""
         packed = b"".join(births[name] for name in self._names)
         self._write(replace(self._vote, standing=Standing.MEMBER, births=packed))
 
     @property
     def needs_copy(self) -> bool:
-        """Whether the log beside it must not be opened, however good it looks: it may be lost with the next power cut."""
+        """Whether the log must not be opened: even if intact, the next power cut may lose it."""
         return self._vote.needs_copy
 
     def forget(self, incarnation: bytes, *, needs_copy: bool = False) -> None:
-        """Durable here: what this node promised may be lost with its log; it has to be taken back under *incarnation*."""
+        """Durable here: promises may be lost with the log; the node needs readmission as
+        *incarnation*.
+        """
         vote = replace(self._vote, standing=Standing.REBUILDING, incarnation=incarnation, needs_copy=needs_copy)
         self._write(vote)
 
     def be_readmitted(self, floor_term: int) -> None:
-        """Durable here: the group has taken it back with an entry of term *floor_term*, which a majority without it holds."""
+        """Durable here: an entry of term *floor_term*, held by a majority, has readmitted this
+        node.
+        """
         floor_term = max(floor_term, self._vote.floor_term)
         self._write(replace(self._vote, standing=Standing.MEMBER, floor_term=floor_term))
 
     def doubt(self) -> None:
-        """Durable here, before the torn entry is cut: this node may lack what it has promised."""
+        """Durable here, before the torn entry is cut: this node may lack a promised entry."""
         if self._vote.standing == Standing.MEMBER:
             self._write(replace(self._vote, standing=Standing.DOUBTFUL))
 
     def be_settled(self) -> None:
-        """Durable here: what stood in the torn entry's place is known again."""
+        """Durable here: the torn entry's place is settled."""
         if self._vote.standing == Standing.DOUBTFUL:
             self._write(replace(self._vote, standing=Standing.MEMBER))
 
@@ -227,7 +236,9 @@ class VoteFile:
         self._files.close(self._fd)
 
     def _rewrite(self) -> None:
-        """Write both slots once more, as they are: like `Segments.rewrite`, for a vote whose sync failed unnoted."""
+        """Write both slots again, unchanged, as `Segments.rewrite` does: a sync may have failed
+        unrecorded.
+        """
         self._files.pwrite(self._fd, self._files.pread(self._fd, 2 * SLOT_SIZE_BYTES, 0), 0)
         self._files.fdatasync(self._fd)
 
@@ -239,7 +250,7 @@ class VoteFile:
 
 
 def require_votes(directory: Path, group: Genesis, files: Files) -> None:
-    """Check without a write that a node of *group* would find its votes; WrongGroup or VoteCorrupt otherwise."""
+    """Check, without a write, that a node of *group* has its votes; WrongGroup or VoteCorrupt."""
     path = directory / FILE_NAME
     _require_group(path, group, files)
     if _newest(path, files) is None:
@@ -260,7 +271,7 @@ def _require_group(path: Path, group: Genesis, files: Files) -> None:
 def _no_votes(directory: Path, *, has_log: bool) -> str:
     if has_log:
         return (
-            f"{directory} has a log, but its vote file is missing: this node may have voted and cannot know for whom, and "
+            f"{directory} has a log, but its vote file is missing: this node may have voted, its vote is lost, and "
             "there is no peer to be rebuilt from. Restore the directory from a backup."
         )
     return (
@@ -270,9 +281,10 @@ def _no_votes(directory: Path, *, has_log: bool) -> str:
 
 
 def _newest(path: Path, files: Files) -> _Vote | None:
-    """The newest of two good slots, None if one is bad."""
+    """The newer of two good slots, None if one is bad."""
     first, second = _slots(path, files)
-    # Written in turn: a gap between the sequences is a slot that went back to an older content.
+    # The slots are written in turn: a gap in the sequence means that one returned to older
+    # contents.
     if first is None or second is None or abs(first.sequence - second.sequence) > 1:
         return None
     return max(first, second, key=lambda slot: slot.sequence)

@@ -1,1 +1,1 @@
-"""Timers: what is to happen at a time, in buckets on disk."""
+"""Timers: messages with a future delivery time, kept in buckets on disk."""

@@ -1,12 +1,15 @@
-"""Buckets of timers on disk: one sequence of rows per stretch of time. `timers/{slot}/{20-digit byte position of first row}`.
+"""Buckets of timers on disk, one sequence of rows per stretch of time.
 
-     span 3,600,000   hours to come: rows in the order of adding
-     span    60,000   minutes of this hour and the next: an hour's rows are spread over them when it comes near
-     span         0   late: rows that were added behind the cursor; numbered from 0, as they have no time in common
+Files `timers/{slot}/{20-digit byte position of first row}`:
+ span 3,600,000   hours to come: rows in the order of adding
+ span    60,000   minutes of this hour and the next: rows of a near hour are spread over them
+ span         0   late: rows added behind the cursor; numbered from 0, as they share no time
+Rows are those of `tern_wire.link.timer_rows`. A second sequence, in its own slot, lists the
+cancelled rows of a bucket (FLAG_CANCELLED).
 
-Rows are those of `tern_wire.link.timer_rows`. A second sequence, in a slot of its own, takes rows of a bucket back (FLAG_CANCELLED).
-Law: a bucket is read when it comes due and dropped whole; nothing in it is written twice. Slots are used again, so that folders stay
-few (nothing removes a folder); each use begins with a file that no use before it had, because saved states may still need those.
+Law: a bucket is read when it comes due and dropped whole; nothing in it is written twice. Slots are
+reused, so that folders stay few (nothing removes a folder). Each use begins with a file that no
+earlier use had, because saved states may still need those.
 """
 
 from bisect import bisect_left, insort
@@ -32,15 +35,18 @@ RowNumbers = npt.NDArray[np.int64]
 
 
 class Bucket:
-    """Rows of one stretch of time. (A plain class with slots: there are a thousand of them, and every add looks one up.)"""
+    """Rows of one stretch of time.
+    A plain class with slots: there are a thousand of them, and every add looks one up.
+    """
 
     __slots__ = ("cancelled_slot", "end", "last_id", "min_ms", "number", "slot", "sorted_end", "span")
 
     def __init__(self, span: int, number: int, slot: int, end: int) -> None:
         self.span, self.number, self.slot, self.end = span, number, slot, end
         self.cancelled_slot = -1
-        self.min_ms = TIME_MAX_MS  # of all rows that were ever added: a lower bound of those that are left
-        # Below this number rows have ascending ids, the last of them this one. Behind it are few: those that retention moved.
+        self.min_ms = TIME_MAX_MS  # of all rows ever added: a lower bound of those that are left
+        # Rows below this number have ascending ids, and this is the last id. Few follow: rows that
+        # retention moved.
         self.sorted_end, self.last_id = end, TIME_MIN_MS
 
     @property
@@ -63,7 +69,7 @@ class TimerBuckets:
         self._rows, self._rows_per_file = rows, rows_per_file
         self._buckets: dict[tuple[int, int], Bucket] = {}
         self._numbers: dict[int, list[int]] = {}  # of each span, sorted
-        self._free: list[tuple[int, int]] = []  # slots that nobody uses, and the row with which the next use begins
+        self._free: list[tuple[int, int]] = []  # unused slots, and the first row of their next use
         self._slots = 0
         self._forget()
 
@@ -78,7 +84,9 @@ class TimerBuckets:
         open_files_max: int,
         files: Files,
     ) -> "TimerBuckets":
-        """No bucket yet, whatever lies below *directory*. *piece_rows*: what one step of a scan reads."""
+        """Open without buckets, whatever lies below *directory*.
+        *piece_rows*: rows per step of a scan.
+        """
         rows = RowFiles.open(
             directory / FOLDER,
             row_size_bytes=TIMER_ROW_SIZE_BYTES,
@@ -89,9 +97,9 @@ class TimerBuckets:
         )
         return cls(rows, piece_rows, rows_per_file)
 
-    # Which there are -------------------------------------------------------------------------------------------
+    # Look-up --------------------------------------------------------------------------------------
     def find(self, span: int, number: int) -> Bucket | None:
-        """The bucket, if there is one."""
+        """The bucket, or None."""
         return self._buckets.get((span, number))
 
     def first(self, span: int) -> Bucket | None:
@@ -111,16 +119,18 @@ class TimerBuckets:
         return self._buckets[span, numbers[at]] if at < len(numbers) else None
 
     def of(self, span: int) -> Iterator[Bucket]:
-        """Those of this span by time, while none is added or dropped."""
+        """Buckets of this span by time; none may be added or dropped meanwhile."""
         return (self._buckets[span, number] for number in self._numbers[span])
 
     def size_rows(self, bucket: Bucket) -> int:
         """Rows that were neither trimmed nor dropped; some may be cancelled."""
         return bucket.end - self._rows.first((bucket.slot,))
 
-    # Rows ------------------------------------------------------------------------------------------------------
+    # Rows -----------------------------------------------------------------------------------------
     def place(self, span: int, rows: TimerRows, times: RowNumbers) -> None:
-        """Append rows, due at *times*, to the buckets of *span*, each bucket's in the order given."""
+        """Append rows, due at *times*, to the buckets of *span*, each bucket's in the order
+        given.
+        """
         if len(rows) == 1:
             time_ms = int(times[0])
             self.append(span, time_ms // span, rows, time_ms)
@@ -135,7 +145,7 @@ class TimerBuckets:
                 self.append(span, number, rows[borders[at] : borders[at + 1]], earliest[at])
 
     def append(self, span: int, number: int, rows: TimerRows, min_ms: int) -> None:
-        """Add rows, the earliest of which is due at *min_ms*, to a bucket, which begins with them if there is none."""
+        """Add rows to a bucket, made if it is missing; the earliest is due at *min_ms*."""
         bucket = self._buckets.get((span, number))
         if bucket is None:
             bucket = Bucket(span, number, *self._take_slot())
@@ -149,7 +159,7 @@ class TimerBuckets:
         bucket.min_ms = min(bucket.min_ms, min_ms)
 
     def cancel(self, bucket: Bucket, rows: TimerRows, numbers: RowNumbers) -> None:
-        """Take *rows*, which have these numbers, back: `pieces` leaves them out from now on."""
+        """Cancel *rows* with these numbers: `pieces` leaves them out."""
         if bucket.cancelled_slot < 0:
             bucket.cancelled_slot, first = self._take_slot()
             self._rows.begin((bucket.cancelled_slot,), first)
@@ -161,9 +171,9 @@ class TimerBuckets:
         self._rows.append(key, self._rows.end(key), cancelled.tobytes())
 
     def search(self, bucket: Bucket, timer_id: int) -> Iterator[tuple[int, int]]:
-        """Number and time (ms) of every row with this id that was not cancelled; one of them may be pending. DerivedDamage.
-
-        Some twenty reads of a row each, and the rows behind `sorted_end`.
+        """Number and time (ms) of every row with this id that was not cancelled. DerivedDamage.
+        At most one of them is pending. Costs about twenty reads of a row, and the rows behind
+        `sorted_end`.
         """
         low = first = self._rows.first((bucket.slot,))
         high = bucket.sorted_end
@@ -180,9 +190,9 @@ class TimerBuckets:
                 yield int(numbers[at]), int(rows["deliver_ms"][at])
 
     def pieces(self, bucket: Bucket, start: int = 0) -> Iterator[tuple[TimerRows, RowNumbers]]:
-        """Rows from number *start* on with their numbers, without cancelled ones, at most *piece_rows* at a time. DerivedDamage.
-
-        Rows may be added, cancelled and trimmed between two steps. It ends when the bucket is dropped.
+        """Rows from number *start* on with their numbers, without cancelled ones. DerivedDamage.
+        At most *piece_rows* at a time. Rows may be added, cancelled and trimmed between steps. Ends
+        when the bucket is dropped.
         """
         row = start
         while self.find(bucket.span, bucket.number) is bucket:
@@ -195,7 +205,7 @@ class TimerBuckets:
             row += self.piece_rows
 
     def piece(self, bucket: Bucket, row: int, count: int) -> tuple[TimerRows, RowNumbers]:
-        """Those of the *count* rows from *row* on that are not cancelled, and their numbers. DerivedDamage."""
+        """Uncancelled ones of the *count* rows from *row* on, and their numbers. DerivedDamage."""
         rows = np.frombuffer(self._rows.read((bucket.slot,), row, count), TIMER_ROWS)
         numbers = np.arange(row, row + len(rows))
         if bucket.cancelled_slot < 0:
@@ -210,7 +220,7 @@ class TimerBuckets:
         return rows[is_alive], numbers[is_alive]
 
     def trim(self, bucket: Bucket, count: int) -> None:
-        """The bucket's first *count* rows are not needed any more; without any row left it is dropped."""
+        """Drop the bucket's first *count* rows, and the bucket if no row is left."""
         first = self._rows.first((bucket.slot,)) + count
         if first >= bucket.end:
             self.drop(bucket)
@@ -218,7 +228,7 @@ class TimerBuckets:
             self._rows.trim((bucket.slot,), first)
 
     def drop(self, bucket: Bucket) -> None:
-        """The bucket is gone; its files follow when no saved state needs them."""
+        """Drop the bucket; its files go when no saved state needs them."""
         del self._buckets[bucket.span, bucket.number]
         numbers = self._numbers[bucket.span]
         del numbers[bisect_left(numbers, bucket.number)]
@@ -226,13 +236,18 @@ class TimerBuckets:
         if bucket.cancelled_slot >= 0:
             self._give_back(bucket.cancelled_slot)
 
-    # Saved states ----------------------------------------------------------------------------------------------
+    # Saved states ---------------------------------------------------------------------------------
     def flush(self) -> SyncJob:
-        """As RowFiles.flush. Durable here: every row that was added or cancelled, when the job has run."""
+        """Forward to RowFiles.flush.
+        Durable here: every added or cancelled row, when the job has run.
+        """
         return self._rows.flush()
 
     def marks(self) -> list[Any]:
-        """What `restore` needs: [rows' marks, [[span, number, slot, cancelled slot, min_ms, sorted end, last id], ...], free slots, slots]."""
+        """The data for `restore`.
+        [rows' marks, [[span, number, slot, cancelled slot, min_ms, sorted end, last id], ...], free
+        slots, slots].
+        """
         buckets = [
             [b.span, b.number, b.slot, b.cancelled_slot, b.min_ms, b.sorted_end, b.last_id]
             for b in self._buckets.values()
@@ -240,11 +255,11 @@ class TimerBuckets:
         return [self._rows.marks(), buckets, [list(free) for free in self._free], self._slots]
 
     def saved(self) -> None:
-        """As RowFiles.saved."""
+        """Forward to RowFiles.saved."""
         self._rows.saved()
 
     def restore(self, marks: list[Any]) -> None:
-        """Be as *marks* say. DerivedDamage: there are no buckets then."""
+        """Restore *marks*. DerivedDamage: there are no buckets then."""
         self._forget()
         row_marks, buckets, free, slots = marks
         self._rows.restore(row_marks)
@@ -263,28 +278,28 @@ class TimerBuckets:
         self._rows.wipe()
 
     def verify(self) -> Iterator[Checked | DerivedDamage]:
-        """As RowFiles.verify."""
+        """Forward to RowFiles.verify."""
         return self._rows.verify()
 
     def close(self) -> None:
-        """Close the files; what was not flushed is forgotten."""
+        """Close the files; rows that were not flushed are dropped."""
         self._forget()
         self._rows.close()
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Below ----------------------------------------------------------------------------------------
     def _forget(self) -> None:
         self._buckets, self._free, self._slots = {}, [], 0
         self._numbers = {LATE: [], MINUTE: [], HOUR: []}
 
     def _take_slot(self) -> tuple[int, int]:
-        """A slot and the number of its first row. By rule, not by chance: a replay must choose the same."""
+        """A slot and the number of its first row. Deterministic: a replay must choose the same."""
         if self._free:
             return self._free.pop()
         self._slots += 1
         return self._slots - 1, 0
 
     def _give_back(self, slot: int) -> None:
-        """The next use begins in the file behind the one that this use would have written to next."""
+        """Free the slot; its next use begins one file behind the next row of this use."""
         first = (self._rows.end((slot,)) // self._rows_per_file + 1) * self._rows_per_file
         self._rows.remove((slot,))
         self._free.append((slot, first))

@@ -1,12 +1,13 @@
-"""Timers: what is to be delivered when, on disk. `timers/`, see timers/buckets.py for the files and timers/window.py for reading.
+"""Timers of delayed messages, on disk below `timers/`.
 
-     past        cursor             now           ahead                                                       40 days
-     ------------|------------------|-------------|-------------------------------------------------------------|
-     late rows   | minute buckets                 | hour buckets
-
-Law: what is pending, and the order in which `peek` shows it, follow from the sequence of `add`, `cancel` and `take` and nothing else:
-every node shows the same rows in the same order, and so does one that restores older marks and is called again. `peek` and `look_ahead`
-may move rows between buckets; that changes neither. Nothing is early, twice, or lost.
+See timers/buckets.py for the files and timers/window.py for reading.
+ past        cursor             now           ahead                                         40 days
+ ------------|------------------|-------------|-----------------------------------------------|
+ late rows   | minute buckets                 | hour buckets
+Law: the pending timers, and the order in which `peek` returns them, follow from the sequence of
+`add`, `cancel` and `take` alone. Every node returns the same rows in the same order, and so does
+one that restores older marks and repeats the calls. `peek` and `look_ahead` may move rows between
+buckets; that changes neither. No timer is early, repeated, or lost.
 """
 
 from collections.abc import Iterator
@@ -41,15 +42,19 @@ _NONE = np.empty(0, TIMER_ROWS)
 
 
 class Timers:
-    """All pending timers of one broker node. Owner: the core loop; only `SyncJob.run` may run elsewhere."""
+    """All pending timers of one broker node.
+    Owner: the core loop; only `SyncJob.run` runs elsewhere.
+    """
 
     def __init__(self, buckets: TimerBuckets, window_rows: int) -> None:
         """Use `open`."""
         self._buckets, self._window_rows = buckets, window_rows
         self._pending = 0
-        # Rows that are due before this go to minute buckets; so do those of an hour when all that it had were spread.
+        # Rows due before this go to minute buckets; so do those of an hour whose rows were all
+        # spread.
         self._near_end_ms = 0
-        # The last one handed out, late ones apart: (deliver_ms, row number in its bucket; -1 when that is gone).
+        # The last row handed out, late ones apart: (deliver_ms, row number in its bucket; -1 when
+        # the bucket is gone).
         self._cursor = _START
         self._open: TimerWindow | None = None
         self._late: TimerWindow | None = None
@@ -65,10 +70,9 @@ class Timers:
         open_files_max: int = 256,
         files: Files = REAL_FILES,
     ) -> "Timers":
-        """The timers below *directory*, none before `restore`.
-
-        *window_rows* are held in memory to be sorted (65,536: 3 MiB, three times that for a moment). A bucket gives its disk back
-        in files of *rows_per_file*.
+        """Open the timers below *directory*; there are none before `restore`.
+        *window_rows* are held in memory for sorting (65,536: 3 MiB, briefly three times that). A
+        bucket frees its disk space in files of *rows_per_file*.
         """
         buckets = TimerBuckets.open(
             directory,
@@ -82,14 +86,14 @@ class Timers:
 
     @property
     def pending(self) -> int:
-        """Timers that were neither handed out nor cancelled."""
+        """Number of timers that were neither handed out nor cancelled."""
         return self._pending
 
-    # Adding and cancelling -------------------------------------------------------------------------------------
+    # Adding and cancelling ------------------------------------------------------------------------
     def add(self, rows: TimerRows) -> None:
-        """Add TIMER_ROWS; one that is due before what was handed out last is late and comes first with the next `peek`.
-
-        StoreError for other rows and for FLAG_CANCELLED. A full disk keeps them in memory.
+        """Add TIMER_ROWS.
+        A row due before the last one handed out is late and comes first in `peek`. StoreError for
+        other rows and for FLAG_CANCELLED. A full disk keeps rows in memory.
         """
         if rows.dtype != TIMER_ROWS or (rows["flags"] & FLAG_CANCELLED).any():
             raise StoreError(f"cannot add {rows.dtype} with flags that belong to the store")
@@ -109,12 +113,16 @@ class Timers:
             self._buckets.place(HOUR, rows[is_far & ~is_late], times[is_far & ~is_late])
 
     def find(self, deliver_ms: int, timer_id: int) -> TimerRows:
-        """The pending timer, shape (1,), or nothing, shape (0,). Reads its bucket. DerivedDamage."""
+        """The pending timer, shape (1,), or nothing, shape (0,). Reads its bucket.
+        DerivedDamage.
+        """
         found = self._locate(deliver_ms, timer_id)
         return self._buckets.piece(*found, 1)[0] if found is not None else _NONE
 
     def cancel(self, deliver_ms: int, timer_id: int) -> bool:
-        """True if this timer was pending and is not any more. Reads its bucket. DerivedDamage: nothing was changed."""
+        """Cancel a timer; True if it was pending. Reads its bucket.
+        DerivedDamage: nothing changed.
+        """
         found = self._locate(deliver_ms, timer_id)
         if found is None:
             return False
@@ -123,7 +131,7 @@ class Timers:
         return True
 
     def cancel_all(self, rows: TimerRows) -> Flags:
-        """As `cancel`, of many at once: which of them were pending. Each bucket that may hold some is read once."""
+        """Cancel many timers and return which were pending. Reads each bucket involved once."""
         times, wanted = rows["deliver_ms"].astype(np.int64), rows["timer_id"].astype(np.int64)
         was_pending = np.zeros(len(rows), bool)
         buckets: dict[Bucket, None] = {}
@@ -140,12 +148,12 @@ class Timers:
                 was_pending |= np.isin(wanted, pending["timer_id"].astype(np.int64))
         return was_pending
 
-    # Handing out -----------------------------------------------------------------------------------------------
+    # Handing out ----------------------------------------------------------------------------------
     def peek(self, now_ms: int, count_max: int) -> TimerRows:
-        """What comes next of the timers with deliver_ms <= *now_ms*, by (deliver_ms, order of adding), late ones first: at most
-        *count_max*, perhaps fewer than are due, none only if none is due. They stay pending until `take`. DerivedDamage.
-
-        *now_ms* never falls. If it does, nothing is early, but late ones may wait until it has caught up.
+        """The next timers with deliver_ms <= *now_ms*, late ones first. DerivedDamage.
+        Ordered by (deliver_ms, order of adding): at most *count_max*, possibly fewer than are due,
+        none only if none is due. They stay pending until `take`. *now_ms* should never fall; if it
+        does, no timer is early, but late ones may wait until it has caught up.
         """
         while count_max > 0 and (window := self._due_window(now_ms)) is not None:
             rows = window.peek(now_ms, count_max)
@@ -158,15 +166,15 @@ class Timers:
         return _NONE
 
     def take(self, rows: TimerRows, now_ms: int) -> int:
-        """*rows* are handed out: they are not pending any more. How many of them were not; 0 if they are what `peek` has shown.
-
+        """Hand out *rows*; return how many were not pending, 0 for rows that `peek` has returned.
         DerivedDamage: some of them may have been taken.
         """
         done = 0
         while done < len(rows):
             found = self.peek(now_ms, len(rows) - done)
             if not len(found) or found.tobytes() != rows[done : done + len(found)].tobytes():
-                # Made again from a log that begins later: some rows are missing here, or lie in another order.
+                # Made again from a log that begins later: some rows are missing here, or have
+                # another order.
                 return int((~self.cancel_all(rows[done:])).sum())
             window = self._due_window(now_ms)
             assert window is not None, "it has just been looked into"
@@ -178,7 +186,9 @@ class Timers:
         return 0
 
     def look_ahead(self, now_ms: int) -> None:
-        """Bring the border of the minute buckets nearer to where it should be, by one piece at most: call it often, on every node."""
+        """Advance the end of the minute buckets by at most one piece; called often on every
+        node.
+        """
         border_ms = (now_ms // HOUR + _AHEAD_HOURS) * HOUR
         hour = self._buckets.first(HOUR)
         if hour is None or hour.start_ms >= border_ms:
@@ -187,8 +197,9 @@ class Timers:
             self._spread(hour)
 
     def next_due_ms(self) -> int | None:
-        """No timer is due before this; None if none is pending. Exact within the minute that is being handed out and for
-        buckets without cancelled rows; otherwise `peek` at that time leads to a later one. DerivedDamage.
+        """No timer is due before this; None if none is pending. DerivedDamage.
+        Exact within the minute being handed out and for buckets without cancelled rows; otherwise a
+        `peek` at that time leads to a later one.
         """
         if not self._pending:
             return None
@@ -203,28 +214,31 @@ class Timers:
                         break  # the others of this span are later
         return min(bounds)
 
-    # Looking ---------------------------------------------------------------------------------------------------
+    # Look-up --------------------------------------------------------------------------------------
     def walk(self, begin_ms: int, end_ms: int) -> Iterator[tuple[int, TimerRows]]:
-        """As timer_walk.walk, over what is pending."""
+        """Walk over the pending timers (timers/walk.py)."""
         return walk(self._buckets, self._pieces, begin_ms, end_ms)
 
     def needed_below(self, position: int) -> Iterator[TimerRows]:
-        """All pending timers whose record lies before *position* of the log, in pieces. They must not change meanwhile."""
+        """Pending timers with records before *position* of the log, in pieces.
+        No change meanwhile.
+        """
         for _, rows in self.walk(TIME_MIN_MS, TIME_MAX_MS):
             found = rows[rows["position"] < position]
             if len(found):
                 yield found
 
-    # Saved states ----------------------------------------------------------------------------------------------
+    # Saved states ---------------------------------------------------------------------------------
     def flush(self) -> SyncJob:
-        """Write what is buffered. OSError (ENOSPC): what was not written stays in memory; call it again.
-
+        """Write buffered rows. OSError (ENOSPC): unwritten rows stay in memory; call again.
         Durable here: every timer and cancellation so far, when the job has run.
         """
         return self._buckets.flush()
 
     def marks(self) -> dict[str, Any]:
-        """What a saved state keeps, taken right after `flush`: 50 bytes a bucket, and the rows that `flush` left in memory."""
+        """The data for a saved state, valid right after `flush`.
+        50 bytes a bucket, and the rows that `flush` left in memory.
+        """
         return {
             "buckets": self._buckets.marks(),
             "pending": self._pending,
@@ -235,11 +249,13 @@ class Timers:
         }
 
     def saved(self) -> None:
-        """A saved state with the last flush's marks is durable: files that neither it nor the one before needs are unlinked."""
+        """Unlink files that neither the last flush's state, now durable, nor the one before
+        needs.
+        """
         self._buckets.saved()
 
     def restore(self, marks: dict[str, Any]) -> None:
-        """Be exactly as when *marks* were taken. DerivedDamage if a needed file is missing, short or damaged."""
+        """Restore *marks* exactly. DerivedDamage if a needed file is missing, short or damaged."""
         self._forget()
         self._buckets.restore(marks["buckets"])
         self._pending, self._near_end_ms = marks["pending"], marks["near"]
@@ -252,26 +268,28 @@ class Timers:
             self._late = self._window(LATE, number, (time_ms, row))
 
     def wipe(self) -> None:
-        """Remove every file: the owner derives all timers again from the log."""
+        """Remove every file; the owner derives all timers again from the log."""
         self._forget()
         self._buckets.wipe()
 
     def verify(self) -> Iterator[Checked | DerivedDamage]:
-        """Read everything on disk once, in steps of about 1 MiB; yields damage, never raises it."""
+        """Read everything on disk once, in steps of about 1 MiB.
+        Damage is yielded, never raised.
+        """
         return self._buckets.verify()
 
     def close(self) -> None:
-        """Close the files; what was not flushed is forgotten, the log has it."""
+        """Close the files; the log has the rows that were not flushed."""
         self._forget()
         self._buckets.close()
 
-    # Below: where rows go --------------------------------------------------------------------------------------
+    # Below: placing rows --------------------------------------------------------------------------
     def _forget(self) -> None:
         self._pending, self._near_end_ms, self._cursor = 0, 0, _START
         self._open = self._late = None
 
     def _place_late(self, rows: TimerRows, times: RowNumbers) -> None:
-        """Append to the last late bucket, or to a new one if that is being handed out and has a cursor of its own."""
+        """Append to the last late bucket, or to a new one if that is being handed out."""
         if len(rows):
             last = self._buckets.last(LATE)
             number = last.number if last is not None else 0
@@ -280,7 +298,9 @@ class Timers:
             self._buckets.append(LATE, number, rows, int(times.min()))
 
     def _spread(self, hour: Bucket) -> None:
-        """Move one piece of an hour's rows to minute buckets. Until the last is moved, new ones join the hour: order holds."""
+        """Move one piece of an hour's rows to minute buckets.
+        New rows join the hour until the last piece is moved, which keeps the order.
+        """
         count = min(self._buckets.piece_rows, self._buckets.size_rows(hour))
         rows, _ = self._buckets.piece(hour, hour.end - self._buckets.size_rows(hour), count)
         self._buckets.place(MINUTE, rows, rows["deliver_ms"].astype(np.int64))
@@ -289,16 +309,16 @@ class Timers:
             self._near_end_ms = max(self._near_end_ms, hour.stop_ms)
 
     def _cancel(self, bucket: Bucket, rows: TimerRows, numbers: RowNumbers) -> None:
-        """Take *rows*, whose numbers in *bucket* are *numbers*, back."""
+        """Cancel *rows*, whose numbers in *bucket* are *numbers*."""
         self._buckets.cancel(bucket, rows, numbers)
         window = self._window_of(bucket)
         if window is not None:
             window.forget(numbers)
         self._pending -= len(rows)
 
-    # Below: what is due ----------------------------------------------------------------------------------------
+    # Below: due rows ------------------------------------------------------------------------------
     def _due_window(self, now_ms: int) -> TimerWindow | None:
-        """What `due` takes from next: late rows, or the earliest bucket that has begun; None if there is neither."""
+        """The next source of due rows: late rows, or the earliest begun bucket; None if neither."""
         late = self._buckets.first(LATE)
         if late is not None:
             if self._late is None:
@@ -312,7 +332,7 @@ class Timers:
         return self._open if bucket is not None else None
 
     def _due_bucket(self, now_ms: int) -> Bucket | None:
-        """The earliest bucket that has begun. An hour is spread before it is handed out, unless it is over and small."""
+        """The earliest begun bucket. An hour is spread first, unless it is over and small."""
         while True:
             hour, minute = self._buckets.first(HOUR), self._buckets.first(MINUTE)
             if hour is None or hour.start_ms > now_ms or (minute is not None and minute.start_ms < hour.start_ms):
@@ -324,7 +344,7 @@ class Timers:
             self._spread(hour)
 
     def _drop(self, window: TimerWindow) -> None:
-        """Everything in this bucket was handed out or cancelled."""
+        """Drop a bucket whose rows were all handed out or cancelled."""
         self._buckets.drop(window.bucket)
         if window is self._late:
             self._late = None
@@ -332,7 +352,7 @@ class Timers:
         self._open = None
         self._cursor = (self._cursor[0], -1)  # a later bucket of the same time numbers its rows anew
 
-    # Below: what there is --------------------------------------------------------------------------------------
+    # Below: pending rows --------------------------------------------------------------------------
     def _window(self, span: int, number: int, cursor: Cursor) -> TimerWindow:
         bucket = self._buckets.find(span, number)
         if bucket is None:
@@ -345,7 +365,7 @@ class Timers:
         return self._late if self._late is not None and self._late.bucket is bucket else None
 
     def _locate(self, deliver_ms: int, timer_id: int) -> tuple[Bucket, int] | None:
-        """Where the pending row of this timer lies."""
+        """The bucket and row number of this pending timer."""
         for bucket in self._holding(deliver_ms, deliver_ms + 1):
             window = self._window_of(bucket)
             for row, time_ms in self._buckets.search(bucket, timer_id):
@@ -355,7 +375,7 @@ class Timers:
         return None
 
     def _holding(self, begin_ms: int, end_ms: int) -> Iterator[Bucket]:
-        """The buckets that may have pending rows of [*begin_ms*, *end_ms*), which lie in one minute."""
+        """Buckets that may have pending rows of [*begin_ms*, *end_ms*), which lie in one minute."""
         if begin_ms < self._cursor[0]:
             yield from self._buckets.of(LATE)
         for span in (MINUTE, HOUR):

@@ -1,9 +1,10 @@
-"""All pending timers in pieces, by time, while others change: what lists them, and what retention asks.
+"""A walk over all pending timers in pieces, by time, while others change; for listing and
+retention.
 
-     late rows | hour 7, then its minutes | hour 8, then its minutes | ...
-
-Law: what is pending all the while comes. Rows go from an hour to its minutes and never back, so the hour is looked at first; what is on
-its way then comes twice at most, and what retention moves comes twice, too: whoever minds drops the second one by its id.
+ late rows | hour 7, then its minutes | hour 8, then its minutes | ...
+Law: timers that stay pending throughout are all found. Rows move from an hour to its minutes and
+never back, so the hour is read first. Rows that move meanwhile appear at most twice, and so do rows
+that retention moves: the caller drops duplicates by id.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,9 +19,9 @@ Pieces = Callable[[Bucket], Iterator[tuple[TimerRows, RowNumbers]]]
 
 
 def walk(buckets: TimerBuckets, pieces: Pieces, begin_ms: int, end_ms: int) -> Iterator[tuple[int, TimerRows]]:
-    """Pending timers, in pieces: all with *begin_ms* <= deliver_ms < *end_ms*, and others. *pieces* reads a bucket.
-
-    With each piece a time (ms): no later piece has anything before it. DerivedDamage.
+    """Pending timers, in pieces: all with *begin_ms* <= deliver_ms < *end_ms*, and others.
+    *pieces* reads a bucket. Each piece comes with a time (ms): no later piece has an earlier timer.
+    DerivedDamage.
     """
     for late in list(buckets.of(LATE)):
         for rows, _ in pieces(late):
@@ -39,15 +40,16 @@ def walk(buckets: TimerBuckets, pieces: Pieces, begin_ms: int, end_ms: int) -> I
 
 
 def _next_hour(buckets: TimerBuckets, number: int) -> int | None:
-    """The first hour from *number* on of which there is anything."""
+    """The first hour from *number* on with any timers."""
     hour, minute = buckets.next(HOUR, number), buckets.next(MINUTE, number * _MINUTES)
     hours = [hour.number] if hour is not None else []
     return min([*hours, minute.number // _MINUTES] if minute is not None else hours, default=None)
 
 
 class TimerPage:
-    """The first *count* timers of [*begin_ms*, *end_ms*) by (deliver_ms, timer_id), of one topic if *topic_id* is given, behind
-    *after* = (deliver_ms, timer_id). Gathers them from a walk, in the memory of *count* rows and one piece. Owner: who asks.
+    """The first *count* timers of [*begin_ms*, *end_ms*) by (deliver_ms, timer_id), behind *after*.
+    *after* is (deliver_ms, timer_id); *topic_id*, if given, selects one topic. Gathered from a
+    walk, in the memory of *count* rows and one piece. Owner: the caller.
     """
 
     def __init__(
@@ -59,14 +61,14 @@ class TimerPage:
         self._count, self._topic_id, self._after = count, topic_id, after
 
     def fill(self, pieces: Iterator[tuple[int, TimerRows]]) -> TimerRows:
-        """The rows of this page, from a walk from `begin_ms` to `end_ms`, all at once."""
+        """The rows of this page, from a complete walk from `begin_ms` to `end_ms`."""
         for start_ms, rows in pieces:
             if not self.add(start_ms, rows):
                 break
         return self.rows
 
     def add(self, start_ms: int, rows: TimerRows) -> bool:
-        """One piece of a walk from begin_ms to end_ms; False when nothing that follows belongs here."""
+        """Add a piece of a walk; False when no later piece can belong to the page."""
         if self._count <= 0 or (len(self.rows) == self._count and start_ms > int(self.rows["deliver_ms"][-1])):
             return False
         times = rows["deliver_ms"].astype(np.int64)

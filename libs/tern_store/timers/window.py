@@ -1,11 +1,11 @@
-"""A bucket that has come due, read in pieces: the earliest of its rows that were not handed out yet, sorted, in memory.
+"""A due bucket, read in pieces: its earliest rows that were not handed out, sorted, in memory.
 
-     rows of the bucket by (deliver_ms, row number):
-       handed out     | in the window, sorted             | left on disk
-                      ^ cursor                            ^ limit (None: nothing is left)
-
-Law: order and completeness follow from cursor and files alone; the window only saves reading again. So a restart that has the cursor
-goes on where it stopped, and a bucket of any size costs as much memory as the window.
+ rows of the bucket by (deliver_ms, row number):
+ handed out     | in the window, sorted             | left on disk
+     ^ cursor                            ^ limit (None: nothing is left)
+Law: order and completeness follow from cursor and files alone; the window only saves repeated
+reads. A restart with the same cursor continues at the same row, and a bucket of any size costs only
+the window's memory.
 """
 
 import numpy as np
@@ -21,7 +21,9 @@ Part = tuple[TimerRows, RowNumbers, RowNumbers]  # rows, their times in ms, thei
 
 
 class TimerWindow:
-    """One bucket that is being handed out. Owner: `Timers`. *cursor*: (deliver_ms, row number) of the last one handed out."""
+    """One bucket being handed out. Owner: `Timers`.
+    *cursor*: (deliver_ms, row number) of the last row.
+    """
 
     def __init__(self, buckets: TimerBuckets, bucket: Bucket, cursor: Cursor, window_rows: int) -> None:
         self.bucket, self.cursor = bucket, cursor
@@ -32,20 +34,23 @@ class TimerWindow:
         self._rows, self._times, self._numbers = np.empty(0, TIMER_ROWS), _NONE, _NONE
 
     def peek(self, now_ms: int, count_max: int) -> TimerRows:
-        """The next rows with deliver_ms <= *now_ms*, as many as there are up to *count_max*. DerivedDamage, or OSError of the disk."""
+        """Up to *count_max* of the next rows with deliver_ms <= *now_ms*.
+        DerivedDamage, or OSError.
+        """
         self._gather(now_ms, count_max)
         count = min(count_max, int(np.searchsorted(self._times, now_ms, "right")))
-        # A copy, and of these very bytes: concatenate has turned the fields to the machine's byte order.
+        # A copy with these exact bytes: concatenate has converted the fields to the machine's byte
+        # order.
         return self._rows[:count].astype(TIMER_ROWS)
 
     def take(self, count: int) -> None:
-        """The first *count* rows that `peek` has shown are handed out."""
+        """Hand out the first *count* rows that `peek` returned."""
         if count:
             self.cursor = (int(self._times[count - 1]), int(self._numbers[count - 1]))
             self._keep(slice(count, None))
 
     def next_ms(self) -> int | None:
-        """When the next row is due; None if none is left. DerivedDamage."""
+        """Due time of the next row; None if none is left. DerivedDamage."""
         self._gather(TIME_MAX_MS, 1)
         return int(self._times[0]) if len(self._times) else None
 
@@ -54,21 +59,21 @@ class TimerWindow:
         return _is_behind(self.cursor, times, numbers)
 
     def forget(self, numbers: RowNumbers) -> None:
-        """The rows of these numbers were cancelled."""
+        """Drop the rows with these numbers, which were cancelled."""
         self._keep(~np.isin(self._numbers, numbers))
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Below ----------------------------------------------------------------------------------------
     def _gather(self, now_ms: int, count: int) -> None:
-        """Have *count* rows that are due by *now_ms* in the window, or all there are. Changes nothing if a read fails."""
+        """Load *count* rows due by *now_ms*, or all there are. Changes nothing if a read fails."""
         size = max(self._window_rows, count)
-        if self._scanned < self.bucket.end:  # what was added since
+        if self._scanned < self.bucket.end:  # rows added since
             self._read(self._scanned, self.cursor, self._limit, size)
         while self._limit is not None and self._limit[0] <= now_ms and len(self._rows) < count:
             self._read(self._left, self._limit, None, size)
 
     def _read(self, start: int, floor: Cursor, limit: Cursor | None, size: int) -> None:
-        """Add the rows from number *start* on that lie behind *floor* and before *limit*. If the window becomes larger than
-        two *size*, keep the earliest *size*.
+        """Add the rows from number *start* on that lie behind *floor* and before *limit*.
+        If the window exceeds two *size*, keep the earliest *size*.
         """
         left = self.bucket.end if limit is None else self._left
         parts = [(self._rows, self._times, self._numbers)]
@@ -100,7 +105,9 @@ def _is_behind(cursor: Cursor, times: RowNumbers, numbers: RowNumbers) -> Flags:
 
 
 def _sort(parts: list[Part], size: int) -> tuple[Part, RowNumbers]:
-    """The earliest *size* rows, in order, and the numbers of the others. Of the same time, earlier parts come first."""
+    """The earliest *size* rows, in order, and the numbers of the others.
+    At equal times, earlier parts come first.
+    """
     parts = [part for part in parts if len(part[1])] or parts[:1]
     rows, times, numbers = map(np.concatenate, zip(*parts, strict=True)) if len(parts) > 1 else parts[0]
     order = np.argsort(times, kind="stable")
