@@ -1,9 +1,9 @@
-"""Every error of TernMQ, once: code, HTTP status, whether a repeat can help, and a sentence that names the fix.
+"""Every error, once: its code, HTTP status, retryability, title, and a sentence with the fix.
 
-A core raises the class; the shells map it to an RFC 9457 problem or a link error; the SDK raises the same class again.
-Context travels as fields, never as prose glued together elsewhere. The table is one thing: a code is looked up in one place, and none is
-given twice. What an error is, is in tern_error.py; those of transactions are in errors_transactions.py, those of credentials, permissions and
-quotas in errors_security.py, those of requests that are too large, too slow or too complex in errors_requests.py, and imported from here as all are. Reference: RFC 9457.
+A core raises the class. The shells map it to an RFC 9457 problem or a link error, and the SDK
+raises the same class again. Context is passed as fields, never as prose assembled elsewhere. The
+table is one thing: each code is unique and is looked up in one place. Classes of other subjects
+(transactions, security, requests) are defined in errors_*.py and imported from here.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ from tern_wire.errors_transactions import (
 )
 from tern_wire.tern_error import TernError
 
-# What is imported to be found here; what follows is found anyway.
+# Re-exported classes; classes defined below need no listing.
 __all__ = [
     "BodyTooSlow",
     "CallbackRefused",
@@ -83,7 +83,7 @@ __all__ = [
 ]
 
 
-# 400: the request is wrong ----------------------------------------------------------------------------------------
+# 400: the request is wrong ------------------------------------------------------------------------
 class MalformedBody(TernError):
     code, status, title = "malformed-body", 400, "The body cannot be parsed"
     fix = "{reason} (at {pointer}). Send a body that matches the Content-Type."
@@ -239,13 +239,13 @@ class ConfirmationNeeded(TernError):
     fix = "This deletes {what} '{name}' and {loss}. Repeat the request with ?confirm={name}."
 
 
-# 401: who are you -------------------------------------------------------------------------------------------------
+# 401: who are you ---------------------------------------------------------------------------------
 class PeerProofRefused(TernError):
     code, status, title = "peer-proof-refused", 401, "This door is for the nodes of the cluster"
     fix = "{reason}. Give all nodes the same cluster key and group id, and clocks that agree to a minute."
 
 
-# 403: the settings forbid it --------------------------------------------------------------------------------------
+# 403: the settings forbid it ----------------------------------------------------------------------
 class TopicNotWritable(TernError):
     code, status, title = "topic-not-writable", 403, "The topic takes no messages"
     fix = "Topic '{topic}' may not be written. Allow it: `ternmq topic alter {topic} --permission rw`."
@@ -256,7 +256,7 @@ class TopicNotReadable(TernError):
     fix = "Topic '{topic}' may not be read. Allow it: `ternmq topic alter {topic} --permission rw`."
 
 
-# 404 to 431: it is not there, or too large ------------------------------------------------------------------------
+# 404 to 431: it is not there, or too large --------------------------------------------------------
 class TopicNotFound(TernError):
     code, status, title = "topic-not-found", 404, "The topic does not exist"
     fix = "Topic '{topic}' does not exist. Create it: PUT /v1/topics/{topic}, or `ternmq topic create {topic}`."
@@ -452,14 +452,14 @@ class IdempotencyKeyReused(TernError):
     fix = "This key was used for a message with another body. Use a new key for a new message."
 
 
-# 429 and 503: not now; nothing was stored -------------------------------------------------------------------------
+# 429 and 503: not now; nothing was stored ---------------------------------------------------------
 class LimitReached(TernError):
     code, status, title = "limit-reached", 429, "A limit of the cluster is reached"
     fix = "{what}: {actual} of {limit}. {remedy}"
     _REMEDY = "Remove some, or settle what was received."
 
     def __init__(self, *, remedy: str = "", **fields: Any) -> None:
-        """*remedy*: what to do, where removing and settling are not all."""
+        """*remedy*: what to do, where removing and settling are not the only remedies."""
         super().__init__(**fields, remedy=remedy or self._REMEDY)
         if not remedy:
             del self.fields["remedy"]
@@ -503,7 +503,7 @@ class DiskFull(TernError):
     fix = "Broker group '{broker_group}' refuses sends until disk space is free. Nothing was stored; reads and acks go on.{held_by}"
 
     def __init__(self, *, held_by: str = "", **fields: Any) -> None:
-        """*held_by*: a sentence that says whose messages hold the space, and what to do."""
+        """*held_by*: a sentence with the topics or groups that hold the space, and the remedy."""
         super().__init__(**fields, held_by=f" {held_by}" if held_by else "")
         if held_by:
             self.fields["held_by"] = held_by
@@ -587,7 +587,7 @@ ERRORS: Mapping[str, type[TernError]] = _all_errors()
 
 
 def error_from(code: str, fields: Mapping[str, Any]) -> TernError:
-    """The error of *code* again, from a problem document's or a link error's fields."""
+    """Return the error of *code* with the fields of a problem document or a link error."""
     error = ERRORS.get(code)
     if error is None:
         return TernError(code=code, **{key: value for key, value in fields.items() if key != "code"})

@@ -1,6 +1,7 @@
-"""The errors of authentication, authorization and quotas. Imported from errors.py, where the table of all errors is.
+"""Errors of authentication, authorization and quotas. Imported from errors.py, which has the table.
 
-Law: what an error says of a key, a principal or a grant is the same whatever was wrong with it; why is for the audit log.
+Law: the text of an error about a key, a principal or a grant is the same for every cause. The cause
+is in the audit log.
 """
 
 from tern_wire.tern_error import TernError

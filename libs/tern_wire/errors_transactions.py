@@ -1,4 +1,4 @@
-"""The errors of transactions and producer groups. Imported from errors.py, where the table of all errors is."""
+"""Errors of transactions and producer groups. Imported from errors.py, which has the table."""
 
 from tern_wire.tern_error import TernError
 
