@@ -4,8 +4,8 @@
 
 The heads are structs in the files of this folder (`heads.py` describes how they are read):
 
-  | file                  | requests                                                             |
-  |-----------------------|----------------------------------------------------------------------|
+  | file                   | requests                                                             |
+  |------------------------|----------------------------------------------------------------------|
   | `sends.py`             | SEND                                                                 |
   | `receives.py`          | RECEIVE, NOTIFY, SETTLE                                              |
   | `pulls.py`             | PULL, PULL_ANYWHERE (of any node, from its applied state), OFFSETS   |
