@@ -1,9 +1,8 @@
-"""The API document, from the rows of all routes. OpenAPI 3.1.
+"""Builder of the API document (OpenAPI 3.1) from the rows of all routes.
 
-Built at the first request of /openapi.json: most proxies are never asked, and start-up time and idle memory are for messages. The same
-release always gives the same bytes.
-
-Reference: OpenAPI 3.1.0; RFC 9457 (problems).
+Built at the first request of /openapi.json: most proxies never serve it, and start-up time and idle
+memory are for messages. The same release always produces the same bytes. Reference: OpenAPI 3.1.0;
+RFC 9457 (problems).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +42,7 @@ _TAGS = {
 
 
 def install_openapi(app: FastAPI, routes: Sequence[Route]) -> None:
-    """Let *app* answer the document of *routes*, built when it is first asked for."""
+    """Let *app* serve the document of *routes*, built at the first request."""
     complete: Document = {}
 
     def openapi() -> Document:
@@ -56,7 +55,7 @@ def install_openapi(app: FastAPI, routes: Sequence[Route]) -> None:
 
 
 def build_document(info: Document, routes: Iterable[Route]) -> Document:
-    """The document of *routes*: those that have an id."""
+    """Return the document of those *routes* that have an id."""
     routes = [route for route in routes if route.id]
     paths_of: dict[str, Document] = {}
     for route in routes:
@@ -134,7 +133,7 @@ def _curl(route: Route, body: tuple[str, str] | None) -> str:
     return f"{text} \\\n  -H 'Content-Type: {body[0]}' \\\n  --data-binary '{body[1]}'"
 
 
-# Problems ---------------------------------------------------------------------------------------------------------
+# Problems -----------------------------------------------------------------------------------------
 def _problem(status: int, codes: list[str]) -> Document:
     pause = {"Retry-After": {"$ref": "#/components/headers/Retry-After"}} if status in {408, 429, 503, 504} else {}
     return _with_request_id(
@@ -154,7 +153,7 @@ def _problem(status: int, codes: list[str]) -> Document:
     )
 
 
-# Components -------------------------------------------------------------------------------------------------------
+# Components ---------------------------------------------------------------------------------------
 def _path_parameters() -> Document:
     patterns = (
         ("topic", TOPIC_PATTERN, "The topic."),
@@ -204,7 +203,7 @@ def _namespace() -> Document:
 
 
 def _of_whoever(path: str) -> tuple[str, ...]:
-    """Parameters of every operation, and of every one of the API."""
+    """Return the parameters of every operation; those under /v1/ have more."""
     return ("RequestId", "Namespace") if path.startswith("/v1/") else ("RequestId",)
 
 
