@@ -1,4 +1,6 @@
-"""Broker groups that come and go: what is left in one, which topics it has, what it lacked."""
+"""Documents of adding and removing broker groups: remaining contents, topics by place, and what a
+join added.
+"""
 
 from typing import Annotated
 
@@ -11,14 +13,14 @@ Namespace = Annotated[str, Meta(description="Whose it is; empty for nobody's.")]
 
 
 class GroupBehind(Struct, kw_only=True):
-    """A consumer group that has not settled all that a topic has in the broker group."""
+    """A consumer group with unsettled messages of a topic in the broker group."""
 
     group: str
     unread: Count
 
 
 class TopicLeft(Struct, kw_only=True):
-    """A topic that keeps the broker group."""
+    """A topic that is an obstacle to removing the broker group."""
 
     namespace: Namespace
     topic: str
@@ -30,7 +32,7 @@ class TopicLeft(Struct, kw_only=True):
 
 
 class DeadLettersLeft(Struct, kw_only=True):
-    """Dead letters of one consumer group that lie in the broker group."""
+    """Dead letters of one consumer group in the broker group."""
 
     namespace: Namespace
     group: str
@@ -38,7 +40,7 @@ class DeadLettersLeft(Struct, kw_only=True):
 
 
 class BrokerGroupLeft(Struct, kw_only=True):
-    """What is left in a broker group."""
+    """Remaining contents of a broker group."""
 
     broker_group: BrokerGroupName
     writable: Annotated[bool, Meta(description="Whether an operator lets new messages go there.")]
@@ -58,7 +60,7 @@ class BrokerGroupLeft(Struct, kw_only=True):
 
 
 class TopicPlace(Struct, kw_only=True):
-    """Where a topic is."""
+    """Place of a topic."""
 
     namespace: Namespace
     topic: str
@@ -75,7 +77,7 @@ class TopicPlacePage(Struct, kw_only=True):
 
 
 class BrokerGroupJoined(Struct, kw_only=True):
-    """What was new in the broker group."""
+    """Additions to the broker group."""
 
     broker_group: BrokerGroupName
     groups: Annotated[int, Meta(ge=0, description="Consumer groups that are declared there now.")]

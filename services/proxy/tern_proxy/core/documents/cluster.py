@@ -1,4 +1,4 @@
-"""The cluster as a proxy sees it, and where a topic lives."""
+"""Documents of the cluster as a proxy sees it, and of a topic's route."""
 
 from typing import Annotated
 
@@ -15,9 +15,9 @@ Queues = Annotated[int, Meta(ge=1, le=QUEUES_PER_TOPIC_MAX)]
 Bits = Annotated[int, Meta(ge=0, le=PERM_MAX, description="RocketMQ's bits: read 4, write 2.")]
 
 
-# The cluster ------------------------------------------------------------------------------------------------------
+# The cluster --------------------------------------------------------------------------------------
 class RaftFacts(Struct, kw_only=True):
-    """What a broker says of its replicated log, asked for this answer."""
+    """State of a broker's replicated log, requested for this answer."""
 
     role: Annotated[str, Meta(description="leader or follower")]
     serving: Annotated[bool, Meta(description="Whether it leads and takes requests.")]
@@ -62,9 +62,9 @@ class ClusterState(Struct, kw_only=True):
     broker_groups: dict[str, BrokerGroupState]
 
 
-# Where a topic lives ----------------------------------------------------------------------------------------------
+# Where a topic lives ------------------------------------------------------------------------------
 class RoutedNode(Struct, kw_only=True):
-    """Where one broker listens, host:port."""
+    """Addresses of one broker, host:port."""
 
     link: str
     http: str
@@ -81,7 +81,7 @@ class RoutedGroup(Struct, kw_only=True):
 
 
 class HostedTopic(Struct, kw_only=True):
-    """The topic in one broker group, as its leader tells it."""
+    """The topic in one broker group, from its leader."""
 
     topic_id: Count
     queues: Queues
@@ -91,7 +91,7 @@ class HostedTopic(Struct, kw_only=True):
 
 
 class GroupQueues(Struct, kw_only=True):
-    """The topic in one broker group, as RocketMQ's tools show it."""
+    """The topic in one broker group, in the form of RocketMQ's tools."""
 
     broker_group: str
     read_queues: Queues
@@ -100,7 +100,7 @@ class GroupQueues(Struct, kw_only=True):
 
 
 class TopicRoute(Struct, kw_only=True):
-    """Where a topic lives."""
+    """Route of a topic."""
 
     topic: str
     cluster: str

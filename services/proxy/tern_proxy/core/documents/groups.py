@@ -1,4 +1,4 @@
-"""Consumer groups: how they are declared, described, listed and deleted."""
+"""Documents of consumer groups: declared, described, listed and deleted."""
 
 from typing import Annotated
 
@@ -25,9 +25,12 @@ _PARKED = (
 )
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 class RetrySettings(Struct, forbid_unknown_fields=True):
-    """How long a message rests after each failed attempt. `custom` has `delays`; `exponential` has `initial`, `multiplier`, `max`."""
+    """Retry delays after failed attempts.
+
+    `custom` has `delays`; `exponential` has `initial`, `multiplier`, `max`.
+    """
 
     policy: Policy
     delays: Annotated[list[Delay], shown(minItems=1, maxItems=limits.RETRY_DELAYS_KEPT_MAX)] | UnsetType = UNSET
@@ -37,8 +40,11 @@ class RetrySettings(Struct, forbid_unknown_fields=True):
 
 
 class GroupSettings(Struct, forbid_unknown_fields=True):
-    """The body of PUT and PATCH /v1/groups/{group}. What is left out stays, or gets its default in a new group. `start` is where the group
-    begins in a queue that it has never read: earliest, latest, or a time."""
+    """The body of PUT and PATCH /v1/groups/{group}.
+
+    Omitted fields stay as they are, or get their defaults in a new group. `start` is the initial
+    position in a queue without a committed offset: earliest, latest, or a time.
+    """
 
     invisible: Invisible | UnsetType = UNSET
     start: Annotated[str | int, shown("`earliest`, `latest`, or a time: RFC 3339, or ms since 1970.")] | UnsetType = (
@@ -52,9 +58,9 @@ class GroupSettings(Struct, forbid_unknown_fields=True):
     attributes: ChangedAttributes | UnsetType = UNSET
 
 
-# Answers ----------------------------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 class Retry(Struct, kw_only=True):
-    """How long a message rests after attempt 1, 2, ... has failed."""
+    """Retry delays after attempt 1, 2, ... has failed."""
 
     policy: Policy
     delays_ms: Annotated[list[int], Meta(description="The last one holds for all further attempts.")]
@@ -64,7 +70,7 @@ class Retry(Struct, kw_only=True):
 
 
 class GroupState(Struct, kw_only=True):
-    """A consumer group as it is set up."""
+    """Settings of a consumer group."""
 
     group: str
     invisible_ms: Annotated[int, Meta(ge=limits.INVISIBLE_MIN_MS, le=limits.INVISIBLE_MAX_MS)]
@@ -85,7 +91,7 @@ class GroupDeclared(GroupState, kw_only=True):
 
 
 class GroupProgress(Struct, kw_only=True):
-    """How far a group is in a topic, in messages."""
+    """Progress of a group in a topic, in messages."""
 
     topic: str
     lag: Annotated[int, Meta(ge=0, description="Behind the committed offsets: not settled yet.")]
@@ -96,7 +102,7 @@ class GroupProgress(Struct, kw_only=True):
 
 
 class GroupDescription(GroupState, kw_only=True):
-    """A consumer group, and each topic that it has begun."""
+    """A consumer group and its progress in each topic that it has begun."""
 
     topics: list[GroupProgress]
     truncated: Annotated[bool, Meta(description="Whether there are more topics than are shown.")]
@@ -110,7 +116,7 @@ class GroupPage(Struct, kw_only=True):
 
 
 class GroupDeleted(Struct, kw_only=True):
-    """A consumer group that is gone."""
+    """A deleted consumer group."""
 
     group: str
     deleted: bool

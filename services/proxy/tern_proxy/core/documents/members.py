@@ -1,4 +1,4 @@
-"""Members of groups, who reads which queues, and locks of queues."""
+"""Documents of members of groups, assignments of queues, and locks of queues."""
 
 from typing import Annotated
 
@@ -27,12 +27,12 @@ _FILTERS = (
 )
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 class MemberHeartbeat(Struct, forbid_unknown_fields=True):
     """The body of POST /v1/groups/{group}/members/heartbeat.
 
-    `subscriptions`: topic -> filter: tags such as `A || B`, `*` for everything, or SQL behind `sql:`. `queues`: topic -> the queues that
-    it wants under the strategy `by-config`.
+    `subscriptions`: topic -> filter: tags such as `A || B`, `*` for everything, or SQL behind
+    `sql:`. `queues`: topic -> the queues that the member requests under the strategy `by-config`.
     """
 
     member: _NAME
@@ -57,9 +57,9 @@ class LockRequest(Struct, forbid_unknown_fields=True):
     queues: Annotated[_QUEUES, shown(minItems=1, maxItems=limits.QUEUES_PER_TOPIC_MAX)]
 
 
-# Answers: members -------------------------------------------------------------------------------------------------
+# Answers: members ---------------------------------------------------------------------------------
 class Heard(Struct, kw_only=True):
-    """A heartbeat that was heard."""
+    """An accepted heartbeat."""
 
     group: str
     member: MemberId
@@ -74,7 +74,7 @@ class Heard(Struct, kw_only=True):
 
 
 class Member(Struct, kw_only=True):
-    """What a member said last, and when."""
+    """A member's last heartbeat, and its time."""
 
     member: MemberId
     address: str
@@ -88,7 +88,7 @@ class Member(Struct, kw_only=True):
 
 
 class FilterOfMembers(Struct, kw_only=True):
-    """Members that say the same of a topic."""
+    """Members with the same filter for a topic."""
 
     filter: Annotated[str, Meta(description="Empty: they do not subscribe to it.")]
     count: Count
@@ -96,7 +96,7 @@ class FilterOfMembers(Struct, kw_only=True):
 
 
 class SubscriptionConflict(Struct, kw_only=True):
-    """A topic on which members of one group differ: each takes messages that the others wait for."""
+    """A topic on which members of one group differ: each takes messages for which others wait."""
 
     topic: str
     filters: list[FilterOfMembers]
@@ -113,7 +113,7 @@ class GroupMembers(Struct, kw_only=True):
 
 
 class MemberLeft(Struct, kw_only=True):
-    """What became of a member that goes."""
+    """Result of removing a member."""
 
     group: str
     member: MemberId
@@ -121,9 +121,9 @@ class MemberLeft(Struct, kw_only=True):
     missed: Missed
 
 
-# Answers: queues --------------------------------------------------------------------------------------------------
+# Answers: queues ----------------------------------------------------------------------------------
 class Assignments(Struct, kw_only=True):
-    """Who reads which queues of a topic."""
+    """Assignment of a topic's queues to members."""
 
     group: str
     topic: str
@@ -135,7 +135,7 @@ class Assignments(Struct, kw_only=True):
 
 
 class QueueLock(Struct, kw_only=True):
-    """Who holds a queue."""
+    """Lock of a queue."""
 
     member: MemberId
     epoch: Epoch
@@ -151,7 +151,7 @@ class GroupLocks(Struct, kw_only=True):
 
 
 class LockResults(Struct, kw_only=True):
-    """What became of each queue that was to be locked."""
+    """Result of locking each queue."""
 
     group: str
     topic: str
@@ -164,7 +164,7 @@ class LockResults(Struct, kw_only=True):
 
 
 class Unlocked(Struct, kw_only=True):
-    """Which locks were given up."""
+    """Released locks."""
 
     group: str
     topic: str

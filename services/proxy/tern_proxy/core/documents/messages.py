@@ -1,4 +1,4 @@
-"""Messages: how they are sent, received, settled and read by offset."""
+"""Documents of messages: sent, received, settled and read by offset."""
 
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -17,14 +17,17 @@ ReceiptHandle = Annotated[
     str, Meta(max_length=HANDLE_SIZE_MAX_CHARS, description="Opaque; names one lease of a message.")
 ]
 if TYPE_CHECKING:
-    # Raw: a text that is JSON already. Bytes: for MessagePack and raw answers.
+    # Raw: a text that is already JSON. Bytes: for MessagePack and raw answers.
     Body: TypeAlias = str | Raw | bytes
 else:
     Body = str
 
 
 class SendReceipt(Struct, kw_only=True, gc=False):
-    """Where a message is stored. It is on the disks of a majority. `deliver_at` and `recall_handle`: it waits for that time."""
+    """The place of a stored message, which is on the disks of a majority.
+
+    With `deliver_at` and `recall_handle`, it waits for its delivery time.
+    """
 
     message_id: MessageId
     queue: Queue
@@ -35,7 +38,7 @@ class SendReceipt(Struct, kw_only=True, gc=False):
 
 
 class SendResult(Struct, kw_only=True, gc=False):
-    """What became of one message of a batch: a receipt, or `error`."""
+    """Result of one message of a batch: a receipt, or `error`."""
 
     index: Annotated[int, Meta(ge=0, description="The message's place in the request.")]
     message_id: MessageId | UnsetType = UNSET
@@ -56,7 +59,10 @@ class BatchResults(Struct, kw_only=True):
 
 
 class Message(Struct, kw_only=True, gc=False):
-    """A stored message. Exactly one of `body`, `json`, `body_base64` carries it; in MessagePack always `body`, binary."""
+    """A stored message.
+
+    Exactly one of `body`, `json`, `body_base64` carries it; in MessagePack always `body`, binary.
+    """
 
     message_id: str
     topic: str
@@ -79,14 +85,17 @@ class Message(Struct, kw_only=True, gc=False):
 
 
 class ReadMessage(Message, kw_only=True, gc=False):
-    """A message as its record has it, of which routes show what they show: `offset` -1 while it is not visible, `body_size` in place of the body
-    for those who may not see it."""
+    """A message as stored in its record; each route shows a part of it.
+
+    `offset` is -1 while it is not visible. `body_size` replaces the body for principals that may
+    not see it.
+    """
 
     body_size: Count | UnsetType = UNSET
 
 
 class LeasedMessage(Message, kw_only=True, gc=False):
-    """A message under lease: nobody else of the group receives it until `invisible_until`."""
+    """A message under lease: no other consumer of the group receives it until `invisible_until`."""
 
     attempt: Annotated[int, Meta(ge=1, description="1 at the first delivery.")]
     receipt_handle: ReceiptHandle
@@ -94,7 +103,7 @@ class LeasedMessage(Message, kw_only=True, gc=False):
 
 
 class SettleResult(Struct, kw_only=True, gc=False):
-    """What became of one receipt handle."""
+    """Result of one receipt handle."""
 
     receipt_handle: str
     status: Annotated[str, words("ok")] | UnsetType = UNSET
@@ -109,20 +118,20 @@ class SettleResults(Struct, kw_only=True):
 
 
 class Received(Struct, kw_only=True):
-    """Messages, perhaps none, and the results of `settle`."""
+    """Messages, possibly none, and the results of `settle`."""
 
     messages: Annotated[list[LeasedMessage], Meta(max_length=limits.RECEIVE_MESSAGES_MAX)]
     settled: Annotated[list[SettleResult], Meta(max_length=limits.SETTLE_ENTRIES_MAX)]
 
 
 class SettledLine(Struct, kw_only=True):
-    """The last line of a receive in NDJSON that has settled something."""
+    """The last line of a receive in NDJSON with settles."""
 
     settled: list[SettleResult]
 
 
 class Pulled(Struct, kw_only=True):
-    """Messages of one queue, perhaps none; go on at `next_offset`."""
+    """Messages of one queue, possibly none; continue at `next_offset`."""
 
     messages: Annotated[list[Message], Meta(max_length=limits.PULL_MESSAGES_MAX)]
     next_offset: Offset

@@ -1,4 +1,4 @@
-"""Errors, explained: what each code means, what to do, and which routes answer it."""
+"""Documents that explain errors: the meaning and remedy of each code, and the routes with it."""
 
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ class ProblemKind(Struct, kw_only=True):
 
 
 class ProblemExplained(ProblemKind, kw_only=True):
-    """One error, with what to do about it."""
+    """One error with its remedy."""
 
     remedy: Annotated[str, Meta(description="What `detail` says, with the names of its fields in braces.")]
     fields: Annotated[list[str], Meta(description="Fields that come with it.")]

@@ -1,4 +1,4 @@
-"""Messages that wait for their delivery time."""
+"""Documents of scheduled messages, which wait for their delivery time."""
 
 from typing import Annotated
 
@@ -23,7 +23,7 @@ class ScheduledMessage(Struct, kw_only=True):
 
 
 class ScheduledMessages(Struct, kw_only=True):
-    """A page of messages that wait, the next ones first."""
+    """A page of scheduled messages, in order of delivery."""
 
     topic: str
     messages: Annotated[list[ScheduledMessage], Meta(max_length=SCHEDULED_LISTED_MAX)]

@@ -1,4 +1,4 @@
-"""Topics: how they are declared, described, listed, placed and deleted."""
+"""Documents of topics: declared, described, listed, placed and deleted."""
 
 from typing import Annotated
 
@@ -13,10 +13,13 @@ Permission = Annotated[str, words("rw", "r", "w", "none")]
 _QUEUES = f"In each broker group; {limits.QUEUES_PER_TOPIC_DEFAULT} in a new topic. May grow, never shrink."
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 class TopicSettings(Struct, forbid_unknown_fields=True):
-    """The body of PUT and PATCH /v1/topics/{topic}. What is left out stays, or gets its default in a new topic; an attribute that is null
-    is removed."""
+    """The body of PUT and PATCH /v1/topics/{topic}.
+
+    Omitted fields stay as they are, or get their defaults in a new topic; an attribute that is null
+    is removed.
+    """
 
     queues: Annotated[int, shown(_QUEUES, minimum=1, maximum=limits.QUEUES_PER_TOPIC_MAX)] | UnsetType = UNSET
     type: Annotated[str, words(*_KINDS)] | UnsetType = UNSET
@@ -26,14 +29,16 @@ class TopicSettings(Struct, forbid_unknown_fields=True):
 
 
 class PlacementSettings(Struct, forbid_unknown_fields=True):
-    """The body of PUT /v1/topics/{topic}/placement: the broker groups that are to take its keyed and ordered messages."""
+    """The body of PUT /v1/topics/{topic}/placement: the broker groups for its keyed and ordered
+    messages.
+    """
 
     broker_groups: Annotated[list[str], shown(minItems=1, maxItems=limits.PLACEMENT_GROUPS_MAX, uniqueItems=True)]
 
 
-# Answers ----------------------------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 class TopicState(Struct, kw_only=True):
-    """A topic as it is set up."""
+    """Settings of a topic."""
 
     topic: str
     type: Annotated[str, words(*_KINDS, text="Which messages it takes.")]
@@ -75,7 +80,7 @@ class TopicOffsets(Struct, kw_only=True):
 
 
 class TopicPlacement(Struct, kw_only=True):
-    """Where a topic's keyed and ordered messages go."""
+    """The broker groups of a topic's keyed and ordered messages."""
 
     topic: str
     epoch: Annotated[int, Meta(ge=0, description="Grows with each change; 0 when nobody has placed it.")]
@@ -87,7 +92,7 @@ class TopicPlacement(Struct, kw_only=True):
 
 
 class TopicPlaced(TopicPlacement, kw_only=True):
-    """Where they go now."""
+    """The new placement, and whether it changed."""
 
     changed: bool
     left: Annotated[str, Meta(description="What keeps a move that could not be ended; empty when nothing does.")]
@@ -111,7 +116,7 @@ class TopicPage(Struct, kw_only=True):
 
 
 class TopicDeleted(Struct, kw_only=True):
-    """A topic that is gone."""
+    """A deleted topic."""
 
     topic: str
     deleted: bool
