@@ -1,4 +1,4 @@
-"""The rows of broker groups that come and go."""
+"""Rows for adding and removing broker groups."""
 
 from tern_proxy.core.documents.broker_groups import (
     BrokerGroupJoined,
@@ -51,7 +51,7 @@ _LEFT = BrokerGroupLeft(
 _PLACE = TopicPlace(namespace="", topic="orders", broker_groups=["broker-a"], before=[], hosts=["broker-a"])
 _JOINED = BrokerGroupJoined(broker_group="broker-a", groups=0, producer_groups=0)
 _KNOWN = (*ASKED, BrokerGroupNotFound, *ROUTED, NoLeader)
-# Topics of all namespaces are named, and what is declared is everybody's: an administrator's.
+# Answers name topics of all namespaces, and declarations affect all namespaces: for administrators.
 _ADMIN = ("ADMIN cluster",)
 
 ROUTES = (

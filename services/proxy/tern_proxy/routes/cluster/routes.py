@@ -1,4 +1,4 @@
-"""The rows of the cluster, and of a topic's route."""
+"""Rows of the cluster, and of a topic's route."""
 
 from tern_proxy.core.documents.cluster import (
     BrokerGroupState,

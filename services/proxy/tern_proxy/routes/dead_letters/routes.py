@@ -1,4 +1,7 @@
-"""The rows of dead letters. Bodies are shown to those alone who may SUB the group; a redrive goes to the group that has them, and to nobody else."""
+"""Rows of dead letters.
+
+Bodies require SUB of the group; a redrive delivers only to the group of the dead letters.
+"""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""The rows of consumer groups."""
+"""Rows of consumer groups."""
 
 from tern_proxy.core.documents.groups import (
     GroupDeclared,

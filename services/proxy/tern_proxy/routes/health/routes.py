@@ -1,4 +1,4 @@
-"""The rows of what tern_service serves: they have no handler here, and nothing of them is in a namespace."""
+"""Rows of the routes of tern_service: they have no handler here, and no namespace."""
 
 from prometheus_client import CONTENT_TYPE_LATEST
 

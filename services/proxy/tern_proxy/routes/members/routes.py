@@ -1,4 +1,4 @@
-"""The rows of members, assignments and locks."""
+"""Rows of members, assignments and locks."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""What sends, receives and pulls say beside their bodies, as parameters and headers. Transactions and requests are sends, too."""
+"""Parameters and headers of sends, receives and pulls. Transactions and requests are sends, too."""
 
 from tern_proxy.core.documents.receives import ReceiveRequest
 from tern_proxy.core.documents.sends import AFTER, AT, IN_ORDER, LEVEL, PINS
@@ -31,7 +31,7 @@ from tern_wire.errors import (
 )
 from tern_wire.paths import JSON, OCTETS
 
-# When all messages of a request meet the same one, it is the answer.
+# When all messages of a request have the same error, it is the answer.
 SENT = (
     *(*ASKED, *READ, *TOPIC, *BROKER),
     *(IllegalTag, IllegalKey, IllegalProperty, IllegalIdempotencyKey, QueueNotFound),
@@ -50,7 +50,7 @@ _PROPERTY: Schema = {"type": "string", "maxLength": limits.PROPERTY_VALUE_SIZE_M
 _PROPERTIES: Schema = {"type": "object", "maxProperties": limits.PROPERTIES_MAX, "additionalProperties": _PROPERTY}
 _GROUP: Schema = {"type": "string", "maxLength": limits.MESSAGE_GROUP_SIZE_MAX_BYTES}
 _DELAY: Schema = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": DURATION_PATTERN}]}
-# When and in which order a message is delivered.
+# Delivery time and order of a message.
 _TIMING: tuple[tuple[str, Schema, str], ...] = (
     ("message_group", _GROUP, IN_ORDER),
     ("delay", _DELAY, AFTER),
@@ -76,14 +76,14 @@ SEND_PARAMETERS = (
     in_header(paths.HEADER_IDEMPOTENCY_KEY, _ONCE_KEY, _ONCE),
     in_header("Prefer", {"type": "string"}, "`return=minimal`: 204, and the receipt in headers."),
 )
-# Any header of these names is a property.
+# Any header with this prefix is a property.
 SEND_EXTENSIONS = {
     "x-header-prefixes": {paths.HEADER_PROPERTY_PREFIX: {"description": "One property.", "schema": _PROPERTY}}
 }
-# The message itself, whatever its content type is.
+# The message itself, whatever its content type.
 MESSAGE_BODY: Schema = {"type": "string", "contentMediaType": OCTETS, "maxLength": limits.MESSAGE_BODY_SIZE_MAX_BYTES}
 
-# Reading ----------------------------------------------------------------------------------------------------------
+# Reading ------------------------------------------------------------------------------------------
 _FILTER: Schema = {"type": "string", "maxLength": limits.FILTER_SIZE_MAX_BYTES}
 _TERMS = f"At most {limits.FILTER_TERMS_MAX} terms: tags, or tests, of which IN has one a value."
 _WAIT = in_query("wait", ref("Wait"), "Answer at the first message, or empty when the time is over.")

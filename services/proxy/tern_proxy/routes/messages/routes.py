@@ -1,4 +1,4 @@
-"""The rows of messages: send, receive, settle, and read by offset."""
+"""Rows of messages: send, receive, settle, and read by offset."""
 
 from tern_proxy.core.documents.messages import (
     BatchResults,

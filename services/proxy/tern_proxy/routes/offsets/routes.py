@@ -1,4 +1,4 @@
-"""The rows of offsets."""
+"""Rows of offsets."""
 
 from tern_proxy.core.documents.offsets import GroupOffsets, OffsetsCommit, QueueMove, SeekMoves, SeekRequest
 from tern_proxy.core.documents.topics import QueueOffsets, TopicOffsets

@@ -1,4 +1,4 @@
-"""The rows of principals, their keys and grants."""
+"""Rows of principals, their keys and grants."""
 
 from tern_proxy.core.documents.principals import (
     AclPage,
@@ -51,7 +51,7 @@ _KEY = ClientKeyState(
     networks=["10.0.0.0/8"],
     description="checkout service",
 )
-# Never a key of anything: 43 times the same character.
+# Not a real key: 43 times the same character.
 _MADE = extended(_KEY, ClientKeyMade, principal="shop", key=f"mqk_{_KID}_{'A' * 43}", missing_broker_groups=[])
 _PRINCIPAL = PrincipalState(
     principal="shop",

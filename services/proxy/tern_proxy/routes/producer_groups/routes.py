@@ -1,4 +1,4 @@
-"""The rows of producer groups. Their checks are among those of transactions."""
+"""Rows of producer groups. Their checks are in the rows of transactions."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""The rows of single messages. Whoever may read a topic may look for single messages in it."""
+"""Rows of single messages. The right to read a topic includes the search for single messages."""
 
 from tern_proxy.core.documents.queries import FoundMessage, FoundMessages, GroupTrace, MessageTrace
 from tern_proxy.core.documents.values import TOPIC_PATTERN

@@ -1,4 +1,4 @@
-"""The rows of what explains the API."""
+"""Rows of the API's reference pages."""
 
 from tern_proxy.core.documents.problems import ProblemKinds
 from tern_proxy.routes.call import HTML

@@ -1,4 +1,7 @@
-"""The rows of requests and replies. Replies come first, so that the examples work in the document's order: who asks then finds one."""
+"""Rows of requests and replies.
+
+Replies come first, so that the examples work in the document's order: the request then finds one.
+"""
 
 from tern_proxy.core.documents.messages import Message, SendReceipt
 from tern_proxy.core.documents.values import DURATION_PATTERN
@@ -72,7 +75,7 @@ _FOUND = Gives(
 
 
 def _given(*fields: tuple[str, str, Schema, str]) -> tuple[Schema, ...]:
-    """Each as a query parameter and as a header."""
+    """Return each field as a query parameter and as a header."""
     return (
         *(in_query(name, schema, text) for name, _, schema, text in fields),
         *(in_header(header, schema, text) for _, header, schema, text in fields),
@@ -119,7 +122,8 @@ ROUTES = (
             "MQ-* headers; or it is a document, by Accept."
         ),
         hot="find_reply",
-        # A reply is for whoever asked: the address names the principal, and nobody else finds it.
+        # A reply is for its requester: the address contains the principal, so no other principal
+        # finds it.
         asks=("PUB topic {topic}",),
         parameters=(
             in_query("client", _CLIENT, "Whose request it was; by default the correlation id."),

@@ -1,4 +1,4 @@
-"""The rows of messages that wait for their delivery time."""
+"""Rows of scheduled messages."""
 
 from tern_proxy.core.documents.scheduled import ScheduledMessage, ScheduledMessages
 from tern_proxy.core.scheduled import CURSOR_LENGTH_MAX

@@ -1,4 +1,4 @@
-"""The rows of statistics."""
+"""Rows of statistics."""
 
 from tern_proxy.core.documents.statistics import Flow, GroupLag, QueueLag, QueueStats, TopicLag, TopicStats
 from tern_proxy.core.documents.values import TOPIC_PATTERN

@@ -1,4 +1,4 @@
-"""The rows of topics."""
+"""Rows of topics."""
 
 from tern_proxy.core.documents.topics import (
     ListedTopic,
@@ -93,7 +93,7 @@ ROUTES = (
         id="putTopic",
         tag="topics",
         summary="Declare a topic",
-        # With If-None-Match it cannot change a topic that is there.
+        # With If-None-Match it cannot change an existing topic.
         asks=("CREATE topic {topic}", "ALTER topic {topic} if it names settings"),
         is_admin=True,
         parameters=(CREATE_ONLY,),

@@ -1,4 +1,4 @@
-"""The rows of transactions and their checks."""
+"""Rows of transactions and their checks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -57,7 +57,7 @@ from tern_wire.errors import (
 )
 from tern_wire.paths import JSON, MSGPACK, TRANSACTIONS_PATH, transaction_path
 
-# Examples ---------------------------------------------------------------------------------------------------------
+# Examples -----------------------------------------------------------------------------------------
 _ID, _MESSAGE_ID = "AQAAAAAGQAAAAAAABwAAAAAAAAAAYnJva2VyLWEAAAAAAAAAAAAAAAA", "7F3A9C01D2E4B5A6978800000000002A"
 _BEGUN = Begun(
     transaction_id=_ID,
@@ -119,7 +119,7 @@ _SEVERAL_TEXT = (
 _PACKED = {"producer_group": "shop", "messages": [{"topic": "orders", "body": "bytes, as MessagePack's bin"}]}
 _RESOLUTION = {"outcome": "commit", "reason": "the bank says that it is paid"}
 
-# Parameters and bodies --------------------------------------------------------------------------------------------
+# Parameters and bodies ----------------------------------------------------------------------------
 _PRODUCER_GROUP: Schema = {"type": "string", "pattern": GROUP_PATTERN}
 _DURATION: Schema = {"type": "string", "pattern": DURATION_PATTERN}
 _AFTER_MS: Schema = {
@@ -147,7 +147,7 @@ def _example(kind: type[msgspec.Struct], example: Mapping[str, Any]) -> Schema:
     return {"schema": ref(kind), "examples": {"several": {"value": example}}}
 
 
-# Errors -----------------------------------------------------------------------------------------------------------
+# Errors -------------------------------------------------------------------------------------------
 _REFUSED: Errors = (IllegalGroup, ProducerGroupNotFound, TooManyOpenTransactions)
 _FOUND: Errors = (IllegalGroup, ProducerGroupNotFound, *ROUTED)
 _OF_ID: Errors = (*ASKED, *BROKER, TransactionIdInvalid, TransactionUnknown)
@@ -301,7 +301,8 @@ ROUTES = (
         id="resolveTransaction",
         tag="transactions",
         summary="End a transaction by hand",
-        # Against what the producers may say: an operator's, not a producer's.
+        # A resolution can contradict the producers, so it is an operator's right and not a
+        # producer's.
         asks=("ALTER producer-group of the transaction",),
         is_admin=True,
         takes=takes(TransactionResolution, is_needed=True, commit=_RESOLUTION),
