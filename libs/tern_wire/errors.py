@@ -239,7 +239,7 @@ class ConfirmationNeeded(TernError):
     fix = "This deletes {what} '{name}' and {loss}. Repeat the request with ?confirm={name}."
 
 
-# 401: who are you ---------------------------------------------------------------------------------
+# 401: authentication failed -----------------------------------------------------------------------
 class PeerProofRefused(TernError):
     code, status, title = "peer-proof-refused", 401, "This door is for the nodes of the cluster"
     fix = "{reason}. Give all nodes the same cluster key and group id, and clocks that agree to a minute."

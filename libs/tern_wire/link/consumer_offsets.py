@@ -13,7 +13,7 @@ SEEK_SHIFT_MAX = (1 << 62) - 1
 QueueText = Annotated[str, msgspec.Meta(pattern=r"^(?:0|[1-9][0-9]{0,17})\Z")]
 
 
-# Committed ----------------------------------------------------------------------------------------
+# Commits ------------------------------------------------------------------------------------------
 class GroupOffsets(LinkReply, frozen=True, kw_only=True):
     """Reply: the committed offset of each queue that the group has begun.
 
@@ -57,7 +57,7 @@ class CommitOffsets(LinkRequest[OffsetsCommitted], frozen=True, kw_only=True):
     epochs: dict[QueueText, int] = msgspec.field(default_factory=dict)
 
 
-# Moved --------------------------------------------------------------------------------------------
+# Seeks --------------------------------------------------------------------------------------------
 class SeekMove(msgspec.Struct, frozen=True, array_like=True):
     """Move of the group in *queue*, between committed offsets; *before* is -1 where it had not
     begun.

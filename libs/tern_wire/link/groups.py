@@ -15,7 +15,7 @@ from tern_wire.link.requests import RequestCode
 GROUP_ID_MAX = 1 << 62
 
 
-# Changed ------------------------------------------------------------------------------------------
+# Changes ------------------------------------------------------------------------------------------
 class GroupRetry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Retry delays after failed attempts: the fields of a `RetryPolicy`
     (`tern_wire/settings/retry_policy.py`).
@@ -85,7 +85,7 @@ class ChangeGroup(LinkRequest[GroupChanged], frozen=True, kw_only=True):
     attributes: dict[str, str | None] = msgspec.field(default_factory=dict)
 
 
-# Described ----------------------------------------------------------------------------------------
+# Descriptions -------------------------------------------------------------------------------------
 class GroupProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Progress of a group in *topic*: *committed* offsets by the queue's number as text, for queues
     that it has begun.
@@ -148,7 +148,7 @@ class ListGroups(LinkRequest[ListedGroups], frozen=True, kw_only=True):
     everywhere: bool = False
 
 
-# Deleted ------------------------------------------------------------------------------------------
+# Deletions ----------------------------------------------------------------------------------------
 class GroupDeleted(LinkReply, frozen=True, kw_only=True):
     """Reply. *deleted*: the intended group is gone, now or before.
 

@@ -13,7 +13,7 @@ from tern_wire.link.heads import LinkReply, LinkRequest
 from tern_wire.link.requests import RequestCode
 
 
-# What members do ----------------------------------------------------------------------------------
+# Actions of members -------------------------------------------------------------------------------
 class MemberHeard(LinkReply, frozen=True, kw_only=True):
     """Reply: the member is alive until *expires_ms* unless it sends another heartbeat.
 
@@ -111,7 +111,7 @@ class UnlockQueues(LinkRequest[QueuesUnlocked], frozen=True, kw_only=True, tag_f
 MemberRequest = TellHeartbeat | LeaveGroup | LockQueues | UnlockQueues
 
 
-# What can be asked --------------------------------------------------------------------------------
+# Queries ------------------------------------------------------------------------------------------
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
     """Fields of a member's last heartbeat, as in TellHeartbeat, the time of joining and that of the
     heartbeat (ms since 1970).

@@ -15,7 +15,7 @@ from tern_wire.link.requests import RequestCode
 PRINCIPALS_REVISION_MAX = (1 << 63) - 1
 
 
-# Told ---------------------------------------------------------------------------------------------
+# Writes -------------------------------------------------------------------------------------------
 class PrincipalPut(LinkReply, frozen=True, kw_only=True):
     """Reply. *changed*: the document had news.
 
@@ -46,7 +46,7 @@ class PutPrincipal(LinkRequest[PrincipalPut], frozen=True, kw_only=True):
     is_repair: bool = False
 
 
-# Heard --------------------------------------------------------------------------------------------
+# Reads --------------------------------------------------------------------------------------------
 class ChangedPrincipal(msgspec.Struct, frozen=True, array_like=True):
     """Principal's *document*, a map in MessagePack, and the *revision* of its last change."""
 

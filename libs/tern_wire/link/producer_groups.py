@@ -14,7 +14,7 @@ from tern_wire.link.heads import LinkReply, LinkRequest
 from tern_wire.link.requests import RequestCode
 
 
-# Changed ------------------------------------------------------------------------------------------
+# Changes ------------------------------------------------------------------------------------------
 class ProducerGroupStats(msgspec.Struct, frozen=True, kw_only=True):
     """Transactions of a producer group: *open* now, *expired* and unresolved, and totals of the
     others.
@@ -81,7 +81,7 @@ class ChangeProducerGroup(LinkRequest[ProducerGroupChanged], frozen=True, kw_onl
     revision: int = 0
 
 
-# Described ----------------------------------------------------------------------------------------
+# Descriptions -------------------------------------------------------------------------------------
 class ProducerGroups(LinkReply, frozen=True, kw_only=True):
     """Reply: the requested producer group, or a page of them by name.
 
@@ -110,7 +110,7 @@ class DescribeProducerGroups(LinkRequest[ProducerGroups], frozen=True, kw_only=T
     everywhere: bool = False
 
 
-# Deleted ------------------------------------------------------------------------------------------
+# Deletions ----------------------------------------------------------------------------------------
 class ProducerGroupDeleted(LinkReply, frozen=True, kw_only=True):
     """Reply. *deleted*: it existed. It no longer does."""
 

@@ -14,7 +14,7 @@ from tern_wire.link.requests import RequestCode
 TOPIC_ID_MAX = 1 << 62
 
 
-# Changed ------------------------------------------------------------------------------------------
+# Changes ------------------------------------------------------------------------------------------
 class TopicState(LinkReply, frozen=True, kw_only=True):
     """Settings of a topic in a broker group.
 
@@ -66,7 +66,7 @@ class ChangeTopic(LinkRequest[TopicChanged], frozen=True, kw_only=True):
     ending: bool = False
 
 
-# Described ----------------------------------------------------------------------------------------
+# Descriptions -------------------------------------------------------------------------------------
 class QueueBounds(msgspec.Struct, frozen=True, array_like=True):
     """Oldest kept offset of *queue*, and the offset of its next message."""
 
@@ -93,7 +93,7 @@ class DescribeTopic(LinkRequest[TopicDescription], frozen=True, kw_only=True):
     topic: str
 
 
-# Deleted ------------------------------------------------------------------------------------------
+# Deletions ----------------------------------------------------------------------------------------
 class TopicDeleted(LinkReply, frozen=True, kw_only=True):
     """Reply. *deleted*: the intended topic is gone, now or before.
 

@@ -18,7 +18,7 @@ TransactionNumber = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 OpenState = Annotated[str, msgspec.Meta(pattern=rf"^(?:{OPEN}|{EXPIRED})?\Z")]
 
 
-# What one is --------------------------------------------------------------------------------------
+# Descriptions -------------------------------------------------------------------------------------
 class TransactionMessage(msgspec.Struct, frozen=True, array_like=True):
     """Message: its present or future topic and queue, its record's size, and its *offset*, -1 while
     it is invisible.

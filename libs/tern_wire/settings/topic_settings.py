@@ -97,7 +97,7 @@ def permission_of(perm: int) -> str:
     return next(text for text, bits in PERMISSIONS.items() if bits == perm & (PERM_READ | PERM_WRITE))
 
 
-# What topics and groups share ---------------------------------------------------------------------
+# Shared by topics and groups ----------------------------------------------------------------------
 def is_whole(value: Any, least: int, most: int) -> TypeGuard[int]:
     """Return whether *value* is a whole number in *least*..*most*; True and False are not."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most

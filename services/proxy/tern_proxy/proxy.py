@@ -290,7 +290,7 @@ class Proxy:
         """Return the topic of the replies of *namespace*; each namespace has its own."""
         return self.kept.replies(namespace)
 
-    # What can be seen -----------------------------------------------------------------------------
+    # Metrics --------------------------------------------------------------------------------------
     def readiness(self) -> tuple[bool, dict[str, object]]:
         """Return whether the proxy is ready, and the reasons.
 

@@ -155,7 +155,7 @@ class PrincipalsCache:
         self._join(document)
         self._publish()
 
-    # Asking ---------------------------------------------------------------------------------------
+    # Polls ----------------------------------------------------------------------------------------
     async def _run(self) -> None:
         while True:
             began_ms = self._clock.mono_ms()
@@ -245,7 +245,7 @@ class PrincipalsCache:
             for told in self._followers:
                 told()
 
-    # Telling --------------------------------------------------------------------------------------
+    # Repairs --------------------------------------------------------------------------------------
     def _repair_soon(self, answered: list[str]) -> None:
         """Send broker groups the principals that they lack, if they lacked them at the last check,
         too.

@@ -147,7 +147,7 @@ class RoutesCache:
         else:
             self.topics.pop(topic, None)
 
-    # What name servers say ------------------------------------------------------------------------
+    # Routes ---------------------------------------------------------------------------------------
     def _answered(self, mark: bytes, routes: Routes) -> None:
         is_over = bool(self._gone.expire(_now_ms())) or self._is_created_over()
         if is_over or mark != self._last:

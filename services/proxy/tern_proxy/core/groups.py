@@ -20,7 +20,7 @@ from tern_wire.settings.retry_policy import CUSTOM, EXPONENTIAL, POLICIES, TABLE
 from tern_wire.times import parse_duration_ms, parse_time_ms
 
 
-# Asked --------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 def group_change(group: str, mode: str, settings: GroupSettings, start: tuple[str, int] | None) -> dict[str, Any]:
     """Return the change for *settings*; *start* is the parsed position with its time in ms."""
     named = {
@@ -90,7 +90,7 @@ def _delay(value: str | int | UnsetType, pointer: str) -> int:
         raise InvalidField(reason=str(error)[:120], pointer=pointer) from error
 
 
-# Answered -----------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 def group_state(found: KnownGroup) -> GroupState:
     """Return the settings of a group, from those of one broker group."""
     told = found.retry

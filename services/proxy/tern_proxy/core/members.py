@@ -16,7 +16,7 @@ from tern_wire.routing.membership import Heartbeat, Role, read_heartbeat
 SQL, TAGS = "sql:", "tags:"
 
 
-# Asked --------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 def heartbeat_of(group: str, document: MemberHeartbeat, whole: Callable[[str], str]) -> Heartbeat:
     """Return the heartbeat of a member of *group* in *document*.
 
@@ -42,7 +42,7 @@ def _canonical(subscriptions: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-# Answered -----------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 def heard(says: Heartbeat, found: MemberHeard, missed: dict[str, str]) -> Heard:
     """Return the answer to a heartbeat, from one broker group's reply; *missed*: the broker groups
     that failed, and why.

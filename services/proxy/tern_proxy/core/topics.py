@@ -24,7 +24,7 @@ from tern_wire.settings.when_full import WHEN_FULL, check_when_full, when_full_o
 Answers = Sequence[tuple[str, TopicState]]
 
 
-# Asked --------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 def topic_change(topic: str, mode: str, settings: TopicSettings) -> dict[str, Any]:
     """Return the change for *settings*.
 
@@ -51,7 +51,7 @@ def _attributes(settings: TopicSettings) -> dict[str, str | None] | UnsetType:
     return {**others, WHEN_FULL: check_when_full(when_full)}
 
 
-# Answered -----------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 def topic_state(topic: str, answers: Answers) -> topics.TopicState:
     """Return the settings of a topic, from those of each broker group."""
     counts = {name: found.queues for name, found in answers}

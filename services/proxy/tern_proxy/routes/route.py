@@ -132,7 +132,7 @@ class Route:
 MOMENT: Schema = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "format": "date-time"}]}
 
 
-# What rows are made of ----------------------------------------------------------------------------
+# Parts of rows ------------------------------------------------------------------------------------
 def ref(kind: type[Struct] | str) -> Schema:
     """Return a reference to the schema of *kind*."""
     return {"$ref": REF.format(name=kind if isinstance(kind, str) else kind.__name__)}

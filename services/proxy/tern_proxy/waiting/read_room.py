@@ -72,7 +72,7 @@ class ReadRoom:
         if self._timer is not None and all(lane.landed >= flight for lane, flight in self._held.items()):
             self._release()
 
-    # Below ----------------------------------------------------------------------------------------
+    # Internal -------------------------------------------------------------------------------------
     def _hold(self) -> None:
         self._held = {lane: lane.flights for lane in self._lanes() if lane.flights > lane.landed}
         if self._held:

@@ -104,7 +104,7 @@ class ReadingTurns:
         while self._waiting and not self._is_full():
             self._let(self._waiting.popleft())
 
-    # Below ----------------------------------------------------------------------------------------
+    # Internal -------------------------------------------------------------------------------------
     def _must_wait(self) -> bool:
         return bool(self._waiting) or self._is_full()
 

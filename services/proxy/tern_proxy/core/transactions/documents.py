@@ -87,7 +87,7 @@ def links_of(transaction_id: str) -> Links:
     )
 
 
-# What one is --------------------------------------------------------------------------------------
+# Descriptions -------------------------------------------------------------------------------------
 def transaction_document(broker_group: str, found: Transaction, ids: TransactionIds) -> transactions.Transaction:
     """Return the document of a transaction from its broker group's description."""
     return transactions.Transaction(

@@ -278,7 +278,7 @@ async def _release(proxy: Proxy, maker: HandleMaker, messages: list[LeasedMessag
     proxy.counters.messages["released"] += len(messages)
 
 
-# Answering ----------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 def _answer(poll: _Poll, messages: list[LeasedMessage]) -> Reply:
     settled = poll.settles.results() if poll.settles is not None else []
     if poll.kind == OCTETS:

@@ -280,7 +280,7 @@ async def _place_where_it_is(proxy: Proxy, topic: str) -> Placement:
     return born
 
 
-# Asking -------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 async def _place(proxy: Proxy, name: str, change: ChangeTopic, placement: Placement) -> TopicChanged:
     return (await _tell_all(proxy, [name], _placed(change, placement, name)))[0][1]
 
