@@ -16,8 +16,8 @@ WHEN_FULL = "when_full"
 REFUSE, DROP_OLDEST = "refuse", "drop-oldest"
 CHOICES = (REFUSE, DROP_OLDEST)
 MEANING = (
-    "When the disk is full: `refuse` sends to the broker group until a consumer group has read on, so that nothing goes that is younger than the "
-    "retention and unread; or `drop-oldest`: what is oldest goes first, read or not."
+    "When the disk is full: `refuse` sends to the broker group until a consumer group has caught up, so that no unread message younger than the "
+    "retention is dropped; or `drop-oldest`: the oldest messages are dropped first, read or not."
 )
 # The mesh's own topics: a reply is awaited for 30 s, and an audit event is also in the log of its
 # proxy.

@@ -27,16 +27,16 @@ Document = dict[str, Any]
 BASE_URL = f"http://127.0.0.1:{paths.PORT_PROXY}"
 _TAGS = {
     "messages": "Send, receive, settle, and read by offset.",
-    "transactions": "Messages that become visible together with something else, or never.",
-    "producer groups": "Who is asked what became of a transaction, and how.",
-    "delayed messages": "See what waits for its delivery time, and take it back.",
-    "queries": "Find single messages, and where they are.",
+    "transactions": "Messages that become visible by a commit, or never.",
+    "producer groups": "Settings for checks of transactions.",
+    "delayed messages": "List and recall messages that wait for their delivery time.",
+    "queries": "Find single messages, and trace them.",
     "topics": "Declare topics, see their queues.",
     "groups": "Declare consumer groups, see and move their offsets.",
-    "principals": "Who may do what, and with which keys.",
-    "dead letters": "Messages that have failed for the last time: browse, redrive, purge.",
-    "cluster": "Who is there and who leads.",
-    "reference": "What explains this API.",
+    "principals": "Grants and keys.",
+    "dead letters": "Messages after their last failed attempt: browse, redrive, purge.",
+    "cluster": "Broker groups, their nodes and leaders.",
+    "reference": "Explanations of this API.",
     "health": "For supervisors, load balancers and Prometheus.",
 }
 
@@ -163,13 +163,13 @@ def _path_parameters() -> Document:
         ("member", MEMBER_PATTERN, "The member's id."),
         ("message_id", "^.{1,128}$", "The message's id."),
         ("correlation_id", CORRELATION_PATTERN, "The request's correlation id."),
-        ("recall_handle", "^[A-Za-z0-9_-]{1,96}$", "As the send, or the list of scheduled messages, has given it."),
+        ("recall_handle", "^[A-Za-z0-9_-]{1,96}$", "From a send, or from the list of scheduled messages."),
         ("producer_group", GROUP_PATTERN, "The producer group."),
-        ("transaction_id", "^[A-Za-z0-9_-]{1,96}$", "As the begin, a check or the list of transactions has given it."),
+        ("transaction_id", "^[A-Za-z0-9_-]{1,96}$", "From a begin, a check or the list of transactions."),
         ("principal", f"^{PRINCIPAL_PATTERN}$", "The principal."),
         ("kid", "^[A-Za-z0-9]{16}$", "The key's name."),
         ("problem", "^[a-z0-9-]{1,64}$", "The error's code."),
-        ("task", "^[0-9a-f]{24}$", "The task, as the answer that began it names it."),
+        ("task", "^[0-9a-f]{24}$", "The task, from the answer that began it."),
     )
     return {
         name: {
@@ -197,7 +197,7 @@ def _namespace() -> Document:
     return {
         "name": paths.HEADER_NAMESPACE,
         "in": "header",
-        "description": "All topics and groups that the request names are in this namespace, and no other object is seen or touched.",
+        "description": "Namespace of all topics and groups in the request and its answer.",
         "schema": {"type": "string", "pattern": f"^[A-Za-z0-9][A-Za-z0-9_-]{{0,{NAMESPACE_LENGTH_MAX - 1}}}$"},
     }
 
@@ -214,20 +214,24 @@ def _headers() -> Document:
         (paths.HEADER_REQUEST_ID, text, "The request's id: the client's own, or a new one."),
         ("Retry-After", {"type": "integer", "minimum": 1}, "Seconds."),
         ("Location", text, "Where the message can be read."),
-        ("Content-Security-Policy", text, "Nothing from elsewhere."),
+        ("Content-Security-Policy", text, "No content from other hosts."),
         ("Link", text, 'The next page, `rel="next"`.'),
         ("Preference-Applied", text, "`return=minimal`."),
-        (paths.HEADER_REPLAYED, {"const": "true"}, "The idempotency key was seen before."),
+        (paths.HEADER_REPLAYED, {"const": "true"}, "An earlier send with this idempotency key stored it."),
         ("ETag", text, "Names a closed range; send it in If-None-Match."),
         ("Cache-Control", text, "A closed range never changes."),
-        (paths.HEADER_WAIT_APPLIED, text, "The wait that was granted, such as `20000ms`; only when one was asked for."),
-        (paths.HEADER_NEXT_OFFSET, offset, "Where to go on."),
-        (paths.HEADER_MIN_OFFSET, offset, "The oldest message kept."),
-        (paths.HEADER_MAX_OFFSET, offset, "The offset that the next message will get."),
+        (paths.HEADER_WAIT_APPLIED, text, "The wait that was granted, such as `20000ms`; only when one was requested."),
+        (paths.HEADER_NEXT_OFFSET, offset, "The offset to continue at."),
+        (paths.HEADER_MIN_OFFSET, offset, "The oldest kept message."),
+        (paths.HEADER_MAX_OFFSET, offset, "The offset of the next message."),
         ("MQ-Message-Id", text, "The message's id."),
         (paths.HEADER_QUEUE, text, "The message's queue."),
-        ("MQ-Offset", {"type": "integer", "minimum": -1}, "The message's offset; -1 while it waits for its time."),
-        ("MQ-Recall-Handle", text, "DELETE it to recall the message, which waits."),
-        (paths.HEADER_DELIVER_AT, offset, "When the message is to be delivered, ms since 1970."),
+        (
+            "MQ-Offset",
+            {"type": "integer", "minimum": -1},
+            "The message's offset; -1 while it waits for its delivery time.",
+        ),
+        ("MQ-Recall-Handle", text, "DELETE it to recall the scheduled message."),
+        (paths.HEADER_DELIVER_AT, offset, "The delivery time of the message, ms since 1970."),
     )
     return {name: {"description": description, "schema": schema} for name, schema, description in known}

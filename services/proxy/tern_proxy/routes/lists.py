@@ -21,8 +21,8 @@ Row = Any
 Ask = Callable[[Page], Awaitable[tuple[dict[str, Row], bool]]]
 
 LIMIT = number("limit", 1, LISTED_MAX, LISTED_DEFAULT, "Rows on a page.")
-PATTERN = in_query("q", {"type": "string", "maxLength": PATTERN_LENGTH_MAX}, "A part of the name, in any case.")
-CREATE_ONLY = in_header("If-None-Match", {"const": "*"}, "Only if it is not there (412 otherwise).")
+PATTERN = in_query("q", {"type": "string", "maxLength": PATTERN_LENGTH_MAX}, "A part of the name, case-insensitive.")
+CREATE_ONLY = in_header("If-None-Match", {"const": "*"}, "Only if it does not exist (412 otherwise).")
 
 
 def moment(name: str, text: str) -> Schema:
@@ -32,7 +32,7 @@ def moment(name: str, text: str) -> Schema:
 
 def continued(**keywords: Any) -> Schema:
     """Return the parameter `cursor` of a list whose cursors have the schema *keywords*."""
-    return in_query("cursor", {"type": "string", **keywords}, "`next_cursor` of the page before.")
+    return in_query("cursor", {"type": "string", **keywords}, "`next_cursor` of the previous page.")
 
 
 def sorted_by(*names: str) -> Schema:
@@ -40,7 +40,7 @@ def sorted_by(*names: str) -> Schema:
     default.
     """
     words = [sign + name for name in names for sign in ("", "-")]
-    return in_query("sort", {"enum": words, "default": names[0]}, "`-` turns the order round.")
+    return in_query("sort", {"enum": words, "default": names[0]}, "`-` reverses the order.")
 
 
 CURSOR = continued()

@@ -8,9 +8,11 @@ from tern_proxy.core.documents.values import Count, words
 from tern_wire.limits import QUEUES_PER_TOPIC_MAX
 from tern_wire.routing.route import PERM_MAX
 
-Leader = Annotated[str, Meta(description="Empty while none is known.")]
-Writable = Annotated[bool, Meta(description="Whether an operator lets new messages go there.")]
-Warm = Annotated[bool, Meta(description="Whether the name server has heard of all brokers.")]
+Leader = Annotated[str, Meta(description="Empty while there is none.")]
+Writable = Annotated[bool, Meta(description="Whether new messages may be stored there.")]
+Warm = Annotated[
+    bool, Meta(description="Whether the name server has had the time to receive registrations of all brokers.")
+]
 Queues = Annotated[int, Meta(ge=1, le=QUEUES_PER_TOPIC_MAX)]
 Bits = Annotated[int, Meta(ge=0, le=PERM_MAX, description="RocketMQ's bits: read 4, write 2.")]
 
@@ -20,7 +22,7 @@ class RaftFacts(Struct, kw_only=True):
     """State of a broker's replicated log, requested for this answer."""
 
     role: Annotated[str, Meta(description="leader or follower")]
-    serving: Annotated[bool, Meta(description="Whether it leads and takes requests.")]
+    serving: Annotated[bool, Meta(description="Whether it leads and accepts requests.")]
     term: Count
     commit_index: Count
     applied_index: Count
@@ -28,9 +30,9 @@ class RaftFacts(Struct, kw_only=True):
     synced_index: Annotated[int, Meta(ge=0, description="The last entry that is on its disk.")]
     lag: Annotated[
         int | None,
-        Meta(description="Entries of the leader's log that it lacks, as the leader says; null without a leader."),
+        Meta(description="Entries of the leader's log that it lacks, according to the leader; null without a leader."),
     ]
-    fsync_ms: Annotated[float, Meta(ge=0, description="How long its last fdatasync took.")]
+    fsync_ms: Annotated[float, Meta(ge=0, description="Duration of its last fdatasync.")]
 
 
 class BrokerNode(Struct, kw_only=True):
@@ -73,7 +75,7 @@ class RoutedNode(Struct, kw_only=True):
 class RoutedGroup(Struct, kw_only=True):
     """A broker group that hosts the topic."""
 
-    nodes: Annotated[dict[str, RoutedNode], Meta(description="Empty when all its brokers are away.")]
+    nodes: Annotated[dict[str, RoutedNode], Meta(description="Empty when all its brokers are gone.")]
     leader: Leader
     term: Count
     group_size: Count
@@ -87,7 +89,9 @@ class HostedTopic(Struct, kw_only=True):
     queues: Queues
     type: Annotated[str, words("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")]
     perm: Bits
-    placement: Annotated[str, Meta(description="Epoch, broker groups, broker groups before, as this one knows them.")]
+    placement: Annotated[
+        str, Meta(description="Epoch, broker groups, previous broker groups, according to this broker group.")
+    ]
 
 
 class GroupQueues(Struct, kw_only=True):
@@ -105,9 +109,7 @@ class TopicRoute(Struct, kw_only=True):
     topic: str
     cluster: str
     warm: Warm
-    order: Annotated[
-        str, Meta(description="The ordered configuration, `broker-a:8;broker-b:8`; empty when there is none.")
-    ]
+    order: Annotated[str, Meta(description="The ordered configuration, `broker-a:8;broker-b:8`; empty for none.")]
     broker_groups: dict[str, RoutedGroup]
     topics: Annotated[
         dict[str, dict[str, HostedTopic]], Meta(description="This topic alone, in the form of a name server's routes.")

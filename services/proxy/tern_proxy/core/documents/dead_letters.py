@@ -12,7 +12,7 @@ TASK_PATTERN = "^[0-9a-f]{24}$"
 # The form of a queue, but the number is an offset.
 PLACE_PATTERN = r"^[a-z0-9][a-z0-9-]{0,30}:(0|[1-9][0-9]{0,17})$"
 Place = Annotated[str, Meta(pattern=PLACE_PATTERN, description="Broker group and offset among its dead letters.")]
-_UNTIL = "Died before this time. Or `origin`, the default target: by itself it means all."
+_UNTIL = "Died before this time. Or `origin`, the default target: by itself it selects all."
 
 
 # Requests -----------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ class Death(Struct, kw_only=True):
     origin: Origin
     attempts: Annotated[int, Meta(ge=1)]
     cause: Annotated[str, words("expired", "nacked", "rejected")]
-    reason: Annotated[str, Meta(description="What a consumer said that rejected it.")]
+    reason: Annotated[str, Meta(description="The consumer's reason for rejecting it.")]
     dead_at: Time
 
 
@@ -75,7 +75,7 @@ class DeadLetters(Struct, kw_only=True):
 
     group: str
     messages: Annotated[list[DeadLetter], Meta(max_length=limits.DEAD_LETTERS_PAGE_MAX)]
-    next_cursor: Annotated[str, Meta(description="Go on there; missing when this is all.")] | UnsetType = UNSET
+    next_cursor: Annotated[str, Meta(description="For the next page; missing on the last one.")] | UnsetType = UNSET
 
 
 class Purged(Struct, kw_only=True):
@@ -103,13 +103,11 @@ class RedriveTask(Struct, kw_only=True):
     group: str
     state: Annotated[str, words("running", "done", "cancelled")]
     dry_run: bool
-    total: Annotated[
-        int, Meta(ge=0, description="Dead letters that there were at its begin, or offsets that were named.")
-    ]
-    examined: Annotated[int, Meta(ge=0, description="How many of these it has come past.")]
+    total: Annotated[int, Meta(ge=0, description="Dead letters at its begin, or offsets in the request.")]
+    examined: Annotated[int, Meta(ge=0, description="How many of these it has processed.")]
     redriven: Count
-    skipped: Annotated[int, Meta(ge=0, description="Not chosen.")]
+    skipped: Annotated[int, Meta(ge=0, description="Not selected.")]
     failed: Count
-    failures: Annotated[list[RedriveFailure], Meta(description="The first of them in each broker group.")]
+    failures: Annotated[list[RedriveFailure], Meta(description="The first failures in each broker group.")]
     started_at: Time
     finished_at: Time | None

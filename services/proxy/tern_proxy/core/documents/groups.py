@@ -20,7 +20,7 @@ from tern_wire import limits
 Policy = Annotated[str, words("table", "custom", "exponential")]
 Delay = DurationText | Annotated[int, span(0, limits.TIMER_DELAY_MAX_MS)]
 _PARKED = (
-    f"Wait for an earlier message of their message group. With {limits.FIFO_PARKED_PER_QUEUE_MAX:,} in one queue, nothing further of that queue is "
+    f"Messages that wait for an earlier one of their message group. With {limits.FIFO_PARKED_PER_QUEUE_MAX:,} in one queue, no further message of that queue is "
     "delivered until some are settled."
 )
 
@@ -79,7 +79,7 @@ class GroupState(Struct, kw_only=True):
     max_attempts: Annotated[int, Meta(ge=1, le=limits.ATTEMPTS_MAX)]
     retry: Retry
     fifo: bool
-    consume: Annotated[bool, Meta(description="Whether it receives anything.")]
+    consume: Annotated[bool, Meta(description="Whether it may receive.")]
     broadcast: bool
     attributes: Attributes
 
@@ -94,18 +94,18 @@ class GroupProgress(Struct, kw_only=True):
     """Progress of a group in a topic, in messages."""
 
     topic: str
-    lag: Annotated[int, Meta(ge=0, description="Behind the committed offsets: not settled yet.")]
+    lag: Annotated[int, Meta(ge=0, description="Messages that are not settled yet.")]
     leased: Count
-    available: Annotated[int, Meta(ge=0, description="Could be received now.")]
+    available: Annotated[int, Meta(ge=0, description="Messages that can be received now.")]
     parked: Annotated[int, Meta(ge=0, description=_PARKED)]
-    committed: Annotated[dict[str, int], Meta(description="By queue; queues not begun are left out.")]
+    committed: Annotated[dict[str, int], Meta(description="By queue; queues without a committed offset are omitted.")]
 
 
 class GroupDescription(GroupState, kw_only=True):
     """A consumer group and its progress in each topic that it has begun."""
 
     topics: list[GroupProgress]
-    truncated: Annotated[bool, Meta(description="Whether there are more topics than are shown.")]
+    truncated: Annotated[bool, Meta(description="Whether the list of topics is incomplete.")]
 
 
 class GroupPage(Struct, kw_only=True):

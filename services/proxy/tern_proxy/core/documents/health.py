@@ -6,7 +6,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from tern_proxy.core.documents.values import words
 
-_ROOM = "Of each room that requests share: `short` refuses large ones, `full` also small ones, and makes this 503."
+_ROOM = (
+    "State of each room that requests share: `short` refuses large ones, `full` also small ones, and makes this 503."
+)
 
 
 class Health(Struct, kw_only=True):

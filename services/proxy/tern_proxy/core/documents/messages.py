@@ -9,7 +9,9 @@ from tern_wire import limits
 from tern_wire.handles import HANDLE_SIZE_MAX_CHARS
 from tern_wire.recall_handles import RECALL_HANDLE_SIZE_MAX_CHARS
 
-SentOffset = Annotated[int, Meta(ge=-1, le=OFFSET_MAX, description="Index in the queue; -1 while it waits.")]
+SentOffset = Annotated[
+    int, Meta(ge=-1, le=OFFSET_MAX, description="Index in the queue; -1 while it waits for its delivery time.")
+]
 RecallHandle = Annotated[
     str, Meta(max_length=RECALL_HANDLE_SIZE_MAX_CHARS, description="Opaque; DELETE it to recall the message.")
 ]
@@ -47,7 +49,9 @@ class SendResult(Struct, kw_only=True, gc=False):
     born_at: Time | UnsetType = UNSET
     deliver_at: Time | UnsetType = UNSET
     recall_handle: RecallHandle | UnsetType = UNSET
-    replayed: Annotated[bool, Meta(description="Its idempotency key was seen before.")] | UnsetType = UNSET
+    replayed: (
+        Annotated[bool, Meta(description="Whether an earlier send with its idempotency key stored it.")] | UnsetType
+    ) = UNSET
     error: ProblemMap | UnsetType = UNSET
 
 
@@ -78,8 +82,8 @@ class Message(Struct, kw_only=True, gc=False):
     message_group: str | UnsetType = UNSET
     deliver_at: Time | UnsetType = UNSET
     correlation_id: Annotated[str, Meta(description="Of a request or a reply.")] | UnsetType = UNSET
-    reply_to: Annotated[str, Meta(description="Of a request: where the reply goes.")] | UnsetType = UNSET
-    expires_at: Annotated[int, Meta(description="Of a request: how long somebody waits.")] | UnsetType = UNSET
+    reply_to: Annotated[str, Meta(description="Of a request: the address of the reply.")] | UnsetType = UNSET
+    expires_at: Annotated[int, Meta(description="Of a request: until when its sender waits.")] | UnsetType = UNSET
     born_at: Time
     stored_at: Time
 
@@ -136,4 +140,4 @@ class Pulled(Struct, kw_only=True):
     messages: Annotated[list[Message], Meta(max_length=limits.PULL_MESSAGES_MAX)]
     next_offset: Offset
     min_offset: Offset
-    max_offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="The offset that the next message will get.")]
+    max_offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="The offset of the next message.")]

@@ -13,7 +13,7 @@ _TOPIC = Annotated[str, shown(pattern=TOPIC_PATTERN)]
 _QUEUE = Annotated[str, shown(pattern=QUEUE_PATTERN)]
 _NUMBERS = dict[str, Annotated[int, shown(minimum=0, maximum=OFFSET_MAX)]]
 _BY_QUEUE = shown(propertyNames={"pattern": QUEUE_PATTERN})
-_EPOCHS = "Of the queues' locks: refused once another member has had one of them."
+_EPOCHS = "Epochs of the queues' locks: refused once another member has held one of them."
 
 
 # Requests -----------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class GrantSettings(Struct, forbid_unknown_fields=True):
     pattern: Annotated[
         str,
         shown(
-            "A name, or the begin of names and `*`; of the cluster `*`.",
+            "A name, or a prefix of names and `*`; for the cluster `*`.",
             pattern=r"^[A-Za-z0-9_%-]{0,127}\*?$",
             minLength=1,
         ),
@@ -60,7 +60,7 @@ class PrincipalSettings(Struct, forbid_unknown_fields=True):
     requests_per_s: _Quota | UnsetType = UNSET
     bytes_per_s: _Quota | UnsetType = UNSET
     version: (
-        Annotated[int, shown("Only if it is at this version; 0: only if it is not there.", minimum=0)] | UnsetType
+        Annotated[int, shown("Only if it is at this version; 0: only if it does not exist.", minimum=0)] | UnsetType
     ) = UNSET
 
 
@@ -74,13 +74,13 @@ class KeySettings(Struct, forbid_unknown_fields=True):
 
     type: Annotated[str, words("", *KEY_TYPES, text=_KEY_TYPE)] = ""
     public_key: Annotated[str, shown(pattern="^$|^[A-Za-z0-9_-]{43}$")] = ""
-    not_before: Annotated[_Moment, shown("Good from then on; at once.")] = None
-    expires_at: Annotated[_Moment, shown("Good until then; for ever.")] = None
+    not_before: Annotated[_Moment, shown("Begin of its validity; by default at once.")] = None
+    expires_at: Annotated[_Moment, shown("End of its validity; by default none.")] = None
     expires_in: Annotated[_Duration, shown("Instead of `expires_at`, such as `90d`.")] = None
     networks: Annotated[
         list[str],
         shown(
-            "Good from there only, such as `10.0.0.0/8`; an empty list: from anywhere.",
+            "Valid only from these networks, such as `10.0.0.0/8`; an empty list: from anywhere.",
             maxItems=limits.KEY_NETWORKS_MAX,
         ),
     ] = []
@@ -89,12 +89,13 @@ class KeySettings(Struct, forbid_unknown_fields=True):
 
 # Answers ------------------------------------------------------------------------------------------
 PrincipalName = Annotated[str, Meta(pattern=f"^{PRINCIPAL_PATTERN}$")]
-Kid = Annotated[str, Meta(pattern=f"^[A-Za-z0-9]{{{KID_LENGTH}}}$", description="The key's name, which is no secret.")]
+Kid = Annotated[str, Meta(pattern=f"^[A-Za-z0-9]{{{KID_LENGTH}}}$", description="The key's name, which is not secret.")]
 PublicKey = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{43}$", description="32 bytes of Ed25519, base64url.")]
 KeyText = Annotated[
-    str, Meta(pattern="^mq[kh]_[A-Za-z0-9]{16}_[A-Za-z0-9_-]{43}$", description="The bearer or HMAC key. Keep it.")
+    str,
+    Meta(pattern="^mq[kh]_[A-Za-z0-9]{16}_[A-Za-z0-9_-]{43}$", description="The bearer or HMAC key, shown only here."),
 ]
-Pattern = Annotated[str, Meta(description="A name, or the begin of names and `*`.", max_length=128)]
+Pattern = Annotated[str, Meta(description="A name, or a prefix of names and `*`.", max_length=128)]
 Quota = Annotated[int, Meta(ge=0, le=QUOTA_MAX, description=_AT_EACH_PROXY)]
 Moment = Annotated[int, Meta(ge=0, description="Ms since 1970 (UTC); 0: none.")]
 
@@ -117,7 +118,7 @@ class ClientKeyState(Struct, kw_only=True):
     not_before: Moment
     expires_at: Moment
     created_at: Moment
-    networks: Annotated[list[str], Meta(description="It is good from there only; none: from anywhere.")]
+    networks: Annotated[list[str], Meta(description="Valid only from these networks; an empty list: from anywhere.")]
     description: str
     public_key: PublicKey | UnsetType = UNSET
 
@@ -127,7 +128,9 @@ class ClientKeyMade(ClientKeyState, kw_only=True):
 
     principal: PrincipalName
     key: KeyText | UnsetType = UNSET
-    missing_broker_groups: Annotated[list[str], Meta(description="Did not answer, and get it as soon as they do.")]
+    missing_broker_groups: Annotated[
+        list[str], Meta(description="Did not answer; they get the key as soon as they do.")
+    ]
 
 
 class PrincipalState(Struct, kw_only=True):

@@ -31,8 +31,8 @@ class _Visible(Struct, kw_only=True):
     message_group: str | UnsetType = UNSET
     deliver_at: Time | UnsetType = UNSET
     correlation_id: Annotated[str, Meta(description="Of a request or a reply.")] | UnsetType = UNSET
-    reply_to: Annotated[str, Meta(description="Of a request: where the reply goes.")] | UnsetType = UNSET
-    expires_at: Annotated[int, Meta(description="Of a request: how long somebody waits.")] | UnsetType = UNSET
+    reply_to: Annotated[str, Meta(description="Of a request: the address of the reply.")] | UnsetType = UNSET
+    expires_at: Annotated[int, Meta(description="Of a request: until when its sender waits.")] | UnsetType = UNSET
     born_at: Time
     stored_at: Time
 
@@ -53,8 +53,8 @@ class FoundMessages(Struct, kw_only=True):
     """A page of messages, newest first."""
 
     messages: Annotated[list[FoundMessage], Meta(max_length=QUERY_MESSAGES_MAX)]
-    truncated: Annotated[bool, Meta(description="A broker stopped at its bound before it had seen everything.")]
-    next_cursor: Annotated[str, Meta(description="Go on there; missing when this is all.")] | UnsetType = UNSET
+    truncated: Annotated[bool, Meta(description="Whether a broker stopped at its bound before the end.")]
+    next_cursor: Annotated[str, Meta(description="For the next page; missing on the last one.")] | UnsetType = UNSET
 
 
 class GroupTrace(Struct, kw_only=True):

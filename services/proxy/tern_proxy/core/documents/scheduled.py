@@ -27,4 +27,4 @@ class ScheduledMessages(Struct, kw_only=True):
 
     topic: str
     messages: Annotated[list[ScheduledMessage], Meta(max_length=SCHEDULED_LISTED_MAX)]
-    next_cursor: Annotated[str, Meta(description="Go on there; missing when this is all.")] | UnsetType = UNSET
+    next_cursor: Annotated[str, Meta(description="For the next page; missing on the last one.")] | UnsetType = UNSET

@@ -18,8 +18,8 @@ PINS = "Pins the queue; by default the proxy chooses."
 _PROPERTIES = f"With tag and keys at most {limits.PROPERTIES_SIZE_MAX_BYTES:,} bytes."
 IN_ORDER = "Messages of one message group are delivered in order."
 _DAYS_MAX = limits.TIMER_DELAY_MAX_MS // 86_400_000
-AFTER = f"Delivered so long from now, such as `30s`; {_DAYS_MAX} days at most."
-AT = f"Delivered at this time, {_DAYS_MAX} days from now at most; at once if it is over."
+AFTER = f"Delay until the delivery, such as `30s`; {_DAYS_MAX} days at most."
+AT = f"Delivered at this time, {_DAYS_MAX} days from now at most; at once if it is past."
 LEVEL = f"RocketMQ's delay level, 1 to {len(limits.DELAY_LEVELS_MS)} (larger ones count as that)."
 _ONCE = f"A repeat within {limits.IDEMPOTENCY_WINDOW_MS // 60_000} minutes is stored once."
 

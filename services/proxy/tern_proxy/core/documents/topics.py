@@ -41,7 +41,7 @@ class TopicState(Struct, kw_only=True):
     """Settings of a topic."""
 
     topic: str
-    type: Annotated[str, words(*_KINDS, text="Which messages it takes.")]
+    type: Annotated[str, words(*_KINDS, text="Messages that it accepts.")]
     permission: Permission
     queues: Annotated[int, Meta(ge=1, description="In all broker groups together.")]
     broker_groups: Annotated[dict[str, int], Meta(description="Queues by broker group.")]
@@ -83,19 +83,19 @@ class TopicPlacement(Struct, kw_only=True):
     """The broker groups of a topic's keyed and ordered messages."""
 
     topic: str
-    epoch: Annotated[int, Meta(ge=0, description="Grows with each change; 0 when nobody has placed it.")]
+    epoch: Annotated[int, Meta(ge=0, description="Grows with each change; 0 without a placement.")]
     broker_groups: list[str]
-    before: Annotated[list[str], Meta(description="Where they went until the last change, as long as it is not over.")]
+    before: Annotated[list[str], Meta(description="The previous broker groups, while the move is in progress.")]
     is_moving: bool
-    moving_until: Annotated[int, Meta(description="The move is not over before, ms since 1970; 0 when nothing moves.")]
-    hosts: Annotated[list[str], Meta(description="Broker groups that have queues of it.")]
+    moving_until: Annotated[int, Meta(description="Earliest end of the move, ms since 1970; 0 when nothing moves.")]
+    hosts: Annotated[list[str], Meta(description="Broker groups with queues of it.")]
 
 
 class TopicPlaced(TopicPlacement, kw_only=True):
     """The new placement, and whether it changed."""
 
     changed: bool
-    left: Annotated[str, Meta(description="What keeps a move that could not be ended; empty when nothing does.")]
+    left: Annotated[str, Meta(description="The obstacle to ending a move; empty for none.")]
 
 
 class ListedTopic(Struct, kw_only=True):

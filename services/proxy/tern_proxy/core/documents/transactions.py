@@ -25,10 +25,10 @@ from tern_proxy.core.documents.values import (
 from tern_wire import limits
 from tern_wire.transactions import TRANSACTION_ID_SIZE_MAX_CHARS
 
-CHECKED_AFTER = "How long after the begin the producer group is first asked; by default as long as its settings say."
-CHECKS = "Checks, at most."
+CHECKED_AFTER = "Delay from the begin to the first check; by default the producer group's setting."
+CHECKS = "The largest number of checks."
 TransactionIdText = Annotated[
-    str, Meta(max_length=TRANSACTION_ID_SIZE_MAX_CHARS, description="Opaque; any proxy of this cluster takes it.")
+    str, Meta(max_length=TRANSACTION_ID_SIZE_MAX_CHARS, description="Opaque; valid at any proxy of this cluster.")
 ]
 By = Annotated[str, words("client", "check", "hand")]
 _SEVERAL = instead(minItems=1, maxItems=limits.TRANSACTION_MESSAGES_MAX)
@@ -117,8 +117,8 @@ class Begun(Struct, kw_only=True):
     producer_group: str
     state: Annotated[str, words("open")]
     born_at: Time
-    check_at: Annotated[int, Meta(description="Not before, its producer group is asked about it.")]
-    expires_at: Annotated[int, Meta(description="Not before, it is expired: then only a person ends it.")]
+    check_at: Annotated[int, Meta(description="Earliest time of the first check.")]
+    expires_at: Annotated[int, Meta(description="Earliest time of its expiry; then only an operator ends it.")]
     links: Links
 
 
@@ -141,7 +141,7 @@ class EndedTransaction(Struct, kw_only=True):
 
     transaction_id: TransactionIdText
     state: Annotated[str, words("committed", "rolled-back")]
-    by: Annotated[By, Meta(description="Who has ended it: the client, the client when it was asked, a person.")]
+    by: Annotated[By, Meta(description="Origin of the end: the client, its answer to a check, or an operator.")]
     messages: Count
     topic: str | UnsetType = UNSET
     queue: Queue | UnsetType = UNSET
@@ -165,7 +165,9 @@ class TransactionCheck(Struct, kw_only=True):
     checker: str
     answer: Annotated[
         str,
-        Meta(description="Such as unknown, timeout, http-503; lost: nobody told; not-asked: no client asked for it."),
+        Meta(
+            description="Such as unknown, timeout, http-503; lost: never reported; not-asked: no client requested it."
+        ),
     ]
     latency_ms: Count
 
@@ -178,13 +180,13 @@ class Transaction(Struct, kw_only=True):
     state: Annotated[str, words("open", "committed", "rolled-back", "expired")]
     begun_at: Time
     check_at: Annotated[int, Meta(description="The next check.")] | UnsetType = UNSET
-    attempts: Annotated[int, Meta(ge=0, description="How often it was asked about.")]
+    attempts: Annotated[int, Meta(ge=0, description="Number of checks so far.")]
     ended_at: Time | UnsetType = UNSET
     by: By | UnsetType = UNSET
-    reason: Annotated[str, Meta(description="Why, as whoever ended it has said.")] | UnsetType = UNSET
+    reason: Annotated[str, Meta(description="The reason given with the end.")] | UnsetType = UNSET
     message_count: Count
     messages: Annotated[
-        list[TransactionMessage], Meta(description="Of an ended one the first; in a list some of them.")
+        list[TransactionMessage], Meta(description="After the end only the first; in a list some of them.")
     ]
     checks: Annotated[list[TransactionCheck], Meta(max_length=limits.CHECKS_KEPT_MAX, description="The newest.")]
 
@@ -221,10 +223,10 @@ class Check(Struct, kw_only=True):
     """
 
     transaction_id: TransactionIdText
-    attempt: Annotated[int, Meta(ge=1, description="Which time it is asked.")]
+    attempt: Annotated[int, Meta(ge=1, description="Number of this check.")]
     producer_group: str
     begun_at: Time
-    answer_by: Annotated[int, Meta(description="Afterwards it is asked again, if need be of somebody else.")]
+    answer_by: Annotated[int, Meta(description="Afterwards it is issued again, possibly to another client.")]
     messages: Annotated[list[HalfMessage], Meta(max_length=limits.TRANSACTION_MESSAGES_MAX)]
 
 

@@ -25,7 +25,9 @@ Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="Index in the queu
 MessageId = Annotated[str, Meta(min_length=32, max_length=32, description="Made by the proxy; unique.")]
 BrokerGroupName = Annotated[str, Meta(pattern=BROKER_GROUP_PATTERN)]
 Cursor = Annotated[str, Meta(description="For the next page; empty on the last one.")]
-Attributes = Annotated[dict[str, str], Meta(max_length=limits.ATTRIBUTES_MAX, description="Kept, and read by nobody.")]
+Attributes = Annotated[
+    dict[str, str], Meta(max_length=limits.ATTRIBUTES_MAX, description="Stored without interpretation.")
+]
 
 
 class Problem(Struct, kw_only=True):
@@ -36,10 +38,10 @@ class Problem(Struct, kw_only=True):
     type: str
     title: str
     status: int
-    detail: Annotated[str, Meta(description="What is wrong here and what to do about it.")]
-    code: Annotated[str, Meta(description="Stable; decide by this.")]
+    detail: Annotated[str, Meta(description="The cause and the remedy.")]
+    code: Annotated[str, Meta(description="Stable; for use by programs.")]
     retryable: Annotated[bool, Meta(description="Whether the same request can succeed later.")]
-    instance: Annotated[str, Meta(description="The path that was asked for.")] | UnsetType = UNSET
+    instance: Annotated[str, Meta(description="The path of the request.")] | UnsetType = UNSET
     request_id: str | UnsetType = UNSET
     retry_after_ms: Count | UnsetType = UNSET
 
@@ -89,7 +91,10 @@ def told(text: str, least_ms: int, most_ms: int) -> Meta:
     return shown(f"{text} {least_ms:,} to {most_ms:,} ms, as `500ms`, `10s`, `5m`, `2h`, or plain milliseconds.")
 
 
-_HIDDEN, _WAITS = "How long a received message stays hidden from the others.", "How long to wait for a first message."
+_HIDDEN, _WAITS = (
+    "Time for which a received message is invisible to other consumers.",
+    "Longest wait for a first message.",
+)
 Invisible = Annotated[
     DurationText | Annotated[int, span(limits.INVISIBLE_MIN_MS, limits.INVISIBLE_MAX_MS)],
     told(_HIDDEN, limits.INVISIBLE_MIN_MS, limits.INVISIBLE_MAX_MS),

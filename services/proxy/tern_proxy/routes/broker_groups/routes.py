@@ -61,10 +61,10 @@ ROUTES = (
         get_broker_group,
         id="getBrokerGroup",
         tag="cluster",
-        summary="What is left in a broker group",
+        summary="Remaining contents of a broker group",
         asks=_ADMIN,
         is_admin=True,
-        gives={200: gives(_LEFT, "As its leader says.")},
+        gives={200: gives(_LEFT, "From its leader.")},
         errors=(*_KNOWN, *BROKER),
     ),
     Route(
@@ -79,9 +79,9 @@ ROUTES = (
         parameters=(
             LIMIT,
             CURSOR,
-            in_query("which", {"enum": [HERE, ELSEWHERE], "default": HERE}, "Those in it, or the others."),
+            in_query("which", {"enum": [HERE, ELSEWHERE], "default": HERE}, "Topics in it, or the others."),
         ),
-        gives={200: gives(TopicPlacePage(topics=[_PLACE], next_cursor=""), "As this proxy's routes know them.")},
+        gives={200: gives(TopicPlacePage(topics=[_PLACE], next_cursor=""), "From this proxy's routes.")},
         errors=_KNOWN,
     ),
     Route(
@@ -90,10 +90,10 @@ ROUTES = (
         join_broker_group,
         id="joinBrokerGroup",
         tag="cluster",
-        summary="Declare in a broker group what others have",
+        summary="Declare in a broker group the groups of the others",
         asks=_ADMIN,
         is_admin=True,
-        gives={200: gives(_JOINED, "It lacks nothing now.")},
+        gives={200: gives(_JOINED, "It has all groups now.")},
         errors=(*_KNOWN, *BROKER, LimitReached, DiskFull),
     ),
 )

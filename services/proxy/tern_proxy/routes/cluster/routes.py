@@ -81,7 +81,7 @@ ROUTES = (
         get_topic_route,
         id="getTopicRoute",
         tag="topics",
-        summary="Where a topic lives",
+        summary="Route of a topic",
         asks=("DESCRIBE topic {topic}",),
         gives={200: gives(_ROUTE, "By broker group.")},
         errors=(*ASKED, *TOPIC),

@@ -11,11 +11,11 @@ from tern_wire.paths import MSGPACK, OCTETS
 
 _ENCODING: Schema = {"type": "string", "enum": list(ENCODINGS)}
 # For routes without NDJSON.
-ENCODING_IN_JSON = in_query("encoding", _ENCODING, "How bodies are written in JSON.")
+ENCODING_IN_JSON = in_query("encoding", _ENCODING, "Encoding of bodies in JSON.")
 ENCODING = in_query(
     "encoding",
     _ENCODING,
-    "How bodies are written in JSON and NDJSON; by default by content type. What does not fit becomes `body_base64`.",
+    "Encoding of bodies in JSON and NDJSON; by default by content type. Unfit bodies become `body_base64`.",
 )
 
 
