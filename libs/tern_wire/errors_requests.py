@@ -49,7 +49,7 @@ class CallbackRefused(TernError):
     A callback has a header that no process of a mesh accepts.
     """
 
-    code, status, title = "callback-refused", 403, "A checker's callback has come to a mesh"
+    code, status, title = "callback-refused", 403, "A checker's callback has reached a mesh"
     fix = "The check URL of a producer group names a port of a mesh. Give the URL of the producer's own service."
 
 
@@ -75,4 +75,4 @@ class LinkReplyMalformed(TernError):
     """
 
     code, status, title = "link-reply-malformed", 502, "A broker's answer cannot be read"
-    fix = "{reason}. Proxy and broker must be of releases that know each other; whether the request was carried out is not known."
+    fix = "{reason}. Proxy and broker must be of compatible releases; the outcome of the request is unknown."

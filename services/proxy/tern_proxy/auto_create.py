@@ -52,7 +52,7 @@ class AutoCreate:
         if error is None:
             return
         if not isinstance(error, TernError):
-            logger.error("what nobody waits for has failed", extra={"what": " ".join(key)}, exc_info=error)
+            logger.error("a creation in the background has failed", extra={"what": " ".join(key)}, exc_info=error)
         self._failed.add(key)
         asyncio.get_running_loop().call_later(AGAIN_AFTER_S, self._failed.discard, key)
 

@@ -200,7 +200,7 @@ class PrincipalsCache:
                     asked = ListPrincipals(after=reading.revision, limit=PRINCIPALS_PAGE_MAX)
                     told, _ = await link.ask(asked, is_repeatable=True, deadline_ms=PRINCIPALS_ANSWER_MS)
                     if told.revision < reading.revision:
-                        logger.warning("a broker group was made anew", extra={"broker_group": link.broker_group})
+                        logger.warning("a broker group was recreated", extra={"broker_group": link.broker_group})
                         reading.documents, reading.revision = {}, 0
                         self._changes += 1
                         continue
@@ -214,7 +214,7 @@ class PrincipalsCache:
                         return True
         except (TernError, TimeoutError) as error:
             detail = {"broker_group": link.broker_group, "error": repr(error)}
-            logger.info("a broker group does not tell its principals", extra=detail)
+            logger.info("a broker group does not send its principals", extra=detail)
             return False
         except (TypeError, ValueError):
             # The principals of the other broker groups take effect all the same.
@@ -283,5 +283,5 @@ class PrincipalsCache:
             except TernError as error:
                 # The next poll finds what it still lacks.
                 logger.warning(
-                    "a broker group does not take principals", extra={"broker_group": name, "detail": error.detail}
+                    "a broker group does not accept principals", extra={"broker_group": name, "detail": error.detail}
                 )

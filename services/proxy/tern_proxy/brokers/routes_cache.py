@@ -201,7 +201,7 @@ class RoutesCache:
         self._add_created(hosted, routes)
         self._leave_out_dropped(hosted)
         for broker_group, known in self._hosted.items():
-            logger.warning("routes name a broker group no more", extra={"broker_group": broker_group})
+            logger.warning("a broker group is absent from the routes", extra={"broker_group": broker_group})
             self._gone.keep(broker_group, GoneGroup(known), _now_ms())
         self._hosted = hosted
 

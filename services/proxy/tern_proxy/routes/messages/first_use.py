@@ -113,7 +113,7 @@ async def create_producer_group(proxy: Proxy, name: str, unknown: ProducerGroupN
 
 async def _open_topic(proxy: Proxy, name: str) -> None:
     logger.warning(
-        "a topic of the mesh itself was made for something else and takes all messages now", extra={"topic": name}
+        "an internal topic of the mesh had other settings and accepts all messages now", extra={"topic": name}
     )
     await change_topic(proxy, ChangeTopic(topic=name, mode=ALTER, type=MIXED, perm=_READ_WRITE), [])
 

@@ -252,7 +252,7 @@ async def _tell_placement(proxy: Proxy, topic: str, wanted: Placement, *, first:
     change = ChangeTopic(topic=topic, mode=ALTER)
     decided = await _place(proxy, first, change, wanted)
     if decided.placement != str(wanted):
-        raise PlacementMoving(topic=topic, epoch=wanted.epoch, left="somebody else's change is complete")
+        raise PlacementMoving(topic=topic, epoch=wanted.epoch, left="a concurrent change is complete")
     _learn(proxy, topic, [(first, decided)])
     rest = [name for name in others if name != first]
     followed = await asyncio.gather(*(_place(proxy, name, change, wanted) for name in rest))
