@@ -1,4 +1,4 @@
-"""What travels and what the words mean: records, rows, commands, link requests, names, limits, errors, paths. Pure."""
+"""Shared vocabulary: records, rows, commands, link requests, names, limits, errors, paths. Pure."""
 
 from tern_wire.errors import ERRORS, TernError, error_from
 from tern_wire.names import QueueName, check_group, check_topic, parse_queue

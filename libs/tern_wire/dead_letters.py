@@ -1,12 +1,16 @@
-r"""Dead letters on the wire: what a note says of a message that died, which ones a redrive means, and how a task is going.
+r"""Dead letters on the wire: the note of a dead message, the selection of a redrive, and the states
+of a redrive task.
 
-A note is a record with an empty body in the group's dead-letter topic, queue 1. Its properties:
+A note is a record with an empty body in queue 1 of the group's dead-letter topic. Its properties:
 
-     DLQ_ORIGIN_TOPIC \x01 orders \x02 DLQ_ORIGIN_MESSAGE_ID \x01 ... \x02 MQ_DLQ_TOPIC_ID \x01 5 \x02
-     MQ_DLQ_QUEUE \x01 3 \x02 MQ_DLQ_OFFSET \x01 17 \x02
-     RECONSUME_TIME \x01 attempts \x02 MQ_DLQ_CAUSE \x01 rejected \x02 MQ_DLQ_REASON \x01 text \x02 MQ_DLQ_AT \x01 ms \x02
+     DLQ_ORIGIN_TOPIC \x01 orders \x02 DLQ_ORIGIN_MESSAGE_ID \x01 ... \x02
+     MQ_DLQ_TOPIC_ID \x01 5 \x02 MQ_DLQ_QUEUE \x01 3 \x02 MQ_DLQ_OFFSET \x01 17 \x02
+     RECONSUME_TIME \x01 attempts \x02 MQ_DLQ_CAUSE \x01 rejected \x02
+     MQ_DLQ_REASON \x01 text \x02 MQ_DLQ_AT \x01 ms \x02
 
-The first two and RECONSUME_TIME are RocketMQ's names. The topic's id tells it from a later topic of its name. TAGS and UNIQ_KEY are those of the message, so that it is found by them.
+The names of the first line and RECONSUME_TIME are RocketMQ's. The topic's id distinguishes it from
+a later topic of the same name. TAGS and UNIQ_KEY are those of the dead message, so the note can be
+found by them.
 """
 
 from collections.abc import Mapping
@@ -20,26 +24,31 @@ ORIGIN_TOPIC_ID, ORIGIN_QUEUE, ORIGIN_OFFSET, CAUSE, REASON, DIED_MS = (
     *("MQ_DLQ_TOPIC_ID", "MQ_DLQ_QUEUE", "MQ_DLQ_OFFSET"),
     *("MQ_DLQ_CAUSE", "MQ_DLQ_REASON", "MQ_DLQ_AT"),
 )
-# A group's dead-letter topic: its name begins with this, which no name that people give can; and its two queues.
+# Prefix of a group's dead-letter topic, which is illegal in the topic names of clients; and its two
+# queues.
 PREFIX = "%DLQ%"
 ORIGINALS_QUEUE, NOTES_QUEUE = 0, 1
-# Why a message died: its last lease ended, its last attempt was nacked, a consumer said so.
+# Causes of death: the last lease ended, the last attempt was nacked, or a consumer rejected the
+# message.
 EXPIRED, NACKED, REJECTED = "expired", "nacked", "rejected"
-# How a task is going.
+# States of a redrive task.
 RUNNING, DONE, CANCELLED = "running", "done", "cancelled"
-# What became of one dead letter in a redrive: done, not a dead letter any more, its message is not in its queue any more.
+# Result of one dead letter in a redrive: redriven, no longer a dead letter, or the original message
+# is no longer in its queue.
 REDRIVEN, LETTER_GONE, ORIGIN_GONE = range(3)
 _CONTROLS = dict.fromkeys(range(32), " ")
 
 
 def is_dead_topic(name: bytes) -> bool:
-    """Whether *name* (UTF-8) is that of a group's dead-letter topic."""
+    """Return whether *name* (UTF-8) is the name of a group's dead-letter topic."""
     return name.startswith(PREFIX.encode())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What a note says: the message of *message_id* and *tag* at *offset* of *queue* of *topic* died at *died_ms* after so many attempts."""
+    """Note of a dead message: its id, tag and origin (*topic*, *queue*, *offset*), its attempts,
+    and the time of death *died_ms*.
+    """
 
     topic: str
     topic_id: int
@@ -54,7 +63,10 @@ class Note:
     message_group: str = ""
 
     def record(self, dead_topic: str, queue: int) -> bytes:
-        """The note as a record of *dead_topic*. Control characters of the reason become spaces: they separate properties."""
+        """Return the note as a record of *dead_topic*.
+
+        Control characters of the reason become spaces, because they separate properties.
+        """
         pairs = [
             (ORIGIN_TOPIC, self.topic),
             (ORIGIN_TOPIC_ID, str(self.topic_id)),
@@ -76,7 +88,9 @@ class Note:
 
     @classmethod
     def read(cls, properties: Mapping[str, str]) -> "Note":
-        """What the *properties* of a note's record say. KeyError, ValueError if they are no note's."""
+        """Return the note in the *properties* of a record. Raise KeyError or ValueError if there is
+        none.
+        """
         return cls(
             topic=properties[ORIGIN_TOPIC],
             topic_id=int(properties[ORIGIN_TOPIC_ID]),
@@ -94,9 +108,10 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which dead letters are meant: those of *topic*, with *tag*, with *reason* somewhere in their reason, died in [*from_ms*, *to_ms*).
+    """Selection of dead letters: of *topic*, with *tag*, with *reason* as a part of their reason,
+    died in [*from_ms*, *to_ms*).
 
-    Empty texts and a *to_ms* of 0 mean all. With *offsets*, only those are looked at.
+    Empty texts and a *to_ms* of 0 select all. With *offsets*, only those offsets are considered.
     """
 
     topic: str = ""
@@ -107,7 +122,7 @@ class Selection:
     offsets: tuple[int, ...] | None = None
 
     def takes(self, note: Note) -> bool:
-        """Whether *note* is one of them."""
+        """Return whether *note* is selected."""
         return (
             (not self.topic or note.topic == self.topic)
             and (not self.tag or note.tag == self.tag)
@@ -117,13 +132,15 @@ class Selection:
         )
 
     def pack(self) -> dict[str, Any]:
-        """As a map of MessagePack's types."""
+        """Return the selection as a map of MessagePack types."""
         packed: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         return {**packed, "offsets": list(self.offsets) if self.offsets is not None else None}
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any]) -> "Selection":
-        """What was packed; TypeError, ValueError, KeyError if it was not."""
+        """Return the selection that `pack` has packed. Raise TypeError, ValueError or KeyError for
+        other maps.
+        """
         offsets = packed["offsets"]
         return cls(
             topic=str(packed["topic"]),

@@ -1,9 +1,9 @@
-"""Every error of TernMQ, once: code, HTTP status, whether a repeat can help, and a sentence that names the fix.
+"""Every error, once: its code, HTTP status, retryability, title, and a sentence with the fix.
 
-A core raises the class; the shells map it to an RFC 9457 problem or a link error; the SDK raises the same class again.
-Context travels as fields, never as prose glued together elsewhere. The table is one thing: a code is looked up in one place, and none is
-given twice. What an error is, is in tern_error.py; those of transactions are in errors_transactions.py, those of credentials, permissions and
-quotas in errors_security.py, those of requests that are too large, too slow or too complex in errors_requests.py, and imported from here as all are. Reference: RFC 9457.
+A core raises the class. The shells map it to an RFC 9457 problem or a link error, and the SDK
+raises the same class again. Context is passed as fields, never as prose assembled elsewhere. The
+table is one thing: each code is unique and is looked up in one place. Classes of other subjects
+(transactions, security, requests) are defined in errors_*.py and imported from here.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ from tern_wire.errors_transactions import (
 )
 from tern_wire.tern_error import TernError
 
-# What is imported to be found here; what follows is found anyway.
+# Re-exported classes; classes defined below need no listing.
 __all__ = [
     "BodyTooSlow",
     "CallbackRefused",
@@ -83,14 +83,14 @@ __all__ = [
 ]
 
 
-# 400: the request is wrong ----------------------------------------------------------------------------------------
+# 400: the request is wrong ------------------------------------------------------------------------
 class MalformedBody(TernError):
     code, status, title = "malformed-body", 400, "The body cannot be parsed"
     fix = "{reason} (at {pointer}). Send a body that matches the Content-Type."
 
 
 class UnknownField(TernError):
-    code, status, title = "unknown-field", 400, "A field is not known here"
+    code, status, title = "unknown-field", 400, "An unknown field"
     fix = "{field} at {pointer} is not a field of this request. Remove it or correct its spelling."
 
 
@@ -100,13 +100,13 @@ class InvalidField(TernError):
 
 
 class UnknownParameter(TernError):
-    code, status, title = "unknown-parameter", 400, "A query parameter is not known here"
+    code, status, title = "unknown-parameter", 400, "An unknown query parameter"
     fix = "'{parameter}' is not a parameter of this request; allowed: {allowed}."
 
 
 class TopicReserved(TernError):
-    code, status, title = "topic-reserved", 400, "The topic's name is kept for something else"
-    fix = "The name '{topic}' is kept for {keeper}. Choose another name."
+    code, status, title = "topic-reserved", 400, "The topic's name is reserved"
+    fix = "The name '{topic}' is reserved for {keeper}. Choose another name."
 
 
 class IllegalTopic(TernError):
@@ -239,13 +239,13 @@ class ConfirmationNeeded(TernError):
     fix = "This deletes {what} '{name}' and {loss}. Repeat the request with ?confirm={name}."
 
 
-# 401: who are you -------------------------------------------------------------------------------------------------
+# 401: authentication failed -----------------------------------------------------------------------
 class PeerProofRefused(TernError):
     code, status, title = "peer-proof-refused", 401, "This door is for the nodes of the cluster"
     fix = "{reason}. Give all nodes the same cluster key and group id, and clocks that agree to a minute."
 
 
-# 403: the settings forbid it --------------------------------------------------------------------------------------
+# 403: the settings forbid it ----------------------------------------------------------------------
 class TopicNotWritable(TernError):
     code, status, title = "topic-not-writable", 403, "The topic takes no messages"
     fix = "Topic '{topic}' may not be written. Allow it: `ternmq topic alter {topic} --permission rw`."
@@ -256,7 +256,7 @@ class TopicNotReadable(TernError):
     fix = "Topic '{topic}' may not be read. Allow it: `ternmq topic alter {topic} --permission rw`."
 
 
-# 404 to 431: it is not there, or too large ------------------------------------------------------------------------
+# 404 to 431: it is not there, or too large --------------------------------------------------------
 class TopicNotFound(TernError):
     code, status, title = "topic-not-found", 404, "The topic does not exist"
     fix = "Topic '{topic}' does not exist. Create it: PUT /v1/topics/{topic}, or `ternmq topic create {topic}`."
@@ -320,8 +320,8 @@ class MessageNotFound(TernError):
 class NoReply(TernError):
     code, status, title = "no-reply", 404, "No reply is stored"
     fix = (
-        "Nobody has replied to '{correlation_id}' of client '{client}' yet, or retention has dropped the reply. "
-        "Ask again, with wait=20s to be answered when it comes."
+        "There is no reply to '{correlation_id}' of client '{client}' yet, or retention has dropped it. "
+        "Repeat the request, with wait=20s to wait for the reply."
     )
 
 
@@ -336,7 +336,7 @@ class BroadcastGroup(TernError):
 class SubscriptionConflict(TernError):
     code, status, title = "subscription-conflict", 409, "Members of the group want different messages"
     fix = (
-        "Consumers of group '{group}' subscribe to topic '{topic}' with different filters, so that each would take what others wait for. Give "
+        "Consumers of group '{group}' subscribe to topic '{topic}' with different filters, so that each would take messages of the others. Give "
         "them one subscription, or groups of their own; or send 'filter' with every receive."
     )
 
@@ -347,8 +347,8 @@ class OffsetMoved(TernError):
 
 
 class QueueLockLost(TernError):
-    code, status, title = "queue-lock-lost", 409, "The queue is not locked with this epoch any more"
-    fix = "Queue {queue} was given up or has another holder since epoch {epoch}. Drop what was read of it; lock it again and go on from its committed offset."
+    code, status, title = "queue-lock-lost", 409, "The queue is no longer locked with this epoch"
+    fix = "Queue {queue} was released or has another holder since epoch {epoch}. Drop the messages read from it; lock it again and continue from its committed offset."
 
 
 class TopicConflict(TernError):
@@ -370,7 +370,7 @@ class PlacementChanged(TernError):
 
 
 class OwnerUnknown(TernError):
-    code, status, retryable, title = "owner-unknown", 503, True, "The broker group to ask is not in sight"
+    code, status, retryable, title = "owner-unknown", 503, True, "The broker group of the key is not in the routes"
     fix = "About this key or message group of topic '{topic}': {missing}. Nothing was stored: send again."
 
 
@@ -385,18 +385,18 @@ class GroupConflict(TernError):
 
 
 class ConsumptionDisabled(TernError):
-    code, status, title = "consumption-disabled", 409, "The group's consumption is switched off"
+    code, status, title = "consumption-disabled", 409, "The group's consumption is disabled"
     fix = "Group '{group}' receives nothing until it is switched on: `ternmq group alter {group} --consume`."
 
 
 class AlreadyExists(TernError):
-    code, status, title = "already-exists", 412, "It exists already"
+    code, status, title = "already-exists", 412, "The object exists"
     fix = "There is a {what} '{name}', and If-None-Match asks for a new one. Choose another name, or leave the header out."
 
 
 class RebuildNotHere(TernError):
     code, status, title = "rebuild-not-here", 409, "Nodes are rebuilt from the leader"
-    fix = "Node '{node}' does not serve as leader; leader: '{leader}'. Ask that one."
+    fix = "Node '{node}' is not the leader; leader: '{leader}'. Send the request there."
 
 
 class ReceiptExpired(TernError):
@@ -406,7 +406,7 @@ class ReceiptExpired(TernError):
 
 class RebuildFileGone(TernError):
     code, status, title = "rebuild-file-gone", 410, "Retention has dropped this file"
-    fix = "'{name}' is not part of the log any more. Ask for a new manifest and go on with that."
+    fix = "'{name}' is no longer part of the log. Request a new manifest and continue with that."
 
 
 class OffsetExpired(TernError):
@@ -452,14 +452,14 @@ class IdempotencyKeyReused(TernError):
     fix = "This key was used for a message with another body. Use a new key for a new message."
 
 
-# 429 and 503: not now; nothing was stored -------------------------------------------------------------------------
+# 429 and 503: not now; nothing was stored ---------------------------------------------------------
 class LimitReached(TernError):
     code, status, title = "limit-reached", 429, "A limit of the cluster is reached"
     fix = "{what}: {actual} of {limit}. {remedy}"
     _REMEDY = "Remove some, or settle what was received."
 
     def __init__(self, *, remedy: str = "", **fields: Any) -> None:
-        """*remedy*: what to do, where removing and settling are not all."""
+        """*remedy*: what to do, where removing and settling are not the only remedies."""
         super().__init__(**fields, remedy=remedy or self._REMEDY)
         if not remedy:
             del self.fields["remedy"]
@@ -472,7 +472,7 @@ class NoLeader(TernError):
 
 class NotLeader(TernError):
     code, status, retryable, title = "not-leader", 503, True, "This broker does not lead its group"
-    fix = "Broker '{node}' does not lead; leader: {leader}. Nothing was stored."
+    fix = "Broker '{node}' is not the leader; leader: {leader}. Nothing was stored."
 
 
 class NoNameServer(TernError):
@@ -482,7 +482,7 @@ class NoNameServer(TernError):
 
 class WarmingUp(TernError):
     code, status, retryable, title = "warming-up", 503, True, "The name server has just started"
-    fix = "The name server has not heard of all brokers yet. Repeat shortly."
+    fix = "The name server has not had the registrations of all brokers yet. Repeat shortly."
 
 
 class Overloaded(TernError):
@@ -494,7 +494,7 @@ class Overloaded(TernError):
 
 
 class RebuildNotNow(TernError):
-    code, status, retryable, title = "rebuild-not-now", 503, True, "The log cannot be offered in this moment"
+    code, status, retryable, title = "rebuild-not-now", 503, True, "The log cannot be offered now"
     fix = "{reason}. Repeat shortly."
 
 
@@ -503,7 +503,7 @@ class DiskFull(TernError):
     fix = "Broker group '{broker_group}' refuses sends until disk space is free. Nothing was stored; reads and acks go on.{held_by}"
 
     def __init__(self, *, held_by: str = "", **fields: Any) -> None:
-        """*held_by*: a sentence that says whose messages hold the space, and what to do."""
+        """*held_by*: a sentence with the topics or groups that hold the space, and the remedy."""
         super().__init__(**fields, held_by=f" {held_by}" if held_by else "")
         if held_by:
             self.fields["held_by"] = held_by
@@ -516,9 +516,9 @@ class NodeLacks(TernError):
         "node-lacks-resources",
         503,
         True,
-        "The operating system refuses the broker something",
+        "The operating system refuses the broker a resource",
     )
-    fix = "Node '{node}' was refused by its operating system: {lack}. Repeat shortly; `ternmq status` says what is to be done."
+    fix = "Node '{node}' was refused by its operating system: {lack}. Repeat shortly; `ternmq status` has the remedy."
 
 
 class BrokerGroupNotWritable(TernError):
@@ -557,15 +557,15 @@ class ShuttingDown(TernError):
 
 
 class OutcomeUnknown(TernError):
-    code, status, retryable, title = "outcome-unknown", 504, True, "Whether it was stored is not known"
+    code, status, retryable, title = "outcome-unknown", 504, True, "The outcome is unknown"
     fix = "The broker group did not answer in time. Repeat with the same Idempotency-Key: it is stored once."
 
 
 class ReplyTimeout(TernError):
     code, status, retryable, title = "reply-timeout", 504, True, "No reply came in time"
     fix = (
-        "The request is stored as {message_id}, and nobody has replied to '{correlation_id}' so far. A reply that comes later is kept: "
-        "ask for it with GET {ask_again}. Sending the request again with the same Idempotency-Key waits again, and stores nothing."
+        "The request is stored as {message_id}, and there is no reply to '{correlation_id}' so far. A later reply is kept: "
+        "request it with GET {ask_again}. Sending the request again with the same Idempotency-Key waits again, and stores nothing."
     )
 
 
@@ -587,7 +587,7 @@ ERRORS: Mapping[str, type[TernError]] = _all_errors()
 
 
 def error_from(code: str, fields: Mapping[str, Any]) -> TernError:
-    """The error of *code* again, from a problem document's or a link error's fields."""
+    """Return the error of *code* with the fields of a problem document or a link error."""
     error = ERRORS.get(code)
     if error is None:
         return TernError(code=code, **{key: value for key, value in fields.items() if key != "code"})

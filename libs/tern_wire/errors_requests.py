@@ -1,6 +1,7 @@
-"""The errors of requests that take more room or time than is theirs, or lead nowhere. Imported from errors.py, where the table of all errors is.
+"""Errors of requests that exceed their share of room or time, or that match no route.
 
-Law: they name what the caller may change, and nothing of what others hold.
+Imported from errors.py, which has the table of all errors. Law: an error names what the caller may
+change, and nothing about what others hold.
 """
 
 from tern_wire.tern_error import TernError
@@ -43,9 +44,12 @@ class UnsupportedEncoding(TernError):
 
 
 class CallbackRefused(TernError):
-    """As a loop of content delivery networks is cut (RFC 8586): every callback has a header that no process of a mesh takes."""
+    """Breaks callback loops, as CDNs do (RFC 8586).
 
-    code, status, title = "callback-refused", 403, "A checker's callback has come to a mesh"
+    A callback has a header that no process of a mesh accepts.
+    """
+
+    code, status, title = "callback-refused", 403, "A checker's callback has reached a mesh"
     fix = "The check URL of a producer group names a port of a mesh. Give the URL of the producer's own service."
 
 
@@ -65,7 +69,10 @@ class MethodNotAllowed(TernError):
 
 
 class LinkReplyMalformed(TernError):
-    """Not the caller's doing: whatever a broker says of our own requests, or that nobody can read."""
+    """A broker's reply that refuses the proxy's own request, or that is unreadable.
+
+    The caller did not cause it.
+    """
 
     code, status, title = "link-reply-malformed", 502, "A broker's answer cannot be read"
-    fix = "{reason}. Proxy and broker must be of releases that know each other; whether the request was carried out is not known."
+    fix = "{reason}. Proxy and broker must be of compatible releases; the outcome of the request is unknown."

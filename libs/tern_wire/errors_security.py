@@ -1,6 +1,7 @@
-"""The errors of authentication, authorization and quotas. Imported from errors.py, where the table of all errors is.
+"""Errors of authentication, authorization and quotas. Imported from errors.py, which has the table.
 
-Law: what an error says of a key, a principal or a grant is the same whatever was wrong with it; why is for the audit log.
+Law: the text of an error about a key, a principal or a grant is the same for every cause. The cause
+is in the audit log.
 """
 
 from tern_wire.tern_error import TernError
@@ -55,13 +56,13 @@ class ClusterKeyMissing(TernError):
 
 
 class PrincipalChanged(TernError):
-    code, status, title = "principal-changed", 409, "Somebody else has changed the principal"
+    code, status, title = "principal-changed", 409, "The principal has changed"
     fix = "Principal '{principal}' is at version {actual}, expected {expected}. Read it again and decide."
 
 
 class PrincipalPartlyWritten(TernError):
-    code, status, retryable, title = "principal-partly-written", 503, True, "Not every broker group has heard of it"
+    code, status, retryable, title = "principal-partly-written", 503, True, "Not every broker group has the change"
     fix = (
-        "Principal '{principal}': broker groups {done} have the change for good, and proxies that reach one of them follow it; {missing} did "
+        "Principal '{principal}': broker groups {done} have the change permanently, and proxies that reach one of them apply it; {missing} did "
         "not answer and get it as soon as they do. Repeat the request until it succeeds to be sure: nothing is done twice."
     )

@@ -1,4 +1,4 @@
-"""The errors of transactions and producer groups. Imported from errors.py, where the table of all errors is."""
+"""Errors of transactions and producer groups. Imported from errors.py, which has the table."""
 
 from tern_wire.tern_error import TernError
 
@@ -14,7 +14,7 @@ class CheckUrlForbidden(TernError):
 
 
 class TransactionUnknown(TernError):
-    code, status, title = "transaction-unknown", 404, "The transaction is not known"
+    code, status, title = "transaction-unknown", 404, "The transaction is unknown"
     fix = (
         "Its broker group does not know this transaction: it ended so long ago that its outcome is not remembered any more (the 262,144 that "
         "ended last are). Look for its messages by their keys."
@@ -48,9 +48,9 @@ class ProducerGroupBusy(TernError):
 
 
 class TransactionExpired(TernError):
-    code, status, title = "transaction-expired", 410, "Nobody has answered for the transaction in time"
+    code, status, title = "transaction-expired", 410, "The checks of the transaction were not answered in time"
     fix = (
-        "Its producer group was asked as often as its settings say. Only a person ends it now: POST /v1/transactions/ its id /resolve with "
+        "All checks of its producer group went unanswered. Only an operator ends it now: POST /v1/transactions/ its id /resolve with "
         "an outcome and a reason, or `ternmq tx commit ID --reason ...`."
     )
 

@@ -1,10 +1,12 @@
-"""Packages that not every installation has: which extra brings each, and the one sentence that says what to install.
+"""Optional packages: the extra that brings each package, and the error that names the extra to
+install.
 
     pip install ternmq                the SDK and the command line
-    pip install 'ternmq[mesh]'        what the processes of a mesh need, too
+    pip install 'ternmq[mesh]'        the packages of the processes of a mesh as well
 
-Law: who imports what an extra brings calls `need_extra` first, in the same function, so that nobody meets a bare ModuleNotFoundError. The table is
-that of pyproject.toml, by the names that are imported (`tests/unit/cli/test_extras.py` compares the two).
+Law: a function that imports a package of an extra calls `need_extra` first, so that a user never
+sees a bare ModuleNotFoundError. The table repeats pyproject.toml by import names;
+`tests/unit/cli/test_extras.py` compares the two.
 """
 
 from collections.abc import Iterable
@@ -21,9 +23,9 @@ _CHECKER = (*_SERVICE, "standardwebhooks")
 _MESH = (*_BROKER, "fastapi_swagger", "standardwebhooks")
 _ROCKETMQ = ("lz4", "zstandard")
 _SPARK = ("pyspark", "pyarrow", "pandas")
-# Of what is missing, so many are named: who lacks one of an extra's packages lacks most of them.
+# At most this many missing packages are named; most packages of an extra are missing together.
 _NAMED_MAX = 3
-# By extra, the modules that it brings.
+# Modules of each extra.
 EXTRAS: dict[str, tuple[str, ...]] = {
     "security": _SECURITY,
     "service": _SERVICE,
@@ -40,7 +42,9 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 
 
 class ExtraMissing(TernError, ImportError):
-    """This installation lacks what an extra brings. Raised where it is asked for, never on the wire."""
+    """A package of an extra is not installed. Raised where the package is used, never sent on the
+    wire.
+    """
 
     code: ClassVar[str] = "extra-missing"
     status: ClassVar[int] = 400
@@ -49,9 +53,11 @@ class ExtraMissing(TernError, ImportError):
 
 
 def need_extra(extra: str, purpose: str, *modules: str, otherwise: str = "") -> None:
-    """ExtraMissing when *modules* (all that *extra* brings, if none are named) are not all installed. It imports none of them.
+    """Raise ExtraMissing unless all *modules* (default: all modules of *extra*) are installed.
+    Import none of them.
 
-    *purpose* begins the sentence (`A broker`); *otherwise* ends it (`, or say --checks pull`).
+    *purpose* begins the error's sentence (`A broker`); *otherwise* ends it (`, or say --checks
+    pull`).
     """
     if missing := not_installed(modules or EXTRAS[extra]):
         raise ExtraMissing(purpose=purpose, missing=_some(missing), extra=extra, otherwise=otherwise)
@@ -63,21 +69,24 @@ def _some(missing: list[str]) -> str:
 
 
 def not_installed(modules: Iterable[str]) -> list[str]:
-    """Those of *modules*, top-level names, that cannot be imported here."""
+    """Return those of *modules* (top-level names) that cannot be imported."""
     return [module for module in modules if not is_installed(module)]
 
 
 def is_installed(module: str) -> bool:
-    """Whether *module*, a top-level name, is there to be imported."""
+    """Return whether *module* (a top-level name) can be imported."""
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):
-        # ValueError: something that has no spec stands in for it.
+        # ValueError: sys.modules holds a stand-in without a spec.
         return False
 
 
 def damage(error: ImportError) -> str:
-    """What to do about *error*, which `need_extra` did not foresee: a package is damaged, or went while the program ran."""
+    """Return the remedy for an import error that `need_extra` did not foresee.
+
+    The package is damaged, or it was removed while the program ran.
+    """
     root = (error.name or "").partition(".")[0]
     extra = next((name for name, modules in EXTRAS.items() if root in modules), "")
     return f"{error}. Install it again: pip install --force-reinstall '{f'ternmq[{extra}]' if extra else 'ternmq'}'."

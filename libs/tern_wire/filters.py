@@ -1,31 +1,42 @@
-r"""Which messages a consumer gets: filters by tag and by SQL over properties, compiled once and asked for whole pages.
+r"""Message filters: by tag, or by SQL over properties; compiled once and applied to whole pages.
 
-    wanted = compile_filter(tags="paid || shipped", sql=None)      # or (None, "price > 5 AND region = 'eu'"), or (None, None)
-    is_left = wanted.preselect(entries)                            # a page of a queue: dtype QUEUE_ENTRIES, 20 bytes each
-    if not wanted.is_all:                                          # read the records that are left, and only these
-        is_match = wanted.matches(data, starts)                    # data: bytes of the log; starts: where each record begins,
-                                                                   # at most wanted.page_records between two turns of a loop
+    wanted = compile_filter(tags="paid || shipped", sql=None)  # or sql="price > 5"; or both None
+    is_left = wanted.preselect(entries)                        # a page of a queue (QUEUE_ENTRIES)
+    if not wanted.is_all:                                      # read only the records that are left
+        is_match = wanted.matches(data, starts)                # data: bytes of the log
+                                                               # starts: where each record begins,
+                                                               # at most wanted.page_records a call
 
-Law: `preselect` never drops a message that `matches` would keep, and `matches` decides by a record's properties alone.
-Filters are values: pure, without a clock or a cache, free to be shared. Who holds subscriptions keeps the Filter, and compares
-subscriptions by `text`.
+Law: `preselect` never drops a message that `matches` keeps, and `matches` depends on a record's
+properties alone. Filters are values: pure, without a clock or a cache, and free to be shared.
+Holders of subscriptions keep the Filter and compare subscriptions by `text`.
 
-Tags. `*`, nothing, or only blanks: everything. `A || B`: messages whose tag is one of these, character by character. A queue entry holds
-only Java's hash of the tag (0: no tag), so `preselect` may leave another tag with the same hash, such as "BB" for "Aa"; `matches` does not.
+Tags. `*`, nothing or only blanks selects everything. `A || B` selects messages with one of these
+tags, compared character by character. A queue entry holds only Java's hash of the tag (0: no tag),
+so `preselect` may keep another tag with the same hash, such as "BB" for "Aa"; `matches` does not.
 
-SQL. A condition over properties: = <> < <= > >=, [NOT] BETWEEN, [NOT] IN, IS [NOT] NULL, [NOT] CONTAINS, STARTSWITH, ENDSWITH,
-AND, OR, NOT, parentheses, texts such as 'it''s', integers, decimals, TRUE, FALSE. TAGS and KEYS are properties, too. Nothing of it
-is in the queue entry: `preselect` leaves everything. Values and truth: see `tern_wire.sql.evaluation`; the grammar: `tern_wire.sql.parser`.
+SQL. A condition over properties: = <> < <= > >=, [NOT] BETWEEN, [NOT] IN, IS [NOT] NULL, [NOT]
+CONTAINS, STARTSWITH, ENDSWITH, AND, OR, NOT, parentheses, texts such as 'it''s', integers,
+decimals, TRUE, FALSE. TAGS and KEYS are properties, too. A queue entry holds none of them, so
+`preselect` keeps everything. Values and truth: see `tern_wire.sql.evaluation`; the grammar:
+`tern_wire.sql.parser`.
 
-Differences from RocketMQ, all of them where it surprises: a text that is no number makes one comparison unknown, and not the whole filter
-fail; any two numbers are compared by value (there, `a > 3` never delivers "3.5"); what is missing is unknown in every comparison
-(there, two missing properties are equal, and NOT of a CONTAINS over a missing one is true); NOT takes the whole comparison behind it;
-IN takes numbers and truth values, too. Refused: a property alone and CONTAINS '' (there, never true), text behind a complete expression
-(there, ignored), comments, comparisons of conditions, and `*` beside other tags.
+Differences from RocketMQ, each where RocketMQ surprises its users:
 
-Cost, one core: `preselect` 1 to 10 ns an entry; `matches` 0.7 us a record for tags, 1 to 2 us for a plain SQL filter, and some 0.1 us more for
-each further comparison (there are at most FILTER_TERMS_MAX), far more only for CONTAINS in long values. `page_records` knows. Compiling takes 20 us, up to 1 ms for the
-largest: once a subscription, or through a bounded cache of the caller's.
+- A text that is not a number makes one comparison unknown; in RocketMQ the whole filter fails.
+- Any two numbers are compared by value; in RocketMQ `a > 3` never matches "3.5".
+- A missing property is unknown in every comparison; in RocketMQ two missing properties are equal,
+  and NOT CONTAINS over a missing property is true.
+- NOT applies to the whole comparison behind it.
+- IN takes numbers and truth values, too.
+- Refused: a property alone and CONTAINS '' (never true in RocketMQ), text behind a complete
+  expression (ignored in RocketMQ), comments, comparisons of conditions, and `*` beside other tags.
+
+Cost on one core: `preselect` takes 1 to 10 ns an entry. `matches` takes 0.7 us a record for tags, 1
+to 2 us for a plain SQL filter, and about 0.1 us for each further comparison (of at most
+FILTER_TERMS_MAX); only CONTAINS in long values costs far more. `page_records` accounts for this.
+Compiling takes 20 us, and up to 1 ms for the largest filters: compile once for each subscription,
+or use a bounded cache of the caller.
 """
 
 from collections.abc import Callable
@@ -52,22 +63,25 @@ from tern_wire.sql.parser import parse_sql
 
 EVERYTHING = "*"
 _SEPARATOR, _BLANKS = "||", " \t\r\n\f"
-# Up to so many hashes, comparing with each is faster than sorting.
+# Up to this many hashes, comparing with each is faster than a binary search.
 _FEW_HASHES = 8
 
 Mask = npt.NDArray[np.bool_]
-# Whether a message with these values of `names` is wanted; None: missing.
+# Predicate over the values of `names`; None: the property is missing.
 _Holds = Callable[[list[str | None]], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """A compiled filter; exactly one of these is true: it *is_all*, it *is_tag* (named tags), or it is SQL.
+    """Compiled filter. It is one of three kinds: everything (*is_all*), tags (*is_tag*), or SQL.
 
-    *text* is canonical: `*`, or `tags:A || B` in order and without repeats, or `sql:` and the expression; filters are equal if it is.
-    *tags* or *sql* is what was given to `compile_filter`, and gives the same filter again; both are None for everything.
-    For everything `preselect` alone decides. *page_records*: hand `matches` at most so many records between two turns of an event loop;
-    it then takes no longer than FILTER_PAGE_MAX_MS, whatever their properties are.
+    *text* is the canonical form: `*`, or `tags:A || B` sorted and without repeats, or `sql:` and
+    the expression. Filters with the same text are equal. *tags* or *sql* is the argument of
+    `compile_filter` and compiles to the same filter again; both are None for everything. For
+    everything, `preselect` alone decides.
+
+    *page_records* is the largest number of records for one call of `matches` between two turns of
+    an event loop. Such a call takes at most FILTER_PAGE_MAX_MS, whatever the properties are.
     """
 
     text: str
@@ -76,13 +90,17 @@ class Filter:
     is_all: bool = field(default=False, compare=False)
     is_tag: bool = field(default=False, compare=False)
     page_records: int = field(default=FILTER_PAGE_RECORDS_MAX, compare=False)
-    # The hashes of *tags*, ascending, int64; empty otherwise.
+    # Hashes of *tags*, ascending, int64; empty for other filters.
     _hashes: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)
     _reader: PropertyReader = field(default_factory=lambda: PropertyReader(()), compare=False, repr=False)
     _holds: _Holds = field(default=lambda values: True, compare=False, repr=False)
 
     def preselect(self, entries: npt.NDArray[np.void]) -> Mask:
-        """Which of *entries* (dtype QUEUE_ENTRIES, shape (n,)) may match: by the tag's hash; all of them unless the filter is by tags."""
+        """Return a mask of the *entries* (dtype QUEUE_ENTRIES, shape (n,)) that may match by the
+        hash of their tag.
+
+        The mask is all true unless the filter is by tags.
+        """
         if not self.is_tag:
             return np.ones(len(entries), np.bool_)
         tags = entries["tag"].astype(np.int64)
@@ -97,9 +115,10 @@ class Filter:
         return found
 
     def matches(self, data: Bytes, starts: npt.NDArray[np.int64]) -> Mask:
-        """Which of the records that begin at *starts* in *data* match, exactly; shape as *starts*. Nothing is copied but their properties.
+        """Return a mask of the records at *starts* in *data* that match exactly. Only their
+        properties are copied.
 
-        LinkBodyMalformed when there is no whole record at one of *starts*.
+        Raise LinkBodyMalformed when there is no whole record at one of *starts*.
         """
         if self.is_all:
             return np.ones(len(starts), np.bool_)
@@ -110,19 +129,22 @@ class Filter:
 
 
 def compile_filter(tags: str | None, sql: str | None) -> Filter:
-    """The filter of a subscription: *tags* such as `A || B`, or *sql*, or neither for everything.
+    """Compile the filter of a subscription: *tags* such as `A || B`, or *sql*, or neither for
+    everything.
 
-    IllegalFilter (400), with the position (characters, from 0) and the reason: both are given, the text is longer than
-    FILTER_SIZE_MAX_BYTES or has more than FILTER_TERMS_MAX terms, or it is not what the module's docstring describes. A term is a tag
-    as often as it is written, or a test of SQL: a comparison, BETWEEN, a search, IS NULL, or one value in the list of IN.
+    Raise IllegalFilter (400) with the position (characters, from 0) and the reason: both arguments
+    are given, the text is longer than FILTER_SIZE_MAX_BYTES or has more than FILTER_TERMS_MAX
+    terms, or it does not follow the module's docstring. A term is a tag as often as it is written,
+    or a test of SQL: a comparison, BETWEEN, a search, IS NULL, or one value in the list of IN.
     """
     return _compiled(tags, sql, FILTER_SIZE_MAX_BYTES, FILTER_TERMS_MAX)
 
 
 def compile_accepted(tags: str | None, sql: str | None) -> Filter:
-    """As compile_filter, for what was let in already: up to FILTER_ACCEPTED_SIZE_MAX_BYTES, with any number of terms.
+    """Compile a filter that was accepted before: up to FILTER_ACCEPTED_SIZE_MAX_BYTES, any number
+    of terms.
 
-    The canonical text of every filter that compile_filter takes is taken here.
+    The canonical text of every filter that `compile_filter` accepts is accepted here.
     """
     return _compiled(tags, sql, FILTER_ACCEPTED_SIZE_MAX_BYTES, None)
 
@@ -138,7 +160,7 @@ def _compiled(tags: str | None, sql: str | None, size_max_bytes: int, terms_max:
 
 
 def _must_be_short(text: str, size_max_bytes: int) -> None:
-    # No character takes less than a byte: a text that is far too long is not encoded first.
+    # A character takes at least one byte, so a text that is far too long is not encoded first.
     if len(text) <= size_max_bytes:
         try:
             if len(text.encode()) <= size_max_bytes:
@@ -153,7 +175,7 @@ def _everything() -> Filter:
 
 
 def _by_tags(text: str, terms_max: int | None) -> Filter:
-    # Each tag, and where it stands.
+    # Each tag, and its position in the text.
     tags: dict[str, int] = {}
     at = terms = 0
     for part in text.split(_SEPARATOR):
@@ -184,7 +206,7 @@ def _by_tags(text: str, terms_max: int | None) -> Filter:
 
 
 def _must_be_tag(tag: str, begin: int) -> None:
-    """IllegalFilter for what no message can have as its tag."""
+    """Raise IllegalFilter for a text that no message can have as its tag."""
     for at, character in enumerate(tag):
         if character == "|":
             refuse(begin + at, "tags are separated by '||' and hold no '|'")

@@ -1,10 +1,12 @@
-"""Receipt handles: opaque, MAC-ed names of leased messages that any proxy with the cluster key can read.
+"""Receipt handles: opaque, MAC-ed names of leased messages.
 
-     0         1            3             7          11         15         23         31        31+n
-     | ver 1   | attempt 2  | topic id 4  | group 4  | queue 4  | offset 8 | lease 8  | broker group n | mac 12 |
+     0       1           3            7         11        15        23        31        31+n
+     | ver 1 | attempt 2 | topic id 4 | group 4 | queue 4 | offset 8 | lease 8 | name n | mac 12 |
 
-The MAC also covers the names of topic and group, so that a handle is good only under the path that issued it. The deadline is
-not inside: it lives in the broker group's state, and the handle stays the same while the lease is extended.
+*name* is the broker group. Any proxy with the cluster key can read a handle. The MAC also covers
+the names of topic and group, so a handle is valid only under the path that issued it. The deadline
+is not part of the handle. It is in the broker group's state, so the handle stays the same while the
+lease is extended.
 """
 
 import struct
@@ -20,7 +22,7 @@ from tern_wire.errors import ReceiptInvalid
 _BODY = struct.Struct(">BHIIIqq")
 _VERSION = 1
 _MAC_SIZE_BYTES = 12
-# 31 + 31 (longest broker group) + 12 bytes are 100 characters; anything longer was not made here.
+# 31 + 31 (longest broker group) + 12 bytes are 100 characters; a longer text is not a handle.
 HANDLE_SIZE_MAX_CHARS = 120
 # The URL-safe alphabet of base64. Reference: RFC 4648 section 5.
 _TO_URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -28,8 +30,11 @@ _FROM_URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What a receipt handle says: which message of which lease, and where it lives. A struct, which is made in a tenth of a dataclass's
-    time: there is one for each message that is delivered and for each that is settled."""
+    """Content of a receipt handle: the message, its lease, and its place.
+
+    A msgspec struct, which is constructed in a tenth of the time of a dataclass: each delivered and
+    each settled message makes one.
+    """
 
     broker_group: str
     topic_id: int
@@ -41,17 +46,17 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class HandleMaker:
-    """Makes and reads the handles of one topic and group. Immutable."""
+    """Maker and reader of the handles of one topic and group. Immutable."""
 
     __slots__ = ("_started",)
 
     def __init__(self, cluster_key: bytes, topic: str, group: str) -> None:
         key = blake2b(b"receipt handle", key=cluster_key, digest_size=32).digest()
-        # The MAC over the names, which each handle's own bytes continue.
+        # MAC state over the names; the bytes of each handle continue it.
         self._started = blake2b(f"{topic}\x00{group}\x00".encode(), key=key, digest_size=_MAC_SIZE_BYTES)
 
     def make(self, receipt: Receipt) -> str:
-        """The handle of *receipt*: URL-safe text of at most 120 characters."""
+        """Return the handle of *receipt*: URL-safe text of at most 120 characters."""
         body = _BODY.pack(
             _VERSION,
             min(receipt.attempt, 0xFFFF),
@@ -65,7 +70,10 @@ class HandleMaker:
         return b2a_base64(body + self._mac(body), newline=False).translate(_TO_URL_SAFE).rstrip(b"=").decode()
 
     def read(self, handle: str) -> Receipt:
-        """The receipt behind *handle*; ReceiptInvalid unless it was made with this key for this topic and group."""
+        """Return the receipt of *handle*.
+
+        Raise ReceiptInvalid unless the handle was made with this key for this topic and group.
+        """
         if len(handle) > HANDLE_SIZE_MAX_CHARS:
             raise ReceiptInvalid()
         try:

@@ -1,9 +1,11 @@
-"""What a JSON document of a client may hold beside what its type says: no member twice, 64-bit integers, a depth and a number of values.
+"""Checks of JSON documents beyond their types: unique members, 64-bit integers, depth and size.
 
-msgspec reads a document into a type in one pass of C, and takes the last of two members with one name, integers of any size, and as many
-empty objects as fit. Two readers who take different members are how a check is passed with one document and something else is done.
-Each question here is first asked in a way that costs next to nothing and may say "perhaps"; only then the document is read again, slowly
-and exactly. Used by codec.py for every body, and by the proxy for JSON inside messages. Reference: RFC 8259 4 and 6, RFC 7493 (I-JSON).
+msgspec decodes a document into a type in one pass of C. It keeps the last of two members with one
+name, accepts integers of any size, and accepts any number of empty objects. Two readers that keep
+different members allow a document to pass a check and then mean something else. Each check first
+asks a question that costs next to nothing and may answer "perhaps"; only then the document is read
+again, slowly and exactly. Used by codec.py for every body, and by the proxy for JSON inside
+messages. Reference: RFC 8259 4 and 6, RFC 7493 (I-JSON).
 """
 
 import json
@@ -18,13 +20,13 @@ import orjson
 from tern_wire.errors import DocumentTooComplex, InvalidField
 from tern_wire.limits import JSON_DEPTH_MAX, JSON_INTEGER_MAX, JSON_INTEGER_MIN
 
-# Every integer beyond 64 bits has at least so many digits, each of which `_AS_DIGITS` makes a 0.
+# Every integer beyond 64 bits has at least this many digits; `_AS_DIGITS` maps each digit to a 0.
 _LONG_NUMBER = b"0" * 19
 _AS_DIGITS = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _BRACKETS = b"[]{}"
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-# `\u003a` is a colon that is counted in no document.
+# An escaped colon (`\u003a`), which no count of colons includes.
 _ESCAPED_COLON = re.compile(rb"\\u003[aA]")
 _BACKSLASH = 0x5C
 _DIGITS_MAX = 20
@@ -32,8 +34,11 @@ _DIGITS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What of the checks a type needs: a list of texts can hold neither integers nor depth. The integers of messages, which are the types
-    with raw JSON in them, are delivery times, whose own range is narrower: these documents are large, and not searched for digits."""
+    """The checks that a type needs: a list of texts can hold neither integers nor depth.
+
+    Types with raw JSON are messages. Their only integers are delivery times, whose own range is
+    narrower. These documents are large and are not searched for digits.
+    """
 
     has_integers: bool
     has_raw: bool
@@ -42,7 +47,7 @@ class Facts:
 
 @lru_cache(maxsize=64)
 def facts_of(kind: Any) -> Facts:
-    """The facts of the type *kind*, as msgspec decodes it."""
+    """Return the facts of the type *kind*, as msgspec decodes it."""
     names = set(_types_in(msgspec.inspect.type_info(kind)))
     has_raw = "RawType" in names
     return Facts(bool(names & {"IntType", "FloatType", "AnyType"}) and not has_raw, has_raw, "AnyType" in names)
@@ -53,7 +58,7 @@ def _types_in(info: Any) -> list[str]:
     for name in ("fields", "types", "item_types"):
         for inner in getattr(info, name, ()):
             found += _types_in(getattr(inner, "type", inner))
-    # `type`: of what carries words for the API document.
+    # `type` is the inner type of a type with annotations for the API document.
     for name in ("item_type", "key_type", "value_type", "type"):
         inner = getattr(info, name, None)
         found += [] if inner is None else _types_in(inner)
@@ -61,18 +66,21 @@ def _types_in(info: Any) -> list[str]:
 
 
 def check_nodes(data: bytes, nodes_max: int, at: str = "") -> None:
-    """DocumentTooComplex when *data* has more than *nodes_max* values and names; before it is parsed, and also when it is no JSON."""
+    """Raise DocumentTooComplex when *data* has more than *nodes_max* values and names.
+
+    *data* need not be JSON: the check comes before parsing.
+    """
     if len(data) > 2 * nodes_max and _marks(data) >= nodes_max and _marks(_STRING.sub(b'""', data)) >= nodes_max:
         raise DocumentTooComplex(limit=nodes_max, unit="values", pointer=at or "/")
 
 
 def _marks(data: bytes) -> int:
-    """How many commas, colons and opening brackets there are: one behind or before each value, but for the first."""
+    """Count commas, colons and opening brackets: one for each value except the first."""
     return sum(map(data.count, (b",", b":", b"[", b"{")))
 
 
 def check_depth(data: bytes, at: str = "") -> None:
-    """DocumentTooComplex when *data*, which is JSON, is nested deeper than JSON_DEPTH_MAX."""
+    """Raise DocumentTooComplex when *data*, which is JSON, is nested deeper than JSON_DEPTH_MAX."""
     if len(data) <= 2 * JSON_DEPTH_MAX or len(data.translate(None, _NOT_BRACKETS)) <= 2 * JSON_DEPTH_MAX:
         return
     depth = 0
@@ -83,8 +91,12 @@ def check_depth(data: bytes, at: str = "") -> None:
 
 
 def check_members(data: bytes, value: Any, facts: Facts, at: str = "") -> None:
-    """*data* is JSON that was read as *value*, of a type with these *facts*. InvalidField when a member is given twice or an integer has
-    more than 64 bits, DocumentTooComplex when it is nested too deeply. A message's own JSON is left alone: it is carried, not read."""
+    """Check *data*, JSON that was decoded as *value* of a type with these *facts*.
+
+    Raise InvalidField when a member is given twice or an integer has more than 64 bits,
+    DocumentTooComplex when the nesting is too deep. The JSON inside a message is not checked,
+    because it is transported and not read.
+    """
     if facts.is_open:
         check_depth(data, at)
     has_long_number = facts.has_integers and _LONG_NUMBER in data.translate(_AS_DIGITS)
@@ -94,8 +106,9 @@ def check_members(data: bytes, value: Any, facts: Facts, at: str = "") -> None:
 
 def _may_repeat(data: bytes, value: Any, facts: Facts) -> bool:
     if len(data.split(b":", 2)) <= 2:
-        return False  # one member at most
-    # A member that was dropped has taken its colon along. (With a default that was written out, what is encoded has fewer, too.)
+        return False  # at most one member
+    # A dropped member takes its colon with it. (When defaults are written out, the encoded document
+    # has fewer colons, too.)
     again = msgspec.json.encode(value) if facts.has_raw else orjson.dumps(orjson.loads(data))
     if _colons(again) != _colons(data):
         return True
@@ -107,7 +120,7 @@ def _colons(data: bytes) -> int:
 
 
 class _Trouble:
-    """Stands in a document for a value that is refused."""
+    """Marks a refused value in a document."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -142,7 +155,10 @@ def _read_exactly(data: bytes, facts: Facts, at: str) -> None:
 
 
 def _trouble_in(value: Any) -> _Trouble | None:
-    """The first trouble in a value whose objects have been judged already: in lists, at any depth."""
+    """Return the first refused value in *value*, whose objects were checked before.
+
+    Lists are searched at any depth.
+    """
     waiting = [value]
     while waiting:
         value = waiting.pop()

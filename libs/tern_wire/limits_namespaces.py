@@ -1,10 +1,12 @@
 """Limits of one namespace in one broker group, each with its reason."""
 
-# Of the topics, queues, consumer groups, producer groups and members that there may be, one namespace (or all names without one) has at most this share, in
-# percent: whatever one tenant makes in a loop, others go on making theirs. An operator chooses less where there are many.
+# Largest share (percent) of one namespace, or of all names without one, in the possible topics,
+# queues, consumer groups, producer groups and members: a tenant that creates in a loop leaves the
+# rest to others. An operator sets less where there are many namespaces.
 NAMESPACE_SHARE_DEFAULT_PERCENT = 60
-# Topics and groups that one principal (or address) may make at one proxy: at once what a large installation declares when it is set up, then so many
-# a second. A loop needs ten minutes until it has a namespace's share of topics; without the rate it needed nine seconds.
+# Topics and groups that one principal (or address) may create at one proxy: a burst as large as the
+# initial declarations of a large installation, then this rate a second. A loop needs ten minutes to
+# use up a namespace's share of topics; without the rate it needed nine seconds.
 CREATIONS_BURST_DEFAULT, CREATIONS_PER_S_DEFAULT = 2_000, 20
-# Principals and addresses that are known for having made something lately, some 200 bytes each.
+# Principals and addresses remembered as recent creators, some 200 bytes each.
 CREATORS_KEPT_MAX = 16_384

@@ -1,10 +1,11 @@
-"""Recall handles: opaque, MAC-ed names of messages that wait for their delivery time, which any proxy with the cluster key can read.
+"""Recall handles: opaque, MAC-ed names of scheduled messages, readable by any proxy with the
+cluster key.
 
      0       1              9            17               17+n
      | ver 1 | deliver_ms 8 | timer id 8 | broker group n | mac 12 |
 
-The MAC also covers the topic's name: a handle is good only under the path that issued it. Nothing in it changes while the message
-waits, wherever its record is moved to.
+The MAC also covers the topic's name, so a handle is valid only under the path that issued it. A
+handle stays valid while the message waits, even when its record moves.
 """
 
 import struct
@@ -19,13 +20,15 @@ from tern_wire.errors import RecallHandleInvalid
 _BODY = struct.Struct(">Bqq")
 _VERSION = 1
 _MAC_SIZE_BYTES = 12
-# 17 + 31 (longest broker group) + 12 bytes are 80 characters; anything longer was not made here.
+# 17 + 31 (longest broker group) + 12 bytes are 80 characters; a longer text is not a handle.
 RECALL_HANDLE_SIZE_MAX_CHARS = 96
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What a recall handle says: which timer, where, and when it is due (ms since 1970)."""
+    """Content of a recall handle: the timer, its broker group, and its delivery time (ms since
+    1970).
+    """
 
     broker_group: str
     deliver_ms: int
@@ -33,7 +36,7 @@ class Recall:
 
 
 class RecallMaker:
-    """Makes and reads the recall handles of one topic. Immutable."""
+    """Maker and reader of the recall handles of one topic. Immutable."""
 
     __slots__ = ("_key", "_topic")
 
@@ -42,12 +45,15 @@ class RecallMaker:
         self._topic = topic.encode() + b"\x00"
 
     def make(self, recall: Recall) -> str:
-        """The handle of *recall*: URL-safe text of at most RECALL_HANDLE_SIZE_MAX_CHARS."""
+        """Return the handle of *recall*: URL-safe text of at most RECALL_HANDLE_SIZE_MAX_CHARS."""
         body = _BODY.pack(_VERSION, recall.deliver_ms, recall.timer_id) + recall.broker_group.encode()
         return urlsafe_b64encode(body + self._mac(body)).rstrip(b"=").decode()
 
     def read(self, handle: str) -> Recall:
-        """What *handle* names; RecallHandleInvalid unless it was made with this key for this topic."""
+        """Return the content of *handle*.
+
+        Raise RecallHandleInvalid unless the handle was made with this key for this topic.
+        """
         if len(handle) > RECALL_HANDLE_SIZE_MAX_CHARS:
             raise RecallHandleInvalid()
         try:

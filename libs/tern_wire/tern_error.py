@@ -1,13 +1,16 @@
-"""What every error of TernMQ is: a code, a status, whether a repeat can help, a title, and a sentence that names the fix. See errors.py.
+"""Base class of all errors: a code, a status, whether a repeat can help, a title, and a sentence
+with the fix.
 
-Reference: RFC 9457.
+See errors.py. Reference: RFC 9457.
 """
 
 from typing import Any, ClassVar
 
 
 class TernError(Exception):
-    """Base of all: subclasses set `code`, `status`, `retryable`, `title` and a `fix` formatted with the fields."""
+    """Base of all errors. Subclasses set `code`, `status`, `retryable`, `title` and a `fix` that is
+    formatted with the fields.
+    """
 
     code: ClassVar[str] = "internal"
     status: ClassVar[int] = 500
@@ -21,7 +24,7 @@ class TernError(Exception):
         super().__init__(self.detail)
 
     def problem(self, instance: str = "", request_id: str = "") -> dict[str, Any]:
-        """This error as a problem document (RFC 9457) with our extensions."""
+        """Return this error as a problem document (RFC 9457) with our extension members."""
         document: dict[str, Any] = {
             "type": f"/problems/{self.code}",
             "title": self.title,
@@ -38,7 +41,9 @@ class TernError(Exception):
 
 
 class _Lenient(dict[str, Any]):
-    """A missing field prints as its name, so that an error can always be shown."""
+    """Format fields in which a missing field prints as its name, so that formatting an error never
+    fails.
+    """
 
     def __missing__(self, key: str) -> str:
         return "{" + key + "}"

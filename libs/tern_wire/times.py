@@ -1,4 +1,6 @@
-"""Durations as people write them: `500ms`, `10s`, `5m`, `2h`, or a plain number of milliseconds; and points in time."""
+"""Durations in text form (`500ms`, `10s`, `5m`, `2h`, or a plain number of milliseconds), and
+points in time.
+"""
 
 import re
 
@@ -9,13 +11,15 @@ _MOMENT = re.compile(
 )
 _DAYS_OF_MONTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _DIGITS_MAX, _GIVEN_MAX = 15, 40
-# With the number of each from which a larger unit is named, too.
+# Units of a duration, each with the count from which larger units are used as well.
 _SPOKEN_MS = (("d", 86_400_000, 1 << 40), ("h", 3_600_000, 100), ("min", 60_000, 120), ("s", 1_000, 120))
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, None: 1}
 
 
 def parse_duration_ms(value: str | int) -> int:
-    """Milliseconds of `"1.5s"`, `"2h"` or `1500`; ValueError on anything else, negatives included."""
+    """Return the milliseconds of `"1.5s"`, `"2h"` or `1500`. Raise ValueError on other values and
+    on negative ones.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 0:
             raise ValueError(f"{value} is negative")
@@ -28,7 +32,10 @@ def parse_duration_ms(value: str | int) -> int:
 
 
 def duration_text(duration_ms: float) -> str:
-    """A duration for people: `60 s`, `12 h`, `2 min 5 s`, `1.5 s`, `20 ms`. One unit where the number stays whole and is more than 1."""
+    """Format a duration for display: `60 s`, `12 h`, `2 min 5 s`, `1.5 s`, `20 ms`.
+
+    One unit is used where the number stays whole and is more than 1.
+    """
     if duration_ms < 0:
         return f"-{duration_text(-duration_ms)}"
     if duration_ms < 1_000:
@@ -46,7 +53,9 @@ def duration_text(duration_ms: float) -> str:
 
 
 def given_duration(value: str | int) -> str:
-    """What was given for a duration, for a sentence about it: as it was written, and with a unit where it had none."""
+    """Format a given duration for an error message: as written, with a unit added where it has
+    none.
+    """
     text = str(value).strip()
     if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX:
         return f"{duration_text(int(text))} ({text})"
@@ -54,9 +63,11 @@ def given_duration(value: str | int) -> str:
 
 
 def parse_time_ms(value: str | int) -> int:
-    """Milliseconds since 1970 of a number of them, or of RFC 3339 such as `2026-01-31T12:00:00Z`; without a zone it is UTC.
+    """Return the milliseconds since 1970 of such a number, or of RFC 3339 such as
+    `2026-01-31T12:00:00Z`.
 
-    A date alone is its midnight. ValueError on anything else, and on a time before 1970.
+    A time without a zone is UTC. A date alone is its midnight. Raise ValueError on other values and
+    on times before 1970.
     """
     if isinstance(value, bool):
         raise ValueError("a time is a number or a text")
@@ -79,7 +90,7 @@ def _moment_ms(text: str) -> int:
     if not 1 <= month <= 12:
         raise refused
     days_of_month = _DAYS_OF_MONTHS[month - 1] + (month == 2 and _is_leap(year))
-    # A leap second is the first one of the next minute.
+    # A leap second counts as the first second of the next minute.
     if not 1 <= day <= days_of_month or hour > 23 or minute > 59 or second > 60 or away_hours > 23 or away_minutes > 59:
         raise refused
     days = 365 * (year - 1970) + _leap_years_before(year) - _leap_years_before(1970)

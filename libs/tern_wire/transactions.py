@@ -1,20 +1,23 @@
 """Transactions on the wire: their numbers, ids, ends, and the texts of their states.
 
-A transaction is one or more half messages, stored and invisible, of one producer group in one broker group; it ends as a whole. Its number
-is unique within its broker group and never given again: `index << 20 | ordinal`, of the log entry that began it and which of those begun
-by that entry it is. Its id is opaque, MAC-ed text that any proxy with the cluster key can read:
+A transaction is one or more half messages (stored and invisible) of one producer group in one
+broker group. It ends as a whole. Its number is unique within its broker group and never reused:
+`index << 20 | ordinal`, the index of the log entry that began it and its ordinal among the
+transactions of that entry. Its id is opaque, MAC-ed text, readable by any proxy with the cluster
+key:
 
      0       1          9                   13            21               21+n
      | ver 1 | number 8 | producer group 4  | principal 8 | broker group n | mac 12 |
 
-END_ROWS ask for ends, 32 bytes each, and END_VERDICTS say what came of them, 32 bytes each, little-endian:
+END_ROWS request ends, 32 bytes each. END_VERDICTS are their results, 32 bytes each. Little-endian:
 
      | number 8 | claim 8 | producer group 4 | outcome 1 | by 1 | rsvd 10 |
      | status 4 | outcome 4 | queue 4 | messages 4 | topic 4 | by 4 | offset 8 |
 
-*claim*: of the check that this answers, 0 for none. An answer counts however late it is: the claim only says whose note it becomes.
-*queue*, *topic* (its id) and *offset* are those of the first message of a committed transaction that became visible; *offset* is -1 if none
-did: rolled back, or every topic was deleted before.
+*claim* is the claim of the check that this end answers, 0 for none. A late answer counts, too; the
+claim only determines the check to which the answer is attributed. *queue*, *topic* (its id) and
+*offset* are those of the first message that a commit made visible. *offset* is -1 if there is none:
+the transaction was rolled back, or all of its topics had been deleted.
 """
 
 import struct
@@ -30,22 +33,24 @@ import numpy as np
 from tern_wire.errors import TransactionIdInvalid
 
 COMMIT, ROLLBACK = 1, 2
-# Who ended it: the client itself, the client when it was asked, a person.
+# Origin of an end: the client itself, the client in answer to a check, or an operator.
 BY_CLIENT, BY_CHECK, BY_HAND = 1, 2, 3
 BY_TEXTS: Mapping[int, str] = {BY_CLIENT: "client", BY_CHECK: "check", BY_HAND: "hand"}
-# States, as people read them. Expired: asked as often as its producer group says without an answer; it waits to be resolved by hand.
+# States as text. Expired: all checks of the producer group's settings went unanswered; an operator
+# must resolve the transaction.
 OPEN, COMMITTED, ROLLED_BACK, EXPIRED = "open", "committed", "rolled-back", "expired"
 STATES = (OPEN, COMMITTED, ROLLED_BACK, EXPIRED)
 OUTCOME_STATES: Mapping[int, str] = {COMMIT: COMMITTED, ROLLBACK: ROLLED_BACK}
-# Statuses of ends. ENDED_BEFORE: with the same outcome, and the same facts are told; EXPIRED_BEFORE: only a person may end it now.
+# Statuses of ends. ENDED_BEFORE: with the same outcome, and the verdict repeats it. EXPIRED_BEFORE:
+# only an operator may end it.
 ENDED, ENDED_BEFORE, OTHER_OUTCOME, EXPIRED_BEFORE, TRANSACTION_UNKNOWN = range(5)
 # One byte per row of REPORT_CHECKS.
 CHECK_NOTED, CHECK_NOT_YOURS = 0, 1
-# An attempt that was handed out, and again, and of which nobody has told what came of it.
+# Result of an attempt that was handed out, was handed out again, and was never reported.
 LOST = "lost"
-# One that was due, and for which no client of its producer group has asked.
+# Result of a check that was due and that no client of its producer group requested.
 NOT_ASKED = "not-asked"
-# Which of an entry's transactions it is: an entry has room for far fewer.
+# Bits of the ordinal within an entry; an entry has room for far fewer transactions.
 ORDINAL_BITS = 20
 NUMBER_MAX = (1 << 62) - 1
 
@@ -76,13 +81,13 @@ assert END_ROWS.itemsize == END_ROW.size == END_VERDICTS.itemsize == 32
 _BODY = struct.Struct(">BqIQ")
 _VERSION = 1
 _MAC_SIZE_BYTES = 12
-# 21 + 31 (longest broker group) + 12 bytes are 86 characters; anything longer was not made here.
+# 21 + 31 (longest broker group) + 12 bytes are 86 characters; a longer text is not an id.
 TRANSACTION_ID_SIZE_MAX_CHARS = 96
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionId:
-    """What a transaction's id says. *principal*: whose it is; 0 until there are principals."""
+    """Content of a transaction id. *principal* is its owner; 0 without authentication."""
 
     broker_group: str
     number: int
@@ -91,7 +96,9 @@ class TransactionId:
 
 
 class TransactionIds:
-    """Makes and reads the ids of one cluster and namespace ("": of none), which no other reads. Immutable."""
+    """Maker and reader of the ids of one cluster and namespace ("" for none); ids of others are
+    invalid. Immutable.
+    """
 
     __slots__ = ("_key",)
 
@@ -100,13 +107,15 @@ class TransactionIds:
         self._key = blake2b(purpose, key=cluster_key, digest_size=32).digest()
 
     def make(self, transaction: TransactionId) -> str:
-        """The id of *transaction*: URL-safe text of at most TRANSACTION_ID_SIZE_MAX_CHARS."""
+        """Return the id of *transaction*: URL-safe, at most TRANSACTION_ID_SIZE_MAX_CHARS."""
         body = _BODY.pack(_VERSION, transaction.number, transaction.producer_group_id, transaction.principal)
         body += transaction.broker_group.encode()
         return urlsafe_b64encode(body + self._mac(body)).rstrip(b"=").decode()
 
     def read(self, text: str) -> TransactionId:
-        """What *text* names; TransactionIdInvalid unless it was made with this key."""
+        """Return the content of the id *text*; raise TransactionIdInvalid unless it was made with
+        this key.
+        """
         if len(text) > TRANSACTION_ID_SIZE_MAX_CHARS:
             raise TransactionIdInvalid()
         try:

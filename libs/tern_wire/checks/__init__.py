@@ -1,1 +1,3 @@
-"""Callbacks that check transactions: which URLs and addresses may be called, and what an answer is."""
+"""Callbacks that check transactions: the URLs and addresses that may be called, and the signatures
+of answers.
+"""

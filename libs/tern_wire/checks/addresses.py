@@ -1,9 +1,11 @@
-"""Which addresses may be called about open transactions: of every kind of address whether never, only if listed, or always. Pure.
+"""Addresses that callbacks may call: never, only if listed, or always, by kind of address. Pure.
 
-Never: addresses of cloud metadata, unspecified, multicast, broadcast, documentation and reserved ones, IPv6 link-local ones (they need a
-zone), and IPv6 forms that hold an IPv4 address (mapped, compatible, NAT64, 6to4, Teredo): the IPv4 address itself has one spelling.
-Only if listed: loopback, IPv4 link-local and private ones, the shared ones of carriers and those of benchmarks among them.
-Reference: RFC 6890 with IANA's registries of special-purpose addresses; the clouds' own documentation for their metadata services.
+Never: addresses of cloud metadata, unspecified, multicast, broadcast, documentation and reserved
+ones, IPv6 link-local ones (they need a zone), and IPv6 forms that contain an IPv4 address (mapped,
+compatible, NAT64, 6to4, Teredo), because the IPv4 address itself has one spelling. Only if listed:
+loopback, IPv4 link-local and private addresses, including the shared addresses of carriers and
+those for benchmarks. Reference: RFC 6890 with IANA's registries of special-purpose addresses; the
+documentation of the clouds for their metadata services.
 """
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
@@ -20,7 +22,7 @@ def _networks(*texts: str) -> tuple[Network, ...]:
     return tuple(ip_network(text) for text in texts)
 
 
-# Never called, with the reason; the first that fits counts.
+# Never called, with the reason; the first match counts.
 _NEVER: tuple[tuple[str, tuple[Network, ...]], ...] = (
     (
         "a cloud's metadata address",
@@ -39,7 +41,7 @@ _NEVER: tuple[tuple[str, tuple[Network, ...]], ...] = (
     ),
     ("a reserved address", _networks("192.0.0.0/24", "192.88.99.0/24", "240.0.0.0/4", "2001::/23")),
 )
-# Called only where listed.
+# Called only if listed.
 _LISTED: tuple[tuple[str, tuple[Network, ...]], ...] = (
     ("a loopback address", _networks("127.0.0.0/8", "::1/128")),
     ("a link-local address", _networks("169.254.0.0/16")),
@@ -51,7 +53,10 @@ _LISTED: tuple[tuple[str, tuple[Network, ...]], ...] = (
 
 
 def require_address(address: Address, *, is_listed: bool) -> bool:
-    """Whether *address* is a public one; CheckUrlForbidden when it must not be called. *is_listed*: an entry names it."""
+    """Return whether *address* is public; raise CheckUrlForbidden when it must not be called.
+
+    *is_listed*: an entry of the operator's list names the address.
+    """
     for what, networks in _NEVER:
         if any(address in network for network in networks):
             raise CheckUrlForbidden(reason=f"{address} is {what}, and such are never called")
@@ -66,7 +71,7 @@ def require_address(address: Address, *, is_listed: bool) -> bool:
 
 
 def never_called(network: Network) -> str:
-    """What all addresses of *network* are, if such are never called; else ""."""
+    """Return the kind of all addresses of *network* if they are never called; else ""."""
     for what, networks in _NEVER:
         for each in networks:
             if isinstance(network, IPv4Network) and isinstance(each, IPv4Network) and network.subnet_of(each):

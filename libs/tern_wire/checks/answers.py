@@ -1,13 +1,18 @@
-"""The signature of an answer to a callback about a transaction: that the producer group itself gave it, to this question. Pure.
+"""Signature of an answer to a transaction callback.
 
-    question   MQ-Check-Nonce: 32 hexadecimal digits, new for each call       (and what Standard Webhooks sign it with)
-    answer     MQ-Check-Signature: v1,BASE64(HMAC-SHA256(KEY, "ternmq-check-answer-v1" LF NONCE LF TRANSACTION ID LF BODY))
+It proves that the producer group gave this answer to this question. Pure.
 
-KEY is the producer group's `check_secret` without `whsec_`, from base64. The first line keeps such a MAC from ever being that of a question, which
-begins with a transaction's id. Nonce and id have no line feed, so no other three texts have the same bytes.
+    question   MQ-Check-Nonce: 32 hexadecimal digits, new for each call
+               (beside the signature of Standard Webhooks)
+    answer     MQ-Check-Signature: v1,BASE64(HMAC-SHA256(KEY,
+               "ternmq-check-answer-v1" LF NONCE LF TRANSACTION ID LF BODY))
 
-Law: whoever does not know the secret can neither make an answer, nor change one, nor give one of another time, transaction or question.
-Reference: RFC 2104; Standard Webhooks, symmetric secrets.
+KEY is the producer group's `check_secret` without `whsec_`, decoded from base64. The first line
+separates such a MAC from that of a question, whose text begins with a transaction's id. Nonce and
+id contain no line feed, so no other three texts have the same bytes.
+
+Law: without the secret an answer can be neither made nor changed nor replayed for another time,
+transaction or question. Reference: RFC 2104; Standard Webhooks, symmetric secrets.
 """
 
 import hmac
@@ -24,12 +29,14 @@ _NONCE = re.compile(r"[0-9a-f]{32}")
 
 
 def is_nonce(text: str) -> bool:
-    """Whether *text* is as a checker writes them: anything else is not worth an answer."""
+    """Return whether *text* has the form of a checker's nonce. Other questions need no answer."""
     return _NONCE.fullmatch(text) is not None
 
 
 def answer_signature(secret: str, nonce: str, transaction_id: str, body: bytes) -> str:
-    """What an answer with *body* carries; *secret* as the producer group has it. ValueError when that is none."""
+    """Return the signature of an answer with *body*; raise ValueError unless *secret* is a check
+    secret.
+    """
     try:
         key = b64decode(secret.removeprefix(SECRET_PREFIX))
     except Base64Error as error:
@@ -41,6 +48,6 @@ def answer_signature(secret: str, nonce: str, transaction_id: str, body: bytes) 
 
 
 def is_signed(header: str, secret: str, nonce: str, transaction_id: str, body: bytes) -> bool:
-    """Whether *header* is the signature of this answer. Takes the same time wherever it differs."""
+    """Return whether *header* is the signature of this answer, in constant time."""
     expected = answer_signature(secret, nonce, transaction_id, body)
     return hmac.compare_digest(header.encode("latin-1", "replace"), expected.encode())

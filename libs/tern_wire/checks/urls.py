@@ -1,22 +1,26 @@
-"""Which URLs may be called about open transactions: the rules against request forgery. Pure; proxies ask when a URL is set, checkers before each call.
+"""URLs that callbacks may call: the rules against server side request forgery.
 
-An operator lists hosts (`--check-hosts`, commas between them); what is not listed is never called:
+Pure. Proxies apply the rules when a URL is set, checkers before each call. An operator lists hosts
+(`--check-hosts`, separated by commas); all others are never called:
 
     hooks.example.com          this name, ports 80, 443 and those from 1,024 on
-    hooks.example.com:8443     this name, this port                  hooks.example.com:*   this name, every port
+    hooks.example.com:8443     this name, this port
+    hooks.example.com:*        this name, every port
     *.example.com              names below example.com, not itself; ports as above
     127.0.0.1  [::1]           this address; ports as above
     10.1.0.0/16  [fd00::/8]    these addresses; `10.1.0.0/16:8443`, `[fd00::/8]:*`
 
-Names and addresses are listed apart. A name is trusted for public addresses only, since whoever holds its zone decides what it resolves to:
-where it resolves to a loopback, private or link-local address, that address must be listed, too, by itself or within a network, with the
-port. So `localhost` needs `localhost,127.0.0.1,[::1]`. Every address that a name resolves to must be good, or none is called.
-Some addresses are never good, listed or not (`checks/addresses.py`). Public ones are called by https only. So are private and link-local ones,
-unless `--check-http` is on: without TLS whoever is on the way reads the messages. Loopback addresses have nobody on the way.
+Names and addresses are listed separately. A name is trusted for public addresses only, because the
+owner of its zone decides its addresses. If a name resolves to a loopback, private or link-local
+address, that address must be listed, too, by itself or within a network, with the port. So
+`localhost` needs `localhost,127.0.0.1,[::1]`. Every address of a name must be allowed, or none is
+called. Some addresses are never allowed, listed or not (`checks/addresses.py`). Public addresses
+are called by https only. So are private and link-local ones, unless `--check-http` is on: without
+TLS any intermediary can read the messages. Loopback addresses have no intermediary.
 
-A URL has one spelling: ASCII, http or https, no user name, no fragment, no escape in the host, no trailing dot, an IPv4 address as four decimal
-numbers. So what is checked here is what every other parser would call.
-Reference: RFC 3986; OWASP API7:2023, server side request forgery.
+A URL has one spelling: ASCII, http or https, no user name, no fragment, no escape in the host, no
+trailing dot, an IPv4 address as four decimal numbers. So every other parser would call the host
+that is checked here. Reference: RFC 3986; OWASP API7:2023, server side request forgery.
 """
 
 import re
@@ -28,12 +32,13 @@ from tern_wire.errors import CheckUrlForbidden
 from tern_wire.limits import CHECK_URL_SIZE_MAX_BYTES
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# Of a host listed without a port: below are the services of the host itself (ssh, mail, ...), which nobody answers checks with.
+# Lowest port of a host listed without a port: below are the host's own services (ssh, mail, ...),
+# which never answer checks.
 _UNPRIVILEGED_PORT_MIN = 1_024
 _EVERY_PORT, _USUAL_PORTS = -1, 0
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-# What parsers of old take for an IPv4 address, in one of its many forms, when it is the last label.
+# Last labels that old parsers take for an IPv4 address in one of its many forms.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
 _HOST_SIZE_MAX_CHARS = 253
@@ -46,7 +51,9 @@ _HTTP_REMEDY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckUrl:
-    """A URL that is allowed, in one spelling: lower-case host, an IPv6 address without brackets, the port always set, path with query."""
+    """Allowed URL in its one spelling: lower-case host, IPv6 address without brackets, explicit
+    port, path with query.
+    """
 
     scheme: str
     host: str
@@ -55,19 +62,21 @@ class CheckUrl:
 
     @property
     def authority(self) -> str:
-        """As the Host header has it."""
+        """Return the value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def address(self) -> Address | None:
-        """The host, if it is an address; None for a name."""
+        """Return the host if it is an address; None for a name."""
         return None if _is_name(self.host) else ip_address(self.host)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listed:
-    """One entry: a name (with its dot in front: what is below it) or a network of one or more addresses, and its ports."""
+    """List entry: a name (with a leading dot: names below it) or a network of one or more
+    addresses, and its ports.
+    """
 
     name: str
     network: Network | None
@@ -86,19 +95,28 @@ class _Listed:
 
 @dataclass(frozen=True, slots=True)
 class CheckHosts:
-    """The hosts that an operator has listed; *is_http_allowed*: private ones by http, too. Immutable."""
+    """Hosts that an operator has listed. *is_http_allowed*: private ones by http, too.
+
+    Immutable.
+    """
 
     entries: tuple[_Listed, ...] = ()
     is_http_allowed: bool = False
 
     @classmethod
     def parse(cls, text: str, *, is_http_allowed: bool = False) -> "CheckHosts":
-        """The hosts of a comma-separated list, "" for none. ValueError, a sentence, names the entry that cannot be one."""
+        """Parse a comma-separated list, "" for none.
+
+        Raise ValueError with a sentence that names the illegal entry.
+        """
         entries = tuple(_read_entry(entry.strip().lower()) for entry in text.split(",") if entry.strip())
         return cls(entries, is_http_allowed)
 
     def require_allowed(self, url: str) -> CheckUrl:
-        """*url*, read; CheckUrlForbidden with the reason when it must not be called. A name's addresses are not known here."""
+        """Return *url*, parsed; raise CheckUrlForbidden with the reason when it must not be called.
+
+        The addresses of a name are not known here.
+        """
         found = _read_url(url)
         host = found.address or found.host
         listed = [entry for entry in self.entries if entry.matches(host)]
@@ -109,12 +127,14 @@ class CheckHosts:
         if found.address is not None:
             self.require_address(found, found.host)
         elif found.scheme == "http" and not self.is_http_allowed and not self._lists_loopback:
-            # Whatever it resolves to, no call would be allowed: whoever sets the URL should hear of it now.
+            # No address of the name would allow a call, so setting the URL fails early.
             raise _forbidden(f"'{found.host}' would be called by http. {_HTTP_REMEDY}")
         return found
 
     def require_address(self, url: CheckUrl, address: str) -> None:
-        """CheckUrlForbidden unless *url*, which is allowed, may be called at *address*, one that its host resolves to."""
+        """Raise CheckUrlForbidden unless the allowed *url* may be called at *address*, to which its
+        host resolves.
+        """
         found = _read_address(address)
         is_listed = any(entry.matches(found) and entry.allows_port(url.port) for entry in self.entries)
         is_public = require_address(found, is_listed=is_listed)
@@ -157,7 +177,7 @@ def _read_url(url: str) -> CheckUrl:
 
 
 def _read_authority(authority: str) -> tuple[str, int | None]:
-    """Host and port, None for the scheme's own."""
+    """Return host and port; None for the scheme's default port."""
     if authority.startswith("["):
         inside, bracket, tail = authority[1:].partition("]")
         if not bracket or (tail and not tail.startswith(":")):
@@ -183,7 +203,7 @@ def _read_ipv6(text: str) -> IPv6Address:
 
 
 def _read_host(host: str) -> str:
-    """A name or an IPv4 address."""
+    """Return a name or an IPv4 address."""
     shown = host[:_SHOWN_MAX_CHARS]
     if not host:
         raise _forbidden("The URL names no host")
@@ -208,7 +228,7 @@ def _is_name(host: str) -> bool:
 
 
 def _read_address(text: str) -> Address:
-    """An address as a resolver gives it."""
+    """Return an address from a resolver."""
     try:
         return IPv6Address(text.partition("%")[0]) if ":" in text else IPv4Address(text)
     except ValueError as error:
@@ -216,7 +236,7 @@ def _read_address(text: str) -> Address:
 
 
 def _read_entry(entry: str) -> _Listed:
-    """ValueError when *entry* (lower case) is none of the forms above."""
+    """Parse one entry (lower case); raise ValueError when it has none of the forms above."""
     host, port = _split_entry(entry)
     if host.startswith("*.") and _is_name(host[2:]):
         return _Listed(name=host[1:], network=None, port=port)
@@ -234,7 +254,9 @@ def _read_entry(entry: str) -> _Listed:
 
 
 def _read_network(host: str) -> Network | None:
-    """One address, or a network without bits behind its prefix; None for anything else, an address with a zone among it."""
+    """Return one address, or a network without bits behind its prefix; None for others and for
+    addresses with a zone.
+    """
     try:
         return None if "%" in host else ip_network(host)
     except ValueError:
@@ -242,7 +264,7 @@ def _read_network(host: str) -> Network | None:
 
 
 def _split_entry(entry: str) -> tuple[str, int]:
-    """Host and port of an entry; an IPv6 address has its brackets off."""
+    """Return host and port of an entry; an IPv6 address without its brackets."""
     if entry.startswith("["):
         host, bracket, tail = entry[1:].partition("]")
         if not bracket or (tail and not tail.startswith(":")):

@@ -1,1 +1,1 @@
-"""Frames between proxy, checker and broker: requests, rows, commands."""
+"""Frames between proxy, checker and broker: requests, rows and commands."""

@@ -1,7 +1,8 @@
-"""Checks of open transactions, as checkers and proxies ask for them, and the ends and reports that answer them.
+"""Checks of open transactions, the claims of checkers and proxies, and the ends and reports that
+answer them.
 
-Numbers, claims and ends are described in `tern_wire/transactions.py`. Nothing here brings numpy, which a checker does without while there is
-nothing to check.
+Numbers, claims and ends are described in `tern_wire/transactions.py`. This module does not import
+numpy, so that an idle checker runs without it.
 """
 
 from typing import Annotated, ClassVar
@@ -13,9 +14,12 @@ from tern_wire.link.heads import Done, LinkReply, LinkRequest
 from tern_wire.link.requests import RequestCode
 
 
-# Checks ------------------------------------------------------------------------------------------------------------
+# Checks -------------------------------------------------------------------------------------------
 class ClaimedMessage(msgspec.Struct, frozen=True, array_like=True):
-    """Where a half message will be visible, and the size of its record. *topic*: "" of one that was deleted."""
+    """Half message in a check: its future topic and queue, and its record's size.
+
+    *topic* is "" if it was deleted.
+    """
 
     topic: str
     queue: int
@@ -23,7 +27,8 @@ class ClaimedMessage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClaimedCheck(msgspec.Struct, frozen=True, array_like=True):
-    """The transaction *number* is asked about for the *attempt*-th time, by whoever holds this *claim*, until *claimed_until_ms*.
+    """Check number *attempt* of the transaction *number*, assigned to the holder of *claim* until
+    *claimed_until_ms*.
 
     Times are ms since 1970 by the broker group's clock.
     """
@@ -39,9 +44,10 @@ class ClaimedCheck(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClaimedChecks(LinkReply, frozen=True, kw_only=True):
-    """What was claimed, perhaps nothing. Behind it: the records of all messages, in the same order.
+    """Reply: the claimed checks, possibly none.
 
-    *now_ms*: the broker group's time; 0 where nothing was claimed.
+    Raw bytes: the records of all messages, in the same order. *now_ms* is the broker group's time,
+    0 if nothing was claimed.
     """
 
     checks: list[ClaimedCheck]
@@ -49,9 +55,11 @@ class ClaimedChecks(LinkReply, frozen=True, kw_only=True):
 
 
 class ClaimChecks(LinkRequest[ClaimedChecks], frozen=True, kw_only=True):
-    """At most *max* checks that are due, with records of about *max_bytes*, are *checker*'s for *claim_ms*.
+    """Claim at most *max* due checks, with records of about *max_bytes*, for *checker* and
+    *claim_ms*.
 
-    *producer_group*: whose; "": of all that have a check URL. *wait_ms*: how long to wait for the first; 0: do not.
+    *producer_group*: the producer group, or "" for all that have a check URL. *wait_ms*: how long
+    to wait for the first check; 0 for no wait.
     """
 
     code: ClassVar = RequestCode.CLAIM_CHECKS
@@ -66,7 +74,9 @@ class ClaimChecks(LinkRequest[ClaimedChecks], frozen=True, kw_only=True):
 
 
 class CheckReport(msgspec.Struct, frozen=True, array_like=True):
-    """A check that ended nothing: what its producer answered, or why it did not, in a word, and after how long."""
+    """Report of a check that did not end its transaction: the answer or the kind of failure, and
+    the latency.
+    """
 
     number: int
     claim: int
@@ -75,7 +85,10 @@ class CheckReport(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReportChecks(LinkRequest[Done], frozen=True, kw_only=True):
-    """What came of checks. Behind the reply: one status byte a report, CHECK_NOTED or CHECK_NOT_YOURS."""
+    """Report results of checks.
+
+    Raw bytes of the reply: one status byte a report, CHECK_NOTED or CHECK_NOT_YOURS.
+    """
 
     code: ClassVar = RequestCode.REPORT_CHECKS
     reply: ClassVar = Done
@@ -83,9 +96,12 @@ class ReportChecks(LinkRequest[Done], frozen=True, kw_only=True):
     reports: list[CheckReport]
 
 
-# Ends --------------------------------------------------------------------------------------------------------------
+# Ends ---------------------------------------------------------------------------------------------
 class EndTransactions(LinkRequest[Done], frozen=True, kw_only=True):
-    """Commit or roll back: behind it are so many END_ROWS. Behind the reply: as many END_VERDICTS."""
+    """Commit or roll back transactions.
+
+    Raw bytes: END_ROWS, one a row; of the reply: as many END_VERDICTS.
+    """
 
     code: ClassVar = RequestCode.END_TRANSACTIONS
     reply: ClassVar = Done

@@ -1,4 +1,6 @@
-"""JSON (orjson out, msgspec in) and MessagePack (msgspec), behind one door; decoding errors become our errors with a pointer."""
+"""JSON (orjson writes, msgspec reads) and MessagePack (msgspec); decoding errors become TernErrors
+with a pointer.
+"""
 
 import re
 from functools import lru_cache
@@ -21,7 +23,7 @@ encode_msgpack = _pack.encode
 
 
 def decode_msgpack(data: bytes | memoryview) -> Any:
-    """Any MessagePack value; MalformedBody when it is none."""
+    """Decode any MessagePack value. Raise MalformedBody for other bytes."""
     try:
         return _unpack.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -39,9 +41,11 @@ def _msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
 
 
 def read_json(data: bytes, kind: type[T], at: str = "", *, nodes_max: int = JSON_NODES_MAX) -> T:
-    """*data* as a *kind*; MalformedBody, UnknownField or InvalidField with a JSON pointer below *at* otherwise.
+    """Decode *data* as *kind*.
 
-    *nodes_max*: DocumentTooComplex when it has more values. 0: it is what a service of ours has said, and not checked beyond its type.
+    Raise MalformedBody, UnknownField or InvalidField with a JSON pointer below *at* otherwise.
+    *nodes_max*: raise DocumentTooComplex for more values than this. 0: the document comes from a
+    service of the mesh, and only its type is checked.
     """
     if nodes_max:
         check_nodes(data, nodes_max, at)
@@ -55,7 +59,7 @@ def read_json(data: bytes, kind: type[T], at: str = "", *, nodes_max: int = JSON
 
 
 def read_msgpack(data: bytes, kind: type[T], at: str = "") -> T:
-    """As read_json, from MessagePack."""
+    """Decode MessagePack *data* as *kind*, with the errors of `read_json`."""
     try:
         value: T = _msgpack_decoder(cast(Any, kind)).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -66,7 +70,8 @@ def read_msgpack(data: bytes, kind: type[T], at: str = "") -> T:
 _AT = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
-# What msgspec says of a text with half of a surrogate pair, and how that is found: an escape that stands alone. Reference: RFC 8259 8.2.
+# msgspec's messages for a text with half of a surrogate pair, and a pattern for the escape that
+# stands alone. Reference: RFC 8259 8.2.
 _MAY_BE_HALF = ("Input data was truncated", "JSON is malformed: invalid utf-16 surrogate pair")
 _HALF = re.compile(
     rb"(?<!\\)(?:\\\\)*(\\u[Dd][89AaBb][0-9A-Fa-f]{2}(?!\\u[Dd][C-Fc-f])|(?<!\\u[Dd][89AaBb][0-9A-Fa-f]{2})\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})"
@@ -74,7 +79,11 @@ _HALF = re.compile(
 
 
 def _explain(error: Exception, at: str, document: bytes = b"") -> TernError:
-    """msgspec says `... - at `$.messages[3].delay``; RFC 9457 wants the pointer /messages/3/delay. *document*: what was read, if it is JSON."""
+    """Convert an error of msgspec to a TernError.
+
+    msgspec writes `... - at `$.messages[3].delay``; RFC 9457 needs the pointer /messages/3/delay.
+    *document* is the decoded text if it is JSON.
+    """
     if isinstance(error, RecursionError):
         return DocumentTooComplex(limit=JSON_DEPTH_MAX, unit="levels", pointer=at or "/")
     text = str(error)

@@ -1,4 +1,4 @@
-"""Commands: what one Raft entry asks of the replicated state machine.
+"""Commands: the requests of one Raft entry to the replicated state machine.
 
 An entry's body, little-endian:
 
@@ -7,19 +7,25 @@ An entry's body, little-endian:
 
      one command:  | kind 1 | flags 1 | rsvd 2 | size 4 | payload ... |
 
-SEND    payload: | rows 4 | receipts 4 | send rows (64 each) | records ... | receipts (`key_rows`, 24 each) |
-LEASE   payload: lease rows (48 each)
-SETTLE  payload: settle rows (40 each)
-LEASE_FIFO payload: one or more of | group 4 | topic 4 | queue 4 | rows 4 | version 8 | invisible_ms 8 | token 16 | rows (24 each) |
-                    a row: | offset 8 | message group's hash 8 | run 8 (0: never leased, -1: blocked, only to be looked at) |
-COPY    payload: | rows 4 | rsvd 4 | move rows (40 each) | records ... |
-BURY    payload: | rows 4 | rsvd 4 | bury rows (48 each) | notes: records, one a row |
-FIRE    payload: timer rows (48 each) whose time has come
-END_TRANSACTIONS payload: end rows (32 each, `transactions.py`)
-DIGEST  payload: none; every node notes the digest of everything that apply had decided before this entry
-others  payload: a MessagePack map
+Payloads:
 
-`now_ms` is the leader's logical clock: apply knows no other time. Every command gets exactly one verdict, in order.
+     SEND        | rows 4 | receipts 4 | send rows (64 each) | records ...
+                 | receipts (`key_rows`, 24 each) |
+     LEASE       lease rows (48 each)
+     SETTLE      settle rows (40 each)
+     LEASE_FIFO  one or more of | group 4 | topic 4 | queue 4 | rows 4 | version 8 |
+                                | invisible_ms 8 | token 16 | rows (24 each) |
+                 a row: | offset 8 | message group's hash 8 |
+                        | run 8 (0: never leased, -1: blocked, only inspected) |
+     COPY        | rows 4 | rsvd 4 | move rows (40 each) | records ... |
+     BURY        | rows 4 | rsvd 4 | bury rows (48 each) | notes: records, one a row |
+     FIRE        timer rows (48 each) that are due
+     END_TRANSACTIONS   end rows (32 each, `transactions.py`)
+     DIGEST      none; each node records the digest of all decisions of apply before this entry
+     others      a MessagePack map
+
+`now_ms` is the leader's logical clock, the only time that apply uses. Every command gets exactly
+one verdict, in order.
 """
 
 import struct
@@ -28,9 +34,10 @@ from enum import IntEnum
 
 from tern_wire.errors import LinkBodyMalformed
 
-# The format of entries and the behaviour of apply; a node that meets a newer one stops.
+# Format of entries and behaviour of apply; a node that reads an entry of a newer version stops.
 STATE_MACHINE_VERSION = 1
-# What every group begins with; it goes on to newer ones when all its members know them (RAISE).
+# Version with which every group begins. It moves to newer ones when all of its members support them
+# (RAISE).
 GENESIS_VERSION = 1
 ENTRY_HEAD = struct.Struct("<IIq")
 COMMAND_HEAD = struct.Struct("<BBHI")
@@ -38,7 +45,7 @@ SEND_HEAD = struct.Struct("<II")
 
 
 class CommandKind(IntEnum):
-    """What a command asks for."""
+    """Kind of a command."""
 
     SEND = 1
     LEASE = 2
@@ -74,15 +81,16 @@ class CommandKind(IntEnum):
     RAISE = 32
 
 
-# What stores messages.
+# Commands that store messages.
 STORING = frozenset({CommandKind.SEND, CommandKind.COPY, CommandKind.BURY})
-# An entry without these is urgent: it may use the last space of a full disk. What has come due waits until there is room.
+# An entry without these is urgent: it may use the last space of a full disk. Due timers wait until
+# there is room.
 UNHURRIED = STORING | {CommandKind.FIRE}
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command as it lies in an entry; *at* is where its payload begins in the entry's body."""
+    """One command as stored in an entry; *at* is the offset of its payload in the entry's body."""
 
     kind: int
     payload: memoryview
@@ -92,7 +100,7 @@ class Command:
 def entry_parts(
     now_ms: int, commands: list[tuple[CommandKind, list[bytes | bytearray | memoryview]]]
 ) -> list[bytes | bytearray | memoryview]:
-    """The parts of an entry's body in order, to be joined once by the log."""
+    """Return the parts of an entry's body in order; the log joins them once."""
     parts: list[bytes | bytearray | memoryview] = [ENTRY_HEAD.pack(len(commands), 0, now_ms)]
     for kind, payload in commands:
         parts.append(COMMAND_HEAD.pack(kind, 0, 0, sum(map(len, payload))))
@@ -101,7 +109,10 @@ def entry_parts(
 
 
 def read_entry(body: memoryview) -> tuple[int, list[Command]]:
-    """now_ms and the commands of an entry's body; LinkBodyMalformed when the sizes do not add up."""
+    """Return now_ms and the commands of an entry's body.
+
+    Raise LinkBodyMalformed when the sizes do not add up.
+    """
     if len(body) < ENTRY_HEAD.size:
         raise LinkBodyMalformed(reason=f"an entry of {len(body)} bytes")
     count, _, now_ms = ENTRY_HEAD.unpack_from(body)

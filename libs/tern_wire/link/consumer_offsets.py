@@ -1,4 +1,4 @@
-"""Where consumer groups are in the queues of a topic, as proxies ask for it, commit it and move it."""
+"""Link requests for the offsets of consumer groups in a topic: list, commit and seek."""
 
 from typing import Annotated, ClassVar
 
@@ -9,19 +9,22 @@ from tern_wire.link.requests import RequestCode
 
 SEEK_TIME_MAX_MS = (1 << 53) - 1
 SEEK_SHIFT_MAX = (1 << 62) - 1
-# The number of a queue in its broker group, as text: keys of maps are texts.
+# Number of a queue in its broker group, as text: keys of maps are texts.
 QueueText = Annotated[str, msgspec.Meta(pattern=r"^(?:0|[1-9][0-9]{0,17})\Z")]
 
 
-# Committed ---------------------------------------------------------------------------------------------------------
+# Commits ------------------------------------------------------------------------------------------
 class GroupOffsets(LinkReply, frozen=True, kw_only=True):
-    """The offset that is committed in each queue that the group has begun: all before it is settled."""
+    """Reply: the committed offset of each queue that the group has begun.
+
+    All messages below it are settled.
+    """
 
     offsets: dict[str, int]
 
 
 class ListGroupOffsets(LinkRequest[GroupOffsets], frozen=True, kw_only=True):
-    """Where *group* is in *topic*."""
+    """Request the committed offsets of *group* in *topic*."""
 
     code: ClassVar = RequestCode.GROUP_OFFSETS
     reply: ClassVar = GroupOffsets
@@ -31,7 +34,7 @@ class ListGroupOffsets(LinkRequest[GroupOffsets], frozen=True, kw_only=True):
 
 
 class OffsetsCommitted(LinkReply, frozen=True, kw_only=True):
-    """What is committed now in the queues that were named."""
+    """Reply: the offsets that are committed now in the requested queues."""
 
     offsets: dict[str, int]
 
@@ -39,8 +42,9 @@ class OffsetsCommitted(LinkReply, frozen=True, kw_only=True):
 class CommitOffsets(LinkRequest[OffsetsCommitted], frozen=True, kw_only=True):
     """Commit *offsets* of *group* in *topic*, by queue: in all these queues, or in none.
 
-    *expected*: only where this is committed now, else OffsetMoved. *epochs*: only if nobody else has had the lock of the queue since this epoch,
-    else QueueLockLost. Queues that they do not name are committed whatever is there.
+    *expected*: commit only where this offset is committed now, else OffsetMoved. *epochs*: commit
+    only if the lock of the queue has had no other holder since this epoch, else QueueLockLost.
+    Queues that these do not name are committed unconditionally.
     """
 
     code: ClassVar = RequestCode.COMMIT_OFFSETS
@@ -53,9 +57,11 @@ class CommitOffsets(LinkRequest[OffsetsCommitted], frozen=True, kw_only=True):
     epochs: dict[QueueText, int] = msgspec.field(default_factory=dict)
 
 
-# Moved -------------------------------------------------------------------------------------------------------------
+# Seeks --------------------------------------------------------------------------------------------
 class SeekMove(msgspec.Struct, frozen=True, array_like=True):
-    """The group's move in *queue*, between committed offsets; *before* is -1 where it had not begun."""
+    """Move of the group in *queue*, between committed offsets; *before* is -1 where it had not
+    begun.
+    """
 
     queue: int
     before: int
@@ -63,14 +69,17 @@ class SeekMove(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupMoved(LinkReply, frozen=True, kw_only=True):
-    """Where the group goes in each queue: it is there now, unless it was asked for a dry run."""
+    """Reply: the group's move in each queue, applied unless the request was a dry run."""
 
     queues: list[SeekMove]
 
 
 class SeekTo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A place that is no word, one of three: the first offset that was visible at *time_ms* (ms since 1970) or later, *shift* messages from where the
-    group is (+ forward, - backward), or *offsets* by queue. None: not this one."""
+    """Target of a seek, exactly one of three; None marks the others.
+
+    The first offset that was visible at *time_ms* (ms since 1970) or later, *shift* messages from
+    the group's offset (+ forward, - backward), or *offsets* by queue.
+    """
 
     time_ms: Annotated[int, msgspec.Meta(ge=0, le=SEEK_TIME_MAX_MS)] | None = None
     shift: Annotated[int, msgspec.Meta(ge=-SEEK_SHIFT_MAX, le=SEEK_SHIFT_MAX)] | None = None
@@ -78,9 +87,10 @@ class SeekTo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SeekGroup(LinkRequest[GroupMoved], frozen=True, kw_only=True):
-    """Move *group* in *queues* of *topic* (None: in all of them, or in those that *to* has offsets of): in all of them, or in none.
+    """Move *group* in *queues* of *topic*: in all of them, or in none.
 
-    *to*: `earliest`, `latest`, or a place. *dry_run*: tell where it would go, and move nothing.
+    *queues* None: all queues, or those of the offsets in *to*. *to*: `earliest`, `latest`, or a
+    SeekTo. *dry_run*: return the moves without applying them.
     """
 
     code: ClassVar = RequestCode.SEEK

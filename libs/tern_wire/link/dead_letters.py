@@ -1,4 +1,7 @@
-"""Dead letters of consumer groups, as proxies ask for them: made by a consumer, listed, purged. Redrives are in `redrive.py`."""
+"""Link requests for dead letters of consumer groups: reject, list and purge.
+
+Redrives are in `redrive.py`.
+"""
 
 from typing import Annotated, ClassVar
 
@@ -12,7 +15,9 @@ _OFFSET_MAX = (1 << 62) - 1
 
 
 class RejectedMessage(msgspec.Struct, frozen=True, array_like=True):
-    """The message at *offset* of a queue, which a consumer holds by *lease*, and why it will not have it ("": it does not say)."""
+    """Message at *offset* of a queue that a consumer holds by *lease* and rejects; *reason* is ""
+    if none is given.
+    """
 
     group_id: int
     topic_id: int
@@ -23,7 +28,10 @@ class RejectedMessage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RejectMessages(LinkRequest[Done], frozen=True, kw_only=True):
-    """Make dead letters of messages that were received. Behind the reply: one status byte a row, as of a settle."""
+    """Make dead letters of received messages.
+
+    Raw bytes of the reply: one status byte a row, as in a settle.
+    """
 
     code: ClassVar = RequestCode.DEAD_LETTER
     reply: ClassVar = Done
@@ -32,10 +40,11 @@ class RejectMessages(LinkRequest[Done], frozen=True, kw_only=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True, array_like=True):
-    """The dead letter at *offset* among its group's: a message of *topic*, where it is at *origin_offset* of *queue*.
+    """Dead letter at *offset* of its group's dead letters: the message at *origin_offset* of
+    *queue* of *topic*.
 
-    It died at *died_ms* after so many *attempts*, of *cause* (`expired`, `nacked` or `rejected`), for a *reason* if somebody said one.
-    *size_bytes*: of its record.
+    It died at *died_ms* after *attempts* attempts, of *cause* (`expired`, `nacked` or `rejected`),
+    with the consumer's *reason* or "". *size_bytes* is the size of its record.
     """
 
     offset: int
@@ -50,9 +59,10 @@ class DeadLetter(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DeadLetters(LinkReply, frozen=True, kw_only=True):
-    """Some dead letters, the oldest first, perhaps none though there are more. Behind it: their messages' records, in the same order.
+    """Reply: dead letters, oldest first; possibly none although there are more.
 
-    *next*: the offset to go on at, -1 when there are no more; *count*: how many the group has in this broker group.
+    Raw bytes: their records, in the same order. *next* is the offset to continue at, -1 at the end.
+    *count* is the number of the group's dead letters in this broker group.
     """
 
     letters: list[DeadLetter]
@@ -61,10 +71,11 @@ class DeadLetters(LinkReply, frozen=True, kw_only=True):
 
 
 class ListDeadLetters(LinkRequest[DeadLetters], frozen=True, kw_only=True):
-    """At most *count* dead letters of *group*, from *offset* on, whose records have about *max_bytes* together.
+    """List at most *count* dead letters of *group* from *offset* on, whose records have about
+    *max_bytes* together.
 
-    Only those of *topic*, with *tag*, with *reason* somewhere in their reason, died from *from_ms* to before *to_ms*; "" and a *to_ms* of 0
-    mean all.
+    The list holds those of *topic*, with *tag*, with *reason* as a part of their reason, died in
+    [*from_ms*, *to_ms*). "" and a *to_ms* of 0 select all.
     """
 
     code: ClassVar = RequestCode.DEAD_LETTERS
@@ -82,7 +93,7 @@ class ListDeadLetters(LinkRequest[DeadLetters], frozen=True, kw_only=True):
 
 
 class Purged(LinkReply, frozen=True, kw_only=True):
-    """So many dead letters are gone."""
+    """Reply: the number of dropped dead letters."""
 
     purged: int
 

@@ -1,6 +1,7 @@
-"""Consumer groups, as proxies change, describe, list and delete them: what one broker group has of each.
+"""Link requests for the consumer groups of one broker group: change, describe, list and delete.
 
-What a change may say is in `tern_wire/settings/group_settings.py`, whose maps have the fields of a ChangeGroup.
+`tern_wire/settings/group_settings.py` has the legal changes; its maps have the fields of a
+ChangeGroup.
 """
 
 from typing import Annotated, ClassVar
@@ -14,11 +15,13 @@ from tern_wire.link.requests import RequestCode
 GROUP_ID_MAX = 1 << 62
 
 
-# Changed -----------------------------------------------------------------------------------------------------------
+# Changes ------------------------------------------------------------------------------------------
 class GroupRetry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How long a message rests after a failed attempt: the fields of a `RetryPolicy` (`tern_wire/settings/retry_policy.py`).
+    """Retry delays after failed attempts: the fields of a `RetryPolicy`
+    (`tern_wire/settings/retry_policy.py`).
 
-    *policy* `custom` has *delays_ms*, `exponential` the other three, `table` nothing; what a policy does not have is 0 or empty.
+    The *policy* `custom` has *delays_ms*, `exponential` the other three, `table` none. Fields
+    without meaning for a policy are 0 or empty.
     """
 
     policy: str
@@ -29,11 +32,13 @@ class GroupRetry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class KnownGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a consumer group is set up in a broker group.
+    """Settings of a consumer group in a broker group.
 
-    *invisible_ms*: how long what it receives is leased. *start*: where it begins in a queue that it has never read, `earliest`, `latest` or `time`;
-    *start_ms*: that time in ms since 1970, else 0. *retry_delays_ms*: what *retry* comes to, after attempt 1, 2 ...; the last one holds for all
-    further attempts. *fifo*: it receives in order; *consume*: it may receive; *broadcast*: each member reads all.
+    *invisible_ms* is the visibility timeout. *start* is the initial position in a queue without a
+    committed offset: `earliest`, `latest` or `time`, where *start_ms* is that time in ms since
+    1970, else 0. *retry_delays_ms* are the delays of *retry* after attempt 1, 2 ...; the last holds
+    for all further attempts. *fifo*: delivery in order. *consume*: receives are allowed.
+    *broadcast*: each member reads all messages.
     """
 
     group_id: int
@@ -51,15 +56,17 @@ class KnownGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GroupChanged(KnownGroup, LinkReply, frozen=True, kw_only=True):
-    """The group after a change. *created*: it was not there before."""
+    """Reply: the group after a change. *created*: the change created it."""
 
     created: bool
 
 
 class ChangeGroup(LinkRequest[GroupChanged], frozen=True, kw_only=True):
-    """Create *group*, or change it: the fields of a `GroupChange`. None, and what is empty: not named, so it stays as it is or gets its default.
+    """Create or change *group*: the fields of a `GroupChange`.
 
-    *mode*: as in ChangeTopic. *start_ms*: 0 unless *start* is `time`. *attributes*: those that are set, and with None those that are removed.
+    None and empty fields are not part of the change: they stay as they are or get their defaults.
+    *mode*: as in ChangeTopic. *start_ms*: 0 unless *start* is `time`. *attributes*: values to set;
+    None removes an attribute.
     """
 
     code: ClassVar = RequestCode.CREATE_GROUP
@@ -78,11 +85,13 @@ class ChangeGroup(LinkRequest[GroupChanged], frozen=True, kw_only=True):
     attributes: dict[str, str | None] = msgspec.field(default_factory=dict)
 
 
-# Described ---------------------------------------------------------------------------------------------------------
+# Descriptions -------------------------------------------------------------------------------------
 class GroupProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far a group is in *topic*: *committed* offsets by the number of the queue as text, of those queues that it has begun.
+    """Progress of a group in *topic*: *committed* offsets by the queue's number as text, for queues
+    that it has begun.
 
-    In messages: *lag* is not settled yet, *leased* is under lease, *available* could be leased now, *parked* waits for its message group.
+    In messages: *lag* is not yet settled, *leased* is under lease, *available* can be leased now,
+    *parked* waits for its message group.
     """
 
     topic: str
@@ -94,14 +103,17 @@ class GroupProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class GroupDescription(KnownGroup, LinkReply, frozen=True, kw_only=True):
-    """A group, and how far it is in the *topics* that it has begun, by name. *more*: they are not all of them."""
+    """Reply: a group and its progress in the *topics* that it has begun, by name.
+
+    *more*: the list is incomplete.
+    """
 
     topics: list[GroupProgress]
     more: bool
 
 
 class DescribeGroup(LinkRequest[GroupDescription], frozen=True, kw_only=True):
-    """What this broker group has of *group*, in *topic* or, if that is "", in all topics; GroupNotFound."""
+    """Describe *group* in *topic*, or in all topics if that is "". GroupNotFound."""
 
     code: ClassVar = RequestCode.DESCRIBE_GROUP
     reply: ClassVar = GroupDescription
@@ -111,16 +123,18 @@ class DescribeGroup(LinkRequest[GroupDescription], frozen=True, kw_only=True):
 
 
 class ListedGroups(LinkReply, frozen=True, kw_only=True):
-    """A page of groups in order. *more*: there are others behind it."""
+    """Reply: a page of groups in order. *more*: there are further pages."""
 
     groups: list[KnownGroup]
     more: bool
 
 
 class ListGroups(LinkRequest[ListedGroups], frozen=True, kw_only=True):
-    """At most *limit* groups whose own names hold *q*, in any case, behind the name *after* ("": from the first one); *descending*: backwards.
+    """List at most *limit* groups with *q* in their own names (case-insensitive), behind the name
+    *after* ("": from the start).
 
-    Those of *namespace* ("": of none), or with *everywhere* those of all namespaces.
+    *descending*: in reverse order. The list holds the groups of *namespace* ("" for none), or with
+    *everywhere* those of all namespaces.
     """
 
     code: ClassVar = RequestCode.LIST_GROUPS
@@ -134,16 +148,21 @@ class ListGroups(LinkRequest[ListedGroups], frozen=True, kw_only=True):
     everywhere: bool = False
 
 
-# Deleted -----------------------------------------------------------------------------------------------------------
+# Deletions ----------------------------------------------------------------------------------------
 class GroupDeleted(LinkReply, frozen=True, kw_only=True):
-    """*deleted*: the group that was meant is gone, now or before. *group_id*: the one that has the name yet; 0: there is none."""
+    """Reply. *deleted*: the intended group is gone, now or before.
+
+    *group_id*: the group that still has the name; 0 for none.
+    """
 
     deleted: bool
     group_id: int
 
 
 class DeleteGroup(LinkRequest[GroupDeleted], frozen=True, kw_only=True):
-    """Delete *group* with its offsets, leases and dead letters, if its id is *group_id*; 0: whichever has the name."""
+    """Delete *group* with its offsets, leases and dead letters, if its id is *group_id*; 0 matches
+    any id.
+    """
 
     code: ClassVar = RequestCode.DELETE_GROUP
     reply: ClassVar = GroupDeleted

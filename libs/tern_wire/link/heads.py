@@ -1,9 +1,11 @@
-"""Heads of link requests and replies as types, one struct each: the files beside this one have them by subject.
+"""Base types for heads of link requests and replies.
 
-A head is a MessagePack map whose keys are the struct's field names. Peers of other releases can talk: a field that the struct does not have
-is passed over, one that it has and the head lacks is refused unless it has a default, which is what an older peer means by leaving it out. A
-field at its default is not written. `Annotated[int, msgspec.Meta(ge=0, le=...)]` says what a number may be; anything else is refused here,
-once, so that a handler gets what its types say.
+The other files of this folder have one struct each, by subject. A head is a MessagePack map whose
+keys are the struct's field names. Peers of different releases are compatible: an unknown field is
+skipped; a missing field is refused unless it has a default, which is the meaning of its absence at
+an older peer. A field at its default is not written. `Annotated[int, msgspec.Meta(ge=0, le=...)]`
+declares the range of a number. All other values are refused here, once, so a handler gets values of
+the declared types.
 
     class Purge(LinkRequest["Purged"], frozen=True, kw_only=True):
         code: ClassVar = RequestCode.PURGE
@@ -22,48 +24,55 @@ from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.requests import HEAD_SIZE, NoticeCode, Parts, RequestCode
 
 
-# No head leads back to itself, so the garbage collector need not look at any: `gc=False`, which makes and reads them faster.
+# Heads form no reference cycles, so the garbage collector need not track them: `gc=False` makes
+# them faster to construct and decode.
 class LinkReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The head of a reply."""
+    """Head of a reply."""
 
 
 class Done(LinkReply, frozen=True, kw_only=True):
-    """The head of a reply that says no more than that it was done; what else there is to say is in the raw bytes."""
+    """Head of a reply without fields; further results are in the raw bytes."""
 
 
 R = TypeVar("R", bound=LinkReply)
 
 
 class LinkRequest(msgspec.Struct, Generic[R], frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The head of a request, which is answered with an R."""
+    """Head of a request whose reply is an R."""
 
     code: ClassVar[RequestCode]
-    # The R of the class, which types alone do not tell at run time. tests/unit/wire/link/test_heads.py holds both equal.
+    # The class's R at run time, where type parameters are absent.
+    # tests/unit/wire/link/test_heads.py checks that the two are equal.
     reply: ClassVar[type[LinkReply]]
 
 
 class LinkNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The head of a notice, which nobody answers."""
+    """Head of a notice, a message without a reply."""
 
     code: ClassVar[NoticeCode]
 
 
 Q = TypeVar("Q")
 _HEAD_AT = HEAD_SIZE.size
-# By kind. Every head of every frame asks for one, so this is a dictionary and no call.
+# Decoders by kind. Each head of each frame needs one, so this is a plain dictionary instead of a
+# cached call.
 _decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
 
 
 def head_parts(
     head: LinkRequest[Any] | LinkReply | LinkNotice, raw: Sequence[bytes | bytearray | memoryview] = ()
 ) -> Parts:
-    """The parts of a body: *head*, and *raw* behind it."""
+    """Return the parts of a body: *head*, followed by *raw*."""
     packed = encode_msgpack(head)
     return [HEAD_SIZE.pack(len(packed)) + packed, *raw]
 
 
 def read_head(kind: type[Q], body: bytes | memoryview) -> tuple[Q, memoryview]:
-    """The head of *body* as a *kind* (a struct, or a union of tagged ones), and the raw bytes; LinkBodyMalformed when it is none."""
+    """Decode the head of *body* as *kind* (a struct, or a union of tagged ones); return it and the
+    raw bytes.
+
+    Raise LinkBodyMalformed when the head is not of that kind.
+    """
     decoder = _decoders.get(kind)
     if decoder is None:
         decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)

@@ -1,4 +1,6 @@
-"""What a broker group hosts, as proxies ask before it may be taken out: its topics, and what of them is left to be read."""
+"""Link request for the contents of a broker group before its removal: its topics and their unread
+messages.
+"""
 
 from typing import Annotated, ClassVar
 
@@ -10,7 +12,9 @@ from tern_wire.link.requests import RequestCode
 
 
 class HostedGroup(msgspec.Struct, frozen=True, array_like=True):
-    """So many messages of a topic has *group* to settle yet, *unread*, and so many of these are *leased*."""
+    """Messages of a topic that *group* has not settled (*unread*), and how many of them are
+    *leased*.
+    """
 
     group: str
     unread: int
@@ -18,7 +22,9 @@ class HostedGroup(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HostedTopic(msgspec.Struct, frozen=True, array_like=True):
-    """A topic: *messages* that it keeps, those that are *scheduled* for a delivery time, and *groups* that have begun it here, by name."""
+    """Topic: its stored *messages*, its *scheduled* messages, and the *groups* that have begun it
+    here, by name.
+    """
 
     topic: str
     messages: int
@@ -27,16 +33,18 @@ class HostedTopic(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DeadGroup(msgspec.Struct, frozen=True, array_like=True):
-    """A group, and how many dead letters it has here."""
+    """Group and its number of dead letters in this broker group."""
 
     group: str
     count: int
 
 
 class HostedPage(LinkReply, frozen=True, kw_only=True):
-    """A page of topics by name. *more*: there are others behind it. *open*: transactions that have not ended, of the whole broker group.
+    """Reply: a page of topics by name. *more*: there are further pages.
 
-    *dead_letters*: how many there are, of all groups, and *dead_groups* those that have the most; 0 and none on any page but the first.
+    *open* counts the transactions of the whole broker group that have not ended. *dead_letters*
+    counts those of all groups, and *dead_groups* are the groups with the most; both are empty
+    except on the first page.
     """
 
     topics: list[HostedTopic]
@@ -47,7 +55,7 @@ class HostedPage(LinkReply, frozen=True, kw_only=True):
 
 
 class ListHosted(LinkRequest[HostedPage], frozen=True, kw_only=True):
-    """At most *limit* topics behind the name *after*; "": from the first one."""
+    """List at most *limit* topics behind the name *after*; "": from the start."""
 
     code: ClassVar = RequestCode.HOSTED
     reply: ClassVar = HostedPage

@@ -1,17 +1,21 @@
-"""Rows of idempotency keys: what is known of the first send with a key, 32 bytes, little-endian.
+"""Rows of idempotency keys: the first send with a key, 32 bytes, little-endian.
 
      0               8                16                                 24      28
      | first half 8  | second half 8  | queue 16 bits, offset 48 bits 8  | crc 4 | rsvd 4 |
 
-The halves are those of the key's hash (`rows.key_hash`); a first half of 0 counts as 1, so that 0 can mark an empty place. *crc* is
-that of the body. With SCHEDULED_QUEUE in *queue*, the message waits or waited for its delivery time: *offset* is its timer's id (a
-position in the log). With PREPARED_QUEUE but not that, it is a half message: its transaction's number has 62 bits, the upper 14 of them below
-the flag in *queue*, the others in *offset*.
+The halves are those of the key's hash (`rows.key_hash`). A first half of 0 counts as 1, so that 0
+can mark an empty slot. *crc* is the body's. With SCHEDULED_QUEUE in *queue*, the message waits or
+waited for its delivery time: *offset* is its timer's id (a position in the log). With
+PREPARED_QUEUE but not SCHEDULED_QUEUE, it is a half message: its transaction's number has 62 bits,
+the upper 14 of them below the flag in *queue*, the others in *offset*.
 
-A receipt, as a leader that has found a key on its disk carries it in a SEND command, 24 bytes, little-endian:
+A receipt, which a leader that has found a key on its disk adds to a SEND command, 24 bytes,
+little-endian:
 
      0       4         8          16      20
-     | row 4 | queue 4 | offset 8 | crc 4 | rsvd 4 |        *row*: the number of the send row with the key
+     | row 4 | queue 4 | offset 8 | crc 4 | rsvd 4 |
+
+*row* is the number of the send row with the key.
 """
 
 import struct
@@ -40,28 +44,30 @@ _KEY = struct.Struct("<QQ")
 
 
 def split_keys(keys: bytes) -> tuple[Halves, Halves]:
-    """First and second halves of concatenated 16-byte hashes, each of shape (n,)."""
+    """Return the first and second halves of concatenated 16-byte hashes, each of shape (n,)."""
     halves = np.frombuffer(keys, "<u8").reshape(-1, 2)
     return np.maximum(halves[:, 0], np.uint64(1)), halves[:, 1].copy()
 
 
 def split_key(key: bytes, topic_id: int) -> tuple[int, int]:
-    """As `split_keys` of one hash, with its topic's id in it (see `sending.keys_of`)."""
+    """Return the halves of one hash as `split_keys` does, combined with its topic's id (see
+    `sending.keys_of`).
+    """
     first, second = _KEY.unpack(key)
     return first ^ topic_id or 1, second
 
 
 def is_prepared(queue: int) -> bool:
-    """Whether a receipt's *queue* says that it is a half message's."""
+    """Return whether a receipt's *queue* marks a half message."""
     return queue & (SCHEDULED_QUEUE | PREPARED_QUEUE) == PREPARED_QUEUE
 
 
 def prepared_number(queue: int, offset: int) -> int:
-    """The transaction's number in a half message's receipt."""
+    """Return the transaction's number in a half message's receipt."""
     return (queue & (PREPARED_QUEUE - 1)) << QUEUE_SHIFT | offset
 
 
 def prepared_receipts(numbers: npt.NDArray[np.int64]) -> tuple[Halves, Halves]:
-    """Queues and offsets of the receipts of transactions, shapes (n,)."""
+    """Return the queues and offsets of the receipts of transactions, each of shape (n,)."""
     whole = numbers.astype(np.uint64)
     return whole >> np.uint64(QUEUE_SHIFT) | np.uint64(PREPARED_QUEUE), whole & np.uint64(OFFSET_MASK)

@@ -1,6 +1,7 @@
-"""Members of groups, who reads which queues, and locks of queues, as proxies tell and ask a broker group's leader.
+"""Link requests to a broker group's leader for members of groups, assignments of queues, and locks
+of queues.
 
-What a member may say, and what it is refused with, is in `tern_wire/routing/membership.py`.
+`tern_wire/routing/membership.py` has the legal fields of a member and their errors.
 """
 
 from typing import ClassVar
@@ -12,12 +13,13 @@ from tern_wire.link.heads import LinkReply, LinkRequest
 from tern_wire.link.requests import RequestCode
 
 
-# What members do ---------------------------------------------------------------------------------------------------
+# Actions of members -------------------------------------------------------------------------------
 class MemberHeard(LinkReply, frozen=True, kw_only=True):
-    """The member lives until *expires_ms*, unless it is heard again.
+    """Reply: the member is alive until *expires_ms* unless it sends another heartbeat.
 
-    *joined*: it was not there before; *members*: how many the group has; *generation* moves whenever members or what they say change;
-    *subscription_conflict*: topics on which members differ, some of them where they are many; *expiry_ms*: how long it may be silent.
+    *joined*: it is new. *members*: the size of the group. *generation* changes whenever members or
+    their fields change. *subscription_conflict*: topics on which members differ; a part of them
+    when there are many. *expiry_ms*: the longest silence of a member.
     """
 
     joined: bool
@@ -29,7 +31,7 @@ class MemberHeard(LinkReply, frozen=True, kw_only=True):
 
 
 class TellHeartbeat(LinkRequest[MemberHeard], frozen=True, kw_only=True, tag_field="op", tag="heartbeat"):
-    """*member* of *group* lives, and this is what it says of itself: the fields of a `Heartbeat`, which is where they are described."""
+    """Heartbeat of *member* of *group* with its fields, which are described in `Heartbeat`."""
 
     code: ClassVar = RequestCode.MEMBERS
     reply: ClassVar = MemberHeard
@@ -46,13 +48,13 @@ class TellHeartbeat(LinkRequest[MemberHeard], frozen=True, kw_only=True, tag_fie
 
 
 class MemberLeft(LinkReply, frozen=True, kw_only=True):
-    """*left*: whether it was there. It is not any more, and its locks are free."""
+    """Reply. *left*: it was a member. It is no longer one, and its locks are free."""
 
     left: bool
 
 
 class LeaveGroup(LinkRequest[MemberLeft], frozen=True, kw_only=True, tag_field="op", tag="leave"):
-    """*member* goes from *group*, in which it was a *role*: `consumer` or `producer`."""
+    """Remove *member* from *group*, in which it had a *role*: `consumer` or `producer`."""
 
     code: ClassVar = RequestCode.MEMBERS
     reply: ClassVar = MemberLeft
@@ -63,8 +65,11 @@ class LeaveGroup(LinkRequest[MemberLeft], frozen=True, kw_only=True, tag_field="
 
 
 class QueuesLocked(LinkReply, frozen=True, kw_only=True):
-    """Each queue, by its number as text, on its own: *locked* are the member's now (queue -> epoch), until *until_ms* unless it locks them again;
-    *held* are others' (queue -> member)."""
+    """Reply, for each queue by its number as text.
+
+    *locked*: held by the member (queue -> epoch) until *until_ms* unless renewed. *held*: locked by
+    other members (queue -> member).
+    """
 
     locked: dict[str, int]
     held: dict[str, str]
@@ -72,7 +77,9 @@ class QueuesLocked(LinkReply, frozen=True, kw_only=True):
 
 
 class LockQueues(LinkRequest[QueuesLocked], frozen=True, kw_only=True, tag_field="op", tag="lock"):
-    """Lock *queues* (numbers in this broker group) of *topic* for *member* of the consumer group *group*, or renew its locks."""
+    """Lock *queues* (numbers in this broker group) of *topic* for *member* of the consumer group
+    *group*, or renew its locks.
+    """
 
     code: ClassVar = RequestCode.MEMBERS
     reply: ClassVar = QueuesLocked
@@ -84,13 +91,13 @@ class LockQueues(LinkRequest[QueuesLocked], frozen=True, kw_only=True, tag_field
 
 
 class QueuesUnlocked(LinkReply, frozen=True, kw_only=True):
-    """*unlocked*: numbers of those queues that the member had locked."""
+    """Reply. *unlocked*: numbers of the queues that the member had locked."""
 
     unlocked: list[int]
 
 
 class UnlockQueues(LinkRequest[QueuesUnlocked], frozen=True, kw_only=True, tag_field="op", tag="unlock"):
-    """Give up the locks that *member* has of *queues*. The fields are those of LockQueues."""
+    """Release the locks of *member* on *queues*. The fields are those of LockQueues."""
 
     code: ClassVar = RequestCode.MEMBERS
     reply: ClassVar = QueuesUnlocked
@@ -104,9 +111,11 @@ class UnlockQueues(LinkRequest[QueuesUnlocked], frozen=True, kw_only=True, tag_f
 MemberRequest = TellHeartbeat | LeaveGroup | LockQueues | UnlockQueues
 
 
-# What can be asked -------------------------------------------------------------------------------------------------
+# Queries ------------------------------------------------------------------------------------------
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
-    """What one member said last, as in TellHeartbeat, and since when it is there and when it was heard (ms since 1970)."""
+    """Fields of a member's last heartbeat, as in TellHeartbeat, the time of joining and that of the
+    heartbeat (ms since 1970).
+    """
 
     role: str
     group: str
@@ -122,7 +131,9 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DifferingFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """What *count* members say of a topic, the first of them by name: *filter*, "" when they do not subscribe to it."""
+    """Filter that *count* members have for a topic, with the first of them by name; "" when they do
+    not subscribe to it.
+    """
 
     filter: str
     count: int
@@ -130,14 +141,17 @@ class DifferingFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubscriptionConflict(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic on which members differ, and who says what."""
+    """Topic on which members differ, with the filters and their members."""
 
     topic: str
     filters: list[DifferingFilter]
 
 
 class GroupMembers(LinkReply, frozen=True, kw_only=True):
-    """The members by id, and where their subscriptions differ. *generation*: as in MemberHeard, 0 without members."""
+    """Reply: the members by id, and the conflicts of their subscriptions.
+
+    *generation*: as in MemberHeard, 0 without members.
+    """
 
     generation: int
     members: list[GroupMember]
@@ -145,7 +159,7 @@ class GroupMembers(LinkReply, frozen=True, kw_only=True):
 
 
 class ListMembers(LinkRequest[GroupMembers], frozen=True, kw_only=True):
-    """Who is in *group* now as a *role*: `consumer` or `producer`."""
+    """List the current members of *group* with a *role*: `consumer` or `producer`."""
 
     code: ClassVar = RequestCode.GROUP_MEMBERS
     reply: ClassVar = GroupMembers
@@ -155,7 +169,10 @@ class ListMembers(LinkRequest[GroupMembers], frozen=True, kw_only=True):
 
 
 class Assignments(LinkReply, frozen=True, kw_only=True):
-    """Member -> the queues that it reads, divided by *strategy*; *strategies* are all that members name, *unassigned* queues nobody's."""
+    """Reply: member -> queues, divided by *strategy*.
+
+    *strategies* are all that members name; *unassigned* are the queues without a member.
+    """
 
     strategy: str
     strategies: list[str]
@@ -165,9 +182,11 @@ class Assignments(LinkReply, frozen=True, kw_only=True):
 
 
 class AssignQueues(LinkRequest[Assignments], frozen=True, kw_only=True):
-    """Who of *group* reads which of *queues* (`broker-a:3`), all of *topic*, wherever they are.
+    """Assign *queues* (`broker-a:3`), all queues of *topic* in any broker group, to the members of
+    *group*.
 
-    *member*: whose share is told; "": all. *strategy*: how they are divided; "": as the first member (by id) says.
+    *member*: return only this member's share; "" for all. *strategy*: the algorithm; "" for that of
+    the first member (by id).
     """
 
     code: ClassVar = RequestCode.ASSIGNMENTS
@@ -181,7 +200,7 @@ class AssignQueues(LinkRequest[Assignments], frozen=True, kw_only=True):
 
 
 class HeldLock(msgspec.Struct, frozen=True, array_like=True):
-    """Who holds a queue, as of which epoch, and for how long yet unless it is renewed (ms)."""
+    """Lock of a queue: its holder, its epoch, and its remaining time unless it is renewed (ms)."""
 
     member: str
     epoch: int
@@ -189,13 +208,13 @@ class HeldLock(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueueLocks(LinkReply, frozen=True, kw_only=True):
-    """Number of a queue as text -> its lock; queues that nobody holds are not there."""
+    """Reply: number of a queue as text -> its lock; queues without a lock are absent."""
 
     locks: dict[str, HeldLock]
 
 
 class ListQueueLocks(LinkRequest[QueueLocks], frozen=True, kw_only=True):
-    """The locks that members of *group* have on queues of *topic* in this broker group."""
+    """List the locks of members of *group* on queues of *topic* in this broker group."""
 
     code: ClassVar = RequestCode.QUEUE_LOCKS
     reply: ClassVar = QueueLocks

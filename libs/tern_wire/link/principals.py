@@ -1,6 +1,7 @@
-"""Principals, as proxies tell broker groups of them and hear what has changed.
+"""Link requests of proxies for principals: write one to a broker group, and list changes.
 
-A document is described in `tern_wire/principals/documents.py`. It travels in MessagePack, as it is kept, and whoever takes it reads it there.
+Documents are described in `tern_wire/principals/documents.py`. A document travels in MessagePack,
+its stored form, and is decoded by the receiver.
 """
 
 from typing import Annotated, ClassVar
@@ -14,11 +15,13 @@ from tern_wire.link.requests import RequestCode
 PRINCIPALS_REVISION_MAX = (1 << 63) - 1
 
 
-# Told --------------------------------------------------------------------------------------------------------------
+# Writes -------------------------------------------------------------------------------------------
 class PrincipalPut(LinkReply, frozen=True, kw_only=True):
-    """*changed*: the document said something new. *revision*: how often any principal has changed; *version*: that of its settings, or of its deletion.
+    """Reply. *changed*: the document had news.
 
-    *size* (bytes of all principals) and *crc* (of this one) are for whoever compares nodes; 0 where nothing has changed.
+    *revision*: the count of changes of all principals. *version*: of its settings or its deletion.
+    *size* (bytes of all principals) and *crc* (of this one) are for comparing nodes; 0 where
+    nothing has changed.
     """
 
     changed: bool
@@ -29,10 +32,10 @@ class PrincipalPut(LinkReply, frozen=True, kw_only=True):
 
 
 class PutPrincipal(LinkRequest[PrincipalPut], frozen=True, kw_only=True):
-    """Join *document*, a map, with what is known of the principal that it names.
+    """Merge *document*, a map, with the stored state of the principal that it names.
 
-    *base*: the version of the settings that it changes, PrincipalChanged where they are younger; -1: whatever there is. *is_repair*: a proxy tells what
-    other broker groups know.
+    *base*: the version of the settings that it changes, PrincipalChanged where the stored ones are
+    newer; -1 for any version. *is_repair*: a proxy copies the state of other broker groups.
     """
 
     code: ClassVar = RequestCode.PUT_PRINCIPAL
@@ -43,18 +46,19 @@ class PutPrincipal(LinkRequest[PrincipalPut], frozen=True, kw_only=True):
     is_repair: bool = False
 
 
-# Heard -------------------------------------------------------------------------------------------------------------
+# Reads --------------------------------------------------------------------------------------------
 class ChangedPrincipal(msgspec.Struct, frozen=True, array_like=True):
-    """A principal's *document*, a map in MessagePack, and the *revision* in which it changed last."""
+    """Principal's *document*, a map in MessagePack, and the *revision* of its last change."""
 
     revision: int
     document: bytes
 
 
 class ChangedPrincipals(LinkReply, frozen=True, kw_only=True):
-    """Those that have changed, in that order. *revision*: of the broker group now; less than what was asked for: it was made anew.
+    """Reply: changed principals in the order of their changes. *more*: there are further ones.
 
-    *more*: there are others behind them.
+    *revision* is the broker group's current one. If it is less than the requested one, the broker
+    group was recreated.
     """
 
     principals: list[ChangedPrincipal]
@@ -63,7 +67,7 @@ class ChangedPrincipals(LinkReply, frozen=True, kw_only=True):
 
 
 class ListPrincipals(LinkRequest[ChangedPrincipals], frozen=True, kw_only=True):
-    """At most *limit* principals that have changed after the revision *after*; 0: all of them."""
+    """List at most *limit* principals that changed after the revision *after*; 0 lists all."""
 
     code: ClassVar = RequestCode.LIST_PRINCIPALS
     reply: ClassVar = ChangedPrincipals

@@ -1,6 +1,8 @@
-"""Producer groups, as proxies change, describe, list and delete them, and as checkers ask how they are asked.
+"""Link requests for producer groups: change, describe, list and delete; checkers use them for the
+check settings.
 
-What a change may say is in `tern_wire/settings/producer_settings.py`, whose maps have the fields of a ChangeProducerGroup.
+`tern_wire/settings/producer_settings.py` has the legal changes; its maps have the fields of a
+ChangeProducerGroup.
 """
 
 from typing import Annotated, ClassVar
@@ -12,9 +14,13 @@ from tern_wire.link.heads import LinkReply, LinkRequest
 from tern_wire.link.requests import RequestCode
 
 
-# Changed -----------------------------------------------------------------------------------------------------------
+# Changes ------------------------------------------------------------------------------------------
 class ProducerGroupStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Transactions of a producer group: *open* now, *expired* and not resolved yet; and so far *committed*, *rolled_back*, and asked about (*checks*)."""
+    """Transactions of a producer group: *open* now, *expired* and unresolved, and totals of the
+    others.
+
+    *committed*, *rolled_back* and *checks* count all ends and checks so far.
+    """
 
     open: int
     expired: int
@@ -24,9 +30,10 @@ class ProducerGroupStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KnownProducerGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a producer group is set up in a broker group: the fields of `ProducerSettings`, and *revision*, which counts its changes (0: none).
+    """Settings of a producer group in a broker group: the fields of `ProducerSettings`.
 
-    Its *check_secret* is told, too: proxies and checkers keep it to themselves. *stats*: None where they are not told.
+    *revision* counts its changes (0: none). The *check_secret* is included: proxies and checkers
+    must not expose it. *stats* is None where statistics are not part of the answer.
     """
 
     producer_group: str
@@ -43,16 +50,18 @@ class KnownProducerGroup(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
 
 class ProducerGroupChanged(KnownProducerGroup, LinkReply, frozen=True, kw_only=True):
-    """The producer group after a change. *created*: it was not there before."""
+    """Reply: the producer group after a change. *created*: the change created it."""
 
     created: bool
 
 
 class ChangeProducerGroup(LinkRequest[ProducerGroupChanged], frozen=True, kw_only=True):
-    """Change *producer_group*, or with *create* make it if it is not there: the fields of a `ProducerChange`, where they are described.
+    """Change *producer_group*, or create it with *create*: the fields of a `ProducerChange`, which
+    describes them.
 
-    None: not named, so it stays as it is or gets its default. *fresh_secret* "": there is none. *least_revision* 0: nobody decides anything;
-    *revision* 0: this is no copy of what another broker group has decided.
+    None marks fields outside the change: they stay as they are or get their defaults.
+    *fresh_secret* "": none. *least_revision* 0: no minimum. *revision* 0: this is not a copy of
+    another broker group's decision.
     """
 
     code: ClassVar = RequestCode.ALTER_PRODUCER_GROUP
@@ -72,18 +81,23 @@ class ChangeProducerGroup(LinkRequest[ProducerGroupChanged], frozen=True, kw_onl
     revision: int = 0
 
 
-# Described ---------------------------------------------------------------------------------------------------------
+# Descriptions -------------------------------------------------------------------------------------
 class ProducerGroups(LinkReply, frozen=True, kw_only=True):
-    """The one that was asked for, or a page of them by name. *more*: there are others behind it."""
+    """Reply: the requested producer group, or a page of them by name.
+
+    *more*: there are further pages.
+    """
 
     groups: list[KnownProducerGroup]
     more: bool
 
 
 class DescribeProducerGroups(LinkRequest[ProducerGroups], frozen=True, kw_only=True):
-    """*producer_group*, or ProducerGroupNotFound; "": at most *limit* of them behind the name *after* ("": from the first one).
+    """Describe *producer_group*, or list at most *limit* of them behind the name *after* ("": from
+    the start).
 
-    Those of *namespace* ("": of none), or with *everywhere* those of all namespaces.
+    Raise ProducerGroupNotFound for an unknown one. *producer_group* "" lists those of *namespace*
+    ("" for none), or with *everywhere* those of all namespaces.
     """
 
     code: ClassVar = RequestCode.DESCRIBE_PRODUCER_GROUP
@@ -96,15 +110,15 @@ class DescribeProducerGroups(LinkRequest[ProducerGroups], frozen=True, kw_only=T
     everywhere: bool = False
 
 
-# Deleted -----------------------------------------------------------------------------------------------------------
+# Deletions ----------------------------------------------------------------------------------------
 class ProducerGroupDeleted(LinkReply, frozen=True, kw_only=True):
-    """*deleted*: whether it was there. It is not any more."""
+    """Reply. *deleted*: it existed. It no longer does."""
 
     deleted: bool
 
 
 class DeleteProducerGroup(LinkRequest[ProducerGroupDeleted], frozen=True, kw_only=True):
-    """Delete *producer_group*; ProducerGroupBusy while it has transactions that have not ended."""
+    """Delete *producer_group*. ProducerGroupBusy while it has transactions that have not ended."""
 
     code: ClassVar = RequestCode.DELETE_PRODUCER_GROUP
     reply: ClassVar = ProducerGroupDeleted

@@ -1,4 +1,6 @@
-"""Reads by offset, as proxies ask for them: which offsets queues have, and messages of one queue from an offset on."""
+"""Link requests for reads by offset: the offsets of queues, and messages of one queue from an
+offset on.
+"""
 
 from typing import Annotated, ClassVar
 
@@ -9,20 +11,24 @@ from tern_wire.link.heads import LinkReply, LinkRequest
 from tern_wire.link.requests import RequestCode
 
 _TIME_MAX_MS, _OFFSET_MAX = (1 << 53) - 1, (1 << 63) - 1
-# [queue, oldest offset, next offset], and as the fourth, where a time was named, the first offset that was visible from then on: the next one
-# when nothing is that young. An array of two lengths, which a struct would write as one.
+# [queue, oldest offset, next offset], and if a time is requested, a fourth number: the first offset
+# that was visible from then on, or the next offset when there is none. An array of two possible
+# lengths; a struct would always write one.
 QueueOffsets = Annotated[list[int], msgspec.Meta(min_length=3)]
 
 
-# Offsets -----------------------------------------------------------------------------------------------------------
+# Offsets ------------------------------------------------------------------------------------------
 class Offsets(LinkReply, frozen=True, kw_only=True):
-    """The offsets of every queue that the broker group has of the topic."""
+    """Reply: the offsets of all queues of the topic in this broker group."""
 
     queues: list[QueueOffsets]
 
 
 class ListOffsets(LinkRequest[Offsets], frozen=True, kw_only=True):
-    """The offsets of *topic*'s queues. *time_ms* (since 1970): also those of that time; -1: of none."""
+    """Request the offsets of *topic*'s queues.
+
+    *time_ms* (since 1970): also those of that time; -1 for none.
+    """
 
     code: ClassVar = RequestCode.OFFSETS
     reply: ClassVar = Offsets
@@ -31,12 +37,13 @@ class ListOffsets(LinkRequest[Offsets], frozen=True, kw_only=True):
     time_ms: Annotated[int, msgspec.Meta(ge=-1, le=_TIME_MAX_MS)] = -1
 
 
-# Pulls -------------------------------------------------------------------------------------------------------------
+# Pulls --------------------------------------------------------------------------------------------
 class Pulled(LinkReply, frozen=True, kw_only=True):
-    """What was found, perhaps nothing. Behind it: the messages' records, in the order of their offsets.
+    """Reply: the messages found, possibly none.
 
-    *next_offset*: where to go on; *min_offset*, *max_offset*: the queue's oldest and next offset. *suggested_node*: the follower that should be
-    asked for what comes next, which is old; "": none.
+    Raw bytes: their records, in the order of their offsets. *next_offset*: the offset to continue
+    at. *min_offset*, *max_offset*: the queue's oldest and next offset. *suggested_node*: the
+    follower to read old messages from next; "" for none.
     """
 
     next_offset: int
@@ -46,10 +53,12 @@ class Pulled(LinkReply, frozen=True, kw_only=True):
 
 
 class Pull(LinkRequest[Pulled], frozen=True, kw_only=True):
-    """At most *max_messages* messages of one queue, whose records have *max_bytes* together, from *offset* to before *end_offset* (-1: no end).
+    """Read at most *max_messages* messages of one queue, of *max_bytes* together, from *offset* to
+    before *end_offset*.
 
-    One message always fits. *tags* or *sql*: only those that it lets through; both None: all. *reader*: the principal that reads, "" without one:
-    readers share the room of a link equally. *wait_ms*: how long to wait for the first message; 0: do not.
+    An *end_offset* of -1 is no end. One message always fits. *tags* or *sql*: return only matching
+    messages; both None for all. *reader*: the reading principal, "" without one; readers share a
+    link's read window equally. *wait_ms*: how long to wait for the first message; 0 for no wait.
     """
 
     code: ClassVar = RequestCode.PULL
@@ -68,6 +77,9 @@ class Pull(LinkRequest[Pulled], frozen=True, kw_only=True):
 
 
 class PullAnywhere(Pull, frozen=True, kw_only=True):
-    """As Pull, of any node: it answers at once with what it has applied, and suggests nobody. *wait_ms* means nothing."""
+    """Pull from any node: it answers at once with its applied state, and suggests no node.
+
+    *wait_ms* has no effect.
+    """
 
     code: ClassVar = RequestCode.PULL_ANYWHERE

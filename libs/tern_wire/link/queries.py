@@ -1,6 +1,7 @@
-"""Messages that the key index finds, as proxies ask for them: by key, by id with what consumer groups have made of them, and the reply to a request.
+"""Link requests that use the key index: messages by key, the trace of a message by id, and the
+reply to a request.
 
-What requests and replies are is in `tern_wire/replies.py`.
+Requests and replies are described in `tern_wire/replies.py`.
 """
 
 from typing import Annotated, ClassVar
@@ -14,16 +15,17 @@ from tern_wire.link.requests import RequestCode
 _TIME_MAX_MS, _PLACE_MAX = (1 << 53) - 1, (1 << 63) - 1
 _PlaceNumber = Annotated[int, msgspec.Meta(ge=0, le=_PLACE_MAX)]
 TimeMs = Annotated[int, msgspec.Meta(ge=0, le=_TIME_MAX_MS)]
-# One entry of the key index: its file, and its number there.
+# Entry of the key index: its file, and its number in the file.
 Place = tuple[_PlaceNumber, _PlaceNumber]
 
 
-# By key ------------------------------------------------------------------------------------------------------------
+# By key -------------------------------------------------------------------------------------------
 class FoundMessages(LinkReply, frozen=True, kw_only=True):
-    """Messages with the key, newest first. Behind it: their records, with offset -1 where a message has none now: it is not visible yet, or not
-    in its queue any more.
+    """Reply: messages with the key, newest first.
 
-    *places*: theirs; *next*: where to go on, None when there is nothing older; *truncated*: the walk stopped at its bound.
+    Raw bytes: their records, with offset -1 where a message is not yet visible or no longer in its
+    queue. *places*: their index entries. *next*: where to continue, None when there is nothing
+    older. *truncated*: the search stopped at its bound.
     """
 
     places: list[Place]
@@ -32,9 +34,10 @@ class FoundMessages(LinkReply, frozen=True, kw_only=True):
 
 
 class FindMessages(LinkRequest[FoundMessages], frozen=True, kw_only=True):
-    """At most *count* messages of *topic* whose id or one of whose keys is *key*, stored from *begin_ms* to *end_ms* (since 1970).
+    """Find at most *count* messages of *topic* whose id or one of whose keys is *key*, stored in
+    [*begin_ms*, *end_ms*].
 
-    *after*: behind that place; None: from the newest one on.
+    Times are ms since 1970. *after*: continue behind that place; None: from the newest message on.
     """
 
     code: ClassVar = RequestCode.QUERY
@@ -48,13 +51,14 @@ class FindMessages(LinkRequest[FoundMessages], frozen=True, kw_only=True):
     after: Place | None = None
 
 
-# By id -------------------------------------------------------------------------------------------------------------
+# By id --------------------------------------------------------------------------------------------
 class TracedGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a message is for *group*. *state*: `not-begun`, `waiting`, `blocked`, `leased`, `resting`, `returned`, `dying`, `settled` or
-    `dead-lettered`.
+    """State of a message in *group*.
 
-    What a state has nothing to say of is None or "": how many *attempts* there were, *until_ms* (since 1970) it is leased or rests, the *cause* of
-    death and the *reason* that somebody gave, *dead_letter_offset* among the group's dead letters.
+    *state* is `not-begun`, `waiting`, `blocked`, `leased`, `resting`, `returned`, `dying`,
+    `settled` or `dead-lettered`. Fields without meaning for a state are None or "": the number of
+    *attempts*, *until_ms* (since 1970) of the lease or retry delay, the *cause* of death and the
+    *reason* given, *dead_letter_offset* in the group's dead letters.
     """
 
     state: str
@@ -66,11 +70,13 @@ class TracedGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     dead_letter_offset: int | None = None
 
 
-# Peers look for each field of a message that was found, so those at their defaults are written as well.
+# Peers expect all fields of a found message, so defaults are written as well.
 class TracedMessage(LinkReply, frozen=True, kw_only=True, omit_defaults=False):
-    """Where a message is, if it was *found*: at *offset* of *queue* (-1: it has none now), visible since *visible_ms* (0: it is not, or not any more).
+    """Reply: the place of a message, if it was *found*: at *offset* of *queue* (-1: none now),
+    visible since *visible_ms*.
 
-    *groups*: those that have begun to read the topic, by name. Behind it: the message's record.
+    *visible_ms* is 0 if it is not visible, or no longer. *groups*: those that have begun to read
+    the topic, by name. Raw bytes: the message's record.
     """
 
     found: bool
@@ -81,7 +87,7 @@ class TracedMessage(LinkReply, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class TraceMessage(LinkRequest[TracedMessage], frozen=True, kw_only=True):
-    """The message of *topic* with this id, and where it is for each consumer group."""
+    """Find the message of *topic* with this id, and its state in each consumer group."""
 
     code: ClassVar = RequestCode.TRACE
     reply: ClassVar = TracedMessage
@@ -90,17 +96,20 @@ class TraceMessage(LinkRequest[TracedMessage], frozen=True, kw_only=True):
     message_id: str
 
 
-# Replies -----------------------------------------------------------------------------------------------------------
+# Replies ------------------------------------------------------------------------------------------
 class AwaitedReply(LinkReply, frozen=True, kw_only=True):
-    """Whether there is one. Behind it, if it was *found*: the reply's record, the oldest one stored since the request's *from_ms*."""
+    """Reply. Raw bytes, if a reply was *found*: its record, the oldest one stored since the
+    request's *from_ms*.
+    """
 
     found: bool
 
 
 class AwaitReply(LinkRequest[AwaitedReply], frozen=True, kw_only=True):
-    """The reply to *correlation_id* that was sent to the address *reply_to*, in the reply topic *topic*, stored at *from_ms* (since 1970) or later.
+    """Request the reply to *correlation_id* at the address *reply_to*, stored in the reply topic
+    *topic* since *from_ms*.
 
-    *wait_ms*: how long to wait for it; 0: do not.
+    *from_ms* is in ms since 1970. *wait_ms*: how long to wait for the reply; 0 for no wait.
     """
 
     code: ClassVar = RequestCode.AWAIT_REPLY

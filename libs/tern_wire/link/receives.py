@@ -1,4 +1,4 @@
-"""Receives of consumer groups, as proxies ask for them: messages leased, waited for, settled."""
+"""Link requests of consumer groups: receive (lease), wait for messages, and settle."""
 
 from typing import Annotated, ClassVar
 
@@ -14,14 +14,16 @@ from tern_wire.limits import (
 from tern_wire.link.heads import Done, LinkReply, LinkRequest
 from tern_wire.link.requests import RequestCode
 
-# What stands for a client's attempt id: its hash.
+# Size of the hash of a client's attempt id.
 ATTEMPT_ID_SIZE_BYTES = 16
-# One flight has the settles of many requests.
+# One frame carries the settles of many requests.
 SETTLE_ROWS_MAX = 64 * SETTLE_ENTRIES_MAX
 
 
 class LeasedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The next *count* records are of *queue*, held by *lease* until *deadline_ms* (since 1970), and this is their *attempt*-th delivery."""
+    """The next *count* records are of *queue*, under *lease* until *deadline_ms* (since 1970), in
+    delivery attempt *attempt*.
+    """
 
     queue: int
     lease: int
@@ -31,7 +33,10 @@ class LeasedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Leased(LinkReply, frozen=True, kw_only=True):
-    """What the consumer has now, perhaps nothing. Behind it: the messages' records, in the order of *runs*."""
+    """Reply: the messages leased by the consumer, possibly none.
+
+    Raw bytes: their records, in the order of *runs*.
+    """
 
     topic_id: int
     group_id: int
@@ -39,11 +44,14 @@ class Leased(LinkReply, frozen=True, kw_only=True):
 
 
 class Receive(LinkRequest[Leased], frozen=True, kw_only=True):
-    """Lease at most *max_messages* messages of *topic* to a consumer of *group*, whose records have *max_bytes* together; one always fits.
+    """Lease at most *max_messages* messages of *topic*, of *max_bytes* together, to a consumer of
+    *group*.
 
-    *reader*: the principal that reads, "" without one: readers share the room of a link equally. *invisible_ms*: how long nobody else gets them,
-    0: as the group says. *attempt_id*: a receive that is repeated with it gets the same messages; b"": it has none. *again_only*: get just what it
-    got before. *tags* or *sql*: only those that it lets through; both None: as the group's members subscribe.
+    One message always fits. *reader*: the reading principal, "" without one; readers share a link's
+    read window equally. *invisible_ms*: the visibility timeout, 0 for the group's. *attempt_id*: a
+    repeated receive with the same id gets the same messages; b"" for none. *again_only*: return
+    only the messages of the earlier receive. *tags* or *sql*: return only matching messages; both
+    None for the subscription of the group's members.
     """
 
     code: ClassVar = RequestCode.RECEIVE
@@ -62,13 +70,15 @@ class Receive(LinkRequest[Leased], frozen=True, kw_only=True):
 
 
 class Available(LinkReply, frozen=True, kw_only=True):
-    """So many messages can be received now; 0: none was there until the deadline."""
+    """Reply: the number of messages that can be received now; 0 if there were none until the
+    deadline.
+    """
 
     available: int
 
 
 class AwaitMessages(LinkRequest[Available], frozen=True, kw_only=True):
-    """Say when *group* can receive messages of *topic*; wait for them for *wait_ms* at most."""
+    """Wait at most *wait_ms* until *group* can receive messages of *topic*."""
 
     code: ClassVar = RequestCode.NOTIFY
     reply: ClassVar = Available
@@ -79,7 +89,10 @@ class AwaitMessages(LinkRequest[Available], frozen=True, kw_only=True):
 
 
 class Settle(LinkRequest[Done], frozen=True, kw_only=True):
-    """Ack, nack, extend or release: behind it are so many SETTLE_ROWS. Behind the reply: one status byte a row."""
+    """Ack, nack, extend or release.
+
+    Raw bytes: SETTLE_ROWS, one a row; of the reply: one status byte a row.
+    """
 
     code: ClassVar = RequestCode.SETTLE
     reply: ClassVar = Done

@@ -1,6 +1,7 @@
-"""Redrive tasks, as proxies begin, cancel and look at them: dead letters that are delivered to their group again.
+"""Link requests for redrive tasks, which deliver dead letters to their group again: start, cancel
+and get.
 
-A task has the same name in every broker group that has a part in it; each tells of its own part.
+A task has the same name in every broker group that takes part; each reports its own part.
 """
 
 from typing import Annotated, ClassVar
@@ -13,10 +14,10 @@ from tern_wire.link.requests import RequestCode
 
 
 class RedriveSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dead letters are meant: the fields of a `Selection` (`tern_wire/dead_letters.py`).
+    """Dead letters of a redrive: the fields of a `Selection` (`tern_wire/dead_letters.py`).
 
-    Those of *topic*, with *tag*, with *reason* somewhere in their reason, died from *from_ms* to before *to_ms*; "" and a *to_ms* of 0 mean all.
-    *offsets*: only these; None: whatever the others choose.
+    It selects those of *topic*, with *tag*, with *reason* as a part of their reason, died in
+    [*from_ms*, *to_ms*). "" and a *to_ms* of 0 select all. *offsets*: only these; None for all.
     """
 
     topic: str
@@ -28,18 +29,22 @@ class RedriveSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RedriveFailure(msgspec.Struct, frozen=True, array_like=True):
-    """The dead letter at *offset* was not redriven: it is gone, or its message is (LETTER_GONE, ORIGIN_GONE)."""
+    """Dead letter at *offset* that was not redriven: it is gone, or its message is (LETTER_GONE,
+    ORIGIN_GONE).
+    """
 
     offset: int
     status: int
 
 
 class RedriveTask(LinkReply, frozen=True, kw_only=True):
-    """How a task is going: *state* is `running`, `done` or `cancelled`; times are ms since 1970, *finished_ms* 0 while it runs.
+    """Progress of a task. *state* is `running`, `done` or `cancelled`.
 
-    It looks at dead letters from *begin* to *end*, and at *next* now: their offsets, or with *offsets* in its selection the places in those. So many
-    were *redriven*, *skipped* since they are not meant, and *failed*; *failures* are the first that did. *dry_run*: it counts, and delivers
-    nothing. *rate*: messages a second, 0 for as fast as it can.
+    Times are ms since 1970; *finished_ms* is 0 while it runs. The task processes dead letters from
+    *begin* to *end*, and is at *next*: these are offsets, or with *offsets* in its selection,
+    indexes of those. It counts dead letters that were *redriven*, *skipped* by the selection, and
+    *failed*; *failures* are the first failed ones. *dry_run*: it counts without delivering. *rate*:
+    messages a second, 0 for unlimited.
     """
 
     task_id: str
@@ -61,7 +66,10 @@ class RedriveTask(LinkReply, frozen=True, kw_only=True):
 
 
 class StartRedrive(LinkRequest[RedriveTask], frozen=True, kw_only=True, tag_field="op", tag="start"):
-    """Redrive dead letters of *group* as *task*, or tell of it if it was begun before. *rate* and *dry_run*: as in RedriveTask."""
+    """Start the redrive *task* of dead letters of *group*, or report it if it was started before.
+
+    *rate* and *dry_run*: as in RedriveTask.
+    """
 
     code: ClassVar = RequestCode.REDRIVE
     reply: ClassVar = RedriveTask
@@ -74,7 +82,7 @@ class StartRedrive(LinkRequest[RedriveTask], frozen=True, kw_only=True, tag_fiel
 
 
 class CancelRedrive(LinkRequest[RedriveTask], frozen=True, kw_only=True, tag_field="op", tag="cancel"):
-    """Redrive no more for *task*; what it has redriven stays so. TaskNotFound."""
+    """Stop *task*; messages that it has redriven stay redriven. TaskNotFound."""
 
     code: ClassVar = RequestCode.REDRIVE
     reply: ClassVar = RedriveTask
@@ -83,7 +91,7 @@ class CancelRedrive(LinkRequest[RedriveTask], frozen=True, kw_only=True, tag_fie
 
 
 class GetRedrive(LinkRequest[RedriveTask], frozen=True, kw_only=True, tag_field="op", tag="get"):
-    """How *task* is going; TaskNotFound."""
+    """Report the progress of *task*. TaskNotFound."""
 
     code: ClassVar = RequestCode.REDRIVE
     reply: ClassVar = RedriveTask

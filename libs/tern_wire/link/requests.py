@@ -1,32 +1,32 @@
-"""Codes of link requests between proxy and broker and of what brokers tell proxies unasked, and the layout of their bodies.
+"""Codes of link requests and of brokers' notices, and the layout of their bodies.
 
     | head size 4 (little-endian) | head: MessagePack map | raw bytes ... |
 
-The heads are structs, in the files beside this one (`heads.py` says how they are read):
+The heads are structs in the files of this folder (`heads.py` describes how they are read):
 
-| file                   | requests                                                                                     |
-|------------------------|----------------------------------------------------------------------------------------------|
-| `sends.py`             | SEND                                                                                         |
-| `receives.py`          | RECEIVE, NOTIFY, SETTLE                                                                      |
-| `pulls.py`             | PULL, PULL_ANYWHERE (of any node, what it has applied), OFFSETS                              |
-| `consumer_offsets.py`  | GROUP_OFFSETS, COMMIT_OFFSETS, SEEK                                                          |
-| `queries.py`           | QUERY, TRACE, AWAIT_REPLY                                                                    |
-| `statistics.py`        | TOPIC_STATS, GROUP_STATS                                                                     |
-| `scheduled.py`         | LIST_SCHEDULED, RECALL                                                                       |
-| `topics.py`            | CREATE_TOPIC, DELETE_TOPIC, DESCRIBE_TOPIC                                                   |
-| `groups.py`            | CREATE_GROUP, DELETE_GROUP, DESCRIBE_GROUP, LIST_GROUPS                                      |
-| `producer_groups.py`   | ALTER_PRODUCER_GROUP, DELETE_PRODUCER_GROUP, DESCRIBE_PRODUCER_GROUP                         |
-| `hosted.py`            | HOSTED                                                                                       |
-| `members.py`           | MEMBERS, GROUP_MEMBERS, ASSIGNMENTS, QUEUE_LOCKS                                             |
-| `dead_letters.py`      | DEAD_LETTER, DEAD_LETTERS, PURGE                                                             |
-| `redrive.py`           | REDRIVE                                                                                      |
-| `checks.py`            | END_TRANSACTIONS, CLAIM_CHECKS, REPORT_CHECKS                                                |
-| `transactions.py`      | DESCRIBE_TRANSACTION, LIST_TRANSACTIONS, RESOLVE_TRANSACTION                                 |
-| `principals.py`        | PUT_PRINCIPAL, LIST_PRINCIPALS                                                               |
-| `status.py`            | STATUS; the notice LEADERSHIP                                                                |
+  | file                   | requests                                                             |
+  |------------------------|----------------------------------------------------------------------|
+  | `sends.py`             | SEND                                                                 |
+  | `receives.py`          | RECEIVE, NOTIFY, SETTLE                                              |
+  | `pulls.py`             | PULL, PULL_ANYWHERE (of any node, from its applied state), OFFSETS   |
+  | `consumer_offsets.py`  | GROUP_OFFSETS, COMMIT_OFFSETS, SEEK                                  |
+  | `queries.py`           | QUERY, TRACE, AWAIT_REPLY                                            |
+  | `statistics.py`        | TOPIC_STATS, GROUP_STATS                                             |
+  | `scheduled.py`         | LIST_SCHEDULED, RECALL                                               |
+  | `topics.py`            | CREATE_TOPIC, DELETE_TOPIC, DESCRIBE_TOPIC                           |
+  | `groups.py`            | CREATE_GROUP, DELETE_GROUP, DESCRIBE_GROUP, LIST_GROUPS              |
+  | `producer_groups.py`   | ALTER_PRODUCER_GROUP, DELETE_PRODUCER_GROUP, DESCRIBE_PRODUCER_GROUP |
+  | `hosted.py`            | HOSTED                                                               |
+  | `members.py`           | MEMBERS, GROUP_MEMBERS, ASSIGNMENTS, QUEUE_LOCKS                     |
+  | `dead_letters.py`      | DEAD_LETTER, DEAD_LETTERS, PURGE                                     |
+  | `redrive.py`           | REDRIVE                                                              |
+  | `checks.py`            | END_TRANSACTIONS, CLAIM_CHECKS, REPORT_CHECKS                        |
+  | `transactions.py`      | DESCRIBE_TRANSACTION, LIST_TRANSACTIONS, RESOLVE_TRANSACTION         |
+  | `principals.py`        | PUT_PRINCIPAL, LIST_PRINCIPALS                                       |
+  | `status.py`            | STATUS; the notice LEADERSHIP                                        |
 
-The principal that an admin request is for travels in its head, too: `principals/caller.py`. An error reply has code 1 and the head
-{code, fields} of a TernError.
+The head of an admin request also carries the calling principal (`principals/caller.py`). An error
+reply has code 1 and the head {code, fields} of a TernError.
 """
 
 import struct
@@ -45,7 +45,7 @@ Parts = list[bytes | bytearray | memoryview]
 
 
 class RequestCode(IntEnum):
-    """Link requests, numbered as RocketMQ's RequestCode where it has one."""
+    """Codes of link requests, numbered as in RocketMQ's RequestCode where it has one."""
 
     SEND = 320
     PULL = 11
@@ -94,7 +94,8 @@ class RequestCode(IntEnum):
     LIST_PRINCIPALS = 3_005
 
 
-# What consumers and people read, in masses: it may wait for room, and must leave room for sends and settles.
+# Mass reads of consumers and people: they may wait for room, and must leave room for sends and
+# settles.
 READS = frozenset(
     {
         *(RequestCode.PULL, RequestCode.PULL_ANYWHERE, RequestCode.RECEIVE, RequestCode.QUERY, RequestCode.TRACE),
@@ -105,19 +106,24 @@ READS = frozenset(
 
 
 class NoticeCode(IntEnum):
-    """One-way frames from brokers to proxies, numbered as RocketMQ's RequestCode (NOTIFY_BROKER_ROLE_CHANGED)."""
+    """Codes of one-way frames from brokers to proxies, numbered as in RocketMQ's RequestCode
+    (NOTIFY_BROKER_ROLE_CHANGED).
+    """
 
     LEADERSHIP = 1_008
 
 
 def body_parts(head: dict[str, Any], raw: Sequence[bytes | bytearray | memoryview] = ()) -> Parts:
-    """The parts of a request's or a reply's body."""
+    """Return the parts of the body of a request or a reply."""
     packed = encode_msgpack(head)
     return [HEAD_SIZE.pack(len(packed)) + packed, *raw]
 
 
 def read_body(body: bytes | memoryview) -> tuple[dict[str, Any], memoryview]:
-    """Head and raw bytes; LinkBodyMalformed unless the head is a map inside the body."""
+    """Return the head and the raw bytes.
+
+    Raise LinkBodyMalformed unless the head is a map inside the body.
+    """
     view = memoryview(body)
     if len(view) < HEAD_SIZE.size:
         raise LinkBodyMalformed(reason="a body without a head")
@@ -134,13 +140,16 @@ def read_body(body: bytes | memoryview) -> tuple[dict[str, Any], memoryview]:
 
 
 def error_parts(error: TernError) -> Parts:
-    """The body of an error reply. Fields stay numbers and texts; anything else travels as text."""
+    """Return the body of an error reply.
+
+    Numbers and texts keep their types; other fields become texts.
+    """
     fields = {key: value if isinstance(value, int | str) else str(value) for key, value in error.fields.items()}
     return body_parts({"code": error.code, "fields": fields})
 
 
 def read_error(body: bytes | memoryview) -> TernError:
-    """The error of an error reply."""
+    """Return the error of an error reply."""
     head, _ = read_body(body)
     fields = head.get("fields")
     return error_from(str(head.get("code")), fields if isinstance(fields, dict) else {})

@@ -1,4 +1,4 @@
-"""Messages that wait for their delivery time, as proxies ask for them: listed, recalled."""
+"""Link requests for scheduled messages, which wait for their delivery time: list and recall."""
 
 from typing import Annotated, ClassVar
 
@@ -11,12 +11,12 @@ from tern_wire.link.requests import RequestCode
 _MAX = (1 << 62) - 1
 TimeMs = Annotated[int, msgspec.Meta(ge=0, le=_MAX)]
 TimerId = Annotated[int, msgspec.Meta(ge=0, le=_MAX)]
-# A delivery time and the number of a timer at that time, -1: before all of them.
+# Delivery time and the number of a timer at that time, -1: before all of them.
 TimerPlace = tuple[TimeMs, Annotated[int, msgspec.Meta(ge=-1, le=_MAX)]]
 
 
 class ScheduledMessage(msgspec.Struct, frozen=True, array_like=True):
-    """One message that waits, without its body."""
+    """Scheduled message, without its body."""
 
     deliver_ms: int
     timer_id: int
@@ -29,14 +29,18 @@ class ScheduledMessage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Scheduled(LinkReply, frozen=True, kw_only=True):
-    """The next messages, in the order of their delivery; *next* is where to go on, None when that was all."""
+    """Reply: the next messages in the order of their delivery; *next* is where to continue, None at
+    the end.
+    """
 
     messages: list[ScheduledMessage]
     next: TimerPlace | None
 
 
 class ListScheduled(LinkRequest[Scheduled], frozen=True, kw_only=True):
-    """At most *count* messages of *topic* that wait for a time from *begin_ms* to *end_ms*, from behind *after* on."""
+    """List at most *count* messages of *topic* with a delivery time from *begin_ms* to *end_ms*,
+    from behind *after* on.
+    """
 
     code: ClassVar = RequestCode.LIST_SCHEDULED
     reply: ClassVar = Scheduled
@@ -49,14 +53,14 @@ class ListScheduled(LinkRequest[Scheduled], frozen=True, kw_only=True):
 
 
 class Recalled(LinkReply, frozen=True, kw_only=True):
-    """It will not be delivered."""
+    """Reply: the message will not be delivered."""
 
-    # 1: the number of messages.
+    # Always 1: the number of messages.
     recalled: int
 
 
 class Recall(LinkRequest[Recalled], frozen=True, kw_only=True):
-    """Take one message of *topic* back; AlreadyDelivered or NotScheduled when it does not wait."""
+    """Recall one message of *topic*; AlreadyDelivered or NotScheduled when it does not wait."""
 
     code: ClassVar = RequestCode.RECALL
     reply: ClassVar = Recalled

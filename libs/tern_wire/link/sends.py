@@ -1,4 +1,6 @@
-"""Sends, as proxies ask for them: what the rows and records behind the head belong to, and what else there is to say of verdicts."""
+"""Link request for sends: the topics of its rows and records, and the facts of the reply beside the
+verdicts.
+"""
 
 from typing import ClassVar
 
@@ -9,10 +11,12 @@ from tern_wire.link.requests import RequestCode
 
 
 class Replay(msgspec.Struct, frozen=True, array_like=True):
-    """The message of this *row* was stored by an earlier send: under that *message_id* ("": retention has dropped it), born at *born_ms*.
+    """Replay: the message of *row* was stored by an earlier send under *message_id*, born at
+    *born_ms*.
 
-    *deliver_ms*: when it is delivered, ms since 1970, 0: at once. Of a half message: after how long its transaction's first check was due, in
-    whole seconds told as ms, 0: as its producer group said.
+    *message_id* is "" if retention has dropped the message. *deliver_ms* is the delivery time, ms
+    since 1970, 0 for at once. For a half message it is the delay of its transaction's first check,
+    in ms rounded to whole seconds, 0 for the producer group's setting.
     """
 
     row: int
@@ -22,7 +26,8 @@ class Replay(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProducerGroupFacts(msgspec.Struct, frozen=True, array_like=True):
-    """A producer group's id, and when its transactions are asked about: first, then every so often, at most so many times.
+    """Producer group's id and its check settings: the first delay, the interval, and the number of
+    checks.
 
     All zeros: the broker group does not have it.
     """
@@ -34,9 +39,10 @@ class ProducerGroupFacts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Sent(LinkReply, frozen=True, kw_only=True):
-    """What became of *rows* messages. Behind it: as many SEND_VERDICTS.
+    """Reply: the results of *rows* messages. Raw bytes: as many SEND_VERDICTS.
 
-    *replays*: of rows that an earlier send had stored; *producer_groups*: facts of those that the request names, in its order.
+    *replays*: of rows that an earlier send had stored. *producer_groups*: facts of the producer
+    groups in the request, in its order.
     """
 
     rows: int
@@ -45,9 +51,9 @@ class Sent(LinkReply, frozen=True, kw_only=True):
 
 
 class Send(LinkRequest[Sent], frozen=True, kw_only=True):
-    """Store messages: behind it are *rows* SEND_ROWS, then as many records. Rows name *topics* and *producer_groups* by their places here.
+    """Store messages. Raw bytes: *rows* SEND_ROWS, then as many records.
 
-    *producer_groups*: of half messages.
+    Rows refer to *topics* and *producer_groups* (of half messages) by index.
     """
 
     code: ClassVar = RequestCode.SEND

@@ -1,4 +1,4 @@
-"""Numbers of topics and groups in one broker group, as proxies ask for them: how much is there, how fast it moves, how far groups are behind."""
+"""Link requests for statistics of topics and groups in one broker group: sizes, rates and lag."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from tern_wire.link.requests import RequestCode
 
 
 class FlowNumbers(msgspec.Struct, frozen=True, kw_only=True):
-    """What has passed: messages and their bytes so far, and both a second over the last minute."""
+    """Traffic: total messages and bytes, and the rates of both over the last minute."""
 
     messages: int
     size_bytes: int = msgspec.field(name="bytes")
@@ -17,9 +17,11 @@ class FlowNumbers(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_s: float
 
 
-# Topics ------------------------------------------------------------------------------------------------------------
+# Topics -------------------------------------------------------------------------------------------
 class QueueNumbers(msgspec.Struct, frozen=True, array_like=True):
-    """A queue's oldest and next offset, since when its last message is visible (ms since 1970; 0: it has none), and how many come a second."""
+    """Queue: its oldest and next offset, the time of its last visible message (ms since 1970; 0:
+    none), and its rate.
+    """
 
     queue: int
     min_offset: int
@@ -29,9 +31,10 @@ class QueueNumbers(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopicStatistics(LinkReply, frozen=True, kw_only=True):
-    """What came in, and went out to consumers since this leader leads; *groups* that have begun to read it; its queues by number.
+    """Reply: incoming traffic, traffic to consumers since this leader was elected, *groups* that
+    read it, queues by number.
 
-    *scheduled*: messages that wait for their delivery time.
+    *scheduled* counts messages that wait for their delivery time.
     """
 
     came_in: FlowNumbers = msgspec.field(name="in")
@@ -42,7 +45,7 @@ class TopicStatistics(LinkReply, frozen=True, kw_only=True):
 
 
 class GetTopicStatistics(LinkRequest[TopicStatistics], frozen=True, kw_only=True):
-    """The numbers of *topic*."""
+    """Request the statistics of *topic*."""
 
     code: ClassVar = RequestCode.TOPIC_STATS
     reply: ClassVar = TopicStatistics
@@ -50,12 +53,14 @@ class GetTopicStatistics(LinkRequest[TopicStatistics], frozen=True, kw_only=True
     topic: str
 
 
-# Groups ------------------------------------------------------------------------------------------------------------
+# Groups -------------------------------------------------------------------------------------------
 class QueueLag(msgspec.Struct, frozen=True, array_like=True):
-    """How far a group is behind in a queue: *lag* messages are not settled, the first of them visible for *lag_ms*.
+    """Lag of a group in a queue: *lag* messages are not settled, the first of them visible for
+    *lag_ms*.
 
-    *committed*: the offset below which all is settled, -1: the group has not begun; *max_offset*: the queue's next one. Of the messages so many
-    are *leased*, *resting* after a failed attempt, *dying*.
+    *committed* is the offset below which all messages are settled, -1 if the group has not begun;
+    *max_offset* is the queue's next offset. *leased*, *resting* (in a retry delay) and *dying*
+    count messages in these states.
     """
 
     queue: int
@@ -69,7 +74,9 @@ class QueueLag(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopicLag(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a group is behind in *topic*; what went out to it since this leader leads, and of that what it had received before."""
+    """Lag of a group in *topic*; traffic to it since this leader was elected, and the redelivered
+    part of that.
+    """
 
     topic: str
     queues: list[QueueLag]
@@ -78,14 +85,14 @@ class TopicLag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupStatistics(LinkReply, frozen=True, kw_only=True):
-    """The topics by name, and how many *dead_letters* the group has in this broker group."""
+    """Reply: the topics by name, and the group's number of *dead_letters* in this broker group."""
 
     topics: list[TopicLag]
     dead_letters: int
 
 
 class GetGroupStatistics(LinkRequest[GroupStatistics], frozen=True, kw_only=True):
-    """The numbers of *group* in *topic*; None: in every topic that it has begun to read."""
+    """Request the statistics of *group* in *topic*, or None for each that it has begun."""
 
     code: ClassVar = RequestCode.GROUP_STATS
     reply: ClassVar = GroupStatistics

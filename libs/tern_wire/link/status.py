@@ -1,6 +1,8 @@
-"""What a broker node says of itself: its STATUS when it is asked, and the notice LEADERSHIP to every proxy and checker that is linked to it.
+"""Status of a broker node: the answer to STATUS, and the notice LEADERSHIP to every linked proxy
+and checker.
 
-Of a STATUS this has what code decides by. All else in it is for people, differs by release, and has no type: who shows it reads the map.
+The type has only the fields of a STATUS on which code depends. All others are for display, differ
+by release, and have no type: viewers read the map.
 """
 
 from typing import Annotated, ClassVar
@@ -14,7 +16,10 @@ LEADER = "leader"
 
 
 class NodeStatus(LinkReply, frozen=True, kw_only=True):
-    """*role*: `leader` or `follower`, as of *term*. *serving*: a leader takes requests; a node that does not say is one that does."""
+    """*role*: `leader` or `follower`, as of *term*.
+
+    *serving*: a leader accepts requests; true if absent.
+    """
 
     role: str = ""
     serving: bool = True
@@ -22,19 +27,22 @@ class NodeStatus(LinkReply, frozen=True, kw_only=True):
 
     @property
     def is_serving(self) -> bool:
-        """Whether this is a leader that takes requests."""
+        """Return whether this is a leader that accepts requests."""
         return self.role == LEADER and self.serving
 
 
 class GetStatus(LinkRequest[NodeStatus], frozen=True, kw_only=True):
-    """Who are you? Every node answers, whether it leads or not."""
+    """Request the status of a node. Every node answers, leader or not."""
 
     code: ClassVar = RequestCode.STATUS
     reply: ClassVar = NodeStatus
 
 
 class Leadership(LinkNotice, frozen=True):
-    """Whether *node* leads and serves its broker group, as of *term*. Told when a link opens, and whenever that changes."""
+    """Whether *node* leads and serves its broker group, as of *term*.
+
+    Sent when a link opens and at every change.
+    """
 
     code: ClassVar = NoticeCode.LEADERSHIP
 

@@ -1,12 +1,13 @@
-"""Timer rows: one per message that waits for its delivery time, 48 bytes, big-endian.
+"""Timer rows: one per scheduled message, 48 bytes, big-endian.
 
-     0              8            16           24       28           32        36        40           48
-     | deliver_ms 8 | timer id 8 | position 8 | size 4 | topic id 4 | queue 4 | flags 4 | tag hash 8 |
+   0              8            16           24       28           32        36        40
+   | deliver_ms 8 | timer id 8 | position 8 | size 4 | topic id 4 | queue 4 | flags 4 | tag hash 8 |
 
-*position* and *size* are the record's in the commit log, *tag hash* that of its tag: a consume queue entry is made from the row
-alone. The timer id is unique within a broker group: the position at which the record was first stored, which *position* says only until
-retention moves it. FLAG_CANCELLED is the store's own: such a row takes
-another one back, has its time and id, and in *position* its number in the sequence; all other flags belong to the caller.
+*position* and *size* are the record's in the commit log, *tag hash* that of its tag: the row alone
+is enough to make a consume queue entry. The timer id is unique within a broker group: it is the
+position at which the record was first stored, while *position* changes when retention moves the
+record. FLAG_CANCELLED is the store's own: such a row cancels another one, has its time and id, and
+has its number in the sequence in *position*. All other flags belong to the caller.
 """
 
 import numpy as np

@@ -1,6 +1,7 @@
-"""Topics, as proxies change, describe and delete them: what one broker group has of each.
+"""Link requests for the topics of one broker group: change, describe and delete.
 
-What a change may say is in `tern_wire/settings/topic_settings.py`, whose maps have the fields of a ChangeTopic.
+`tern_wire/settings/topic_settings.py` has the legal changes; its maps have the fields of a
+ChangeTopic.
 """
 
 from typing import Annotated, ClassVar
@@ -13,14 +14,15 @@ from tern_wire.link.requests import RequestCode
 TOPIC_ID_MAX = 1 << 62
 
 
-# Changed -----------------------------------------------------------------------------------------------------------
+# Changes ------------------------------------------------------------------------------------------
 class TopicState(LinkReply, frozen=True, kw_only=True):
-    """How a topic is set up in a broker group.
+    """Settings of a topic in a broker group.
 
-    *queues*: so many it has there. *type*: `NORMAL`, `FIFO`, `DELAY`, `TRANSACTION` or `MIXED`. *perm*: RocketMQ's bits, 4 read and 2 write.
-    *placement*: which broker groups take its keyed and ordered messages (`tern_wire/routing/placement.py`); "": nobody has said so.
-    Times are ms since 1970 by the broker group's clock: *placed_ms* since when it is placed so, *keyed_ms* when a keyed message that will
-    move away was last stored there; 0: never.
+    *queues*: their number there. *type*: `NORMAL`, `FIFO`, `DELAY`, `TRANSACTION` or `MIXED`.
+    *perm*: RocketMQ's bits, 4 read and 2 write. *placement*: the broker groups that take its keyed
+    and ordered messages (`tern_wire/routing/placement.py`); "" if undecided. Times are ms since
+    1970 by the broker group's clock: *placed_ms* is the time of this placement, *keyed_ms* the time
+    of the last stored keyed message that will move away; 0: never.
     """
 
     topic_id: int
@@ -35,17 +37,19 @@ class TopicState(LinkReply, frozen=True, kw_only=True):
 
 
 class TopicChanged(TopicState, frozen=True, kw_only=True):
-    """The topic after a change. *created*: it was not there before."""
+    """Reply: the topic after a change. *created*: the change created it."""
 
     created: bool
 
 
 class ChangeTopic(LinkRequest[TopicChanged], frozen=True, kw_only=True):
-    """Create *topic*, or change it: the fields of a `TopicChange`. None, and what is empty: not named, so it stays as it is or gets its default.
+    """Create or change *topic*: the fields of a `TopicChange`.
 
-    *mode*: `declare` (create it, or change it; "" is the same), `create` (only if it is not there) or `alter` (only if it is).
-    *queues*: of this broker group. *attributes*: those that are set, and with None those that are removed. *placement*: where the topic is placed
-    from now on, told to the broker group *own*; *ending*: let go of all that still moves away under this very placement.
+    None and empty fields are not part of the change: they stay as they are or get their defaults.
+    *mode*: `declare` (create or change; "" is the same), `create` (only if it does not exist) or
+    `alter` (only if it exists). *queues*: their number in this broker group. *attributes*: values
+    to set; None removes an attribute. *placement*: the topic's new placement, sent to the broker
+    group *own*. *ending*: release everything that is still moving away under this placement.
     """
 
     code: ClassVar = RequestCode.CREATE_TOPIC
@@ -62,9 +66,9 @@ class ChangeTopic(LinkRequest[TopicChanged], frozen=True, kw_only=True):
     ending: bool = False
 
 
-# Described ---------------------------------------------------------------------------------------------------------
+# Descriptions -------------------------------------------------------------------------------------
 class QueueBounds(msgspec.Struct, frozen=True, array_like=True):
-    """The oldest offset that *queue* keeps, and the one that its next message gets."""
+    """Oldest kept offset of *queue*, and the offset of its next message."""
 
     queue: int
     min_offset: int
@@ -72,14 +76,16 @@ class QueueBounds(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopicDescription(TopicState, frozen=True, kw_only=True):
-    """A topic with the *bounds* of all its queues, and names of consumer *groups* that have begun it, LISTED_MAX at most."""
+    """Reply: a topic with the *bounds* of all its queues, and names of at most LISTED_MAX consumer
+    *groups* that read it.
+    """
 
     bounds: list[QueueBounds]
     groups: list[str]
 
 
 class DescribeTopic(LinkRequest[TopicDescription], frozen=True, kw_only=True):
-    """What this broker group has of *topic*; TopicNotFound."""
+    """Describe *topic* in this broker group. TopicNotFound."""
 
     code: ClassVar = RequestCode.DESCRIBE_TOPIC
     reply: ClassVar = TopicDescription
@@ -87,16 +93,19 @@ class DescribeTopic(LinkRequest[TopicDescription], frozen=True, kw_only=True):
     topic: str
 
 
-# Deleted -----------------------------------------------------------------------------------------------------------
+# Deletions ----------------------------------------------------------------------------------------
 class TopicDeleted(LinkReply, frozen=True, kw_only=True):
-    """*deleted*: the topic that was meant is gone, now or before. *topic_id*: the one that has the name yet; 0: there is none."""
+    """Reply. *deleted*: the intended topic is gone, now or before.
+
+    *topic_id*: the topic that still has the name; 0 for none.
+    """
 
     deleted: bool
     topic_id: int
 
 
 class DeleteTopic(LinkRequest[TopicDeleted], frozen=True, kw_only=True):
-    """Delete *topic* with its messages, if its id is *topic_id*; 0: whichever has the name."""
+    """Delete *topic* with its messages, if its id is *topic_id*; 0 matches any id."""
 
     code: ClassVar = RequestCode.DELETE_TOPIC
     reply: ClassVar = TopicDeleted

@@ -1,4 +1,7 @@
-"""Transactions as people look after them, through proxies: described, listed, resolved. Checks and ends are in `checks.py`."""
+"""Link requests for the administration of transactions: describe, list and resolve.
+
+Checks and ends: see `checks.py`.
+"""
 
 from typing import Annotated, ClassVar
 
@@ -11,13 +14,15 @@ from tern_wire.transactions import BY_HAND, EXPIRED, NUMBER_MAX, OPEN
 
 _ID_MAX, _TIME_MAX_MS = (1 << 32) - 1, (1 << 53) - 1
 TransactionNumber = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
-# A state in which a transaction has not ended; "": both of them.
+# State of a transaction that has not ended; "" for both states.
 OpenState = Annotated[str, msgspec.Meta(pattern=rf"^(?:{OPEN}|{EXPIRED})?\Z")]
 
 
-# What one is -------------------------------------------------------------------------------------------------------
+# Descriptions -------------------------------------------------------------------------------------
 class TransactionMessage(msgspec.Struct, frozen=True, array_like=True):
-    """One message: where it is or will be visible, the size of its record, and its *offset*, -1 while it is not visible."""
+    """Message: its present or future topic and queue, its record's size, and its *offset*, -1 while
+    it is invisible.
+    """
 
     topic: str
     queue: int
@@ -26,7 +31,7 @@ class TransactionMessage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TransactionCheck(msgspec.Struct, frozen=True, array_like=True):
-    """The *attempt*-th time that it was asked about: when, by which checker, what the answer was, and after how long."""
+    """Check number *attempt*: its time, its checker, the answer, and the latency."""
 
     attempt: int
     at_ms: int
@@ -36,11 +41,13 @@ class TransactionCheck(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True):
-    """One transaction. *state*: `open`, `expired`, `committed` or `rolled-back`; times are ms since 1970.
+    """Transaction. *state*: `open`, `expired`, `committed` or `rolled-back`; times are ms since
+    1970.
 
-    *check_at_ms*: of the next check, 0 for none; *attempts*: how often it was asked about; *ended_ms*, *by* and *reason*: when, by whom and
-    why it ended, 0 and "" while it has not. *messages*: of *message_count* the first ones, of an ended one only the first; *checks*: the newest
-    ones. *producer_group*: "" of one that was deleted.
+    *check_at_ms*: of the next check, 0 for none. *attempts*: the number of checks. *ended_ms*, *by*
+    and *reason*: time, origin and reason of its end, 0 and "" before the end. *messages*: the first
+    ones of *message_count*; after the end only the first. *checks*: the newest ones.
+    *producer_group*: "" if it was deleted.
     """
 
     number: int
@@ -59,13 +66,16 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DescribedTransaction(LinkReply, frozen=True, kw_only=True):
-    """What the broker group knows of it."""
+    """Reply: the transaction as the broker group knows it."""
 
     transaction: Transaction
 
 
 class DescribeTransaction(LinkRequest[DescribedTransaction], frozen=True, kw_only=True):
-    """The transaction *number* of the producer group with this id, open or ended; TransactionUnknown."""
+    """Describe the transaction *number* of the producer group with this id, open or ended.
+
+    TransactionUnknown.
+    """
 
     code: ClassVar = RequestCode.DESCRIBE_TRANSACTION
     reply: ClassVar = DescribedTransaction
@@ -74,18 +84,20 @@ class DescribeTransaction(LinkRequest[DescribedTransaction], frozen=True, kw_onl
     producer_group_id: Annotated[int, msgspec.Meta(ge=0, le=_ID_MAX)]
 
 
-# Lists -------------------------------------------------------------------------------------------------------------
+# Lists --------------------------------------------------------------------------------------------
 class ListedTransactions(LinkReply, frozen=True, kw_only=True):
-    """The next ones by number; *more*: there are some behind them."""
+    """Reply: the next transactions by number. *more*: there are further ones."""
 
     transactions: list[Transaction]
     more: bool
 
 
 class ListTransactions(LinkRequest[ListedTransactions], frozen=True, kw_only=True):
-    """At most *limit* transactions that have not ended, behind the number *after*, begun at least *older_than_ms* ago.
+    """List at most *limit* transactions that have not ended, behind the number *after*, begun at
+    least *older_than_ms* ago.
 
-    *producer_group*: whose; "": of all producer groups of *namespace*, which is "" for those without one. *state*: only these, "": both.
+    *producer_group*: the group, or "" for all producer groups of *namespace* ("" for those without
+    one). *state*: only these; "" for both.
     """
 
     code: ClassVar = RequestCode.LIST_TRANSACTIONS
@@ -99,9 +111,12 @@ class ListTransactions(LinkRequest[ListedTransactions], frozen=True, kw_only=Tru
     namespace: str = ""
 
 
-# Resolutions -------------------------------------------------------------------------------------------------------
+# Resolutions --------------------------------------------------------------------------------------
 class Resolved(LinkReply, frozen=True, kw_only=True):
-    """What became of it, as END_VERDICTS say it. *topic_id* is their topic, which brokers also say as *topic*; nobody reads that."""
+    """Reply: the result, with the fields of END_VERDICTS.
+
+    *topic_id* is the verdict's topic. Brokers also send it as *topic*, which is not read.
+    """
 
     status: int
     outcome: int
@@ -114,9 +129,10 @@ class Resolved(LinkReply, frozen=True, kw_only=True):
 
 
 class ResolveTransaction(LinkRequest[Resolved], frozen=True, kw_only=True):
-    """End a transaction, an expired one too, with a *reason* that is kept with it.
+    """End a transaction, even an expired one, with a *reason* that is stored with it.
 
-    *outcome*: COMMIT or ROLLBACK; *by*: BY_HAND, or BY_CLIENT, which says why it ends its own.
+    *outcome*: COMMIT or ROLLBACK. *by*: BY_HAND, or BY_CLIENT for a client that ends its own
+    transaction with a reason.
     """
 
     code: ClassVar = RequestCode.RESOLVE_TRANSACTION

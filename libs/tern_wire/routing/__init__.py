@@ -1,1 +1,1 @@
-"""Which broker groups there are, what they host, and which of them owns a key."""
+"""Broker groups, the topics that they host, and the owners of keys."""

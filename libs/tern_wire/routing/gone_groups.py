@@ -1,10 +1,13 @@
-"""What was known of broker groups that are gone: name servers and proxies remember their topics, so that nobody calls one unknown.
+"""Topics of broker groups that are gone, remembered by name servers and proxies so that these
+topics stay known.
 
-Law: silence is no deletion. A broker group whose nodes all died, left or cannot be heard still has its topics on its disks, and a
-client that is told `topic-not-found` gives up, while one that is told `no-leader` comes again. So what a group last said of its topics
-holds until the group itself says otherwise (`take`), or until it has been gone for GONE_GROUP_KEPT_MS. The table is bounded by
-GONE_TOPICS_KEPT_MAX; beyond it the group that went first is forgotten first.
-Pure: time is an argument, in milliseconds, and never goes back. Owner: the Registry or the RoutesCache that made it.
+Law: silence is no deletion. A broker group whose nodes have all died, left or become unreachable
+still has its topics on its disks. A client that receives `topic-not-found` gives up, while one that
+receives `no-leader` retries. So a group's last report of its topics holds until the group itself
+reports others (`take`), or until it has been gone for GONE_GROUP_KEPT_MS. The table is bounded by
+GONE_TOPICS_KEPT_MAX; beyond it the group that has been gone longest is forgotten first. Pure: time
+is an argument, in milliseconds, and never decreases. Owner: the Registry or the RoutesCache that
+made it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +19,7 @@ from tern_wire.routing.route import TopicRoute
 
 @dataclass(frozen=True, slots=True)
 class GoneGroup:
-    """What a broker group last said of itself. A proxy needs no size."""
+    """Last report of a broker group. A proxy needs no size."""
 
     topics: Mapping[str, TopicRoute]
     group_size: int = 1
@@ -30,16 +33,18 @@ class GoneGroups:
         self._rows = 0
 
     def __len__(self) -> int:
-        """How many broker groups are remembered."""
+        """Return the number of remembered broker groups."""
         return len(self._groups)
 
     def items(self) -> Iterator[tuple[str, GoneGroup]]:
-        """Names and what is remembered; the table must not change meanwhile."""
+        """Iterate over names and their reports; the table must not change meanwhile."""
         for name, (group, _) in self._groups.items():
             yield name, group
 
     def keep(self, name: str, group: GoneGroup, now_ms: int) -> None:
-        """Remember *group*, which is gone as of now; what was remembered under its name before is replaced."""
+        """Remember *group*, which is gone since *now_ms*; replace an earlier report of the same
+        name.
+        """
         self.take(name)
         self._groups[name] = (group, now_ms)
         self._rows += _rows_of(group)
@@ -47,7 +52,7 @@ class GoneGroups:
             self.take(next(iter(self._groups)))
 
     def take(self, name: str) -> GoneGroup | None:
-        """Forget the group, which is back; what was remembered of it, if anything was."""
+        """Forget the group, which is back; return its report, or None."""
         found = self._groups.pop(name, None)
         if found is None:
             return None
@@ -55,7 +60,9 @@ class GoneGroups:
         return found[0]
 
     def expire(self, now_ms: int) -> list[str]:
-        """Forget the groups that have been gone for longer than GONE_GROUP_KEPT_MS; their names."""
+        """Forget the groups that have been gone for longer than GONE_GROUP_KEPT_MS; return their
+        names.
+        """
         over = [name for name, (_, since_ms) in self._groups.items() if now_ms - since_ms > GONE_GROUP_KEPT_MS]
         for name in over:
             self.take(name)
@@ -63,5 +70,5 @@ class GoneGroups:
 
 
 def _rows_of(group: GoneGroup) -> int:
-    """A group without topics takes room too."""
+    """Return the rows of a group. A group without topics takes room, too."""
     return len(group.topics) + 1

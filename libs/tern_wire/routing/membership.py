@@ -1,8 +1,9 @@
-"""Members of producer and consumer groups: what a heartbeat says, how members and machine rooms are named, and the strategies of
-queue assignment.
+"""Members of producer and consumer groups: heartbeats, names of members and machine rooms, and
+assignment strategies.
 
-A member is one client. Its id is its own choice, unique in its group and kept while it lives, such as `host-7@4711`. A broker group's
-machine room is what stands before `--` in its name: `hangzhou--broker-a` (RocketMQ: before `@`, which our names do not have).
+A member is one client. It chooses its own id, unique in its group and constant while it lives, such
+as `host-7@4711`. A broker group's machine room is the part of its name before `--`:
+`hangzhou--broker-a` (RocketMQ: before `@`, which our names do not allow).
 """
 
 import re
@@ -22,20 +23,22 @@ from tern_wire.names import check_group, check_topic, parse_queue
 MEMBER_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:@#+-]{0,127}$"
 _MEMBER = re.compile(MEMBER_PATTERN[1:-1])
 _ROOM = re.compile(r"[a-z0-9][a-z0-9-]{0,30}|")
-# Addresses and versions are shown, never followed.
+# Addresses and versions are displayed, never used as targets.
 _TEXT_LENGTH_MAX = 64
 _ROOM_END = "--"
 
 
 class Role(StrEnum):
-    """What a member does in its group."""
+    """Role of a member in its group."""
 
     CONSUMER = "consumer"
     PRODUCER = "producer"
 
 
 class Strategy(StrEnum):
-    """How the queues of a topic are divided among the members of a consumer group: RocketMQ's, averagely by default."""
+    """Strategy that divides the queues of a topic among the members of a consumer group:
+    RocketMQ's; averagely is the default.
+    """
 
     AVERAGELY = "averagely"
     AVERAGELY_BY_CIRCLE = "averagely-by-circle"
@@ -47,11 +50,11 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """What one client says of itself.
+    """Fields of a client's heartbeat.
 
-    *subscriptions*: topic -> the canonical text of a filter (`*`, `tags:A || B`, `sql:...`), compared and never read here; a producer's
-    are the topics that it sends to, with `*`. *queues*: topic -> the queues that it wants under `by-config`. *address* and *version*
-    are for people.
+    *subscriptions*: topic -> the canonical text of a filter (`*`, `tags:A || B`, `sql:...`),
+    compared and never parsed here; for a producer the topics that it sends to, with `*`. *queues*:
+    topic -> the queues that it requests under `by-config`. *address* and *version* are for display.
     """
 
     role: Role
@@ -65,7 +68,7 @@ class Heartbeat:
     queues: dict[str, list[str]] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """As it travels, in MessagePack's types; `read_heartbeat` reads it."""
+        """Return the heartbeat in MessagePack types, the input of `read_heartbeat`."""
         return {
             "role": self.role.value,
             "group": self.group,
@@ -80,7 +83,7 @@ class Heartbeat:
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in memory beyond the constant part."""
+        """Estimated size in memory beyond the constant part."""
         texts = [
             self.member,
             self.address,
@@ -93,7 +96,11 @@ class Heartbeat:
 
 
 def read_heartbeat(document: Mapping[str, Any]) -> Heartbeat:
-    """The heartbeat in *document*; IllegalGroup, IllegalMember, IllegalTopic, QueueNotFound or InvalidField when it cannot be one."""
+    """Parse the heartbeat in *document*.
+
+    Raise IllegalGroup, IllegalMember, IllegalTopic, QueueNotFound or InvalidField when it is not
+    legal.
+    """
     subscriptions = _map(document, "subscriptions")
     queues = _map(document, "queues")
     heartbeat = Heartbeat(
@@ -116,14 +123,17 @@ def read_heartbeat(document: Mapping[str, Any]) -> Heartbeat:
 
 
 def check_member(name: str) -> str:
-    """Return *name*; IllegalMember unless it is 1 to 128 letters, digits and `._:@#+-`, the first a letter or digit."""
+    """Return *name* if it is a legal member id; raise IllegalMember otherwise.
+
+    A legal id is 1 to 128 letters, digits or `._:@#+-`, beginning with a letter or digit.
+    """
     if _MEMBER.fullmatch(name) is None:
         raise IllegalMember(member=name[:160])
     return name
 
 
 def read_role(value: Any) -> Role:
-    """The role in *value*; InvalidField otherwise."""
+    """Parse a role; raise InvalidField otherwise."""
     try:
         return Role(value)
     except ValueError as error:
@@ -131,7 +141,7 @@ def read_role(value: Any) -> Role:
 
 
 def read_strategy(value: Any) -> Strategy:
-    """The strategy in *value*; InvalidField otherwise."""
+    """Parse a strategy; raise InvalidField otherwise."""
     try:
         return Strategy(value)
     except ValueError as error:
@@ -139,7 +149,7 @@ def read_strategy(value: Any) -> Strategy:
 
 
 def room_of(queue: str) -> str:
-    """The machine room of a queue's (or a group's) broker group; "" when its name has none."""
+    """Return the machine room of a queue's (or a group's) broker group; "" if its name has none."""
     room, mark, _ = queue.partition(_ROOM_END)
     return room if mark else ""
 

@@ -1,20 +1,26 @@
-"""Which of a topic's broker groups takes its keyed and its ordered messages, and how that changes without a message stored twice or overtaken.
+"""Placement: the broker groups that own a topic's keyed and ordered messages, and how that changes
+safely.
 
-A message without key and message group may go to any broker group that has the topic. Another one may not: whether a key was sent before
-knows one key table, and a message group's order is kept by one log. A topic has 1,024 slots of keys and 1,024 of message groups, and its
-placement names the broker groups that share them out, each slot to the one that scores highest (so that a broker group that joins takes some
-slots and moves no other):
+A change neither stores a message twice nor lets one overtake another. A message without key and
+message group may go to any broker group that has the topic. A keyed or ordered message may not: one
+key table detects repeated keys, and one log keeps the order of a message group. A topic has 1,024
+slots of keys and 1,024 of message groups. Its placement names the broker groups that share the
+slots. Each slot belongs to the group with the highest score, so a broker group that joins takes
+some slots and moves no others:
 
      key hash, bytes 0 and 1, lowest 10 bits -> slot ┐
      message group hash, bits 32 to 41       -> slot ┴-> owner, one of `groups`
 
-As text, in the state of every broker group that has the topic, and in routes:   epoch|groups|before      2|broker-a,broker-b|broker-a
+As text, in the state of every broker group that has the topic, and in routes:
 
-Law: while `before` is not empty, whoever sends asks the owner as of `before` first. That one decides in its log, once for all: it knows the
-key already and replays it, or it still holds unsettled messages of the message group and stores, or it answers MOVED, from then on for ever,
-and only then the owner as of `groups` is asked. Who does not see the one to ask, asks nobody. The highest epoch counts. Epochs of one topic are given out by the first of its broker
-groups, so that two changes at once do not both count.
-Reference: rendezvous hashing, Thaler and Ravishankar 1998.
+     epoch|groups|before      2|broker-a,broker-b|broker-a
+
+Law: while `before` is not empty, a sender asks the owner as of `before` first. That owner decides
+in its log, once for all: it has the key already and replays it, or it still holds unsettled
+messages of the message group and stores, or it answers MOVED, from then on for ever. Only after
+MOVED the owner as of `groups` is asked. A sender that cannot reach the first owner asks no other.
+The highest epoch counts. The first of a topic's broker groups assigns its epochs, so that two
+concurrent changes do not both count. Reference: rendezvous hashing, Thaler and Ravishankar 1998.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +38,11 @@ _MASK = SLOTS - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """*groups* and *before*: names of broker groups, ascending; *before* is empty when nothing moves. Epoch 0: nobody has said anything."""
+    """Placement. *groups* and *before* are names of broker groups, ascending; *before* is empty
+    when nothing moves.
+
+    Epoch 0 is the placement of a topic without one.
+    """
 
     epoch: int = 0
     groups: tuple[str, ...] = ()
@@ -47,17 +57,17 @@ class Placement:
         return f"{self.epoch}|{','.join(self.groups)}|{','.join(self.before)}" if self.epoch else ""
 
     def next(self, groups: Iterable[str]) -> "Placement":
-        """As of the next epoch, on *groups*."""
+        """Return the placement of the next epoch, on *groups*."""
         return Placement(epoch=self.epoch + 1, groups=tuple(sorted(groups)), before=self.groups)
 
     def ended(self) -> "Placement":
-        """As of the next epoch, with nothing moving any more."""
+        """Return the placement of the next epoch, with the move ended."""
         return Placement(epoch=self.epoch + 1, groups=self.groups)
 
 
 @lru_cache(maxsize=4_096)
 def read_placement(text: str) -> Placement:
-    """The placement that is written so; "" is epoch 0. InvalidField."""
+    """Parse a placement; "" is epoch 0. Raise InvalidField for other texts."""
     if not text:
         return Placement()
     parts = text.split("|")
@@ -74,10 +84,12 @@ def _is_list(names: tuple[str, ...]) -> bool:
 
 
 def placement_of(parts: Mapping[str, str]) -> Placement:
-    """What counts of what the broker groups that have a topic say (name -> text, "" for nothing).
+    """Return the valid placement among those of a topic's broker groups (name -> text, "" for
+    none).
 
-    The newest. Two proxies that create a topic at once, of which one does not know all broker groups yet, can leave two of one epoch: then the
-    one that all its members agree on.
+    The newest is valid. Two proxies that create a topic at once, one of which does not yet have all
+    broker groups in its routes, can leave two of one epoch; then the one on which all its members
+    agree is valid.
     """
     read = {name: read_placement(text) for name, text in parts.items()}
     newest = max((each.epoch for each in read.values()), default=0)
@@ -88,10 +100,10 @@ def placement_of(parts: Mapping[str, str]) -> Placement:
     return min(agreed or found, key=lambda each: (each.groups, each.before))
 
 
-# Owners -----------------------------------------------------------------------------------------------------------
+# Owners -------------------------------------------------------------------------------------------
 @lru_cache(maxsize=1_024)
 def owners(groups: tuple[str, ...]) -> tuple[str, ...]:
-    """Of each slot the one of *groups* that has it; "" where there are none."""
+    """Return the owner of each slot, one of *groups*; "" if there are none."""
     if len(groups) < 2:
         return (groups or ("",)) * SLOTS
     return tuple(max(groups, key=lambda name: (_score(name, slot), name)) for slot in range(SLOTS))
@@ -102,10 +114,14 @@ def _score(name: str, slot: int) -> bytes:
 
 
 def slot_of_key(key: bytes) -> int:
-    """The slot of a key hash of 16 bytes."""
+    """Return the slot of a 16-byte key hash."""
     return (key[0] | key[1] << 8) & _MASK
 
 
 def slot_of_message_group(message_group: int) -> int:
-    """The slot of a message group's hash. Not its lowest bits, which choose the queue: two broker groups would use half of theirs each."""
+    """Return the slot of a message group's hash.
+
+    Its lowest bits choose the queue and are not used here: otherwise two broker groups would each
+    use half of their queues.
+    """
     return message_group >> 32 & _MASK

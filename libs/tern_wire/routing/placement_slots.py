@@ -1,4 +1,7 @@
-"""Slots of keys and message groups (placement.py) for many at once: what brokers look at. Apart, since clients do without numpy."""
+"""Slots of many keys and message groups at once (placement.py), for brokers.
+
+A module of its own, because clients work without numpy.
+"""
 
 from functools import lru_cache
 
@@ -13,15 +16,15 @@ Slots = npt.NDArray[np.intp]
 
 @lru_cache(maxsize=1_024)
 def owned_by(groups: tuple[str, ...], name: str) -> npt.NDArray[np.bool_]:
-    """Which slots *name* has, shape (1024,)."""
+    """Return a mask of the slots that *name* owns, shape (1024,)."""
     return np.array([owner == name for owner in owners(groups)])
 
 
 def slots_of_keys(keys: npt.NDArray[np.void]) -> Slots:
-    """As slot_of_key, of key hashes, shape (n,), dtype V16."""
+    """Return the slots of key hashes, shape (n,), dtype V16 (see `slot_of_key`)."""
     return (np.ascontiguousarray(keys).view("<u2").reshape(-1, 8)[:, 0] & _MASK).astype(np.intp)
 
 
 def slots_of_message_groups(message_groups: npt.NDArray[np.uint64]) -> Slots:
-    """As slot_of_message_group, shape (n,)."""
+    """Return the slots of message groups' hashes, shape (n,) (see `slot_of_message_group`)."""
     return (message_groups >> np.uint64(32) & np.uint64(_MASK)).astype(np.intp)

@@ -1,19 +1,23 @@
-"""What brokers tell name servers and name servers tell proxies: registrations and routes, as frozen dataclasses."""
+"""Registrations (brokers to name servers) and routes (name servers to proxies), as frozen
+dataclasses.
+"""
 
 from dataclasses import dataclass, field
 
 # RocketMQ's PermName: bits of a topic's permission.
 PERM_READ, PERM_WRITE = 4, 2
-# All bits of it: priority, read, write, inherit.
+# All bits of a permission: priority, read, write, inherit.
 PERM_MAX = 15
 TOPIC_TYPES = frozenset({"NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRoute:
-    """A topic in one broker group: its id there, how many queues it has, which messages it takes, and RocketMQ's permission bits.
+    """Topic in one broker group: its id, number of queues, message types and RocketMQ permission
+    bits there.
 
-    *placement*: which broker groups take its keyed and ordered messages, as this one knows it (tern_wire/routing/placement.py).
+    *placement*: the owners of its keyed and ordered messages as this broker group has them
+    (tern_wire/routing/placement.py).
     """
 
     topic_id: int
@@ -25,9 +29,11 @@ class TopicRoute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """One broker node's heartbeat. `topics` is empty for followers; `term` guards against a deposed leader.
+    """Heartbeat of one broker node.
 
-    `has_topics` False: a leader that believes its topics of `data_version` to be known; they are left out, and asked for if they are not.
+    `topics` is empty for followers; `term` guards against a deposed leader. `has_topics` False: the
+    leader expects its topics of `data_version` to be known and omits them; the reply requests them
+    if they are not.
     """
 
     cluster: str
@@ -45,7 +51,9 @@ class Registration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationReply:
-    """What a name server answers: whether it needs the topics that were left out, and what it has become."""
+    """Answer of a name server: whether it needs the omitted topics, its version, and whether it is
+    warm.
+    """
 
     wants_topics: bool = False
     version: int = 0
@@ -54,7 +62,7 @@ class RegistrationReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRoute:
-    """Where one broker node listens: `host:port` of its link and of its HTTP door."""
+    """Addresses of one broker node: `host:port` of its link port and of its HTTP port."""
 
     link: str
     http: str
@@ -62,9 +70,10 @@ class NodeRoute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerGroupRoute:
-    """One broker group: nodes by name, and the leader's name ("" while there is none) with its term.
+    """Broker group: nodes by name, and the leader's name ("" for none) with its term.
 
-    `writable` False: an operator has withdrawn its write permission at this name server; reading and settling go on.
+    `writable` False: an operator has withdrawn its write permission at this name server; reads and
+    settles continue.
     """
 
     nodes: dict[str, NodeRoute]
@@ -76,10 +85,11 @@ class BrokerGroupRoute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routes:
-    """Everything that a proxy needs: broker groups, and for each topic its route in every broker group that hosts it.
+    """Routing data of a proxy: broker groups, and each topic's route in every broker group that
+    hosts it.
 
-    `orders` are the ordered configurations by topic. `topics_tag` names these topics and orders. `topics_known` True: they are those
-    of the tag that the reader has named, and are left out.
+    `orders` are the ordered configurations by topic. `topics_tag` identifies these topics and
+    orders. `topics_known` True: they match the tag of the request, and are omitted.
     """
 
     cluster: str

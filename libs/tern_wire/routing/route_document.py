@@ -1,4 +1,6 @@
-"""One topic's route as name servers and proxies answer it: a Routes document of that topic, and what RocketMQ's route query tells."""
+"""Route of one topic as answered by name servers and proxies: its Routes document and RocketMQ's
+queue data.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +12,10 @@ _GONE = BrokerGroupRoute(nodes={}, leader="", term=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueData:
-    """A topic in one broker group as RocketMQ's tools show it; `perm` is what is left of the topic's when the group may not be written.
+    """Topic in one broker group in the form of RocketMQ's tools.
 
-    A topic of ours has as many queues to read as to write: counts only grow.
+    `perm` is the topic's permission without the write bit if the group is not writable. A topic has
+    as many read queues as write queues, because counts only grow.
     """
 
     broker_group: str
@@ -23,7 +26,7 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRouteDocument:
-    """Where one topic lives. `order` is its ordered configuration, `broker-a:8;broker-b:8`, "" when it has none."""
+    """Route of one topic. `order` is its ordered configuration, `broker-a:8;broker-b:8`, or ""."""
 
     topic: str
     cluster: str
@@ -35,7 +38,10 @@ class TopicRouteDocument:
 
 
 def route_document(topic: str, route_of: Mapping[str, TopicRoute], routes: Routes) -> TopicRouteDocument:
-    """The route of *topic*, which has *route_of* by broker group; a group that *routes* do not name has no nodes and no leader."""
+    """Return the route of *topic*, which has *route_of* by broker group.
+
+    A group that is absent from *routes* has no nodes and no leader.
+    """
     groups = {name: routes.broker_groups.get(name, _GONE) for name in sorted(route_of)}
     return TopicRouteDocument(
         topic=topic,

@@ -1,1 +1,1 @@
-"""What may be said of topics, groups and producer groups."""
+"""Settings of topics, groups and producer groups."""

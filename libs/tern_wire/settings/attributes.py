@@ -1,4 +1,6 @@
-"""Attributes of topics and groups: names and values that people and tools keep with them. TernMQ stores them and reads none of them."""
+"""Attributes of topics and groups: names and values of people and tools, stored without
+interpretation.
+"""
 
 import re
 from typing import Any
@@ -10,7 +12,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def check_attributes(value: Any) -> dict[str, str | None]:
-    """*value* as changes of attributes: texts are set, None removes. InvalidField unless every name and value is allowed."""
+    """Return *value* as changes of attributes: texts are set, None removes.
+
+    Raise InvalidField unless every name and value is legal.
+    """
     if not isinstance(value, dict):
         raise InvalidField(reason="Attributes are names with texts", pointer="/attributes")
     if len(value) > ATTRIBUTES_MAX:
@@ -28,7 +33,9 @@ def check_attributes(value: Any) -> dict[str, str | None]:
 
 
 def merged(before: dict[str, str], changes: dict[str, str | None]) -> dict[str, str]:
-    """*before* with *changes*, in order of names; InvalidField when there would be too many."""
+    """Return *before* with *changes*, in order of names; raise InvalidField when there would be too
+    many.
+    """
     after = {name: text for name, text in sorted({**before, **changes}.items()) if text is not None}
     size_bytes = sum(len(name) + len(text.encode()) for name, text in after.items())
     if len(after) > ATTRIBUTES_MAX or size_bytes > ATTRIBUTES_SIZE_MAX_BYTES:

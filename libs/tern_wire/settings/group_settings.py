@@ -1,9 +1,11 @@
-"""What people may say of a consumer group: invisible time, where it begins, attempts and retries, and its flags. Read in one place.
+"""Settings of a consumer group: invisible time, initial position, attempts and retries, and flags.
 
-A change is a map, as the link and the log carry it; what it does not name stays as it is, or gets its default in a new group:
+A change is a map, in the form of the link and the log. Fields that are absent stay as they are, or
+get their defaults in a new group:
 
-    {group, mode: declare | create | alter, invisible_ms, start: earliest | latest | time, start_ms, max_attempts, retry: {policy ...},
-     fifo, consume, broadcast, attributes: {name: text, or nil to remove it}}
+    {group, mode: declare | create | alter, invisible_ms, start: earliest | latest | time, start_ms,
+     max_attempts, retry: {policy ...}, fifo, consume, broadcast,
+     attributes: {name: text, or nil to remove it}}
 """
 
 from collections.abc import Mapping
@@ -19,13 +21,13 @@ from tern_wire.settings.topic_settings import is_whole, mode_of, named_only, tex
 
 EARLIEST, LATEST, TIME = "earliest", "latest", "time"
 STARTS = (EARLIEST, LATEST, TIME)
-# The year 9999: what RFC 3339 can write.
+# The year 9999, the end of RFC 3339.
 TIME_MAX_MS = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """A change of one group; None: not named. `start_ms` is 0 unless `start` is `time`."""
+    """Change of one group; None marks absent fields. `start_ms` is 0 unless `start` is `time`."""
 
     group: str
     mode: str
@@ -40,7 +42,7 @@ class GroupChange:
     attributes: dict[str, str | None]
 
     def packed(self) -> dict[str, Any]:
-        """As a map again, of what it names."""
+        """Return the change as a map of its present fields."""
         named = {
             "invisible_ms": self.invisible_ms,
             "start": self.start,
@@ -56,7 +58,10 @@ class GroupChange:
 
 
 def read_group_change(request: Mapping[str, Any]) -> GroupChange:
-    """The change in the map *request*; IllegalGroup, or InvalidField with a pointer to what is not allowed."""
+    """Parse the change in the map *request*.
+
+    Raise IllegalGroup, or InvalidField with a pointer to the illegal field.
+    """
     invisible_ms, start, attempts = (request.get(name) for name in ("invisible_ms", "start", "max_attempts"))
     start_ms, retry = request.get("start_ms", 0), request.get("retry")
     if invisible_ms is not None and not is_whole(invisible_ms, 1, INVISIBLE_MAX_MS):

@@ -1,15 +1,17 @@
-"""What people may say of a producer group: how, how often and where its open transactions are asked about. Read in one place.
+"""Settings of a producer group: target, number and times of the checks of its open transactions.
 
-A change is a map, as the link and the log carry it; what it does not name stays as it is, or gets its default in a new producer group:
+A change is a map, in the form of the link and the log. Fields that are absent stay as they are, or
+get their defaults in a new producer group:
 
-    {producer_group, create, check_url, check_secret, timeout_ms, max_checks, check_after_ms, check_interval_ms, include_body,
-     fresh_secret, least_revision, revision}
+    {producer_group, create, check_url, check_secret, timeout_ms, max_checks, check_after_ms,
+     check_interval_ms, include_body, fresh_secret, least_revision, revision}
 
-*create*: make it if it is not there (else ProducerGroupNotFound). *check_url* "" is asked by pull; which URLs are allowed is not decided here.
-*check_secret* is that of Standard Webhooks: `whsec_` and base64; *fresh_secret* is taken where a URL has none. *least_revision*: this broker
-group decides, and counts so far at least; 0: nobody decides anything, as when a group is made at its first use. *revision*: this is a copy of
-what another broker group has decided; 0 if it is none.
-Reference: Standard Webhooks, symmetric signatures.
+*create*: create it if it does not exist (else ProducerGroupNotFound). *check_url* "": checks are
+pulled; which URLs are allowed is decided elsewhere. *check_secret* has the form of Standard
+Webhooks: `whsec_` and base64. *fresh_secret* is the secret of a URL without one. *least_revision*:
+this broker group decides, and its count of changes becomes at least this; 0: no decision, as when a
+group is created at its first use. *revision*: this is a copy of another broker group's decision; 0
+if it is not. Reference: Standard Webhooks, symmetric signatures.
 """
 
 from base64 import b64decode
@@ -37,7 +39,7 @@ from tern_wire.settings.topic_settings import is_whole, named_only, text_of
 from tern_wire.times import duration_text
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 (what every such secret begins with)
-# More changes than anybody makes.
+# More changes than are ever made.
 REVISION_MAX = (1 << 53) - 1
 # name: least, most
 _NUMBERS: Mapping[str, tuple[int, int]] = {
@@ -50,20 +52,21 @@ _NUMBERS: Mapping[str, tuple[int, int]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
-    """The settings of one producer group; all with defaults. Times are milliseconds."""
+    """Settings of one producer group, with defaults. Times are milliseconds."""
 
     check_url: str = ""
     check_secret: str = ""
-    # How long an answer may take.
+    # Longest time of an answer.
     timeout_ms: int = CHECK_TIMEOUT_DEFAULT_MS
     max_checks: int = CHECKS_DEFAULT
-    # From the begin to the first check, unless a half message says otherwise; and from one check to the next.
+    # From the begin to the first check, unless a half message overrides it; and from one check to
+    # the next.
     check_after_ms: int = CHECK_AFTER_DEFAULT_MS
     check_interval_ms: int = CHECK_INTERVAL_DEFAULT_MS
     include_body: bool = False
 
     def packed(self) -> dict[str, Any]:
-        """As a map, of all of them."""
+        """Return all settings as a map."""
         return {name: getattr(self, name) for name in SETTINGS}
 
 
@@ -72,7 +75,7 @@ SETTINGS = tuple(field.name for field in fields(ProducerSettings))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerChange:
-    """A change of one producer group; of *settings* it holds only those that it names, and they are good."""
+    """Change of one producer group; *settings* holds only the present fields, validated."""
 
     producer_group: str
     create: bool
@@ -82,13 +85,13 @@ class ProducerChange:
     revision: int = 0
 
     def packed(self) -> dict[str, Any]:
-        """As a map again, of what it names."""
+        """Return the change as a map of its present fields."""
         named = {name: getattr(self, name) for name in ("fresh_secret", "least_revision", "revision")}
         said = {name: value for name, value in named.items() if value}
         return {"producer_group": self.producer_group, "create": self.create, **self.settings, **said}
 
     def applied_to(self, settings: ProducerSettings) -> ProducerSettings:
-        """*settings* after the change."""
+        """Return *settings* after the change."""
         after = {**settings.packed(), **self.settings}
         if after["check_url"] and not after["check_secret"]:
             after["check_secret"] = self.fresh_secret
@@ -102,7 +105,10 @@ def _range_of(name: str, least: int, most: int) -> str:
 
 
 def read_producer_change(request: Mapping[str, Any]) -> ProducerChange:
-    """The change in the map *request*; IllegalGroup, or InvalidField with a pointer to what is not allowed."""
+    """Parse the change in the map *request*.
+
+    Raise IllegalGroup, or InvalidField with a pointer to the illegal field.
+    """
     create = request.get("create", False)
     if not isinstance(create, bool):
         raise InvalidField(reason="'create' is true or false", pointer="/create")
@@ -126,7 +132,10 @@ def read_producer_change(request: Mapping[str, Any]) -> ProducerChange:
 
 
 def read_producer_settings(document: Mapping[str, Any]) -> ProducerSettings:
-    """The settings in a description of a producer group, which has other members, too; InvalidField as `read_producer_change`."""
+    """Parse the settings in a description of a producer group, which has other members as well.
+
+    Raise InvalidField as `read_producer_change` does.
+    """
     return read_producer_change(
         {"producer_group": "any", **{name: document.get(name) for name in SETTINGS}}
     ).applied_to(ProducerSettings())
@@ -148,7 +157,7 @@ def _is_secret(text: str) -> bool:
 
 
 def _check_text(value: Any, name: str, size_max_bytes: int) -> str:
-    """Printable ASCII without spaces, as URLs and base64 are."""
+    """Return *value* if it is printable ASCII without spaces, the alphabet of URLs and base64."""
     is_text = isinstance(value, str) and value.isascii() and (value.isprintable() and " " not in value)
     if not is_text or len(value) > size_max_bytes:
         reason = f"'{name}' is at most {size_max_bytes} visible ASCII characters"

@@ -1,12 +1,13 @@
-"""How long a message rests after each failed attempt, as a group's settings say it: a named policy, and the table that follows from it.
+"""Retry delays after failed attempts: a named policy of a group, and the table that follows from
+it.
 
-As the link, the log and saved states carry it:
+In the link, the log and saved states:
 
-    {policy: table}                                              RocketMQ's: 10 s, 30 s, 1 m ... 2 h
-    {policy: custom, delays_ms: [...]}                           the last one holds for all further attempts
+    {policy: table}                          RocketMQ's: 10 s, 30 s, 1 m ... 2 h
+    {policy: custom, delays_ms: [...]}       the last one holds for all further attempts
     {policy: exponential, initial_ms, multiplier_permille, max_ms}
 
-Whole numbers throughout, so that every node computes the same table.
+All numbers are whole, so that every node computes the same table.
 """
 
 from collections.abc import Mapping
@@ -26,13 +27,16 @@ from tern_wire.settings.topic_settings import is_whole
 TABLE, CUSTOM, EXPONENTIAL = "table", "custom", "exponential"
 POLICIES = (TABLE, CUSTOM, EXPONENTIAL)
 MULTIPLIER_MAX_PERMILLE = 100_000
-# Steps of less than a tenth would make a table of thousands; equal delays are a policy of their own.
+# Steps of less than a tenth would make a table of thousands; equal delays are a separate case.
 MULTIPLIER_MIN_PERMILLE, MULTIPLIER_NONE_PERMILLE = 1_100, 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """One group's policy. `delays_ms` is what people gave for `custom`; the other numbers are for `exponential`."""
+    """Retry policy of one group.
+
+    `delays_ms` belongs to `custom`; the other numbers belong to `exponential`.
+    """
 
     policy: str = TABLE
     delays_ms: tuple[int, ...] = ()
@@ -41,7 +45,10 @@ class RetryPolicy:
     max_ms: int = 0
 
     def table(self, max_attempts: int) -> tuple[int, ...]:
-        """Delays after attempt 1, 2 ... in ms, at most *max_attempts* of them; the last one holds for all further attempts."""
+        """Return the delays after attempt 1, 2 ... in ms, at most *max_attempts* of them.
+
+        The last one holds for all further attempts.
+        """
         if self.policy == TABLE:
             return RETRY_DELAYS_MS
         if self.policy == CUSTOM:
@@ -55,7 +62,7 @@ class RetryPolicy:
         return tuple(delays)
 
     def packed(self) -> dict[str, Any]:
-        """As a map again."""
+        """Return the policy as a map."""
         if self.policy == CUSTOM:
             return {"policy": CUSTOM, "delays_ms": list(self.delays_ms)}
         if self.policy == EXPONENTIAL:
@@ -65,7 +72,7 @@ class RetryPolicy:
 
 
 def read_retry_policy(value: Any) -> RetryPolicy:
-    """The policy in the map *value*; InvalidField with a pointer below /retry."""
+    """Parse the policy in the map *value*; raise InvalidField with a pointer below /retry."""
     if not isinstance(value, Mapping) or value.get("policy") not in POLICIES:
         raise InvalidField(reason=f"A retry policy is one of {', '.join(POLICIES)}", pointer="/retry/policy")
     if value["policy"] == TABLE:

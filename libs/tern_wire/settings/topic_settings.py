@@ -1,11 +1,14 @@
-"""What people may say of a topic: its type, its permission, how many queues, attributes. Read in one place, for proxies and brokers.
+"""Settings of a topic: its type, permission, number of queues, and attributes; for proxies and
+brokers.
 
-A change is a map, as the link and the log carry it; what it does not name stays as it is, or gets its default in a new topic:
+A change is a map, in the form of the link and the log. Fields that are absent stay as they are, or
+get their defaults in a new topic:
 
-    {topic, mode: declare | create | alter, queues, type, perm, attributes: {name: text, or nil to remove it},
-     placement: as text, own: the name of the broker group that is told, ending: true}
+    {topic, mode: declare | create | alter, queues, type, perm,
+     attributes: {name: text, or nil to remove it},
+     placement: as text, own: the name of the receiving broker group, ending: true}
 
-declare: create it, or change it; create: only if it is not there; alter: only if it is there.
+declare: create or change; create: only if it does not exist; alter: only if it exists.
 """
 
 from collections.abc import Mapping
@@ -21,7 +24,7 @@ from tern_wire.settings.attributes import check_attributes
 
 NORMAL, FIFO, DELAY, TRANSACTION, MIXED = "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"
 TOPIC_KINDS = (NORMAL, FIFO, DELAY, TRANSACTION, MIXED)
-# RocketMQ's bits, and how people write them.
+# RocketMQ's bits, and their written forms.
 PERMISSIONS: Mapping[str, int] = {"rw": PERM_READ | PERM_WRITE, "r": PERM_READ, "w": PERM_WRITE, "none": 0}
 DECLARE, CREATE, ALTER = "declare", "create", "alter"
 MODES = (DECLARE, CREATE, ALTER)
@@ -30,7 +33,7 @@ NOWHERE = Placement()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChange:
-    """A change of one topic; None: not named."""
+    """Change of one topic; None marks absent fields."""
 
     topic: str
     mode: str
@@ -40,11 +43,11 @@ class TopicChange:
     attributes: dict[str, str | None]
     placement: Placement = NOWHERE
     own: str = ""
-    # Let go of all that still moves away under this very placement.
+    # Release everything that is still moving away under this placement.
     is_ending: bool = False
 
     def packed(self) -> dict[str, Any]:
-        """As a map again, of what it names."""
+        """Return the change as a map of its present fields."""
         named = {"queues": self.queues, "type": self.kind, "perm": self.perm, "attributes": self.attributes or None}
         if self.placement.epoch:
             named |= {"placement": str(self.placement), "own": self.own, "ending": self.is_ending or None}
@@ -52,7 +55,10 @@ class TopicChange:
 
 
 def read_topic_change(request: Mapping[str, Any]) -> TopicChange:
-    """The change in the map *request*; IllegalTopic, or InvalidField with a pointer to what is not allowed."""
+    """Parse the change in the map *request*.
+
+    Raise IllegalTopic, or InvalidField with a pointer to the illegal field.
+    """
     queues, kind, perm = request.get("queues"), request.get("type"), request.get("perm")
     if queues is not None and not is_whole(queues, 1, QUEUES_PER_TOPIC_MAX):
         raise InvalidField(reason=f"A topic has 1 to {QUEUES_PER_TOPIC_MAX} queues", pointer="/queues")
@@ -78,7 +84,7 @@ def read_topic_change(request: Mapping[str, Any]) -> TopicChange:
 
 
 def perm_of(permission: str) -> int:
-    """RocketMQ's bits of `rw`, `r`, `w` or `none`; InvalidField for anything else."""
+    """Return RocketMQ's bits of `rw`, `r`, `w` or `none`; raise InvalidField for other texts."""
     perm = PERMISSIONS.get(permission)
     if perm is None:
         shown = ", ".join(PERMISSIONS)
@@ -87,18 +93,18 @@ def perm_of(permission: str) -> int:
 
 
 def permission_of(perm: int) -> str:
-    """How people write the bits *perm*; other bits than read and write are not shown."""
+    """Return the written form of the bits *perm*; bits other than read and write are not shown."""
     return next(text for text, bits in PERMISSIONS.items() if bits == perm & (PERM_READ | PERM_WRITE))
 
 
-# What topics and groups share --------------------------------------------------------------------------------------
+# Shared by topics and groups ----------------------------------------------------------------------
 def is_whole(value: Any, least: int, most: int) -> TypeGuard[int]:
-    """Whether *value* is a whole number in *least*..*most*; True and False are none."""
+    """Return whether *value* is a whole number in *least*..*most*; True and False are not."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def text_of(request: Mapping[str, Any], name: str) -> str:
-    """The text *name* of a map; InvalidField when it is none."""
+    """Return the text *name* of a map; raise InvalidField for other types."""
     value = request.get(name)
     if not isinstance(value, str):
         raise InvalidField(reason=f"'{name}' is a text", pointer=f"/{name}")
@@ -106,7 +112,7 @@ def text_of(request: Mapping[str, Any], name: str) -> str:
 
 
 def mode_of(request: Mapping[str, Any]) -> str:
-    """What is to be done if the thing is there, and if it is not; `declare` when nothing is said."""
+    """Return the mode, which decides between creation and change; the default is `declare`."""
     mode = request.get("mode", DECLARE)
     if mode not in MODES:
         raise InvalidField(reason=f"A mode is one of {', '.join(MODES)}", pointer="/mode")
@@ -114,5 +120,5 @@ def mode_of(request: Mapping[str, Any]) -> str:
 
 
 def named_only(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """*fields* without those that are None."""
+    """Return *fields* without those that are None."""
     return {name: value for name, value in fields.items() if value is not None}

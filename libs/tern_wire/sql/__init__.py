@@ -1,1 +1,1 @@
-"""Filters in SQL92: text, tree, and what it decides."""
+"""SQL92 filters: text, tree and evaluation."""

@@ -1,6 +1,7 @@
-"""What may stand where in an SQL filter: what the grammar lets through and no message could ever fulfil, refused with its place.
+"""Checks of SQL filters beyond the grammar: expressions that no message could ever match are
+refused with their position.
 
-Law: what passes here can be evaluated for any message without an error.
+Law: a filter that passes can be evaluated for any message without an error.
 """
 
 from tern_wire.sql.conditions import Condition, Literal, Operand, Property
@@ -8,7 +9,7 @@ from tern_wire.sql.lexer import END, NAME, NUMBER, TEXT, Token, refuse, shown
 
 
 def named(token: Token) -> str:
-    """A token as an error calls it."""
+    """Return the text of a token for an error."""
     if token.kind == END:
         return "the end of the filter"
     if token.kind in {NAME, TEXT, NUMBER}:
@@ -17,7 +18,7 @@ def named(token: Token) -> str:
 
 
 def as_condition(found: Condition | Operand, at: int) -> Condition:
-    """*found*, which begins at *at*, if it is a condition."""
+    """Return *found*, which begins at *at*, if it is a condition; raise IllegalFilter otherwise."""
     if isinstance(found, Property):
         refuse(at, f"{shown(found.name)} alone is no condition; compare it, such as with = TRUE")
     if isinstance(found, Literal) and not is_truth(found):
@@ -26,43 +27,52 @@ def as_condition(found: Condition | Operand, at: int) -> Condition:
 
 
 def as_operand(found: Condition | Operand, token: Token) -> Operand:
-    """*found*, which begins with *token*, if it is an operand."""
+    """Return *found*, which begins with *token*, if it is an operand; raise IllegalFilter
+    otherwise.
+    """
     if not isinstance(found, Property | Literal):
         refuse(token.at, "a condition cannot be compared; compare a property or a literal")
     return found
 
 
 def as_property(found: Condition | Operand, token: Token) -> Property:
-    """*found*, which begins with *token*, if it is a property."""
+    """Return *found*, which begins with *token*, if it is a property; raise IllegalFilter
+    otherwise.
+    """
     if not isinstance(found, Property):
         refuse(token.at, "a property's name was expected on the left")
     return found
 
 
 def is_truth(operand: Operand) -> bool:
-    """Whether it is TRUE or FALSE, which are conditions, too."""
+    """Return whether the operand is TRUE or FALSE, which are conditions, too."""
     return isinstance(operand, Literal) and isinstance(operand.value, bool)
 
 
 def kind_of(literal: Literal) -> str:
-    """`text`, `number` or `truth value`."""
+    """Return `text`, `number` or `truth value`."""
     return {bool: "truth value", str: "text"}.get(type(literal.value), "number")
 
 
 def must_have_order(operand: Operand, token: Token) -> None:
-    """IllegalFilter at *token* for a literal that is no number: only numbers, and what properties say as numbers, have an order."""
+    """Raise IllegalFilter at *token* for a literal that is not a number.
+
+    Only numbers, and properties as numbers, have an order.
+    """
     if isinstance(operand, Literal) and kind_of(operand) != "number":
         refuse(token.at, f"a {kind_of(operand)} has no order; only numbers are larger or smaller")
 
 
 def must_be_comparable(sign: Token, left: Operand, right: Operand) -> None:
-    """IllegalFilter at *sign* for two literals of different kinds."""
+    """Raise IllegalFilter at *sign* for two literals of different kinds."""
     if isinstance(left, Literal) and isinstance(right, Literal) and kind_of(left) != kind_of(right):
         refuse(sign.at, f"a {kind_of(left)} is never equal to a {kind_of(right)}; compare a property")
 
 
 def must_ascend(low: Operand, high: Operand, token: Token) -> None:
-    """IllegalFilter at *token*, the lower bound's, for bounds of BETWEEN that no number can lie between."""
+    """Raise IllegalFilter at *token*, the lower bound, for bounds of BETWEEN without a number
+    between them.
+    """
     bounds = [bound.value for bound in (low, high) if isinstance(bound, Literal) and not isinstance(bound.value, str)]
     if len(bounds) == 2 and bounds[0] > bounds[1]:
         refuse(token.at, "the first bound of BETWEEN is larger than the second; swap them")

@@ -1,19 +1,19 @@
-"""What an SQL filter says, as a tree: operands, conditions on them, and both as text again.
+"""Tree of an SQL filter: operands, conditions on them, and the text of both.
 
-Law: `str` of a condition is canonical. Parsed again it is the same tree (unless it has become too long to be a filter's text), and filters
-that differ only in blanks, in the case of keywords, in parentheses that change nothing, in where NOT stands or in how a number is
-written have the same text.
+Law: `str` of a condition is canonical. Parsed again it is the same tree (unless it has become too
+long for a filter's text). Filters have the same text if they differ only in blanks, in the case of
+keywords, in redundant parentheses, in the position of NOT, or in the spelling of a number.
 """
 
 from dataclasses import dataclass
 
-# How tightly a condition holds together, for the parentheses that its text needs.
+# Precedence of conditions, for the parentheses in their text.
 _OR, _AND, _NOT, _ONE = range(4)
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """The value of the message's property *name*; a text, or missing."""
+    """Value of the message's property *name*: a text, or missing."""
 
     name: str
 
@@ -23,7 +23,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A text, number or truth value written in the filter. TRUE and FALSE are conditions, too."""
+    """Text, number or truth value written in the filter. TRUE and FALSE are conditions, too."""
 
     value: str | int | float | bool
 
@@ -62,7 +62,7 @@ class Between:
         return self.written()
 
     def written(self, negation: str = "") -> str:
-        """As text, with *negation* where NOT stands."""
+        """Return the text, with *negation* in the position of NOT."""
         return f"{self.value} {negation}BETWEEN {self.low} AND {self.high}"
 
 
@@ -77,7 +77,7 @@ class OneOf:
         return self.written()
 
     def written(self, negation: str = "") -> str:
-        """As text, with *negation* where NOT stands."""
+        """Return the text, with *negation* in the position of NOT."""
         return f"{self.name} {negation}IN ({', '.join(map(str, self.literals))})"
 
 
@@ -93,7 +93,7 @@ class Search:
         return self.written()
 
     def written(self, negation: str = "") -> str:
-        """As text, with *negation* where NOT stands."""
+        """Return the text, with *negation* in the position of NOT."""
         return f"{self.name} {negation}{self.how} {Literal(self.text)}"
 
 
@@ -109,12 +109,13 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The opposite of *condition*; unknown stays unknown. Never of another `Not`, as `negated` builds it."""
+    """Negation of *condition*; unknown stays unknown. Never of another `Not`: see `negated`."""
 
     condition: "Condition"
 
     def __str__(self) -> str:
-        # Written where it nests least: a text that was shallow enough must not have a canonical one that is too deep.
+        # NOT is written where it nests least: a filter of legal depth must not have a canonical
+        # text that is too deep.
         match self.condition:
             case Between() | OneOf() | Search():
                 return self.condition.written("NOT ")
@@ -147,12 +148,14 @@ Condition = Literal | Compare | Between | OneOf | Search | IsNull | Not | AllOf 
 
 
 def negated(condition: Condition) -> Condition:
-    """NOT *condition*; two NOTs are none."""
+    """Return NOT *condition*; a double NOT cancels."""
     return condition.condition if isinstance(condition, Not) else Not(condition)
 
 
 def joined(kind: type[AllOf] | type[AnyOf], conditions: list[Condition]) -> Condition:
-    """*conditions*, one or more, joined by AND (`AllOf`) or OR (`AnyOf`), those of the same kind inside them spread out."""
+    """Join *conditions*, one or more, by AND (`AllOf`) or OR (`AnyOf`); flatten nested ones of the
+    same kind.
+    """
     spread: list[Condition] = []
     for condition in conditions:
         spread.extend(condition.conditions if isinstance(condition, kind) else (condition,))
@@ -160,6 +163,6 @@ def joined(kind: type[AllOf] | type[AnyOf], conditions: list[Condition]) -> Cond
 
 
 def _within(condition: Condition, place: int) -> str:
-    """The text of *condition* as a part of something that holds as tightly as *place*."""
+    """Return the text of *condition* inside an expression of precedence *place*."""
     own = {AnyOf: _OR, AllOf: _AND}.get(type(condition), _ONE)
     return str(condition) if own > place else f"({condition})"

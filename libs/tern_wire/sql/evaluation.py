@@ -1,15 +1,20 @@
-"""An SQL filter's tree as functions that decide on the properties of one message.
+"""Evaluation of SQL filters: a tree compiled to functions over the properties of one message.
 
-Values are texts. A number is compared with what the text says as a number (decimal digits, with sign, point and exponent; by value,
-so that 3, 3.0 and 3e0 are equal; integers exactly, decimals as doubles), TRUE and FALSE with whether the text is `true` in any case,
-texts and other properties by their characters. An order (<, BETWEEN) is one of numbers, even between two properties.
+Values are texts. A number is compared with the number that the text denotes (decimal digits, with
+sign, point and exponent; by value, so that 3, 3.0 and 3e0 are equal; integers exactly, decimals as
+doubles). TRUE and FALSE are compared with whether the text is `true` in any case. Texts and other
+properties are compared by their characters. An order (<, BETWEEN) is an order of numbers, even
+between two properties.
 
-Law: three truth values. A comparison is unknown when a property in it is missing, or is no number where a number is needed; NOT, AND and OR
-are Kleene's; only what is true is delivered. It needs no third value at run time: a condition is true exactly if its `_test` for True holds
-and false exactly if its `_test` for False does; a NOT swaps the two, and neither holds for what is unknown.
+Law: three truth values. A comparison is unknown when one of its properties is missing, or is not a
+number where a number is needed. NOT, AND and OR are Kleene's. Only messages for which the filter is
+true are delivered. No third value is needed at run time: a condition is true exactly if its `_test`
+for True holds, and false exactly if its `_test` for False holds; a NOT swaps the two, and neither
+holds for unknown.
 
-As RocketMQ does: a text that is no number is not delivered by a comparison with a number. Unlike it, where it throws: the
-comparison is unknown, so that `a > 5 OR b = 'x'` can still be true. More of these differences are listed in `tern_wire.filters`.
+As in RocketMQ, a comparison with a number does not match a text that is not a number. Where
+RocketMQ throws, the comparison is unknown here, so that `a > 5 OR b = 'x'` can still be true.
+`tern_wire.filters` lists more of these differences.
 """
 
 import operator
@@ -33,7 +38,8 @@ from tern_wire.sql.conditions import (
 )
 
 Number = int | float
-# One message's values: for each use of a property its text, number or truth value; None where there is none.
+# Values of one message: for each use of a property its text, number or truth value; None if
+# missing.
 Values = list[Any]
 Test = Callable[[Values], bool]
 
@@ -47,15 +53,19 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-# Where in `Values` a property's number and truth value stand behind its text, and how many places a property has.
+# Offsets in `Values` of a property's number and truth value behind its text, and the number of
+# slots of a property.
 _AS_NUMBER, _AS_TRUTH, _USES = 1, 2, 3
-# Measured on one slow core: a test, and looking for a text in 8 KiB that are made to resemble it.
+# Measured on one slow core: a test, and a search in a text of 8 KiB that resembles the searched
+# text.
 _TEST_MAX_US, _SEARCH_MAX_US = 0.2, 70.0
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
 def number_of(text: str) -> Number | None:
-    """The number that *text* says, None if it says none or is longer than FILTER_NUMBER_LENGTH_MAX."""
+    """Return the number that *text* denotes; None if there is none or the text exceeds
+    FILTER_NUMBER_LENGTH_MAX.
+    """
     if len(text) > FILTER_NUMBER_LENGTH_MAX:
         return None
     if text.isdecimal() and text.isascii():
@@ -67,14 +77,15 @@ def number_of(text: str) -> Number | None:
 
 
 def truth_of(text: str) -> bool:
-    """Whether *text* is `true` in any case; everything else is false, as in Java."""
+    """Return whether *text* is `true` in any case; other texts are false, as in Java."""
     return text.lower() == "true"
 
 
 class Program:
-    """A condition compiled once: *names*, the properties that it looks at, and `holds`, which decides on their texts.
+    """Condition compiled once: *names*, the properties that it reads, and `holds`, which evaluates
+    their texts.
 
-    *cost_max_us* is what deciding takes at most, for values as long as a message can have.
+    *cost_max_us* is the longest time of an evaluation, for values as long as a message can have.
     """
 
     __slots__ = ("_numbers", "_size", "_test", "_truths", "cost_max_us", "names")
@@ -88,7 +99,9 @@ class Program:
         self.cost_max_us = places.tests * _TEST_MAX_US + places.searches * _SEARCH_MAX_US
 
     def holds(self, texts: Sequence[str | None]) -> bool:
-        """Whether the condition is true when the properties *names* have these *texts* (None: missing)."""
+        """Return whether the condition is true when the properties *names* have these *texts*
+        (None: missing).
+        """
         values: Values = [None] * self._size
         values[::_USES] = texts
         for at in self._numbers:
@@ -101,8 +114,11 @@ class Program:
 
 
 class _Places:
-    """Owns where in `Values` a property's text, number and truth value are, which of the latter two are needed, and how many
-    tests there are, CONTAINS counted besides."""
+    """Owner of the layout of `Values`: the slots of texts, numbers and truth values, and which of
+    the latter two are needed.
+
+    Also counts the tests, and CONTAINS separately.
+    """
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
@@ -125,7 +141,9 @@ class _Places:
 
 
 def _test(condition: Condition, wanted: bool, places: _Places) -> Test:
-    """What holds exactly if *condition* is *wanted* and neither the opposite nor unknown."""
+    """Return a test that holds exactly if *condition* is *wanted*, neither the opposite nor
+    unknown.
+    """
     places.tests += 1
     match condition:
         case Literal():
@@ -213,14 +231,14 @@ def _two_properties(compare: Callable[[Any, Any], bool], first: int, second: int
 
 
 def _place_for(literal: Literal, name: str, places: _Places) -> int:
-    """Where the value of property *name* is that is compared with *literal*."""
+    """Return the slot of property *name* for a comparison with *literal*."""
     if isinstance(literal.value, bool):
         return places.truth(name)
     return places.text(name) if isinstance(literal.value, str) else places.number(name)
 
 
 def _membership(condition: OneOf, wanted: bool, places: _Places) -> Test:
-    """IN as it is meant: an OR of `=`, so that it is false only if every one of them is."""
+    """Return the test of IN as an OR of `=`, which is false only if each of them is false."""
     sets: dict[int, set[object]] = {}
     for literal in condition.literals:
         sets.setdefault(_place_for(literal, condition.name, places), set()).add(literal.value)

@@ -1,10 +1,10 @@
-"""The words of an SQL filter: its text cut into tokens, each with the place where it begins.
+"""Lexer of SQL filters: a text split into tokens, each with its position.
 
-    a  NOT  BETWEEN  -  1.5E3  AND  10  '  it''s  '  <>          names, keywords, signs, numbers, texts
+    a  NOT  BETWEEN  -  1.5E3  AND  10  '  it''s  '  <>     names, keywords, signs, numbers, texts
 
-Law: linear in the text, because a token is matched once and nothing is tried again behind it (the repeats in `_TOKEN` are possessive
-or unambiguous); any text ends in tokens or in IllegalFilter. Keywords are known in any case, names are as they are written.
-Reference: Apache RocketMQ 5, SelectorParser.jj.
+Law: linear in the text, because each token is matched once without backtracking (the repeats in
+`_TOKEN` are possessive or unambiguous). Every text ends in tokens or in IllegalFilter. Keywords are
+case-insensitive, names are case-sensitive. Reference: Apache RocketMQ 5, SelectorParser.jj.
 """
 
 import re
@@ -21,7 +21,7 @@ KEYWORDS = frozenset(
     }
 )
 NAME, NUMBER, TEXT, END = "name", "number", "text", "end"
-# Java's long: what RocketMQ's integers are.
+# Range of Java's long, the integers of RocketMQ.
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 
 _BLANK = re.compile(r"[ \t\n\r\f]*+")
@@ -31,7 +31,8 @@ _TOKEN = re.compile(
     r"|'(?P<text>[^']*+(?:''[^']*+)*+)'"
     r"|(?P<sign><>|<=|>=|[=<>(),+-])"
 )
-# What a number may not run into: RocketMQ would read `5abc` as two words, and nobody means that.
+# Characters that may not follow a number: RocketMQ would read `5abc` as two words, which is never
+# intended.
 _GLUED = re.compile(r"[A-Za-z0-9_$.]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _HINTS: Final = {
@@ -50,16 +51,21 @@ _HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """*kind* is NAME, NUMBER, TEXT, END, a keyword in capitals, or the sign itself; *at* counts characters from 0."""
+    """*kind* is NAME, NUMBER, TEXT, END, a keyword in capitals, or the sign itself; *at* counts
+    characters from 0.
+    """
 
     kind: str
     at: int
-    # The name, the unquoted text, or the number.
+    # Name, unquoted text, or number.
     value: str | int | float = ""
 
 
 def tokens_of(sql: str) -> list[Token]:
-    """The tokens of *sql*, with one of kind END behind them; IllegalFilter for what is none, and for more than FILTER_TOKENS_MAX."""
+    """Return the tokens of *sql* and a final END.
+
+    Raise IllegalFilter for an illegal token, and for more than FILTER_TOKENS_MAX tokens.
+    """
     found: list[Token] = []
     control = _CONTROL.search(sql)
     if control is not None:
@@ -78,12 +84,12 @@ def tokens_of(sql: str) -> list[Token]:
 
 
 def refuse(at: int, reason: str) -> NoReturn:
-    """IllegalFilter at character *at*, counted from 0."""
+    """Raise IllegalFilter at character *at*, counted from 0."""
     raise IllegalFilter(reason=reason, position=at)
 
 
 def shown(text: str) -> str:
-    """*text*, which a stranger wrote, short enough for an error."""
+    """Shorten *text*, which is untrusted, for an error."""
     return repr(text if len(text) <= 40 else text[:40] + "...")
 
 
@@ -114,7 +120,8 @@ def _number(sql: str, match: re.Match[str]) -> int | float:
         refuse(at, f"a number has at most {FILTER_NUMBER_LENGTH_MAX} characters")
     if digits.isdecimal():
         value = int(digits)
-        # One more than fits, for the smallest one with its sign in front: the parser looks again.
+        # One more than the maximum is legal for the smallest integer, whose sign precedes; the
+        # parser checks again.
         if value > INTEGER_MAX + 1:
             refuse(at, f"{shown(digits)} is outside {INTEGER_MIN} to {INTEGER_MAX}; write it with a decimal point")
         return value

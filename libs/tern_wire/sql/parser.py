@@ -1,17 +1,22 @@
-"""An SQL filter's text into its tree: recursive descent, one token looked at, depth bounded.
+"""Parser of SQL filters: recursive descent with one token of lookahead and bounded depth.
 
     or        = and { OR and }
     and       = not { AND not }
     not       = NOT not | test
-    test      = operand [ sign operand | [NOT] BETWEEN operand AND operand | [NOT] IN ( literal , ... )
-                        | [NOT] (CONTAINS | STARTSWITH | ENDSWITH) text | IS [NOT] NULL ]
-    operand   = name | text | [+-] number | TRUE | FALSE | ( or )        sign = '=' '<>' '<' '<=' '>' '>='
+    test      = operand [ sign operand
+                        | [NOT] BETWEEN operand AND operand
+                        | [NOT] IN ( literal , ... )
+                        | [NOT] (CONTAINS | STARTSWITH | ENDSWITH) text
+                        | IS [NOT] NULL ]
+    operand   = name | text | [+-] number | TRUE | FALSE | ( or )
+    sign      = '=' '<>' '<' '<=' '>' '>='
 
-Law: every text ends in a tree or in IllegalFilter with the place of the token that does not fit. NOT holds looser than a comparison, as
-in SQL (`NOT a = 3` is `NOT (a = 3)`). A name alone is no condition. A comparison that could never be true for any message, or that
-RocketMQ refuses, is refused here: an order of texts, NULL behind a sign, BETWEEN with its bounds the wrong way round.
-Reference: Apache RocketMQ 5, SelectorParser.jj, whose grammar this is but for IN over numbers and truth values, which it lacks,
-and for comments, arithmetic signs before names and comparisons of conditions, which are left out.
+Law: every text ends in a tree or in IllegalFilter with the position of the token that does not fit.
+NOT binds looser than a comparison, as in SQL (`NOT a = 3` is `NOT (a = 3)`). A name alone is not a
+condition. A comparison that could never be true for any message, or that RocketMQ refuses, is
+refused here: an order of texts, NULL behind a sign, BETWEEN with reversed bounds. Reference: Apache
+RocketMQ 5, SelectorParser.jj. This grammar adds IN over numbers and truth values, and omits
+comments, arithmetic signs before names and comparisons of conditions.
 """
 
 from tern_wire.errors import IllegalFilter
@@ -50,15 +55,17 @@ _NO_OPERANDS = {
     "NULL": "NULL is nothing to compare with; write IS NULL or IS NOT NULL",
     "NOT": "NOT stands before a whole condition, or before IN, BETWEEN and CONTAINS",
 }
-# An operand may stand before these: in parentheses, or as a condition that will be refused where it stands.
+# Tokens that may follow an operand alone: in parentheses, or as a condition that is refused later.
 _AFTER_OPERAND = frozenset({END, ")", "AND", "OR"})
 _AFTER_NOT = _SEARCHES | {"BETWEEN", "IN"}
 
 
 def parse_sql(sql: str, terms_max: int | None = None) -> Condition:
-    """The tree of *sql*, whose length the caller has looked at; IllegalFilter with the place and the reason.
+    """Parse *sql*, whose length the caller has checked; raise IllegalFilter with the position and
+    the reason.
 
-    *terms_max*: how many terms it may have, that is tests, and values in lists of IN; None: as many as there are tokens for.
+    *terms_max*: the largest number of terms, which are tests and values in lists of IN; None:
+    limited by the tokens alone.
     """
     parser = _Parser(tokens_of(sql), terms_max)
     if parser.next.kind == END:
@@ -70,7 +77,7 @@ def parse_sql(sql: str, terms_max: int | None = None) -> Condition:
 
 
 class _Parser:
-    """Owns the place in the tokens, and counts terms."""
+    """Owner of the position in the tokens and of the count of terms."""
 
     def __init__(self, tokens: list[Token], terms_max: int | None) -> None:
         self._tokens, self._at, self._depth = tokens, 0, 0
@@ -78,7 +85,7 @@ class _Parser:
 
     @property
     def next(self) -> Token:
-        """The token that is looked at."""
+        """The current token."""
         return self._tokens[self._at]
 
     def _take(self) -> Token:
@@ -99,7 +106,7 @@ class _Parser:
         return self._take()
 
     def _count(self, token: Token) -> None:
-        """One more term, which begins at *token*."""
+        """Count one more term, which begins at *token*."""
         self._terms += 1
         if self._terms_max is not None and self._terms > self._terms_max:
             refuse(
@@ -112,9 +119,9 @@ class _Parser:
         if self._depth > FILTER_DEPTH_MAX:
             refuse(token.at, f"parentheses and NOTs are more than {FILTER_DEPTH_MAX} deep; flatten the expression")
 
-    # Conditions --------------------------------------------------------------------------------------------------
+    # Conditions -----------------------------------------------------------------------------------
     def condition(self) -> Condition:
-        """An `or` that is a condition, not a mere operand."""
+        """Parse an `or` that is a condition and not only an operand."""
         at = self.next.at
         return as_condition(self._either(), at)
 
@@ -122,7 +129,10 @@ class _Parser:
         return self._chain("OR", AnyOf)
 
     def _chain(self, word: str, kind: type[AllOf] | type[AnyOf]) -> Condition | Operand:
-        """Parts joined by *word*; a single part is handed up as it is, for it may be an operand in parentheses."""
+        """Parse parts joined by *word*.
+
+        A single part is returned as it is, for it may be an operand in parentheses.
+        """
         at = self.next.at
         first = self._part(word)
         if self.next.kind != word:
@@ -146,7 +156,7 @@ class _Parser:
         self._depth -= 1
         return condition
 
-    # Comparisons -------------------------------------------------------------------------------------------------
+    # Comparisons ----------------------------------------------------------------------------------
     def _test(self) -> Condition | Operand:
         token = self.next
         left = self._operand()
@@ -218,10 +228,10 @@ class _Parser:
         while self._take_if(","):
             literals.append(self._literal())
         self._expect(")", "',' or ')' in the list of IN")
-        # By their texts: Python takes 1 and True for the same.
+        # Distinct by their texts: Python treats 1 and True as equal.
         return OneOf(name, tuple({str(literal): literal for literal in literals}.values()))
 
-    # Operands ----------------------------------------------------------------------------------------------------
+    # Operands -------------------------------------------------------------------------------------
     def _literal(self) -> Literal:
         token = self.next
         self._count(token)

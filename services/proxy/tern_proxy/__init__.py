@@ -1,1 +1,4 @@
-"""The proxy: TernMQ's HTTP door. Stateless: whatever a later request needs travels inside receipt handles and offsets."""
+"""The proxy: TernMQ's HTTP API.
+
+Stateless: receipt handles and offsets carry the state of later requests.
+"""

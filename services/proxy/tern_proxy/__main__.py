@@ -1,4 +1,4 @@
-"""`python -m tern_proxy`: one proxy until SIGTERM or SIGINT."""
+"""`python -m tern_proxy`: run one proxy until SIGTERM or SIGINT."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ import time
 from tern_service.installation import refuse_without
 
 if __name__ == "__main__":
-    # Before what it needs is imported.
+    # Before the imports of the service's packages.
     refuse_without("proxy", "A proxy")
 
 from tern_proxy.app import build_app
@@ -38,12 +38,12 @@ from tern_wire.limits import CONNECTIONS_MAX, PARKED_POLLS_MAX, PROXY_CONNECTION
 
 # Links to the leaders and followers of all broker groups, and connections to name servers.
 DIALLED = 256
-# Those that do not wait are as many as a listener of another kind takes.
+# The connections that remain for other requests are as many as another kind of listener accepts.
 POLLS_MAX = min(PARKED_POLLS_MAX, PROXY_CONNECTIONS_MAX - CONNECTIONS_MAX)
 
 
 def main() -> None:
-    """Read the settings, listen, serve."""
+    """Read the settings, listen and serve."""
     settings = load_settings(ProxySettings, prefix="TERN_PROXY_", environ=os.environ, arguments=sys.argv[1:])
     setup_logs("proxy", level=settings.log_level)
     need_descriptors("The proxy", connections=PROXY_CONNECTIONS_MAX + PROXY_STRANGERS_MAX + DIALLED, files=0)
@@ -82,7 +82,7 @@ def main() -> None:
             stop=stop,
             bounds=Bounds(connections_max=PROXY_CONNECTIONS_MAX, strangers_max=PROXY_STRANGERS_MAX),
             crowd=crowd,
-            # Clients have keys, and no certificates.
+            # Clients have keys, not certificates.
             tls=security.server(None),
             on_refusal=security.refused,
         )
@@ -95,7 +95,7 @@ def main() -> None:
 
 
 async def _answer_parked(proxy: Proxy, stop: asyncio.Event) -> None:
-    """The server waits for open requests when it stops; the parked ones must end first."""
+    """End the parked requests at a stop, before the server waits for open requests."""
     await stop.wait()
     proxy.stop_waiting()
 

@@ -1,4 +1,6 @@
-"""The proxy's application: FastAPI for admin, health and metrics, with the hot routes in front of it."""
+"""ASGI application of the proxy: FastAPI for admin, health and metrics, with the hot routes in
+front of it.
+"""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
 def build_app(
     proxy: Proxy, *, now: Callable[[], float] | None = None, security: ProcessSecurity = UNPROTECTED
 ) -> NamespaceDoor:
-    """The ASGI application of *proxy*, which starts and stops with its lifespan. *now*: seconds, monotonic."""
+    """Build the ASGI application of *proxy*, which starts and stops with its lifespan.
+
+    *now*: seconds, monotonic.
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -53,7 +58,7 @@ def build_app(
     install_openapi(app, ROUTES)
     table = RouteTable()
     hot = HotRoutes(proxy, app, table, now or time.monotonic, alive(info, is_verbose=False))
-    # The door first: rights are given to whole names.
+    # Namespaces come first: rights are granted on full names.
     return NamespaceDoor(_guarded(hot, proxy, table) if proxy.authenticates else hot, proxy.counters)
 
 

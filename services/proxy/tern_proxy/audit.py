@@ -1,10 +1,14 @@
-"""The audit: every refusal, and every decision about an admin route, as one line of the log `ternmq.audit` and one message of the audit topic.
+"""Audit: every refusal and every decision about an admin route is recorded in a log and in a topic.
 
-The log has all of them at once. The topic has them as soon as a broker group takes them, each once: an event keeps its idempotency key until it is
-stored. While none does, so many wait, and then the oldest are dropped and counted. Refusals beyond a rate are counted, not told one by one: whoever
-has no key must not fill a disk. Only a principal with AUDIT of the cluster can read the topic (core/access/rights.py).
+One event is one line of the log `ternmq.audit` and one message of the audit topic. The log has all
+events at once. The topic gets each event once, as soon as a broker group accepts it: an event keeps
+its idempotency key until it is stored. While no broker group accepts events, a bounded number
+waits; beyond it the oldest are dropped and counted. Refusals beyond a rate are counted and not
+recorded individually, so that clients without a key cannot fill a disk. Only a principal with AUDIT
+of the cluster can read the topic (core/access/rights.py).
 
-Law: an event has names, kinds and numbers of requests, never a body, a header or a key. Owner: the event loop.
+Law: an event has names, kinds and numbers of requests, never a body, a header or a key. Owner: the
+event loop.
 """
 
 import asyncio
@@ -26,21 +30,21 @@ from tern_wire.records.record import NO_HOST
 logger = logging.getLogger("ternmq.audit")
 
 ALLOWED, DENIED = "allowed", "denied"
-# Events of one flight: some 100 KB.
+# Events of one send: some 100 KB.
 _BATCH_MAX = 256
-# After a flight that failed: an election takes less.
+# Pause after a failed send: an election takes less.
 _PAUSE_S = 1.0
 _TEXT_LENGTH_MAX = 256
 
 
 class AuditTrail:
-    """Tells events, and brings them into *topic*."""
+    """Recorder of events in the log and in *topic*."""
 
     def __init__(self, proxy: Proxy, topic: str) -> None:
         self._proxy, self._topic = proxy, topic
         self._waiting: deque[tuple[str, dict[str, Any]]] = deque()
         self._wanted = asyncio.Event()
-        # Refusals that may be told in this second, and which second it is.
+        # Refusals that may still be recorded in the current second, and that second.
         self._left, self._second = AUDITED_REFUSALS_PER_S, 0
         self._untold = 0
         self.counts = {ALLOWED: 0, DENIED: 0, "untold": 0, "dropped": 0, "stored": 0}
@@ -51,7 +55,7 @@ class AuditTrail:
         proxy.counters.gauges[gauge] = lambda: {name: float(count) for name, count in self.counts.items()}
 
     def tell(self, decision: str, **fields: Any) -> None:
-        """One *decision*, ALLOWED or DENIED. *fields*: texts and numbers."""
+        """Record one *decision*, ALLOWED or DENIED. *fields*: texts and numbers."""
         self.counts[decision] += 1
         if decision == DENIED and not self._has_room():
             self._untold += 1
@@ -70,7 +74,7 @@ class AuditTrail:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Bring what is told into the topic, until this is cancelled."""
+        """Store recorded events in the topic until this is cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -100,7 +104,7 @@ class AuditTrail:
         results = await store_messages(
             self._proxy, topic, messages, born_ms=self._proxy.clock.now_ms(), born_host=NO_HOST, at="/messages"
         )
-        # An event that cannot be encoded never could: the log has it.
+        # An event that cannot be encoded will never be; the log has it.
         return not any(error.retryable or error.status == 404 for error in results.errors.values())
 
     def _has_room(self) -> bool:

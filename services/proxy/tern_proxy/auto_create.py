@@ -1,4 +1,7 @@
-"""What comes to be at its first use, as RocketMQ's TBW102 rule has it, and that it is asked for once. Off unless the settings say otherwise."""
+"""Creation of topics and groups at their first use, as RocketMQ's TBW102 rule does. Off by default.
+
+Concurrent first uses share one creation.
+"""
 
 import asyncio
 import logging
@@ -10,12 +13,12 @@ from tern_wire.errors import TernError
 logger = logging.getLogger(__name__)
 
 Key = tuple[str, str]
-# What failed is not tried again before.
+# Pause before a failed creation is tried again.
 AGAIN_AFTER_S = 1.0
 
 
 class AutoCreate:
-    """Whether topics and groups are created at their first use, and creations under way. Owner: one event loop."""
+    """Settings of creation at first use, and the creations in progress. Owner: one event loop."""
 
     def __init__(self, *, topics: bool = False, groups: bool = False) -> None:
         self.topics, self.groups = topics, groups
@@ -23,12 +26,17 @@ class AutoCreate:
         self._failed: set[Key] = set()
 
     async def once(self, key: Key, create: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Wait for *create*, or for the one of the same *key* (what, name) that is under way; its error is everyone's."""
-        # A client that goes away must not take the creation from the others that wait for it.
+        """Wait for *create*, or for a creation of the same *key* (kind, name) in progress.
+
+        All waiters share its error.
+        """
+        # A client that disconnects must not cancel the creation for the other waiters.
         await asyncio.shield(self._task(key, create))
 
     def soon(self, key: Key, create: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """As once, and nobody waits. One that has failed is not tried again for a second."""
+        """Start a creation in the background, unless it is in progress or failed within the last
+        second.
+        """
         if key not in self._failed and key not in self._under_way:
             self._task(key, create).add_done_callback(lambda done: self._note(key, done))
 
@@ -44,11 +52,11 @@ class AutoCreate:
         if error is None:
             return
         if not isinstance(error, TernError):
-            logger.error("what nobody waits for has failed", extra={"what": " ".join(key)}, exc_info=error)
+            logger.error("a creation in the background has failed", extra={"what": " ".join(key)}, exc_info=error)
         self._failed.add(key)
         asyncio.get_running_loop().call_later(AGAIN_AFTER_S, self._failed.discard, key)
 
     def _finished(self, key: Key, task: asyncio.Task[None]) -> None:
         del self._under_way[key]
         if not task.cancelled():
-            task.exception()  # perhaps nobody is left to ask for it
+            task.exception()  # marks the exception as retrieved when no waiter is left

@@ -1,4 +1,4 @@
-"""The proxy's settings."""
+"""Settings of the proxy."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +12,18 @@ from tern_wire.paths import PORT_PROXY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxySettings(SecuritySettings):
-    """TernMQ's HTTP door: produce, receive, settle, pull and admin for all clients. Stateless; run as many as you like."""
+    """TernMQ's HTTP API: produce, receive, settle, pull and admin for all clients.
+
+    Stateless; run any number of proxies.
+    """
 
     namesrv: tuple[str, ...] = setting(help="URLs of the name servers, such as http://127.0.0.1:9876")
     cluster_key_file: Path = setting(help="file with the 32 bytes that all processes of the mesh share, mode 0600")
     listen: str = setting("127.0.0.1", help="IP address to listen on; beyond loopback only with TLS and keys")
     port: int = setting(PORT_PROXY, help="port to listen on", minimum=0, maximum=65_535)
     cluster: str = setting("dev", help="the cluster's name, as the brokers register it")
-    # RocketMQ's figure. Whatever proves wrong is asked for at once, so this is how long a change that hurts nobody may take.
+    # RocketMQ's interval. Routes that prove wrong are refreshed at once, so this bounds only the
+    # delay of harmless changes.
     route_interval_ms: int = setting(
         30_000, help="how often complete routes are asked for (ms)", minimum=100, maximum=300_000
     )
@@ -56,5 +60,5 @@ class ProxySettings(SecuritySettings):
             raise ValueError(f"'{self.log_level}' (--log-level) is no level; use DEBUG, INFO, WARNING or ERROR.")
 
     def parse_check_hosts(self) -> CheckHosts:
-        """`check_hosts`, read; ValueError names the entry that cannot be one."""
+        """Return `check_hosts`, parsed. Raise ValueError that names an illegal entry."""
         return CheckHosts.parse(",".join(self.check_hosts), is_http_allowed=self.check_http)

@@ -1,6 +1,7 @@
-"""What the proxy counts, in plain dictionaries (a labelled Prometheus counter costs more than parsing a small request).
+"""Metrics of the proxy in plain dictionaries (a labelled Prometheus counter costs more than parsing
+a small request).
 
-Owner: the event loop; Prometheus reads it when /metrics is asked.
+Owner: the event loop. Prometheus reads them at each request of /metrics.
 """
 
 from bisect import bisect_left
@@ -17,7 +18,7 @@ BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 
 
 class Latency:
-    """A histogram of one route."""
+    """Histogram of one route."""
 
     __slots__ = ("counts", "total_s")
 
@@ -26,13 +27,16 @@ class Latency:
         self.total_s = 0.0
 
     def add(self, seconds: float) -> None:
-        """One request that took *seconds*."""
+        """Count one request that took *seconds*."""
         self.counts[bisect_left(BUCKETS_S, seconds)] += 1
         self.total_s += seconds
 
 
 class Counters(Collector):
-    """Counts since the process started. *gauges*: name and help to what reads the value now."""
+    """Counts since the process started.
+
+    *gauges*: name and help -> a function that reads the current values.
+    """
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
@@ -43,7 +47,7 @@ class Counters(Collector):
         self.gauges: dict[tuple[str, str], Callable[[], dict[str, float]]] = {}
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
-        """One answered request."""
+        """Count one answered request."""
         self.requests[route, status] += 1
         latency = self.latencies.get(route)
         if latency is None:
@@ -51,13 +55,13 @@ class Counters(Collector):
         latency.add(seconds)
 
     def count_refused(self, errors: Iterable[Exception]) -> None:
-        """Those of *errors* that are `overloaded`, by the budget that was used up."""
+        """Count the `overloaded` ones of *errors* by the exhausted budget."""
         for error in errors:
             if isinstance(error, Overloaded):
                 self.refused[str(error.fields.get("what", ""))] += 1
 
     def collect(self) -> Iterator[Metric]:
-        """What Prometheus reads."""
+        """Yield the metrics for Prometheus."""
         requests = CounterMetricFamily(
             "ternmq_proxy_requests", "Answered requests by route and status.", labels=["route", "status"]
         )

@@ -1,7 +1,10 @@
-"""One HTTP exchange on a hot route, raw ASGI: the request's head and body with their limits, and replies as bytes.
+"""HTTP exchange on a hot route, raw ASGI: the request's head and body with their limits, and
+replies as bytes.
 
-Owner of what is in flight: `FlightBudget`, one a process. A body is charged as it arrives, never as its head announces it, the messages in it
-before they are encoded; both are given back after the answer, or before a wait. What does not fit is refused at once and never queued.
+`FlightBudget`, one in each process, owns the accounting of requests in flight. A body is charged as
+it arrives, never by its declared length; its messages are charged before they are encoded. Both
+charges are released after the answer, or before a wait. A request that exceeds the budget is
+refused at once, never queued.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +27,7 @@ from tern_wire.paths import JSON, MSGPACK, NDJSON, OCTETS, RECORDS
 RawHeaders = list[tuple[bytes, bytes]]
 # Status, headers without Content-Length and MQ-Request-Id, body.
 Reply = tuple[int, RawHeaders, bytes]
-# The error for a body of so many bytes (or at least so many).
+# Error for a body of (at least) this size in bytes.
 TooLarge = Callable[[int], TernError]
 
 CONTENT_TYPES: dict[str, tuple[bytes, bytes]] = {
@@ -34,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class FlightBudget:
-    """Bytes of request bodies, and messages of sends, held at a time, each in shares of whoever sends them."""
+    """Bytes of request bodies and messages of sends held at a time, each shared among senders."""
 
     __slots__ = ("bytes", "messages")
 
@@ -46,12 +49,14 @@ class FlightBudget:
 
     @property
     def rooms(self) -> tuple[Room, Room]:
-        """Both, for what can be seen of them."""
+        """Return both rooms, for metrics."""
         return self.bytes, self.messages
 
 
 def owner_of(scope: Scope) -> str:
-    """Who has a share of what is held: the principal, or without one the address, unless that is loopback ("")."""
+    """Return the owner of a request's share: the principal, or without one the address; "" for
+    loopback addresses.
+    """
     admission: Admission = scope.get(ADMISSION, OPEN)
     return admission.principal or address_in(scope)
 
@@ -63,7 +68,10 @@ def _hold(room: Room, scope: Scope, count: int) -> Holding:
 
 
 class HotRequest:
-    """A request on a hot route. Header names are lower case; of a repeated header `fields` has the last."""
+    """Request on a hot route.
+
+    Header names are lower case; `fields` has the last one of repeated headers.
+    """
 
     __slots__ = ("_body", "_budget", "_messages", "_place", "fields", "is_read", "receive", "scope")
 
@@ -72,29 +80,32 @@ class HotRequest:
         self.receive = receive
         self.fields: dict[bytes, bytes] = dict(scope["headers"])
         self._budget = budget
-        # What it holds of the budget's rooms.
+        # Charges in the budget's rooms.
         self._body: Holding | None = None
         self._messages: Holding | None = None
-        # Where it may wait, and as whose.
+        # Parking lot in which it may wait, and the owner of its place.
         self._place: tuple[ParkingLot, str] | None = None
-        # Whether the body was read to its end; if not, the connection cannot serve another request.
+        # Whether the body was read to its end; otherwise the connection cannot serve another
+        # request.
         self.is_read = False
 
     def header(self, name: bytes) -> str:
-        """A header's value, or ""."""
+        """Return a header's value, or ""."""
         value = self.fields.get(name)
         return "" if value is None else value.decode("latin-1")
 
     @property
     def query_string(self) -> bytes:
-        """As it was sent, without the question mark."""
+        """Query as sent, without the question mark."""
         query: bytes = self.scope["query_string"]
         return query
 
     async def read_body(self, limit_bytes: int, too_large: TooLarge) -> bytes:
-        """The whole body; *too_large* as soon as it is known to be over *limit_bytes*. ClientGone when it breaks off.
+        """Return the whole body.
 
-        ShareExceeded or Overloaded as soon as what has come of it, or what a large one says will come, has no room.
+        Raise *too_large* as soon as the body is known to exceed *limit_bytes*, ClientGone when it
+        breaks off. Raise ShareExceeded or Overloaded as soon as the arrived bytes, or the declared
+        length of a large body, exceed the room.
         """
         encoding = self.fields.get(b"content-encoding")
         if encoding is not None and encoding.strip().lower() not in {b"", b"identity"}:
@@ -142,12 +153,17 @@ class HotRequest:
             piece, is_last = message.get("body", b""), not message.get("more_body", False)
 
     def release_body(self) -> None:
-        """The body is held no longer: what it said has been read, or stored. Before a wait, which holds no room then."""
+        """Release the charge of the body when its content has been parsed or stored, and before a
+        wait.
+        """
         if self._body is not None:
             self._body.give_back()
 
     def charge_messages(self, count: int) -> None:
-        """This request sends *count* messages; ShareExceeded or Overloaded when too many are in flight."""
+        """Charge *count* messages to this request.
+
+        Raise ShareExceeded or Overloaded when too many are in flight.
+        """
         room = self._budget.messages
         if self._messages is not None:
             self._messages.take(count)
@@ -155,13 +171,16 @@ class HotRequest:
         self._messages = room.hold_calmly(count) or _hold(room, self.scope, count)
 
     def release_messages(self) -> None:
-        """They are stored, or refused."""
+        """Release the charge of the messages, which are stored or refused."""
         if self._messages is not None:
             self._messages.give_back()
 
     def may_wait(self, parking: ParkingLot) -> bool:
-        """Whether there is room for one more poll in *parking*; Overloaded when too many wait for who asks: the principal, or without one
-        the address, unless that is loopback."""
+        """Return whether *parking* has room for one more poll.
+
+        Raise Overloaded when the request's owner has too many parked polls. The owner is the
+        principal, or without one the address; loopback addresses have no limit.
+        """
         owner = owner_of(self.scope)
         if owner and self._place is None:
             parking.claim(owner)
@@ -169,11 +188,11 @@ class HotRequest:
         return parking.has_room
 
     def interrupt(self) -> Interrupt:
-        """What ends its wait before the time. The body must have been read, or there is none."""
+        """Return the interrupt of this request's wait. The body must have been read, or absent."""
         return Interrupt(self.receive, admission_of(self))
 
     def release(self) -> None:
-        """Give back whatever it holds. Safe to repeat."""
+        """Release all charges. Safe to repeat."""
         if self._body is not None:
             self._body.give_back()
         if self._messages is not None:
@@ -185,17 +204,17 @@ class HotRequest:
 
 
 def encode(document: Any, kind: str) -> bytes:
-    """*document* as JSON or, when *kind* says so, as MessagePack."""
+    """Encode *document* as JSON, or as MessagePack if *kind* is that."""
     if kind == MSGPACK:
         return encode_msgpack(document)
     return _encode(document) if isinstance(document, msgspec.Struct) else encode_json(document)
 
 
 def encode_lines(documents: Sequence[msgspec.Struct]) -> bytes:
-    """*documents* as NDJSON."""
+    """Encode *documents* as NDJSON."""
     return b"".join(_encode(document) + b"\n" for document in documents)
 
 
 def reply(status: int, document: Any, kind: str) -> Reply:
-    """An answer with a document in it."""
+    """Return a reply with a document."""
     return status, [CONTENT_TYPES[kind]], encode(document, kind)

@@ -1,14 +1,18 @@
-"""In front of every route, hot or not: authentication, what the row of the route asks for, quotas, and the audit. Wraps the application once.
+"""Guard in front of every route: authentication, the permissions of the route's row, quotas, and
+the audit.
 
-    credentials -> session -> quota -> rule of the path -> what it asks of the path's names -> handler (-> what it asks of other names)
-        401          429       429        404, 405           403, or 404 of what may not be seen
-    and all of it again, 401 or 403, when it changes while the request is open (open_requests.py)
+    credentials -> session -> quota -> rule of the path -> permissions on path names -> handler
+        401          429       429        404, 405         403, or 404 of what is hidden
 
-Nothing but GET /healthz answers before credentials are good, and a path that the table does not have never reaches the application. That a
-request was let through is remembered by method and path, with the principal's rights, so the usual request costs a few dictionary look-ups.
+The handler checks permissions on other names. When rights change while the request is open, all
+checks are repeated: 401 or 403 (open_requests.py).
 
-Law: names are checked as they are in the brokers. Those of paths are whole here already, since the door of namespaces stands in front.
-Owner: the event loop.
+The guard wraps the application once. Only GET /healthz is answered without valid credentials, and a
+path outside the table never reaches the application. A successful check is cached by method and
+path with the principal's rights, so the usual request costs a few dictionary look-ups.
+
+Law: rights are checked on the full names that brokers use. The names in paths are full names here,
+because the namespace adapter comes first. Owner: the event loop.
 """
 
 import asyncio
@@ -39,7 +43,7 @@ _ALIVE_HEADERS = [(b"content-type", b"application/json"), (b"content-length", b"
 
 
 class Guard:
-    """The application with a guard in front."""
+    """Application with a guard in front."""
 
     def __init__(self, app: ASGIApp, proxy: Proxy, table: RouteTable) -> None:
         self._app, self._proxy, self._table = app, proxy, table
@@ -54,7 +58,7 @@ class Guard:
             claimed=proxy.parking.claimed,
         )
         self.audit = AuditTrail(proxy, proxy.kept.audit)
-        # Principals asked for because of a key that is not known, and when that began (monotonic).
+        # Refresh of the principals because of an unknown key, and its start (monotonic).
         self._news: asyncio.Future[None] | None = None
         self._asked_ms = 0
 
@@ -99,7 +103,7 @@ class Guard:
             self.open.leave(request)
 
     def admit(self, scope: Scope) -> tuple[Session, Admission]:
-        """Let a request through to its handler; Refused, or the error that it is answered with."""
+        """Admit a request to its handler. Raise Refused, or the error of the answer."""
         session = self._authenticator.find(scope)
         access = session.access
         scope[PRINCIPAL] = access.principal
@@ -114,9 +118,11 @@ class Guard:
         return session, admission
 
     async def _has_news(self, refused: Refused) -> bool:
-        """Whether principals have changed since a key was refused: it may have been made at another proxy a moment ago, so brokers are asked.
+        """Return whether the principals have changed since a key was refused.
 
-        At most every NEWS_INTERVAL_MS, so that guesses cost no more than that; whoever comes meanwhile waits for the same answer.
+        The key may have been created at another proxy a moment ago, so the brokers are asked, at
+        most every NEWS_INTERVAL_MS to bound the cost of guesses. Concurrent requests wait for the
+        same answer.
         """
         if refused.error.status != 401 or not refused.kid:
             return False
@@ -159,7 +165,7 @@ class Guard:
     async def _pass_watched(
         self, session: Session, admission: Admission, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Pass on what is audited or counted in bytes."""
+        """Pass on a request that is audited or whose bytes count."""
         status, bucket = 500, session.bucket
         counts = bucket is not None and bucket.counts_bytes
 
@@ -191,7 +197,7 @@ class Guard:
         status = await refuse(error, scope, send, *challenge, is_read=is_read)
         self._proxy.counters.count_request("refused", status, 0.0)
 
-    # Audit -----------------------------------------------------------------------------------------------------
+    # Audit ----------------------------------------------------------------------------------------
     def _tell_refused(self, scope: Scope, admission: Admission) -> None:
         assert admission.refused is not None
         action, kind, name = admission.refused
@@ -213,7 +219,7 @@ class Guard:
         self.audit.tell(decision, principal=principal, status=status, **fields, **at)
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The application's life, with the audit's beside it."""
+        """Run the application's lifespan with the audit beside it."""
         writing = keep_running("audit", self.audit.run)
         try:
             await self._app(scope, receive, send)
@@ -224,7 +230,9 @@ class Guard:
 
 
 def _route(rule: Rule, scope: Scope) -> dict[str, str]:
-    """What an admin request was: its route, and what that asks of which object."""
+    """Return the audit fields of an admin request: its route, and the required permissions with
+    their objects.
+    """
     segments = scope["path"].split("/")
     asked = [
         " ".join(part for part in (each.action, each.kind, segments[place] if place > 0 else "") if part)

@@ -1,7 +1,8 @@
-"""The first to see a request: hot paths go straight to their handlers, everything else to the FastAPI application.
+"""Dispatcher of requests: hot paths go straight to their handlers, all others to the FastAPI
+application.
 
-Raw ASGI, because one FastAPI route costs four times as much as the whole handling of a small message. Whatever goes wrong is
-answered as a problem, here as there.
+Raw ASGI, because one FastAPI route costs four times as much as the whole handling of a small
+message. Every error is answered as a problem document, on both ways.
 """
 
 import logging
@@ -24,13 +25,16 @@ _ID = HEADER_REQUEST_ID.lower().encode()
 
 
 def is_read(target: bytes) -> bool:
-    """Whether a request is one with which consumers read: a receive, a pull, a poll for checks."""
+    """Return whether a request is a consumer's read: a receive, a pull, or a poll for checks."""
     path = target.partition(b"?")[0]
     return path.endswith(b"/receive") or b"/queues/" in path
 
 
 class HotRoutes:
-    """The ASGI application that the server runs. *now*: seconds, monotonic, for the latency histogram. *alive*: the answer to GET /healthz."""
+    """ASGI application that the server runs.
+
+    *now*: seconds, monotonic, for the latency histogram. *alive*: the answer to GET /healthz.
+    """
 
     def __init__(self, proxy: Proxy, app: ASGIApp, table: RouteTable, now: Callable[[], float], alive: Answer) -> None:
         self._proxy, self._app, self._table = proxy, app, table
@@ -76,7 +80,7 @@ class HotRoutes:
             self._proxy.counters.count_refused([error])
             status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
             if not request.is_read and method == "POST":
-                # The rest of the body would be read as the next request's head.
+                # The rest of the body would be parsed as the next request's head.
                 headers.append((b"connection", b"close"))
         except Exception:
             fields = {"request_id": request_id_of(scope), "route": name}
@@ -91,7 +95,9 @@ class HotRoutes:
         await send({"type": "http.response.body", "body": body})
 
     async def _tell_alive(self, scope: Scope, send: Send) -> None:
-        """Whoever opens thousands of connections asks it on each of them."""
+        """Answer GET /healthz without FastAPI: load balancers ask on each of thousands of
+        connections.
+        """
         status, headers = self._alive
         headers = [*headers, (_ID, request_id_of(scope).encode())]
         self._proxy.counters.count_request("admin", status, 0.0)

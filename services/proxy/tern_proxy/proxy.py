@@ -1,4 +1,6 @@
-"""The proxy's parts, put together once and handed to every route: routes, broker groups, lanes, parking, counters."""
+"""Components of one proxy, constructed once and passed to every route: routes, broker groups,
+lanes, parking, counters.
+"""
 
 import random
 import secrets
@@ -42,13 +44,13 @@ from tern_wire.recall_handles import RecallMaker
 from tern_wire.routing.route import Routes
 from tern_wire.transactions import TransactionIds
 
-# Makers are two small objects a pair of topic and group; there are seldom more pairs than groups.
+# A maker is two small objects for each pair of topic and group; pairs seldom outnumber groups.
 HANDLE_MAKERS_KEPT_MAX = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerGroup:
-    """One broker group as the routes use it."""
+    """One broker group with its link and lanes."""
 
     link: GroupLink
     sends: SendLane
@@ -58,12 +60,15 @@ class BrokerGroup:
 
     @property
     def lanes(self) -> dict[str, Lane[Any, Any]]:
-        """By what they carry."""
+        """Lanes by their kind."""
         return {"send": self.sends, "settle": self.settles, "end": self.ends}
 
 
 class Proxy:
-    """Everything of one proxy. Owner of all its state: the event loop that `start` was called in."""
+    """Components of one proxy.
+
+    Owner of all its state: the event loop in which `start` was called.
+    """
 
     def __init__(
         self,
@@ -108,12 +113,12 @@ class Proxy:
         )
         self.authenticates = authenticates
         self.is_stopping = False
-        # How many requests wait for the rest of their body; the listener knows.
+        # Number of requests whose body is still arriving, from the listener.
         self.arriving: Callable[[], int] = lambda: 0
         self.cluster_key, self.cluster = cluster_key, cluster
         self.kept = KeptTopics(cluster)
         self._seal = CallerSeal(cluster_key)
-        # Of producer groups, by broker group and their numbers there (routes/transactions/owners.py).
+        # Names of producer groups, by broker group and number (routes/transactions/owners.py).
         self.producer_group_names: dict[tuple[str, int], str] = {}
         self._leader_wait_ms = leader_wait_ms
         self._dial = dial or self._dial_broker
@@ -132,26 +137,29 @@ class Proxy:
         self._count_gauges()
 
     async def start(self) -> None:
-        """Ask the name servers once and go on asking; links dial in the background."""
+        """Load routes from the name servers and keep following them.
+
+        Links dial in the background.
+        """
         await self.cache.start()
         if self.authenticates:
             self.principals.start()
 
     def stop_waiting(self) -> None:
-        """SIGTERM: not ready any more, parked polls are answered."""
+        """Handle SIGTERM: the proxy is no longer ready, and parked polls are answered."""
         self.is_stopping = True
         self.parking.close()
         self.checks.close()
 
     async def stop(self) -> None:
-        """Close everything."""
+        """Close all components."""
         self.stop_waiting()
         await self.principals.stop()
         await self.cache.stop()
         for group in self.groups.values():
             group.link.close()
 
-    # Broker groups ----------------------------------------------------------------------------------------------
+    # Broker groups --------------------------------------------------------------------------------
     def _follow(self, routes: Routes) -> None:
         follow(routes, self._link_of)
 
@@ -176,26 +184,36 @@ class Proxy:
         return self._dialler(host, port, up, on_down, on_notice)
 
     def group(self, name: str) -> BrokerGroup:
-        """A broker group; NoLeader while no route names it (it was there: topics and receipts point to it)."""
+        """Return the broker group *name*.
+
+        Raise NoLeader while no route names it: topics and receipts refer to it, so it exists.
+        """
         group = self.groups.get(name)
         if group is None:
             raise NoLeader(broker_group=name)
         return group
 
     def is_taken_out(self, name: str) -> bool:
-        """Whether an operator has withdrawn the broker group's write permission and none of its brokers lives: what is asked of everybody is not
-        asked of it. It counts again as soon as one of them registers, and gets what it missed when it joins."""
+        """Return whether the broker group is being removed: its write permission is withdrawn and
+        all of its brokers are gone.
+
+        Requests to all broker groups leave it out. It takes part again as soon as one of its
+        brokers registers, and gets the missed changes when it joins.
+        """
         routes = self.cache.routes
         if name not in self.cache.wiped or routes is None or not routes.warm:
             return False
         return name not in routes.broker_groups or not routes.broker_groups[name].nodes
 
     def usable(self, topic: Topic) -> tuple[str, ...]:
-        """The topic's broker groups that may be written and have a leader now; all of them when none has (one may be elected in time)."""
+        """Return the topic's broker groups that are writable and have a leader.
+
+        If none has a leader, return all of them: one may be elected in time.
+        """
         return self.usable_of(tuple(topic.broker_groups))
 
     def usable_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """As usable, of these broker groups."""
+        """Return those of *names* that are writable and have a leader; all of them if none has."""
         if len(names) == 1:
             return names
         if wiped := self.cache.wiped:
@@ -204,9 +222,10 @@ class Proxy:
         return tuple(name for name in names if name in groups and groups[name].link.has_leader) or names
 
     def rotated(self, topic: Topic) -> list[BrokerGroup]:
-        """The topic's broker groups, another one first with every call, those without a leader last.
+        """Return the topic's broker groups, starting with another one at every call, those without
+        a leader last.
 
-        NoLeader when no route names any of them.
+        Raise NoLeader when no route names any of them.
         """
         names = list(topic.broker_groups)
         found = self.in_turn(names)
@@ -215,21 +234,27 @@ class Proxy:
         return found
 
     def in_turn(self, names: list[str]) -> list[BrokerGroup]:
-        """As rotated, of the broker groups *names*; those that no route names are left out."""
+        """Return the broker groups *names* in the order of `rotated`, without those that no route
+        names.
+        """
         self._turn += 1
         first = self._turn % len(names)
         found = [self.groups[name] for name in names[first:] + names[:first] if name in self.groups]
-        # One that is gone costs a whole wait for a leader, which what the others have must not wait for.
+        # A broker group that is gone costs a full wait for a leader; results of the others must not
+        # be delayed by it.
         return sorted(found, key=lambda group: not group.link.has_leader)
 
-    # Names ------------------------------------------------------------------------------------------------------
+    # Names ----------------------------------------------------------------------------------------
     async def topic(self, name: str) -> Topic:
-        """The topic, from the cache if it is there."""
+        """Return the topic, from the cache if possible."""
         found = self.cache.topics.get(name)
         return found if found is not None else await self.cache.topic(name)
 
     def maker(self, topic: str, group: str) -> HandleMaker:
-        """Makes and reads receipt handles of *topic* and *group*; IllegalTopic and IllegalGroup."""
+        """Return the maker of receipt handles for *topic* and *group*.
+
+        Raise IllegalTopic or IllegalGroup.
+        """
         maker = self._makers.get((topic, group))
         if maker is None:
             check_topic(topic)
@@ -240,7 +265,7 @@ class Proxy:
         return maker
 
     def recall_maker(self, topic: str) -> RecallMaker:
-        """Makes and reads recall handles of *topic*; IllegalTopic."""
+        """Return the maker of recall handles for *topic*. Raise IllegalTopic."""
         maker = self._recall_makers.get(topic)
         if maker is None:
             check_topic(topic)
@@ -250,7 +275,10 @@ class Proxy:
         return maker
 
     def transaction_ids(self, namespace: str) -> TransactionIds:
-        """Makes and reads ids of transactions of *namespace* ("": of none); another one's are none."""
+        """Return the maker of transaction ids for *namespace* ("" for none).
+
+        Ids of other namespaces are invalid.
+        """
         ids = self._transaction_ids.get(namespace)
         if ids is None:
             if len(self._transaction_ids) >= HANDLE_MAKERS_KEPT_MAX:
@@ -259,14 +287,16 @@ class Proxy:
         return ids
 
     def reply_topic(self, namespace: str) -> str:
-        """The topic that the replies of *namespace* are in; each has one of its own."""
+        """Return the topic of the replies of *namespace*; each namespace has its own."""
         return self.kept.replies(namespace)
 
-    # What can be seen -------------------------------------------------------------------------------------------
+    # Metrics --------------------------------------------------------------------------------------
     def readiness(self) -> tuple[bool, dict[str, object]]:
-        """Ready: routes are loaded, at least one broker group has a leader, and requests of ordinary size find room.
+        """Return whether the proxy is ready, and the reasons.
 
-        `room` tells of each room whether it is `free`, `short` (large requests are refused, and who is at its share) or `full`.
+        It is ready when routes are loaded, at least one broker group has a leader, and requests of
+        ordinary size find room. `room` has the state of each room: `free`, `short` (large requests,
+        and owners at their share, are refused) or `full`.
         """
         found = leaders({name: group.link for name, group in self.groups.items()})
         reasons: dict[str, object] = {
@@ -280,7 +310,7 @@ class Proxy:
         return self.cache.routes is not None and any(found.values()) and not self.is_stopping and has_room, reasons
 
     def show_crowd(self, crowd: Crowd) -> None:
-        """Let /metrics tell whom this proxy's listener counts."""
+        """Add the counts of this proxy's listener to /metrics."""
         self.arriving = lambda: crowd.arriving
         gauges = self.counters.gauges
         gauges["connections", "Connections that have sent a whole head."] = lambda: {"all": float(crowd.known)}
@@ -294,7 +324,9 @@ class Proxy:
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for something else than this proxy: for a message, or for a broker's room for a read."""
+        """Number of requests that wait for something outside this proxy: for a message, or for a
+        broker's room for a read.
+        """
         return len(self.parking) + sum(group.link.reading for group in self.groups.values())
 
     def _count_gauges(self) -> None:

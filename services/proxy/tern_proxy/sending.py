@@ -1,11 +1,14 @@
-"""Messages stored: encoded, sent in the lanes of their broker groups, and sent on where a topic is moving.
+"""Storing of messages: encoded, sent in the lanes of their broker groups, and forwarded where a
+topic is moving.
 
      encode -> parcels -> verdicts ┬-> results
-        ^                          └ MOVED by one broker group: the same messages again, for the next one
+        ^                          └ MOVED by one broker group: the same messages to the next one
         └──────────────────────────┘
-Law: a message goes on only when a broker group has said that it stores nothing of it, so it is stored once; and messages of one request that
-go on keep their order. A proxy whose routes are older than a broker group's word waits a moment for newer ones.
-Reference: tern_wire/routing/placement.py.
+
+Law: a message is forwarded only after a broker group has answered that it does not store it, so it
+is stored once. Forwarded messages of one request keep their order. A proxy whose routes are older
+than a broker group's answer waits a moment for newer ones. Reference:
+tern_wire/routing/placement.py.
 """
 
 import asyncio
@@ -29,36 +32,42 @@ from tern_wire.errors import OwnerUnknown, PlacementChanged, TernError
 from tern_wire.limits import PLACEMENT_NEWS_MS
 
 Messages = Sequence[PackedMessage | JsonMessage]
-# How often a proxy looks for newer routes meanwhile.
+# Interval of the checks for newer routes during that wait.
 NEWS_INTERVAL_S = 0.05
 
 
 async def store_messages(
     proxy: Proxy, topic: Topic, messages: Messages, *, born_ms: int, born_host: bytes, at: str, system: str = ""
 ) -> SendResults:
-    """One entry a message, in their order. *at*, *system*: as `encode_messages` has them."""
+    """Store messages; return one result a message, in their order.
+
+    *at*, *system*: as in `encode_messages`.
+    """
     sender = _Sender(proxy, born_ms, born_host, system)
     results, moved = await sender.send(topic, messages, at=at)
     if not moved:
         return results
     until = asyncio.get_running_loop().time() + PLACEMENT_NEWS_MS / 1_000
-    # By index: the broker groups that have sent a message on since this proxy has looked for news.
+    # By index: the broker groups that have forwarded a message since the routes were last
+    # refreshed.
     seen = {index: {name} for index, name in moved.items()}
     while moved and asyncio.get_running_loop().time() < until:
         asked, topic = topic, proxy.cache.topics.get(topic.name, topic)
         if topic.placement != asked.placement:
-            # Whoever has said MOVED said it of another placement.
+            # The MOVED answers refer to another placement.
             moved, seen = dict.fromkeys(moved, ""), {index: set() for index in moved}
         rest, moved = moved, {}
         for group in dict.fromkeys(rest.values()):
             indexes = [index for index, name in rest.items() if name == group]
             chosen = [messages[index] for index in indexes]
-            # Whatever is wrong with a message was found before: no error of these rounds has a place in it.
+            # Errors of a message itself were found before, so errors of these rounds need no
+            # position.
             further, still = await sender.send(topic, chosen, at="", moved_from_group=group)
             results = merged(results, indexes, further)
             moved |= {indexes[number]: name for number, name in still.items()}
         if any(name in seen[index] for index, name in moved.items()):
-            # It went round: one of them has not heard of the move yet, or this proxy has not.
+            # The message went in a circle: one of the broker groups, or this proxy, is not yet up
+            # to date.
             await proxy.cache.refresh()
             await asyncio.sleep(NEWS_INTERVAL_S)
             seen = {index: set() for index in moved}
@@ -68,7 +77,7 @@ async def store_messages(
 
 
 class _Sender:
-    """What is the same for all rounds of one request."""
+    """Parameters that all rounds of one request share."""
 
     def __init__(self, proxy: Proxy, born_ms: int, born_host: bytes, system: str) -> None:
         self._proxy, self._born_ms, self._born_host, self._system = proxy, born_ms, born_host, system
@@ -76,7 +85,9 @@ class _Sender:
     async def send(
         self, topic: Topic, messages: Messages, *, at: str, moved_from_group: str = ""
     ) -> tuple[SendResults, dict[int, str]]:
-        """Results, and by index which broker group has said that it stores nothing of a message that belongs elsewhere."""
+        """Return results, and by index the broker group that refused a message because it belongs
+        elsewhere.
+        """
         proxy = self._proxy
         encoded = encode_messages(
             topic,
@@ -102,7 +113,9 @@ class _Sender:
 
 
 async def _store(proxy: Proxy, encoded: Encoded) -> list[Outcome]:
-    """Submit all parcels in one turn of the loop, so that they keep their order, then wait for them."""
+    """Submit all parcels in one turn of the loop, so that they keep their order, then wait for
+    them.
+    """
     parcels = encoded.parcels
     if len(parcels) == 1:
         group = proxy.groups.get(parcels[0].broker_group)

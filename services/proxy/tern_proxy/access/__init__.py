@@ -1,1 +1,1 @@
-"""Who asks, and what they may: credentials, rights, namespaces, and the principals that this proxy knows."""
+"""Callers and their rights: credentials, permissions, namespaces, and the cache of principals."""

@@ -1,11 +1,14 @@
-"""Who sends a request: by a bearer key, or by a signature. What was found once for a header's bytes is remembered until anything changes.
+"""Authentication of requests by a bearer key or a signature.
 
-    Authorization: Bearer mqk_<kid>_<secret>     compared with the SHA-256 that the table of principals has
-    Signature, Signature-Input                   see signed_requests.py
+Sessions are cached by the header's bytes until anything changes.
 
-Law: a request is its principal's only by the newest table that this proxy has; when there is a new one, everything that was remembered is gone.
-Whatever is wrong with credentials, the answer is the same and has cost the same; what it was is for the audit. A request with both kinds, or with
-two of one, is refused. Owner: the event loop. Reference: RFC 6750, RFC 9110 11.
+    Authorization: Bearer mqk_<kid>_<secret>   compared with the SHA-256 in the table of principals
+    Signature, Signature-Input                 see signed_requests.py
+
+Law: a session is valid only for the newest table of this proxy; a new table clears the cache. Every
+failure has the same answer at the same cost; the cause is recorded in the audit only. A request
+with both kinds of credentials, or with two of one kind, is refused. Owner: the event loop.
+Reference: RFC 6750, RFC 9110 11.
 """
 
 from collections.abc import Callable
@@ -26,33 +29,36 @@ from tern_wire.principals.client_keys import ROOT_KID, ClientKey, digest_of, is_
 from tern_wire.principals.principals import ROOT, Principal, PrincipalTable
 from tern_wire.principals.signing_secrets import SigningSecrets
 
-# Where it is in the scope of a signed request what its body must hash to, by algorithm.
+# Key in the scope of a signed request for the expected digests of its body, by algorithm.
 DIGESTS = "tern.digests"
 _BEARER = b"bearer "
 _FOR_EVER_MS = 1 << 62
 
 
 class Principals(Protocol):
-    """Where principals come from."""
+    """Source of the principals."""
 
     @property
     def table(self) -> PrincipalTable:
-        """All that are known; another object when anything has changed."""
+        """Table of all known principals; another object after every change."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether they have been asked for once."""
+        """Whether the principals were loaded once."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether every broker group has told its own."""
+        """Whether every broker group has sent its principals."""
 
     def follow(self, told: Callable[[], None]) -> None:
-        """Call *told* whenever there is another table, before anything else can happen."""
+        """Call *told* at every new table, before any other event."""
 
 
 class Session:
-    """Credentials that are good from *from_ms* until *until_ms* (wall time). *verifying*: what the key's signatures are verified with, if it signs."""
+    """Valid credentials from *from_ms* until *until_ms* (wall time).
+
+    *verifying*: the key that verifies signatures, if any.
+    """
 
     __slots__ = ("access", "bucket", "from_ms", "key", "kid", "until_ms", "verifying")
 
@@ -64,7 +70,9 @@ class Session:
 
 
 class Refused(Exception):
-    """Credentials that are not good: how that is answered, and for the audit which kid was claimed and why."""
+    """Invalid credentials: the error of the answer, and for the audit the claimed kid and the
+    reason.
+    """
 
     def __init__(self, error: TernError, kid: str, reason: str) -> None:
         super().__init__(reason)
@@ -72,7 +80,7 @@ class Refused(Exception):
 
 
 class Authenticator:
-    """Finds the session of a request."""
+    """Finder of the session of a request."""
 
     def __init__(self, principals: Principals, *, cluster_key: bytes, clock: Clock, kept: KeptTopics) -> None:
         self._principals, self._clock, self._kept = principals, clock, kept
@@ -81,14 +89,17 @@ class Authenticator:
         self._table: PrincipalTable | None = None
         self._sessions: dict[bytes, Session] = {}
         self._secrets = SigningSecrets(cluster_key)
-        # Whose key signs, by kid, with the secret that was computed for it from its salt in this very table.
+        # Sessions of signers by kid, with the secret computed from the salt in the current table.
         self._signers: dict[str, Session] = {}
         self._accesses: dict[str, Access] = {}
         self._buckets: dict[str, Bucket] = {}
         self._failures, self._nonces = Failures(), Nonces()
 
     def find(self, scope: Scope) -> Session:
-        """Whose request it is; Refused. What a signed request's body must hash to is in its scope then, at DIGESTS."""
+        """Return the session of a request. Raise Refused.
+
+        The expected digests of a signed request's body are then in its scope, at DIGESTS.
+        """
         raw: bytes | None = None
         signed = False
         for name, value in scope["headers"]:
@@ -112,7 +123,11 @@ class Authenticator:
         return self._look_signed(scope) if signed else self._look(scope, raw)
 
     def again(self, session: Session, address: str) -> Session | None:
-        """What the credentials of *session*, used from *address*, are by the newest table and the time that it is; None: not good any more."""
+        """Return the session for the credentials of *session*, used from *address*, by the newest
+        table and the current time.
+
+        Return None if they are no longer valid.
+        """
         if self._principals.table is not self._table:
             self._renew()
         found, was = self._find(session.kid), session.key
@@ -129,7 +144,7 @@ class Authenticator:
         self._sessions.clear()
         self._signers.clear()
         known = self._table.principals
-        # What did not change is the same object, and so is what was worked out about it.
+        # Unchanged principals are the same objects, so their derived rights are kept.
         self._accesses = {
             name: access for name, access in self._accesses.items() if known.get(name, ROOT) is access.principal
         }
@@ -180,7 +195,9 @@ class Authenticator:
         return found
 
     def _signer(self, kid: str) -> Session | None:
-        """The session of whoever signs with that key, which is not yet known to be good; None when there is no such key."""
+        """Return the session of the signing key, before its signature is verified; None when there
+        is no such key.
+        """
         found = self._find(kid)
         if found is None:
             return None
@@ -200,7 +217,7 @@ class Authenticator:
         return self._principals.table.find(kid)
 
     def _refuse_early(self, kid: str) -> None:
-        """WarmingUp while it may be that the key is good and this proxy does not know."""
+        """Raise WarmingUp while the key may be valid and unknown to this proxy."""
         if kid and kid != ROOT_KID and not (self._principals.is_ready and self._principals.is_whole):
             raise Refused(WarmingUp(), kid, "principals are not known yet")
 
@@ -241,6 +258,6 @@ class Authenticator:
 
 
 def address_of(scope: Scope) -> str:
-    """The client's IP address; "" when there is none."""
+    """Return the client's IP address; "" when there is none."""
     client = scope.get("client")
     return client[0] if client else ""

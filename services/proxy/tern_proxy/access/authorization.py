@@ -1,7 +1,9 @@
-"""Who asks, for the handlers of a request: what it may see and do, checked where a name is read that the path does not have.
+"""Authorization for request handlers: rights of the caller, checked where a name outside the path
+is read.
 
-The guard puts an `Admission` into the scope of every request that it lets through; without a guard (credentials are not required) everybody
-may do everything, as `OPEN` says. A refusal is an exception, and the guard, which is around the handler, writes it into the audit.
+The guard puts an `Admission` into the scope of every admitted request. Without a guard (credentials
+are not required) `OPEN` permits everything. A refusal is an exception, which the guard around the
+handler records in the audit.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +16,8 @@ from tern_wire.errors import TernError
 from tern_wire.principals.principals import CREATE
 
 ADMISSION = "tern.admission"
-# Whose admin request the task handles, "" for nobody's: it goes along to the brokers (brokers/caller_link.py).
+# Principal of the admin request that the task handles, "" for none; it is sent to the brokers
+# (brokers/caller_link.py).
 CALLER: ContextVar[str] = ContextVar("caller", default="")
 
 
@@ -27,20 +30,22 @@ class Scoped(Protocol):
 
 
 class Admission:
-    """One request that was let through: by whom, to which route, with which key. Owner: its handler.
+    """Admission of one request: its principal, its route and its key. Owner: its handler.
 
-    *access* is by the newest table of principals that the proxy has, also when that has changed since (open_requests.py).
+    *access* follows the newest table of principals, even after a change during the request
+    (open_requests.py).
     """
 
     __slots__ = ("_asked", "_on_end", "access", "ended", "hands_over", "is_cut", "kid", "refused", "rule")
 
     def __init__(self, access: Access, rule: Rule, kid: str) -> None:
         self.access, self.rule, self.kid = access, rule, kid
-        # What it was refused in the end: action, kind, name.
+        # Refused permission: action, kind, name.
         self.refused: tuple[str, str, str] | None = None
-        # What it is refused with since its principal has lost its key or a right that the request asked for.
+        # Error after the principal has lost its key or a right that the request needs.
         self.ended: TernError | None = None
-        # Whether its answer is what it waits for, not the word that something was done.
+        # Whether the answer hands over data that the request waits for, and not a confirmation of
+        # an action.
         self.hands_over = False
         # Whether `ended` was the answer.
         self.is_cut = False
@@ -49,58 +54,58 @@ class Admission:
 
     @property
     def principal(self) -> str:
-        """Its name; "" when nobody is asked for one."""
+        """Name of the principal; "" without authentication."""
         return self.access.principal.name
 
     @property
     def number(self) -> int:
-        """What stands for it in transaction ids; 0 for nobody."""
+        """Number of the principal in transaction ids; 0 without authentication."""
         return self.access.principal.number
 
     def require(self, action: str, kind: str, name: str) -> None:
-        """Forbidden, or the error of something that is not there, unless the principal may."""
+        """Raise Forbidden, or the error of a missing object, unless the principal has the right."""
         refusal: TernError | None = self.access.refusal(action, kind, name)
         if refusal is not None:
             self.refused = (action, kind, name)
             raise refusal
-        if action != CREATE:  # what was made is there, whoever may make more of it
+        if action != CREATE:  # a created object stays, even if the right to create is lost
             if self._asked is None:
                 self._asked = []
             self._asked.append((action, kind, name))
 
     @property
     def asked(self) -> Iterable[tuple[str, str, str]]:
-        """What `require` has let pass: action, kind, name."""
+        """Permissions that `require` has granted: action, kind, name."""
         return self._asked or ()
 
     def listen(self, on_end: Callable[[], None] | None) -> None:
-        """Call *on_end* as soon as the request has lost its rights, which may be now; None: nobody waits any more."""
+        """Call *on_end* once the request has lost its rights, possibly now; None unregisters."""
         self.hands_over = True
         self._on_end = on_end
         if on_end is not None and self.ended is not None:
             on_end()
 
     def end(self, error: TernError) -> None:
-        """The request has lost its rights: whatever waits for it ends with *error*."""
+        """End the request's waits with *error*, because it has lost its rights."""
         self.ended = error
         if self._on_end is not None:
             self._on_end()
 
     def may(self, action: str, kind: str, name: str) -> bool:
-        """Whether the principal may."""
+        """Return whether the principal has the right."""
         return self.access.may(action, kind, name)
 
     def sees(self, kind: str, name: str) -> bool:
-        """Whether lists show it to the principal."""
+        """Return whether lists show the object to the principal."""
         return self.access.sees(kind, name)
 
     def client(self, client: str) -> str:
-        """As Access.client."""
+        """Return the client id of this principal (see `Access.client`)."""
         return self.access.client(client)
 
 
 class _Open(Admission):
-    """Nobody is asked who it is."""
+    """Admission without authentication."""
 
     __slots__ = ()
 
@@ -135,7 +140,7 @@ OPEN: Admission = _Open()
 
 
 def admission_of(request: Scoped) -> Admission:
-    """Who makes *request*."""
+    """Return the admission of *request*."""
     scope: Mapping[str, Any] = request.scope
     found: Admission = scope.get(ADMISSION, OPEN)
     return found

@@ -1,6 +1,8 @@
-"""The proxy's door: a request with MQ-Namespace goes on with whole names, and its answer comes back without them.
+"""Namespace adapter: requests with MQ-Namespace continue with full names, and answers get the
+client's names back.
 
-In front of all routes, so that none can forget it. A request without a namespace passes untouched, unless it has a `%` where a name is.
+It precedes all routes, so that no route can omit it. A request without a namespace passes
+unchanged, unless its path contains a `%`.
 """
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,7 +24,7 @@ from tern_wire.names import SEPARATOR
 
 
 class NamespaceDoor:
-    """An ASGI application in front of *app*. Stateless."""
+    """ASGI application in front of *app*. Stateless."""
 
     def __init__(self, app: ASGIApp, counters: Counters) -> None:
         self.app, self._counters = app, counters
@@ -48,14 +50,17 @@ class NamespaceDoor:
         if not namespace:
             await self.app(scope, receive, send)
             return
-        # The header has said what it had to say; whoever reads headers as a message's does not know it.
+        # The header is consumed here: readers of message headers do not accept it.
         headers = [field for field in scope["headers"] if field[0] != HEADER]
         inside = {**scope, "path": path, "headers": headers, SCOPE_KEY: namespace, SCOPE_HEADERS: scope["headers"]}
         await self.app(inside, receive, _Departing(send, namespace).send)
 
 
 class _Departing:
-    """One answer on its way out. A document is held until it is whole; everything else passes piece by piece."""
+    """One answer on its way to the client.
+
+    A document is buffered until it is complete; other bodies pass in chunks.
+    """
 
     def __init__(self, send: Send, namespace: str) -> None:
         self._send, self._namespace = send, namespace
@@ -63,7 +68,7 @@ class _Departing:
         self._pieces: list[bytes] = []
 
     async def send(self, message: Message) -> None:
-        """Pass *message* on, or keep it."""
+        """Forward *message*, or buffer it."""
         if message["type"] == "http.response.start":
             message = {**message, "headers": own_headers(message["headers"])}
             if is_document(message["headers"]):

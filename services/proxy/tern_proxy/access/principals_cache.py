@@ -1,11 +1,14 @@
-"""The principals that this proxy knows: asked of every broker group on an interval, joined, and published as one immutable table.
+"""Cache of the principals: polled from every broker group, merged, and published as one immutable
+table.
 
-Every broker group has every principal; what one has not heard of, another has told. So what this proxy has once learned it does not forget,
-and it tells it to the groups that lack it: one that was without a leader, one that was added to a running mesh.
+Every broker group has every principal; what one lacks, another has. So this proxy keeps everything
+that it has received, and sends it to broker groups that lack it: one that was without a leader, or
+one that was added to a running mesh.
 
-Law: a change, such as a revocation, that the leader of any broker group has is in `table` at most PRINCIPALS_INTERVAL_MS and an answer later
-(PRINCIPALS_ANSWER_MS at most), which is less than 5 s, as long as this proxy reaches that leader. No answer of one group keeps another's
-waiting. A proxy that reaches no leader goes on with what it knows; then no message is sent or received through it either.
+Law: a change, such as a revocation, at the leader of any broker group is in `table` at most
+PRINCIPALS_INTERVAL_MS and one answer (at most PRINCIPALS_ANSWER_MS) later, which is less than 5 s,
+as long as this proxy reaches that leader. A slow answer of one group does not delay the others. A
+proxy that reaches no leader continues with its table; then no message passes through it either.
 Owner: this object, in its event loop. The table itself is never changed, only replaced.
 """
 
@@ -34,15 +37,19 @@ from tern_wire.principals.documents import PrincipalDocument, joined, read_princ
 from tern_wire.principals.principals import Principal, PrincipalTable
 
 logger = logging.getLogger(__name__)
-# While the first complete answer is missing, every request but root's is refused.
+# Interval before the first complete answer: until then every request but root's is refused.
 NOT_READY_INTERVAL_MS = 100
-# Told to one broker group after one poll: some tenths of a second of its work. The rest follows with the next ones.
+# Principals sent to one broker group after one poll: some tenths of a second of its work. The rest
+# follows with the next polls.
 REPAIRS_PER_POLL = 64
 
 
 @dataclass(slots=True, kw_only=True)
 class _Reading:
-    """What one broker group has said, up to *revision*. *documents*: the very object of `_merged` where it said the same."""
+    """Answers of one broker group up to *revision*.
+
+    *documents* holds the very objects of `_merged` where they are equal.
+    """
 
     documents: dict[str, PrincipalDocument] = field(default_factory=dict)
     revision: int = 0
@@ -50,21 +57,28 @@ class _Reading:
 
 @dataclass(slots=True, kw_only=True)
 class _Heard:
-    """One broker group. *again*: everything, asked for anew since *whole_at_ms* (monotonic) is long ago."""
+    """One broker group.
+
+    *again*: a full reload, because the last one, at *whole_at_ms* (monotonic), is long ago.
+    """
 
     reading: _Reading = field(default_factory=_Reading)
     again: _Reading | None = None
     whole_at_ms: int = 0
-    # Whether it has ever answered to the end.
+    # Whether it has ever answered completely.
     is_whole: bool = False
-    # What it lacked at the last look, and how much had changed by then: who lacks the same twice is told.
+    # Principals that it lacked at the last check, and the count of changes then. It gets those that
+    # it lacks twice in a row.
     lacking: frozenset[str] = frozenset()
     looked_at: int = -1
 
 
 class PrincipalsCache:
-    """`table` is what the proxy decides by. `is_ready`: all broker groups with a leader have answered once; `is_whole`: all that are known
-    have, so that a key which is not in `table` is not known anywhere."""
+    """`table` is the basis of the proxy's decisions.
+
+    `is_ready`: all broker groups with a leader have answered once. `is_whole`: all known broker
+    groups have answered, so that a key outside `table` is unknown everywhere.
+    """
 
     def __init__(
         self,
@@ -79,7 +93,7 @@ class PrincipalsCache:
         self._tasks = tasks
         self.table = PrincipalTable()
         self.is_ready = False
-        # When all that have a leader have answered last (ms, monotonic).
+        # Last time at which all broker groups with a leader had answered (ms, monotonic).
         self.answered_at_ms = 0
         self.repairs = 0
         self._merged: dict[str, PrincipalDocument] = {}
@@ -87,7 +101,7 @@ class PrincipalsCache:
         self._heard: dict[str, _Heard] = {}
         self._is_changed = False
         self._followers: list[Callable[[], None]] = []
-        # How much was heard so far; what nobody has said anything about needs no look.
+        # Count of received changes; a broker group without changes needs no check.
         self._changes = 0
         self._lock = asyncio.Lock()
         self._begun = self._ended = 0
@@ -96,33 +110,33 @@ class PrincipalsCache:
 
     @property
     def is_whole(self) -> bool:
-        """See the class."""
+        """Whether all known broker groups have answered (see the class)."""
         names = self._links().keys()
         return self.is_ready and all(name in self._heard and self._heard[name].is_whole for name in names)
 
     @property
     def age_ms(self) -> int:
-        """How long ago all broker groups with a leader have answered."""
+        """Age of the last poll that all broker groups with a leader have answered (ms)."""
         return self._clock.mono_ms() - self.answered_at_ms
 
     def document(self, name: str) -> PrincipalDocument | None:
-        """All that is known of *name*, also of a deleted principal; None when nobody has told of it."""
+        """Return the document of *name*, also of a deleted principal; None if there is none."""
         return self._merged.get(name)
 
     def documents(self) -> list[PrincipalDocument]:
-        """Of all principals that are there."""
+        """Return the documents of all existing principals."""
         return [document for document in self._merged.values() if document.is_there]
 
     def follow(self, told: Callable[[], None]) -> None:
-        """Call *told* whenever there is a new `table`, before anything else can happen."""
+        """Call *told* at every new `table`, before any other event."""
         self._followers.append(told)
 
     def start(self) -> None:
-        """Ask on the interval from now on."""
+        """Start polling."""
         self._task = self._tasks.keep("principals", self._run)
 
     async def stop(self) -> None:
-        """End asking and telling."""
+        """Stop polling and repairing."""
         for task in (self._task, self._repairing):
             if task is not None:
                 task.cancel()
@@ -130,18 +144,18 @@ class PrincipalsCache:
                     await task
 
     async def refresh(self) -> None:
-        """Ask at once, and wait for what the leaders say; it is not older than this call."""
+        """Poll at once and wait for the leaders' answers, which are not older than this call."""
         ticket = self._begun
         async with self._lock:
             if self._ended <= ticket:
                 await self._poll()
 
     def learn(self, document: PrincipalDocument) -> None:
-        """A broker group has just taken *document*: it counts here from now on."""
+        """Merge *document*, which a broker group has just accepted. It takes effect at once."""
         self._join(document)
         self._publish()
 
-    # Asking ----------------------------------------------------------------------------------------------------
+    # Polls ----------------------------------------------------------------------------------------
     async def _run(self) -> None:
         while True:
             began_ms = self._clock.mono_ms()
@@ -150,7 +164,7 @@ class PrincipalsCache:
             await self._sleep(max(interval_ms - (self._clock.mono_ms() - began_ms), NOT_READY_INTERVAL_MS) / 1_000)
 
     async def _poll(self) -> None:
-        """Ask every broker group that has a leader; what each says counts at once."""
+        """Poll every broker group that has a leader; each answer takes effect at once."""
         self._begun += 1
         number = self._begun
         asked = {name: link for name, link in self._links().items() if link.has_leader}
@@ -164,7 +178,7 @@ class PrincipalsCache:
         self._repair_soon([name for name, answered in zip(asked, answers, strict=True) if answered])
 
     async def _ask(self, name: str, link: GroupLink) -> bool:
-        """What has changed at *name*; whether it answered to the end."""
+        """Poll changes at *name*; return whether it answered completely."""
         now_ms = self._clock.mono_ms()
         heard = self._heard.setdefault(name, _Heard(whole_at_ms=now_ms))
         if not await self._read(heard.reading, link, PRINCIPALS_ANSWER_MS):
@@ -172,21 +186,21 @@ class PrincipalsCache:
         heard.is_whole = True
         if heard.again is None and now_ms - heard.whole_at_ms >= PRINCIPALS_WHOLE_INTERVAL_MS:
             heard.again = _Reading()
-        # In less time, so that news does not wait for it; the rest of it is asked for next time.
+        # In less time, so that changes are not delayed; the rest is requested at the next poll.
         if heard.again is not None and await self._read(heard.again, link, PRINCIPALS_ANSWER_MS // 2):
             heard.reading, heard.again, heard.whole_at_ms = heard.again, None, now_ms
             self._changes += 1
         return True
 
     async def _read(self, reading: _Reading, link: GroupLink, time_ms: int) -> bool:
-        """Page after page, for at most *time_ms*; whether that was all."""
+        """Read pages for at most *time_ms*; return whether that was all."""
         try:
             async with asyncio.timeout(time_ms / 1_000):
                 while True:
                     asked = ListPrincipals(after=reading.revision, limit=PRINCIPALS_PAGE_MAX)
                     told, _ = await link.ask(asked, is_repeatable=True, deadline_ms=PRINCIPALS_ANSWER_MS)
                     if told.revision < reading.revision:
-                        logger.warning("a broker group was made anew", extra={"broker_group": link.broker_group})
+                        logger.warning("a broker group was recreated", extra={"broker_group": link.broker_group})
                         reading.documents, reading.revision = {}, 0
                         self._changes += 1
                         continue
@@ -200,15 +214,15 @@ class PrincipalsCache:
                         return True
         except (TernError, TimeoutError) as error:
             detail = {"broker_group": link.broker_group, "error": repr(error)}
-            logger.info("a broker group does not tell its principals", extra=detail)
+            logger.info("a broker group does not send its principals", extra=detail)
             return False
         except (TypeError, ValueError):
-            # Those of the other broker groups are in force all the same.
+            # The principals of the other broker groups take effect all the same.
             logger.exception("principals cannot be read", extra={"broker_group": link.broker_group})
             return False
 
     def _join(self, document: PrincipalDocument) -> PrincipalDocument:
-        """*document*, which counts from now on: the object in `_merged` if it says all that is known."""
+        """Merge *document*; return the object in `_merged` if both are equal."""
         known = self._merged.get(document.name)
         if known == document:
             return known
@@ -231,9 +245,13 @@ class PrincipalsCache:
             for told in self._followers:
                 told()
 
-    # Telling ---------------------------------------------------------------------------------------------------
+    # Repairs --------------------------------------------------------------------------------------
     def _repair_soon(self, answered: list[str]) -> None:
-        """Tell broker groups what they lack, if they lacked it at the last look, too: what is being written just now is none of it."""
+        """Send broker groups the principals that they lack, if they lacked them at the last check,
+        too.
+
+        The second condition leaves out writes in progress.
+        """
         told: dict[str, list[str]] = {}
         forgotten_ms = self._clock.now_ms() - DELETED_PRINCIPAL_KEPT_MS
         for name in answered:
@@ -265,5 +283,5 @@ class PrincipalsCache:
             except TernError as error:
                 # The next poll finds what it still lacks.
                 logger.warning(
-                    "a broker group does not take principals", extra={"broker_group": name, "detail": error.detail}
+                    "a broker group does not accept principals", extra={"broker_group": name, "detail": error.detail}
                 )

@@ -1,1 +1,3 @@
-"""The way to the broker groups: routes, links, the lanes that requests travel in, and reads of old data from followers."""
+"""Access to the broker groups: routes, links, lanes of requests, and reads of old data from
+followers.
+"""

@@ -1,6 +1,8 @@
-"""The way to a broker group on which admin requests tell for whom they are: whoever asks for them need not think of it.
+"""Link to a broker group that adds the calling principal to admin requests, without effort of their
+senders.
 
-The guard says whose request a task handles (`CALLER`); tern_wire.principals.caller says what travels.
+The guard sets the principal of the request that a task handles (`CALLER`);
+tern_wire.principals.caller defines its form on the wire.
 """
 
 from tern_proxy.access.authorization import CALLER
@@ -11,7 +13,7 @@ from tern_wire.principals.caller import TELLING, CallerSeal
 
 
 class CallerLink(GroupLink):
-    """As GroupLink."""
+    """GroupLink that adds the calling principal."""
 
     # Set once, before the first request.
     seal: CallerSeal
@@ -25,7 +27,7 @@ class CallerLink(GroupLink):
         deadline_ms: int = APPEND_DEADLINE_MS,
         is_prompt: bool = True,
     ) -> bytes | memoryview:
-        """As GroupLink, with the principal in the head where it belongs there."""
+        """Exchange as GroupLink does, with the principal in the heads of admin requests."""
         if code in TELLING and (principal := CALLER.get()):
             head, _ = read_body(bytes(parts[0]))
             parts = [*body_parts(self.seal.put(head, code, principal)), *parts[1:]]

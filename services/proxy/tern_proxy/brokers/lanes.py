@@ -1,9 +1,12 @@
-"""Lanes: while LANES_IN_FLIGHT requests to a broker group are under way, what arrives gathers and goes as the next one.
+"""Lanes: while LANES_IN_FLIGHT requests to a broker group are in flight, new cargo gathers and
+becomes the next request.
 
-There is no timer: an idle lane sends at once (at the end of the event loop's turn, so that what came in together goes together),
-a busy one turns single sends into batches. Owner of all state: one event loop.
+There is no timer. An idle lane sends at once (at the end of the event loop's turn, so that
+simultaneous arrivals travel together); a busy lane turns single sends into batches. A flight is one
+such batch. Owner of all state: one event loop.
 
-     submit ... submit -> [waiting] -> a flight of at most LANE_SIZE_MAX_BYTES -> leader -> verdicts -> futures
+     submit ... submit -> [waiting] -> a flight of at most LANE_SIZE_MAX_BYTES -> leader
+                                                                   futures <- verdicts <-
 """
 
 import asyncio
@@ -29,13 +32,13 @@ from tern_wire.link.receives import Settle
 from tern_wire.link.rows import SEND_ROWS
 from tern_wire.link.sends import Send, Sent
 
-# One is being synced by the broker while the next one travels; a third would only wait in the broker's queue.
+# The broker syncs one while the next one travels; a third would only wait in the broker's queue.
 LANES_IN_FLIGHT = 2
 _VERDICT = struct.Struct("<IIq")
 
 
 class Sized(Protocol):
-    """What a lane carries."""
+    """Cargo of a lane."""
 
     size_bytes: int
 
@@ -45,7 +48,10 @@ R = TypeVar("R")
 
 
 class Lane(Generic[C, R]):
-    """Gathers cargo and flies it. Subclasses say how a flight is asked and what each piece of cargo gets."""
+    """Batching of cargo to one broker group.
+
+    Subclasses define the request of a flight and the results of its cargo.
+    """
 
     def __init__(self, link: GroupLink) -> None:
         self.link = link
@@ -53,18 +59,21 @@ class Lane(Generic[C, R]):
         self._in_flight = 0
         self._is_scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
-        # For metrics: flights so far and the cargo pieces that they carried.
+        # For metrics: flights so far and the pieces of cargo in them.
         self.flights = 0
         self.carried = 0
         self.landed = 0
         self.on_landed: Callable[[], None] = lambda: None
-        # When a piece last had to wait for a flight to land (the loop's time, s).
+        # When a piece last had to wait for the end of a flight (the loop's time, s).
         self.crowded_at_s = -math.inf
-        # When the last piece came.
+        # Arrival of the last piece.
         self.submitted_at_s = -math.inf
 
     def submit(self, cargo: C) -> asyncio.Future[R]:
-        """What became of *cargo*. Pieces submitted in one order are sent in that order."""
+        """Return a future of the result of *cargo*.
+
+        Pieces are sent in the order of their submission.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         self._waiting.append((cargo, future))
@@ -78,7 +87,7 @@ class Lane(Generic[C, R]):
 
     @property
     def waiting(self) -> int:
-        """Pieces of cargo that wait for a flight."""
+        """Number of pieces that wait for a flight."""
         return len(self._waiting)
 
     def _start(self) -> None:
@@ -104,7 +113,7 @@ class Lane(Generic[C, R]):
         try:
             results = await self._carry([cargo for cargo, _ in flight], early)
         except Exception as error:
-            # A bug: each request of the flight fails, none waits for ever.
+            # A bug: each request of the flight fails, so that none waits for ever.
             problem = problem_of(error)
             for _, future in flight:
                 if not future.done():
@@ -124,12 +133,15 @@ class Lane(Generic[C, R]):
             task.result()
 
     async def _carry(self, cargo: list[C], early: Callable[[int, R], None]) -> list[R]:
-        """One result for each piece, in order. Never raises TernError. *early* takes those that are known before the others are."""
+        """Return one result for each piece, in order. Never raise TernError.
+
+        *early* delivers results that are known before the others.
+        """
         raise NotImplementedError
 
 
 class SendLane(Lane[Parcel, Outcome]):
-    """Sends to one broker group."""
+    """Lane of sends to one broker group."""
 
     async def _carry(self, cargo: list[Parcel], early: Callable[[int, Outcome], None]) -> list[Outcome]:
         until = asyncio.get_running_loop().time() + APPEND_DEADLINE_MS / 1_000
@@ -137,7 +149,7 @@ class SendLane(Lane[Parcel, Outcome]):
         outcomes = await self._send(cargo, until, is_repeatable=is_keyed)
         if is_keyed or not isinstance(outcomes[0].error, OutcomeUnknown):
             return outcomes
-        # A flight with a row without key cannot be repeated as a whole; its keyed parcels can.
+        # A flight with an unkeyed row cannot be repeated as a whole; its keyed parcels can.
         keyed = [number for number, parcel in enumerate(cargo) if parcel.is_keyed]
         if keyed and asyncio.get_running_loop().time() < until:
             for number, parcel in enumerate(cargo):
@@ -145,7 +157,7 @@ class SendLane(Lane[Parcel, Outcome]):
                     early(number, outcomes[number])
             again = await self._send([cargo[number] for number in keyed], until, is_repeatable=True)
             for number, outcome in zip(keyed, again, strict=True):
-                # Even "nothing was stored" says that of the repeat only.
+                # Even "nothing was stored" refers to the repeat only.
                 is_open = isinstance(outcome.error, TernError) and outcome.error.status == 503
                 outcomes[number] = failed(OutcomeUnknown()) if is_open else outcome
         return outcomes
@@ -160,7 +172,10 @@ class SendLane(Lane[Parcel, Outcome]):
 
 
 def send_of(cargo: list[Parcel]) -> tuple[Send, list[bytes | bytearray | memoryview]]:
-    """One SEND, and what is behind it: rows of all parcels, then their records; topics and producer groups by their places in the head."""
+    """Return one SEND with its raw bytes: rows of all parcels, then their records.
+
+    Rows refer to topics and producer groups by their indexes in the head.
+    """
     topics: dict[str, int] = {}
     producer_groups: dict[str, int] = {}
     rows: list[bytes | bytearray | memoryview] = []
@@ -180,12 +195,12 @@ def send_of(cargo: list[Parcel]) -> tuple[Send, list[bytes | bytearray | memoryv
 
 
 def _number_of(parcel: Parcel, known: dict[str, int]) -> int:
-    """The place of the parcel's producer group among those that are *known*; it is now."""
+    """Return the index of the parcel's producer group in *known*, added if new."""
     return known.setdefault(parcel.producer_group, len(known)) if parcel.producer_group else 0
 
 
 def _renumbered(rows: list[bytes], topics: list[int], producer_group: int) -> bytearray:
-    """*rows* with the numbers that a request gives to the parcel's topics and producer group."""
+    """Return *rows* with the request's indexes of the parcel's topics and producer group."""
     renumbered = bytearray(b"".join(rows))
     columns = np.frombuffer(renumbered, SEND_ROWS)
     columns["topic"] = np.array(topics, np.uint32)[columns["topic"]]
@@ -194,7 +209,10 @@ def _renumbered(rows: list[bytes], topics: list[int], producer_group: int) -> by
 
 
 def read_outcomes(cargo: list[Parcel], sent: Sent, raw: memoryview) -> list[Outcome]:
-    """The reply to one SEND request, cut up by parcel; LinkReplyMalformed when it has another number of rows."""
+    """Split the reply to one SEND by parcel.
+
+    Raise LinkReplyMalformed when the number of rows differs.
+    """
     rows = sum(len(parcel.rows) for parcel in cargo)
     if len(raw) != rows * _VERDICT.size:
         raise LinkReplyMalformed(reason=f"{len(raw)} bytes of verdicts for {rows} rows")
@@ -209,7 +227,7 @@ def read_outcomes(cargo: list[Parcel], sent: Sent, raw: memoryview) -> list[Outc
         own = {row - at: firsts[row] for row in range(at, end) if row in firsts} if firsts else {}
         number = _number_of(parcel, numbers)
         if parcel.producer_group and number >= len(facts):
-            # Of this parcel alone nobody can say what became of it.
+            # The outcome of this parcel alone is unknown.
             outcomes.append(failed(LinkReplyMalformed(reason=f"a reply that does not know producer group {number}")))
         else:
             of_group = msgspec.structs.astuple(facts[number]) if parcel.producer_group else ()
@@ -219,7 +237,10 @@ def read_outcomes(cargo: list[Parcel], sent: Sent, raw: memoryview) -> list[Outc
 
 
 class SettleLane(Lane[SettleParcel, bytes | TernError]):
-    """Settles for one broker group. Settling twice is settling once, so a flight is repeated until its deadline."""
+    """Lane of settles to one broker group.
+
+    Settles are idempotent, so a flight is repeated until its deadline.
+    """
 
     async def _carry(
         self, cargo: list[SettleParcel], _early: Callable[[int, bytes | TernError], None]
@@ -242,7 +263,10 @@ class SettleLane(Lane[SettleParcel, bytes | TernError]):
 
 
 class EndLane(Lane[EndParcel, Ended | TernError]):
-    """Commits and rollbacks in one broker group. The same end twice is one end, so a flight is repeated until its deadline."""
+    """Lane of commits and rollbacks in one broker group.
+
+    Ends are idempotent, so a flight is repeated until its deadline.
+    """
 
     async def _carry(
         self, cargo: list[EndParcel], _early: Callable[[int, Ended | TernError], None]

@@ -1,7 +1,9 @@
-"""Reads of old data from followers: what a leader would have to fetch from its disk, another node can fetch from its own.
+"""Reads of old data from followers: a read from the leader's disk is replaced by one from a
+follower's disk.
 
-The leader suggests a follower with its answer to a pull that is far behind the end of the log; the next pulls of that queue ask there, as long as
-it has something to say. What a follower answers is what it has applied, which is committed: so it may end early, but it is never wrong.
+The leader's answer to a pull that is far behind the end of the log suggests a follower. The next
+pulls of that queue go there as long as it returns messages. A follower answers from its applied
+state, which is committed: it may end early, but it is never wrong.
 """
 
 from collections import OrderedDict
@@ -15,16 +17,19 @@ from tern_routing import GroupLink
 from tern_wire.errors import TernError
 from tern_wire.link.pulls import Pull, PullAnywhere, Pulled
 
-# A reader that pauses for longer is suggested somebody again; the follower may have gone meanwhile.
+# After a longer pause the leader suggests a follower again; the old one may have gone meanwhile.
 SUGGESTION_KEPT_S = 10.0
 # Readers of old data are few: jobs, and groups that were away.
 SUGGESTIONS_MAX = 1_024
-# A follower answers at once or not at all: the leader can always be asked.
+# A follower answers at once or not at all: the leader is always available.
 ASK_TIMEOUT_MS = 2_000
 
 
 class OldData:
-    """Which node to ask for old messages of which queue. Owner: the proxy, in its event loop. *now*: seconds, monotonic."""
+    """Followers suggested for old messages, by queue.
+
+    Owner: the proxy, in its event loop. *now*: seconds, monotonic.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -33,7 +38,7 @@ class OldData:
         self._nodes: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
 
     def suggested(self, topic: str, queue: Queue, node: str) -> None:
-        """The leader's last answer suggested *node* for its next one; empty: nobody."""
+        """Record *node*, the follower that the leader suggests for the next pull; "" for none."""
         key = (topic, queue.name)
         self._nodes.pop(key, None)
         if node:
@@ -42,13 +47,15 @@ class OldData:
                 self._nodes.popitem(last=False)
 
     def node_for(self, topic: str, queue: Queue) -> str:
-        """Whom to ask; empty for the leader."""
+        """Return the node for the next pull; empty for the leader."""
         node, until_s = self._nodes.get((topic, queue.name), ("", 0.0))
         return node if until_s > self._now() else ""
 
 
 async def pull_old(old: OldData, link: GroupLink, queue: Queue, asked: Pull) -> tuple[Pulled, memoryview] | None:
-    """A follower's answer to a pull that does not wait, and its records; None when the leader must be asked."""
+    """Return a follower's answer to a pull that does not wait, and its records; None when the
+    leader must be asked.
+    """
     node = old.node_for(asked.topic, queue)
     if not node:
         return None
@@ -58,7 +65,7 @@ async def pull_old(old: OldData, link: GroupLink, queue: Queue, asked: Pull) -> 
         old.suggested(asked.topic, queue, "")
         return None
     if pulled.next_offset <= asked.offset:
-        # It is as far as this node has come, or the reader is near the end.
+        # The end of this node's applied state, or of the queue, is near.
         old.suggested(asked.topic, queue, "")
         return None
     old.served += 1

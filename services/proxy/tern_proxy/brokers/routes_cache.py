@@ -1,10 +1,14 @@
-"""The topics and broker groups that this proxy knows: what name servers said, and what it did itself a moment ago.
+"""Topics and broker groups known to this proxy, from name servers and from its own recent changes.
 
-Topics travel and are merged only when they have changed, since there are tens of thousands; leaders change more often.
-Owner of the topics and of the last routes: this object, in its event loop. Stale routes serve on while no name server answers.
-Law: a topic goes only when its broker group says so, which is when warm routes name the group's leader and not the topic. Routes that
-are cold, or in which nobody leads the group, only add to what is known; a group that they do not name is remembered (GoneGroups): its
-name server started while it was down, or lost sight of it. Requests for such topics find no leader (503), or find the group well.
+Topics are transferred and merged only when they have changed, since there are tens of thousands;
+leaders change more often. Owner of the topics and of the last routes: this object, in its event
+loop. Stale routes remain in use while no name server answers.
+
+Law: a topic is removed only when its broker group says so, which is when warm routes name the
+group's leader and not the topic. Routes that are cold, or without a leader of the group, only add
+topics. A group that they do not name is remembered (GoneGroups): its name server started while the
+group was down, or has lost contact with it. Requests for such topics find no leader (503), or reach
+the group.
 """
 
 import asyncio
@@ -24,26 +28,30 @@ from tern_wire.routing.route import Routes, TopicRoute
 
 logger = logging.getLogger(__name__)
 
-# A topic that this proxy created is kept until the name servers know it, but not longer than this.
+# Longest time for which a topic created by this proxy is kept before the name servers have it.
 CREATED_KEPT_S = 30.0
 
 
 def read_routes(body: bytes, before: Routes | None) -> Routes | None:
-    """*body* as routes; TernError when it is none. Topics that it leaves out are those of *before*, from the same name server; None when
-    they cannot be."""
+    """Parse *body* as routes. Raise TernError for other bytes.
+
+    Omitted topics are those of *before*, from the same name server; return None when *before* does
+    not have them.
+    """
     routes = read_json(body, Routes, nodes_max=0)
     if not routes.topics_known:
         return routes
     if before is None or before.topics_tag != routes.topics_tag:
         return None
-    # The very same object: whoever reads it sees that nothing has changed.
+    # The very same object, so that readers see that nothing has changed.
     return replace(routes, topics=before.topics, orders=before.orders, topics_known=False)
 
 
 class RoutesCache:
-    """Polls *name_servers* for routes, every *interval_ms* and when one proves wrong. *on_routes* hears of every change.
+    """Poller of *name_servers*, every *interval_ms* and after a route proves wrong.
 
-    `wiped`: broker groups whose write permission an operator has withdrawn: nothing new is sent there.
+    *on_routes* receives every change. `wiped`: broker groups whose write permission an operator has
+    withdrawn; nothing new is sent there.
     """
 
     def __init__(
@@ -59,26 +67,27 @@ class RoutesCache:
         self.topics: dict[str, Topic] = {}
         self.routes: Routes | None = None
         self.wiped: frozenset[str] = frozenset()
-        # What each broker group of the last routes hosts, and those that the routes name no more.
+        # Topics of each broker group of the last routes, and those of broker groups that are absent
+        # from the routes.
         self._hosted: dict[str, dict[str, TopicRoute]] = {}
         self._gone = GoneGroups()
         self._created: dict[tuple[str, str], tuple[TopicRoute, float]] = {}
-        # As _created: the id of a topic that this proxy has deleted.
+        # Like _created: the id of a topic that this proxy has deleted.
         self._dropped: dict[tuple[str, str], tuple[int, float]] = {}
-        # The mark of the routes that were merged last.
+        # Mark of the routes that were merged last.
         self._last = b""
 
     async def start(self) -> None:
-        """Poll once, then go on polling in the background."""
+        """Poll once, then continue in the background."""
         await self._polls.start()
 
     async def stop(self) -> None:
-        """End polling."""
+        """Stop polling."""
         await self._polls.stop()
 
     @property
     def endpoints(self) -> str:
-        """The name servers, for people."""
+        """The name servers as text."""
         return self._polls.routing.endpoints
 
     @property
@@ -87,7 +96,7 @@ class RoutesCache:
         return self._polls.is_reachable
 
     def refresh_soon(self) -> None:
-        """A route proved wrong: poll at once."""
+        """Poll at once, because a route proved wrong."""
         self._polls.refresh_soon()
 
     async def refresh(self) -> None:
@@ -95,9 +104,10 @@ class RoutesCache:
         await self._polls.refresh()
 
     async def topic(self, name: str) -> Topic:
-        """The topic; TopicNotFound only when a warm name server says so and this proxy never knew it, or knew that it went.
+        """Return the topic *name*.
 
-        Else WarmingUp or NoNameServer.
+        Raise TopicNotFound only when a warm name server does not have it and this proxy never had
+        it, or recorded its deletion. Raise WarmingUp or NoNameServer otherwise.
         """
         found = self.topics.get(name)
         if found is not None:
@@ -114,7 +124,7 @@ class RoutesCache:
         raise TopicNotFound(topic=name)
 
     def insert(self, topic: str, broker_group: str, route: TopicRoute) -> None:
-        """A topic that was just created: known at once, and kept until the name servers know it too."""
+        """Add a topic that was just created, and keep it until the name servers have it, too."""
         until = asyncio.get_running_loop().time() + CREATED_KEPT_S
         self._created[topic, broker_group] = (route, until)
         if self.routes is not None:
@@ -125,7 +135,9 @@ class RoutesCache:
             self.topics[topic] = self._topic_of(topic, route_of)
 
     def drop(self, topic: str, broker_group: str, topic_id: int) -> None:
-        """A topic that was just deleted: not known from now on, and not believed of routes that are older than the deletion."""
+        """Remove a topic that was just deleted, and ignore it in routes that are older than the
+        deletion.
+        """
         self._dropped[topic, broker_group] = (topic_id, asyncio.get_running_loop().time() + CREATED_KEPT_S)
         self._created.pop((topic, broker_group), None)
         self._hosted.get(broker_group, {}).pop(topic, None)
@@ -135,7 +147,7 @@ class RoutesCache:
         else:
             self.topics.pop(topic, None)
 
-    # What name servers say -----------------------------------------------------------------------------------------
+    # Routes ---------------------------------------------------------------------------------------
     def _answered(self, mark: bytes, routes: Routes) -> None:
         is_over = bool(self._gone.expire(_now_ms())) or self._is_created_over()
         if is_over or mark != self._last:
@@ -144,7 +156,8 @@ class RoutesCache:
 
     def _take(self, routes: Routes, *, is_whole: bool) -> None:
         before, self.routes = self.routes, routes
-        # A name server that has just started names no group yet: what an operator has withdrawn, silence does not restore.
+        # A name server that has just started names no group yet; a withdrawn permission is restored
+        # only by an explicit route.
         self.wiped = (self.wiped - routes.broker_groups.keys()) | {
             name for name, group in routes.broker_groups.items() if not group.writable
         }
@@ -158,11 +171,11 @@ class RoutesCache:
         self._on_routes(routes)
 
     def _topic_of(self, name: str, route_of: dict[str, TopicRoute]) -> Topic:
-        """The topic with this route: the same as before, if its route is."""
+        """Return the topic with this route, the same object as before if the route is unchanged."""
         old, is_whole = self.topics.get(name), self.routes is not None and self.routes.warm
         if old is not None and old.route == route_of and old.is_whole >= is_whole:
             return old
-        # What was known when routes were whole is not forgotten with the next name server.
+        # A topic once known from whole routes stays whole with the next name server.
         is_whole = is_whole or (old is not None and old.is_whole and old.route.keys() <= route_of.keys())
         return Topic(name, route_of, 0 if old is None else old.turn, is_whole=is_whole)
 
@@ -172,7 +185,9 @@ class RoutesCache:
             yield broker_group, group.topics
 
     def _remember(self, routes: Routes) -> None:
-        """What every broker group hosts: as *routes* say where they know, and also what was known before where they do not."""
+        """Merge the topics of every broker group: *routes* replace earlier knowledge where they are
+        authoritative, else they add.
+        """
         hosted: dict[str, dict[str, TopicRoute]] = {name: {} for name in routes.broker_groups}
         for name, route_of in routes.topics.items():
             for broker_group, route in route_of.items():
@@ -180,27 +195,30 @@ class RoutesCache:
         for broker_group, topics in hosted.items():
             known = self._forget(broker_group)
             if not _decides(routes, broker_group):
-                # What a name server has not heard yet, or heard before it lost sight of the leader, forgets nothing on our behalf.
+                # The name server has not received the topics yet, or has lost contact with the
+                # leader: keep the known ones.
                 hosted[broker_group] = {**known, **topics}
         self._add_created(hosted, routes)
         self._leave_out_dropped(hosted)
         for broker_group, known in self._hosted.items():
-            logger.warning("routes name a broker group no more", extra={"broker_group": broker_group})
+            logger.warning("a broker group is absent from the routes", extra={"broker_group": broker_group})
             self._gone.keep(broker_group, GoneGroup(known), _now_ms())
         self._hosted = hosted
 
     def _forget(self, broker_group: str) -> Mapping[str, TopicRoute]:
-        """What was known of the broker group's topics, which is not kept here any more."""
+        """Return the topics of the broker group and remove them here."""
         gone = self._gone.take(broker_group)
         return self._hosted.pop(broker_group, {} if gone is None else gone.topics)
 
     def _is_created_over(self) -> bool:
-        """Whether a topic that this proxy created has been waited for long enough."""
+        """Return whether a topic that this proxy created has been kept for its full time."""
         now = asyncio.get_running_loop().time()
         return any(now > until for _, until in self._created.values())
 
     def _add_created(self, hosted: dict[str, dict[str, TopicRoute]], routes: Routes) -> None:
-        """Topics that this proxy created and that *routes* do not know yet: a leader may die before it has told anybody else."""
+        """Add topics that this proxy created and that *routes* do not have yet: the leader may die
+        before it registers them.
+        """
         now = asyncio.get_running_loop().time()
         for (name, broker_group), (route, until) in list(self._created.items()):
             known = routes.topics.get(name, {}).get(broker_group)
@@ -210,7 +228,9 @@ class RoutesCache:
                 hosted.setdefault(broker_group, dict(self._forget(broker_group)))[name] = route
 
     def _leave_out_dropped(self, hosted: dict[str, dict[str, TopicRoute]]) -> None:
-        """Topics that this proxy deleted, where routes still name them: a name server hears of it a moment later."""
+        """Remove topics that this proxy deleted and that routes still name: name servers learn of
+        it a moment later.
+        """
         now = asyncio.get_running_loop().time()
         for (name, broker_group), (topic_id, until) in list(self._dropped.items()):
             known = hosted.get(broker_group, {}).get(name)
@@ -221,14 +241,16 @@ class RoutesCache:
 
 
 def _hosts_the_same(before: Routes, routes: Routes) -> bool:
-    """Whether *routes* say of every group's topics what *before* did, with no more authority to forget some."""
+    """Return whether *routes* equal *before* in the topics of every group, with no more authority
+    to remove some.
+    """
     if routes.topics is not before.topics or routes.broker_groups.keys() != before.broker_groups.keys():
         return False
     return all(not _decides(routes, name) or _decides(before, name) for name in routes.broker_groups)
 
 
 def _is_as_new(known: TopicRoute, route: TopicRoute) -> bool:
-    """Whether *known*, of a name server, is *route*, of a leader's answer, or newer."""
+    """Return whether *known*, from a name server, is *route*, from a leader's answer, or newer."""
     ages = [
         (each.topic_id, each.queues, read_placement(each.placement).epoch if each.placement else 0)
         for each in (known, route)
@@ -237,7 +259,9 @@ def _is_as_new(known: TopicRoute, route: TopicRoute) -> bool:
 
 
 def _decides(routes: Routes, broker_group: str) -> bool:
-    """Whether a topic that *routes* do not name in the group is not there: only what its leader said can tell."""
+    """Return whether the absence of a topic from *routes* proves its deletion in the group: only
+    the leader can report it.
+    """
     group = routes.broker_groups.get(broker_group)
     return routes.warm and group is not None and bool(group.leader)
 

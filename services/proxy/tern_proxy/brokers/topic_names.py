@@ -1,22 +1,24 @@
-"""Names of topics by the ids that broker groups give them: verdicts of the log carry ids, people read names.
+"""Names of topics by their ids in broker groups: verdicts of the log carry ids, answers carry
+names.
 
-Owner of the table: the event loop. It follows the routes cache and is made anew when that has changed and an id is not found.
+Owner of the table: the event loop. The table is rebuilt when the routes cache has changed and an id
+is not found.
 """
 
 from tern_proxy.brokers.routes_cache import RoutesCache
 
 
 class TopicNames:
-    """The names of the topics in *cache*, by broker group and id."""
+    """Names of the topics in *cache*, by broker group and id."""
 
     def __init__(self, cache: RoutesCache) -> None:
         self._cache = cache
         self._names: dict[tuple[str, int], str] = {}
-        # The routes, and how many topics, that the table was made of.
+        # The routes, and the number of topics, from which the table was built.
         self._made_of: tuple[object, int] = (None, 0)
 
     def find(self, broker_group: str, topic_id: int) -> str:
-        """The name; "" when no route names it (yet, or any more)."""
+        """Return the name; "" while no route has it."""
         name = self._names.get((broker_group, topic_id), "")
         topic = self._cache.topics.get(name)
         route = topic.route.get(broker_group) if topic is not None else None

@@ -1,1 +1,4 @@
-"""What the proxy decides, purely: parsing of requests, records and rows, result and message documents. No clock, no loop."""
+"""Pure decisions of the proxy: parsing of requests, records and rows, result and message documents.
+
+No clock, no loop.
+"""

@@ -1,4 +1,6 @@
-"""The cluster and a topic's route as the HTTP API writes them: from what broker nodes say of their replicated logs, and from routes. Pure."""
+"""Documents of the cluster and of a topic's route, from the statuses of broker nodes and from
+routes. Pure.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,9 +20,10 @@ from tern_wire.routing.route_document import TopicRouteDocument
 
 
 def raft_facts(statuses: dict[str, dict[str, Any]]) -> dict[str, RaftFacts | None]:
-    """By node its role, term and indexes, and how many entries of its leader's log it lacks; None for one that said nothing.
+    """Return the role, term, indexes and lag of each node; None for a node without a status.
 
-    `lag` is the leader's word, since a follower cannot know what it has not got: None while no leader answers, 0 for the leader.
+    `lag` is the number of missing entries of the leader's log. It comes from the leader, since a
+    follower cannot know its missing entries: None while no leader answers, 0 for the leader.
     """
     leading = [status for status in statuses.values() if status.get("role") == "leader"]
     leader = max(leading, key=lambda status: int(status.get("term", 0)), default=None)
@@ -53,8 +56,11 @@ def broker_group_state(
     places: Mapping[str, Mapping[str, Any]],
     facts: Mapping[str, RaftFacts | None],
 ) -> BrokerGroupState:
-    """A broker group, *leader* and *term* as its link knows them. *route*: None while the routes do not name it. *places*: link address of each node,
-    and whether it is connected; *facts*: as raft_facts says."""
+    """Return the state of a broker group whose link has *leader* and *term*.
+
+    *route* is None while the routes do not name it. *places*: the link address of each node, and
+    whether it is connected. *facts*: the result of `raft_facts`.
+    """
     return BrokerGroupState(
         leader=leader,
         term=term,
@@ -68,7 +74,7 @@ def broker_group_state(
 
 
 def topic_route(document: TopicRouteDocument) -> TopicRoute:
-    """Where a topic lives."""
+    """Return the document of a topic's route."""
     return TopicRoute(
         topic=document.topic,
         cluster=document.cluster,

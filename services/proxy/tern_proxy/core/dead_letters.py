@@ -1,7 +1,8 @@
-"""Dead letters as people see them: which are meant, where a page goes on, what a redrive task has done so far. Pure.
+"""Dead letters in the HTTP API: selections, cursors of pages, and the progress of redrive tasks.
 
-A dead letter is written `broker-a:17`: broker group, and offset there. A cursor is written in the same way: the next one to look at;
-the broker groups behind it, in the order of their names, come after it.
+Pure. A dead letter is written `broker-a:17`: its broker group, and its offset there. A cursor has
+the same form and names the next dead letter to read; the following broker groups, in the order of
+their names, come after it.
 """
 
 import re
@@ -28,12 +29,12 @@ from tern_wire.link.dead_letters import DeadLetter as ListedLetter
 from tern_wire.paths import TO_ORIGIN
 
 _PLACE = re.compile(r"([a-z0-9][a-z0-9-]{0,30}):(0|[1-9][0-9]{0,17})")
-# Of a time and where it stands; milliseconds since 1970.
+# Function of a time and its position in the request; returns milliseconds since 1970.
 TimeOf = Callable[[str | int, str], int]
 
 
 def read_place(text: str, pointer: str) -> tuple[str, int]:
-    """Broker group and offset of `broker-a:17`; InvalidField at *pointer*."""
+    """Return broker group and offset of `broker-a:17`. Raise InvalidField at *pointer*."""
     match = _PLACE.fullmatch(text)
     if match is None:
         raise InvalidField(reason=f"'{text[:80]}' is not written like 'broker-a:17'", pointer=pointer)
@@ -41,7 +42,10 @@ def read_place(text: str, pointer: str) -> tuple[str, int]:
 
 
 def selection_of(query: Mapping[str, str], time_of: TimeOf) -> Selection:
-    """What *query* chooses: topic, tag, reason, from, to; InvalidField for a time that is none."""
+    """Return the selection in *query*: topic, tag, reason, from, to.
+
+    Raise InvalidField for an illegal time.
+    """
     return Selection(
         topic=query.get("topic", ""),
         tag=query.get("tag", ""),
@@ -54,10 +58,11 @@ def selection_of(query: Mapping[str, str], time_of: TimeOf) -> Selection:
 def redrive_selections(
     request: RedriveRequest, broker_groups: Sequence[str], time_of: TimeOf
 ) -> dict[str, tuple[Selection, int]]:
-    """What each broker group is asked to redrive, and how fast (messages a second, 0: as fast as it can); InvalidField.
+    """Return the selection and the rate (messages a second, 0: unlimited) for each broker group.
 
-    Something must be chosen: offsets, `all`, or at least one condition. `"to": "origin"` names the target that is the default; by
-    itself it means all. A field that chooses and is there, but empty, still chooses nothing: a script's empty variable is no `all`.
+    Raise InvalidField. A selection is required: offsets, `all`, or at least one condition. `"to":
+    "origin"` names the default target; by itself it selects all. A field that is present but empty
+    selects nothing, because a script's empty variable must not mean `all`.
     """
     rate = number_of(request.rate, "rate", 0, REDRIVE_RATE_MAX_PER_S, "/")
     until = UNSET if request.to == TO_ORIGIN else request.to
@@ -104,7 +109,10 @@ def _by_offsets(offsets: list[str], broker_groups: Sequence[str], rate: int) -> 
 def read_letters(
     letters: Sequence[ListedLetter], raw: bytes, broker_group: str, put_body: PutBody
 ) -> Iterator[DeadLetter]:
-    """The messages of *letters*, each with how it died; *raw*: their records. LinkReplyMalformed when these do not fit together."""
+    """Yield the messages of *letters*, each with its death. *raw*: their records.
+
+    Raise LinkReplyMalformed when letters and records do not match.
+    """
     at = 0
     for letter in letters:
         messages = list(read_records(raw[at : at + letter.size_bytes], letter.topic, broker_group, put_body))
@@ -123,7 +131,7 @@ def read_letters(
 
 
 def redrive_task(parts: Sequence[tuple[str, redrive.RedriveTask]]) -> RedriveTask:
-    """One task, as its *parts* in the broker groups tell it together."""
+    """Return one task, combined from its *parts* in the broker groups."""
     first = parts[0][1]
     states = {part.state for _, part in parts}
     state = next(state for state in (RUNNING, CANCELLED, DONE) if state in states)

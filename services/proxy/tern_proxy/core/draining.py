@@ -1,12 +1,14 @@
-"""What keeps a broker group from being taken out: put together from what it hosts and from who reads the same topics elsewhere. Pure.
+"""Obstacles to removing a broker group, from its contents and from the readers of the same topics
+elsewhere. Pure.
 
-    placed      keyed and ordered messages of the topic still go there       -> place it on other broker groups
-    moving      it was taken off there, and what was sent before is not over -> place it again when its time has come
-    unread      a group that reads the topic, anywhere, has not settled all  -> let it read
-    scheduled   messages wait there for their delivery time                  -> wait, or cancel them
+    placed      keyed and ordered messages of the topic still go there  -> place the topic elsewhere
+    moving      the topic was placed elsewhere; the move has not ended  -> place it again when due
+    unread      a group that reads the topic, anywhere, is behind there -> let it read
+    scheduled   messages wait there for their delivery time             -> wait, or cancel them
 
-What no group reads (`unclaimed`) keeps nobody: it goes with the broker group. Dead letters do: their group may want them again, and they lie there.
-A topic of which nobody has said where it is placed is placed wherever it is.
+Messages without a reading group (`unclaimed`) are no obstacle: they disappear with the broker
+group. Dead letters are an obstacle, because their group may want to redrive them. A topic without
+an explicit placement is placed wherever it exists.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +27,7 @@ from tern_wire.link.hosted import DeadGroup, HostedPage
 from tern_wire.names import namespace_of, own_name
 from tern_wire.routing.placement import Placement
 
-# Groups that are named for each topic: those that have the most to read.
+# Groups that are listed for each topic: those with the most unread messages.
 _GROUPS_SHOWN_MAX = 10
 _OBSTACLES = ("placed", "moving", "unread", "scheduled")
 _COUNTS = ("placed", "moving", "unread", "in_flight", "scheduled", "unclaimed")
@@ -33,7 +35,7 @@ _COUNTS = ("placed", "moving", "unread", "in_flight", "scheduled", "unclaimed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedTopic:
-    """A topic in one broker group. *groups*: what each has to read, and what of that is leased."""
+    """Topic in one broker group. *groups*: unread messages of each, and the leased part."""
 
     messages: int
     scheduled: int
@@ -42,7 +44,7 @@ class HostedTopic:
 
 @dataclass(slots=True, kw_only=True)
 class Hosted:
-    """All that one broker group has said of itself, page by page. Owner: whoever asks it."""
+    """Contents of one broker group, collected page by page. Owner: the caller."""
 
     topics: dict[str, HostedTopic] = field(default_factory=dict)
     transactions: int = 0
@@ -50,7 +52,7 @@ class Hosted:
     dead_groups: list[DeadGroup] = field(default_factory=list)
 
     def add(self, page: HostedPage) -> None:
-        """One more answer to HOSTED."""
+        """Add one answer to HOSTED."""
         for found in page.topics:
             groups = {each.group: (each.unread, each.leased) for each in found.groups}
             self.topics[found.topic] = HostedTopic(messages=found.messages, scheduled=found.scheduled, groups=groups)
@@ -59,12 +61,14 @@ class Hosted:
         self.dead_groups += page.dead_groups
 
     def with_messages(self) -> list[str]:
-        """The topics of which it has any."""
+        """Return the topics with messages."""
         return [name for name, topic in self.topics.items() if topic.messages]
 
 
 def topic_place(topic: Topic) -> TopicPlace:
-    """One row of the list of topics by where they are: every namespace's, its name apart."""
+    """Return one row of the list of topics by place: topics of every namespace, with the namespace
+    as a separate field.
+    """
     placed = topic.placement
     return TopicPlace(
         namespace=namespace_of(topic.name),
@@ -76,7 +80,9 @@ def topic_place(topic: Topic) -> TopicPlace:
 
 
 def is_here(topic: Topic, broker_group: str) -> bool:
-    """Whether *topic* is hosted in *broker_group*, placed there, or on its way from there."""
+    """Return whether *topic* exists in *broker_group*, is placed there, or is moving away from
+    there.
+    """
     if broker_group in topic.route:
         return True
     placed = topic.placement
@@ -85,7 +91,10 @@ def is_here(topic: Topic, broker_group: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """What one topic has in the broker group. *placed*, *moving*: 0 or 1. *groups*: who has to read there, the furthest behind first."""
+    """Contents of one topic in the broker group.
+
+    *placed*, *moving*: 0 or 1. *groups*: readers, largest backlog first.
+    """
 
     placed: int
     moving: int
@@ -97,7 +106,7 @@ class _Row:
 
 
 class Left:
-    """What is left in broker group *name*, added up topic by topic. Owner: one request."""
+    """Remaining contents of the broker group *name*, summed up by topic. Owner: one request."""
 
     def __init__(self, name: str, hosted: Hosted) -> None:
         self._name, self._hosted = name, hosted
@@ -105,7 +114,10 @@ class Left:
         self._topics: list[TopicLeft] = []
 
     def add(self, name: str, topic: Topic | None, readers: Iterable[str]) -> None:
-        """The topic *name*, as the routes have it (None: they do not). *readers*: groups that have begun it in any other broker group."""
+        """Add the topic *name* of the routes (None: unknown).
+
+        *readers*: groups that have begun it in another broker group.
+        """
         row = self._row(topic, self._hosted.topics.get(name), readers)
         for count in _COUNTS:
             self._counts[count] += getattr(row, count)
@@ -124,7 +136,7 @@ class Left:
             )
 
     def document(self, *, writable: bool, leader: str) -> BrokerGroupLeft:
-        """As the route answers."""
+        """Return the document of the route."""
         hosted = self._hosted
         is_empty = not (hosted.transactions or hosted.dead_letters or any(self._counts[each] for each in _OBSTACLES))
         return BrokerGroupLeft(
@@ -149,7 +161,7 @@ class Left:
         is_moving = is_leaving and not is_placed
         if hosted is None:
             return _Row(placed=int(is_placed), moving=int(is_moving))
-        # Whoever has begun the topic elsewhere alone has everything of it to read here.
+        # A group that has begun the topic only elsewhere has all of its messages here unread.
         elsewhere = {group: hosted.messages for group in readers if group not in hosted.groups}
         unread = {group: count for group, (count, _) in hosted.groups.items()} | elsewhere
         return _Row(

@@ -1,6 +1,7 @@
-"""Consumer groups as the HTTP API writes them, and as the link carries them: one turned into the other. Pure.
+"""Consumer groups: conversion between the HTTP API and the link. Pure.
 
-Where broker groups say different things (a change reaches one after the other), the first in order of names is shown.
+Where broker groups differ (a change reaches one after the other), the first in order of names is
+shown.
 """
 
 from collections.abc import Sequence
@@ -19,9 +20,9 @@ from tern_wire.settings.retry_policy import CUSTOM, EXPONENTIAL, POLICIES, TABLE
 from tern_wire.times import parse_duration_ms, parse_time_ms
 
 
-# Asked ------------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 def group_change(group: str, mode: str, settings: GroupSettings, start: tuple[str, int] | None) -> dict[str, Any]:
-    """The change that *settings* ask for; *start*: where the group begins, read already, with its time in ms."""
+    """Return the change for *settings*; *start* is the parsed position with its time in ms."""
     named = {
         "max_attempts": settings.max_attempts,
         "fifo": settings.fifo,
@@ -40,7 +41,7 @@ def group_change(group: str, mode: str, settings: GroupSettings, start: tuple[st
 
 
 def start_of(settings: GroupSettings) -> tuple[str, int] | None:
-    """Where a group is to begin, and its time in ms; None: not named. InvalidField."""
+    """Return the initial position and its time in ms; None: absent. Raise InvalidField."""
     start = settings.start
     if isinstance(start, UnsetType):
         return None
@@ -89,9 +90,9 @@ def _delay(value: str | int | UnsetType, pointer: str) -> int:
         raise InvalidField(reason=str(error)[:120], pointer=pointer) from error
 
 
-# Answered ---------------------------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 def group_state(found: KnownGroup) -> GroupState:
-    """A group's settings, from those of one broker group."""
+    """Return the settings of a group, from those of one broker group."""
     told = found.retry
     retry = groups.Retry(policy=told.policy, delays_ms=found.retry_delays_ms)
     if told.policy == EXPONENTIAL:
@@ -115,12 +116,14 @@ def group_state(found: KnownGroup) -> GroupState:
 
 
 def group_declared(found: KnownGroup, *, created: bool) -> GroupDeclared:
-    """As group_state, and whether it is new."""
+    """Return the settings of a group, and whether the request created it."""
     return extended(group_state(found), GroupDeclared, created=created)
 
 
 def group_description(answers: Sequence[tuple[str, GroupDescription]]) -> groups.GroupDescription:
-    """As group_state, with how far the group is in each topic, added up over the broker groups."""
+    """Return the settings of a group and its progress in each topic, summed up over the broker
+    groups.
+    """
     topics: dict[str, GroupProgress] = {}
     for name, found in answers:
         for each in found.topics:

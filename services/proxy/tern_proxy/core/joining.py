@@ -1,7 +1,9 @@
-"""What a broker group that joins a mesh lacks: groups that others have, page by page in order of their names, and the changes that make them. Pure.
+"""Groups that a joining broker group lacks, page by page in order of their names, and the changes
+that create them. Pure.
 
-Every broker group tells its next names behind the same one, so the first so many of all of them together are known of each: who has a group, and
-who has not. What is there stays as it is; what is not is made with the settings that the others have.
+Every broker group answers with its next names behind the same name. So for the first names of all
+answers together (up to the limit) it is known which broker groups have them. Existing groups stay
+as they are; missing ones are created with the settings of the other broker groups.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,23 +18,29 @@ from tern_wire.link.producer_groups import KnownProducerGroup
 from tern_wire.settings.producer_settings import ProducerChange
 from tern_wire.settings.topic_settings import CREATE
 
-# What a broker group says of one group.
+# A broker group's description of one group.
 Row = TypeVar("Row")
-# By broker group, its answer: rows in order, and whether there are more.
+# Answer of each broker group: rows in order, and whether there are more.
 Answers = Mapping[str, tuple[Sequence[Row], bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing(Generic[Row]):
-    """What *name* of the page lacks: what each other broker group says of it, in the order of their names. *after*: where the next page begins,
-    "" when this was the last."""
+    """Groups of the page that the broker group lacks, with the descriptions of the others in the
+    order of their names.
+
+    *after*: where the next page begins, "" after the last one.
+    """
 
     groups: dict[str, list[tuple[str, Row]]]
     after: str
 
 
 def missing_of(name: str, answers: Answers[Row], name_of: Callable[[Row], str], limit: int) -> Missing[Row]:
-    """What broker group *name* lacks of what the *answers* have, whose rows are named by *name_of*; each was asked for *limit*."""
+    """Return the groups in *answers* that the broker group *name* lacks.
+
+    *name_of* returns the name of a row; each answer has at most *limit* rows.
+    """
     rows: dict[str, list[tuple[str, Row]]] = {}
     for broker_group in sorted(answers):
         for row in answers[broker_group][0]:
@@ -44,7 +52,10 @@ def missing_of(name: str, answers: Answers[Row], name_of: Callable[[Row], str], 
 
 
 def group_to_create(told: Sequence[tuple[str, KnownGroup]]) -> dict[str, Any]:
-    """The change that makes a consumer group as the first broker group has it: refused where one of that name is there by then."""
+    """Return the change that creates a consumer group as in the first broker group.
+
+    It is refused if the group exists by then.
+    """
     found = told[0][1]
     return {
         "mode": CREATE,
@@ -62,7 +73,10 @@ def group_to_create(told: Sequence[tuple[str, KnownGroup]]) -> dict[str, Any]:
 
 
 def producer_group_to_create(producer_group: str, told: Sequence[tuple[str, KnownProducerGroup]]) -> ProducerChange:
-    """The change that makes a producer group as it was decided last, its secret included. One that nobody has decided anything of has defaults."""
+    """Return the change that creates a producer group with its newest settings, secret included.
+
+    A producer group without explicit settings gets the defaults.
+    """
     decided = newest(told)
     if decided is None or not decided.revision:
         return ProducerChange(producer_group=producer_group, create=True, settings={})

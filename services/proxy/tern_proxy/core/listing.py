@@ -1,7 +1,7 @@
-"""Pages of lists: bounded, in one order, going on behind a cursor that says where the last page ended.
+"""Pages of lists: bounded and ordered, continued by a cursor.
 
-A cursor names the last row that was shown, not a number of rows: what is created or deleted between two pages makes no row come twice
-and none be passed over.
+A cursor names the last row that was returned, not a number of rows. So a creation or deletion
+between two pages neither repeats nor skips a row.
 """
 
 import base64
@@ -19,13 +19,15 @@ from tern_wire.link.codec import decode_msgpack, encode_msgpack
 LISTED_DEFAULT = 100
 PARAMETERS = ("limit", "cursor", "q", "sort")
 PATTERN_LENGTH_MAX = 128
-# Where a row stands: what the list is sorted by, and the row's name.
+# Position of a row: its sort key and its name.
 Place = tuple[Any, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What is asked for: rows whose name holds *pattern* (lower case), by *sort* and then by name, at most *limit* behind *after*."""
+    """Requested page: rows with *pattern* (lower case) in their name, by *sort* and then by name,
+    at most *limit* behind *after*.
+    """
 
     limit: int
     pattern: str
@@ -35,7 +37,10 @@ class Page:
 
 
 def read_page(query: Mapping[str, str], sorts: Mapping[str, type]) -> Page:
-    """The page that *query* asks for; *sorts*: what can be sorted by, and of which type it is. The first is the default. InvalidField."""
+    """Return the page that *query* requests. Raise InvalidField.
+
+    *sorts*: the legal sort keys and their types; the first is the default.
+    """
     sort = query.get("sort", next(iter(sorts)))
     descending, sort = sort.startswith("-"), sort.removeprefix("-")
     if sort not in sorts:
@@ -54,7 +59,11 @@ def read_page(query: Mapping[str, str], sorts: Mapping[str, type]) -> Page:
 
 
 def take_page(places: Iterable[Place], page: Page) -> tuple[list[str], str]:
-    """The names of the rows of *page*, from the places of all rows, and the cursor of the next page ("" when this is the last)."""
+    """Return the names of the rows of *page*, from the positions of all rows, and the cursor of the
+    next page.
+
+    The cursor is "" after the last page.
+    """
     after = page.after
     left = (place for place in places if after is None or (place < after if page.descending else place > after))
     choose: Callable[[int, Iterable[Place]], list[Place]] = heapq.nlargest if page.descending else heapq.nsmallest
@@ -64,7 +73,7 @@ def take_page(places: Iterable[Place], page: Page) -> tuple[list[str], str]:
 
 
 def write_cursor(place: Place) -> str:
-    """The place of a row, opaque."""
+    """Return the position of a row as opaque text."""
     return base64.urlsafe_b64encode(encode_msgpack(list(place))).rstrip(b"=").decode()
 
 

@@ -1,4 +1,4 @@
-"""Members of groups as the HTTP API writes them, and as the link carries them: one turned into the other. Pure."""
+"""Members of groups: conversion between the HTTP API and the link. Pure."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,13 +12,16 @@ from tern_wire.limits import HEARTBEAT_INTERVAL_MS
 from tern_wire.link.members import Assignments, GroupMember, GroupMembers, MemberHeard, SubscriptionConflict
 from tern_wire.routing.membership import Heartbeat, Role, read_heartbeat
 
-# What stands before a subscription's SQL, and may stand before its tags: as in the text of a Filter.
+# Prefixes of a subscription: required before SQL, optional before tags, as in the text of a Filter.
 SQL, TAGS = "sql:", "tags:"
 
 
-# Asked ------------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 def heartbeat_of(group: str, document: MemberHeartbeat, whole: Callable[[str], str]) -> Heartbeat:
-    """What a member of *group* says in *document*. *whole*: the whole name of a topic. IllegalFilter, and what `read_heartbeat` refuses."""
+    """Return the heartbeat of a member of *group* in *document*.
+
+    *whole* returns the full name of a topic. Raise IllegalFilter, or an error of `read_heartbeat`.
+    """
     subscriptions = _canonical(document.subscriptions)
     by_topic = {
         "subscriptions": {whole(topic): text for topic, text in subscriptions.items()},
@@ -28,7 +31,7 @@ def heartbeat_of(group: str, document: MemberHeartbeat, whole: Callable[[str], s
 
 
 def _canonical(subscriptions: Mapping[str, str]) -> dict[str, str]:
-    """Filters that mean the same in the same words; IllegalFilter."""
+    """Return canonical texts, so that equal filters have equal texts. Raise IllegalFilter."""
     found = {}
     for topic, text in subscriptions.items():
         tags, sql = (None, text.removeprefix(SQL)) if text.startswith(SQL) else (text.removeprefix(TAGS), None)
@@ -39,9 +42,11 @@ def _canonical(subscriptions: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-# Answered ---------------------------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 def heard(says: Heartbeat, found: MemberHeard, missed: dict[str, str]) -> Heard:
-    """What a member is told, as one broker group has heard it; *missed*: those that have not, and why."""
+    """Return the answer to a heartbeat, from one broker group's reply; *missed*: the broker groups
+    that failed, and why.
+    """
     return Heard(
         group=says.group,
         member=says.member,
@@ -57,7 +62,7 @@ def heard(says: Heartbeat, found: MemberHeard, missed: dict[str, str]) -> Heard:
 
 
 def group_members(group: str, role: Role, found: GroupMembers) -> members.GroupMembers:
-    """The members of a group, and where they differ."""
+    """Return the members of a group and the conflicts of their subscriptions."""
     return members.GroupMembers(
         group=group,
         role=role.value,
@@ -87,7 +92,7 @@ def _member(found: GroupMember) -> Member:
 
 
 def assignments(group: str, topic: str, found: Assignments) -> members.Assignments:
-    """Who reads which queues of a topic."""
+    """Return the assignment of a topic's queues to members."""
     return members.Assignments(
         group=group,
         topic=topic,

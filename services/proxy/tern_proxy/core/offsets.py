@@ -1,4 +1,4 @@
-"""Offsets of topics and groups as the HTTP API writes them, and as the link carries them: one turned into the other. Pure."""
+"""Offsets of topics and groups: conversion between the HTTP API and the link. Pure."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,9 @@ from tern_wire.link.pulls import Offsets
 
 
 def topic_offsets(topic: str, answers: Sequence[tuple[str, Offsets]]) -> TopicOffsets:
-    """Oldest and next offset of every queue of a topic, and where a time was named, the offset of that time."""
+    """Return oldest and next offset of every queue of a topic, and the offset of a time if one was
+    requested.
+    """
     queues = []
     for name, found in answers:
         for queue, min_offset, max_offset, *offset_at in found.queues:
@@ -24,7 +26,10 @@ def topic_offsets(topic: str, answers: Sequence[tuple[str, Offsets]]) -> TopicOf
 
 
 def commits_of(group: str, commit: OffsetsCommit, topic: Topic) -> dict[str, CommitOffsets]:
-    """What each broker group is told of *commit*, in the order in which it names them; InvalidField, QueueNotFound."""
+    """Return the part of *commit* for each broker group, in the order of the request.
+
+    Raise InvalidField, QueueNotFound.
+    """
     fields = {"offsets": commit.offsets, "expected": commit.expected, "epochs": commit.epochs}
     parts: dict[str, dict[str, dict[str, int]]] = {}
     for field, numbers in fields.items():
@@ -36,7 +41,7 @@ def commits_of(group: str, commit: OffsetsCommit, topic: Topic) -> dict[str, Com
 
 
 def moves_of(broker_group: str, found: GroupMoved) -> list[QueueMove]:
-    """A group's moves in the queues of one broker group."""
+    """Return a group's moves in the queues of one broker group."""
     return [
         QueueMove(
             queue=f"{broker_group}:{move.queue}",

@@ -1,7 +1,9 @@
-"""Requests and replies as clients write them: what is a send's is read as in a send, the rest here; and what records get of it.
+"""Parsing of requests and replies, and the properties of their records.
 
-A request is a send with `timeout`, `correlation_id` and `client`; a reply is one with `reply_to` and `correlation_id`, and without all that
-would decide about its queue, tag or time: those are the requester's. Query parameters win over headers, as in a send.
+Fields shared with sends are parsed as in a send. A request is a send with `timeout`,
+`correlation_id` and `client`. A reply is a send with `reply_to` and `correlation_id` and without
+fields for its queue, tag or time, which belong to the requester. Query parameters override headers,
+as in a send.
 """
 
 from dataclasses import dataclass
@@ -37,10 +39,10 @@ from tern_wire.records.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, REP
 from tern_wire.replies import REPLY, ReplyAddress, check_client, check_correlation_id, read_reply_address
 from tern_wire.times import given_duration, parse_duration_ms
 
-# Parameter to header, of what a send does not have.
+# Parameter -> header, for those that a send does not have.
 _OF_REQUEST = {"timeout": HEADER_TIMEOUT, "correlation_id": HEADER_CORRELATION_ID, "client": HEADER_CLIENT}
 _OF_REPLY = {"reply_to": HEADER_REPLY_TO, "correlation_id": HEADER_CORRELATION_ID}
-# What a reply has of a send.
+# Parameters of a send that a reply has.
 _REPLY_PARAMETERS = (*_OF_REPLY, "key", "idempotency_key")
 _REPLY_HEADERS = (
     *_OF_REPLY.values(),
@@ -57,7 +59,7 @@ _REPLY_HEADERS_TAKEN = frozenset(name.lower().encode() for name in _REPLY_HEADER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One request: what to send, how long to wait, and under which names; "" for what the client leaves to us."""
+    """Parsed request: message, timeout and names; "" for names that the proxy chooses."""
 
     message: PackedMessage
     timeout_ms: int
@@ -67,7 +69,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One reply: what to send, where to, and to what."""
+    """Parsed reply: the message, its address, and the correlation id of the request."""
 
     message: PackedMessage
     address: ReplyAddress
@@ -76,14 +78,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """The reply that somebody waits for: to which correlation id, of which client, stored since when (ms)."""
+    """Awaited reply: its correlation id, its client, and the earliest time of storage (ms)."""
 
     correlation_id: str
     client: str
     from_ms: int
 
     def question(self, topic: str, broker_group: str, wait_ms: int) -> AwaitReply:
-        """What one broker group is asked for it, in the reply topic *topic*."""
+        """Return the link request for it to one broker group, in the reply topic *topic*."""
         return AwaitReply(
             topic=topic,
             correlation_id=self.correlation_id,
@@ -94,7 +96,10 @@ class Sought:
 
 
 def read_request(headers: Headers, query_string: bytes, body: bytes) -> Asked:
-    """A request's parts; errors as read_send, and IllegalTimeout, IllegalCorrelationId, InvalidField."""
+    """Parse a request.
+
+    Raise the errors of `read_send`, and IllegalTimeout, IllegalCorrelationId, InvalidField.
+    """
     given, rest, query = split_own(headers, query_string, _OF_REQUEST, (*SEND_PARAMETERS, *_OF_REQUEST))
     try:
         message = read_send(rest, query, body)
@@ -111,7 +116,11 @@ def read_request(headers: Headers, query_string: bytes, body: bytes) -> Asked:
 
 
 def read_reply(headers: Headers, query_string: bytes, body: bytes) -> Answer:
-    """A reply's parts; errors as read_send, and IllegalReplyAddress, IllegalCorrelationId, InvalidField when one of them is missing."""
+    """Parse a reply.
+
+    Raise the errors of `read_send`, and IllegalReplyAddress, IllegalCorrelationId, or InvalidField
+    for a missing field.
+    """
     given, rest, query = split_own(headers, query_string, _OF_REPLY, _REPLY_PARAMETERS)
     for name, _ in rest:
         if name.startswith(b"mq-") and name not in _REPLY_HEADERS_TAKEN and not name.startswith(_PREFIX):
@@ -128,7 +137,7 @@ def read_reply(headers: Headers, query_string: bytes, body: bytes) -> Answer:
 
 
 def read_asking(query_string: bytes, correlation_id: str) -> tuple[Sought, int]:
-    """What `GET .../requests/{correlation_id}` looks for, and for how long (ms)."""
+    """Parse `GET .../requests/{correlation_id}`: the awaited reply, and how long to wait (ms)."""
     query = read_query_once(query_string, ("client", "wait"))
     check_correlation_id(correlation_id, "path/correlation_id")
     client = check_client(query["client"], "query/client") if "client" in query else correlation_id
@@ -136,7 +145,10 @@ def read_asking(query_string: bytes, correlation_id: str) -> tuple[Sought, int]:
 
 
 def correlation_id_of(asked: Asked, topic: bytes, made: str) -> str:
-    """The client's own id, or one that follows from the idempotency key (who repeats a request waits for the same reply), or *made*."""
+    """Return the client's own correlation id, or one derived from the idempotency key, or *made*.
+
+    A repeated request with the same idempotency key so waits for the same reply.
+    """
     if asked.correlation_id:
         return asked.correlation_id
     key = asked.message.idempotency_key
@@ -144,17 +156,17 @@ def correlation_id_of(asked: Asked, topic: bytes, made: str) -> str:
 
 
 def request_properties(correlation_id: str, address: ReplyAddress, timeout_ms: int) -> str:
-    r"""`k\x01v\x02...` that a request's record gets."""
+    r"""Return the properties of a request's record, `k\x01v\x02...`."""
     return f"{CORRELATION_ID}\x01{correlation_id}\x02{REPLY_TO}\x01{address}\x02{REPLY_WAIT_MS}\x01{timeout_ms}\x02"
 
 
 def reply_properties(answer: Answer) -> str:
-    r"""`k\x01v\x02...` that a reply's record gets."""
+    r"""Return the properties of a reply's record, `k\x01v\x02...`."""
     return f"{CORRELATION_ID}\x01{answer.correlation_id}\x02{REPLY_TO}\x01{answer.address}\x02{MESSAGE_TYPE}\x01{REPLY}\x02"
 
 
 def asking_path(topic: str, correlation_id: str, client: str) -> str:
-    """Where the reply can be asked for again, with its query."""
+    """Return the path, with its query, at which the reply can be requested again."""
     fields = {} if client == correlation_id else {"client": client}
     return f"{requests_path(topic, _quoted(correlation_id))}?{urlencode({**fields, 'wait': '20s'})}"
 
@@ -174,5 +186,5 @@ def _timeout_of(text: str) -> int:
 
 
 def is_open(error: TernError) -> bool:
-    """Whether asking again, at the same broker group, can still find the reply."""
+    """Return whether a repeat at the same broker group can still find the reply."""
     return error.retryable or isinstance(error, TopicNotFound)

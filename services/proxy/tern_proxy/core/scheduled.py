@@ -1,7 +1,8 @@
-"""Pages of messages that wait for their delivery time: what several broker groups list becomes one list, by (time, broker group, id).
+"""Pages of scheduled messages: the lists of several broker groups merged by (time, broker group,
+id).
 
-A cursor names the last place that was looked at, so that whatever comes due or is recalled between two pages makes no message come twice
-and none be passed over.
+A cursor names the last position that was read. So a message that comes due or is recalled between
+two pages makes no other message appear twice or be skipped.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -26,7 +27,7 @@ Place = tuple[int, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPage:
-    """What one broker group lists, in order, and its last place if it has more."""
+    """Page of one broker group, in order, and its last position if there are more."""
 
     broker_group: str
     rows: Sequence[scheduled.ScheduledMessage]
@@ -34,7 +35,9 @@ class GroupPage:
 
 
 def after_in(broker_group: str, place: Place | None) -> tuple[int, int]:
-    """Behind which (time, timer id) *broker_group* is to go on when *place* was the last one seen of all."""
+    """Return the (time, timer id) behind which *broker_group* continues when *place* was the last
+    position of all.
+    """
     if place is None:
         return 0, -1
     deliver_ms, last_group, timer_id = place
@@ -46,13 +49,15 @@ def after_in(broker_group: str, place: Place | None) -> tuple[int, int]:
 def put_together(
     pages: Iterable[GroupPage], limit: int, recalls: RecallMaker
 ) -> tuple[list[ScheduledMessage], Place | None]:
-    """At most *limit* messages in order, and the place to go on behind; None: that was all."""
+    """Return at most *limit* messages in order, and the position to continue behind; None at the
+    end.
+    """
     found: list[tuple[Place, scheduled.ScheduledMessage]] = []
     horizons: list[Place] = []
     for page in pages:
         found += [((row.deliver_ms, page.broker_group, row.timer_id), row) for row in page.rows]
         if page.next is not None:
-            # Behind it, this group may have messages that it did not list.
+            # Behind this position the group may have messages that are not in its page.
             horizons.append((page.next[0], page.broker_group, page.next[1]))
     found.sort(key=lambda item: item[0])
     shown = [item for item in found if not horizons or item[0] <= min(horizons)]
@@ -77,12 +82,12 @@ def _waiting(place: Place, message: scheduled.ScheduledMessage, recalls: RecallM
 
 
 def write_cursor(place: Place) -> str:
-    """*place*, opaque."""
+    """Return *place* as opaque text."""
     return urlsafe_b64encode(encode_msgpack(list(place))).rstrip(b"=").decode()
 
 
 def read_cursor(text: str) -> Place:
-    """The place again; InvalidField unless it was made here."""
+    """Return the place of a cursor. Raise InvalidField unless it was made here."""
     try:
         if len(text) > CURSOR_LENGTH_MAX:
             raise ValueError("too long")

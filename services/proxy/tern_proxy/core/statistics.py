@@ -1,6 +1,7 @@
-"""Numbers of topics and groups: what each broker group says of its own, put together. Pure.
+"""Statistics of topics and groups, merged from the answers of the broker groups. Pure.
 
-Rates are those of the last minute. What went out is counted by a leader since it leads; everything else outlives it.
+Rates are those of the last minute. A leader counts outgoing traffic since its election; all other
+counts survive a change of leader.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +12,7 @@ from tern_wire.link.statistics import FlowNumbers, GroupStatistics, TopicLag, To
 
 
 def topic_stats(topic: str, answers: Sequence[tuple[str, TopicStatistics]]) -> TopicStats:
-    """The numbers of a topic, and all groups that have begun to read it."""
+    """Return the statistics of a topic, and all groups that have begun to read it."""
     queues = [
         QueueStats(
             queue=f"{name}:{row.queue}",
@@ -36,7 +37,9 @@ def topic_stats(topic: str, answers: Sequence[tuple[str, TopicStatistics]]) -> T
 
 
 def group_lag(group: str, answers: Sequence[tuple[str, GroupStatistics]], sees: Callable[[str], bool]) -> GroupLag:
-    """How far a group is behind in those topics that the principal *sees*; what it does not see is not counted either."""
+    """Return the lag of a group in the topics that the principal *sees*; other topics are not
+    counted.
+    """
     topics: dict[str, list[tuple[str, TopicLag]]] = {}
     for name, told in answers:
         for part in (part for part in told.topics if sees(part.topic)):
@@ -80,7 +83,7 @@ def _topic_lag(topic: str, parts: Sequence[tuple[str, TopicLag]]) -> statistics.
 
 
 def _flow(flows: Iterable[FlowNumbers]) -> Flow:
-    """Several flows as one."""
+    """Return the sum of several flows."""
     known = list(flows)
     return Flow(
         messages=sum(flow.messages for flow in known),

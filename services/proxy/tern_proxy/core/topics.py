@@ -1,6 +1,7 @@
-"""Topics as the HTTP API writes them, and as the link carries them: one turned into the other. Pure.
+"""Topics: conversion between the HTTP API and the link. Pure.
 
-Where broker groups say different things (a change reaches one after the other), the first in order of names is shown.
+Where broker groups differ (a change reaches one after the other), the first in order of names is
+shown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +20,16 @@ from tern_wire.routing.route import TopicRoute
 from tern_wire.settings.topic_settings import perm_of, permission_of
 from tern_wire.settings.when_full import WHEN_FULL, check_when_full, when_full_of
 
-# Name of a broker group and what it has answered.
+# Name of a broker group and its answer.
 Answers = Sequence[tuple[str, TopicState]]
 
 
-# Asked ------------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 def topic_change(topic: str, mode: str, settings: TopicSettings) -> dict[str, Any]:
-    """The change that *settings* ask for; brokers and this proxy check the same (`read_topic_change`)."""
+    """Return the change for *settings*.
+
+    Brokers and this proxy validate it alike (`read_topic_change`).
+    """
     named = {"queues": settings.queues, "type": settings.type, "attributes": _attributes(settings)}
     change = {name: value for name, value in named.items() if not isinstance(value, UnsetType)}
     if not isinstance(settings.permission, UnsetType):
@@ -34,7 +38,9 @@ def topic_change(topic: str, mode: str, settings: TopicSettings) -> dict[str, An
 
 
 def _attributes(settings: TopicSettings) -> dict[str, str | None] | UnsetType:
-    """What *settings* change of the attributes, `when_full` among them, which is kept as one."""
+    """Return the changes of the attributes in *settings*, including `when_full`, which is stored as
+    an attribute.
+    """
     attributes, when_full = settings.attributes, settings.when_full
     if not isinstance(attributes, UnsetType) and WHEN_FULL in attributes:
         reason = f"'{WHEN_FULL}' is a setting of its own, beside the attributes"
@@ -45,9 +51,9 @@ def _attributes(settings: TopicSettings) -> dict[str, str | None] | UnsetType:
     return {**others, WHEN_FULL: check_when_full(when_full)}
 
 
-# Answered ---------------------------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 def topic_state(topic: str, answers: Answers) -> topics.TopicState:
-    """A topic's settings, from the settings of each broker group."""
+    """Return the settings of a topic, from those of each broker group."""
     counts = {name: found.queues for name, found in answers}
     first = answers[0][1]
     return topics.TopicState(
@@ -63,12 +69,12 @@ def topic_state(topic: str, answers: Answers) -> topics.TopicState:
 
 
 def topic_declared(topic: str, answers: Answers, *, created: bool) -> TopicDeclared:
-    """As topic_state, and whether it is new."""
+    """Return the settings of a topic, and whether the request created it."""
     return extended(topic_state(topic, answers), TopicDeclared, created=created)
 
 
 def topic_description(topic: str, answers: Sequence[tuple[str, TopicDescription]]) -> topics.TopicDescription:
-    """As topic_state, with the offsets of every queue and the groups that read it."""
+    """Return the settings of a topic, the offsets of every queue, and the groups that read it."""
     bounds = [
         QueueOffsets(queue=f"{name}:{each.queue}", min_offset=each.min_offset, max_offset=each.max_offset)
         for name, found in answers
@@ -79,7 +85,7 @@ def topic_description(topic: str, answers: Sequence[tuple[str, TopicDescription]
 
 
 def topic_route(found: TopicState) -> TopicRoute:
-    """The route that a broker group's answer to a change makes."""
+    """Return the route in a broker group's answer to a change."""
     return TopicRoute(
         topic_id=found.topic_id,
         queues=found.queues,
@@ -90,8 +96,9 @@ def topic_route(found: TopicState) -> TopicRoute:
 
 
 def topic_placement(topic: str, placement: Placement, answers: Answers) -> TopicPlacement:
-    """Where a topic's keyed and ordered messages go."""
-    # Who shares the topic knows its last key; no end comes before all keys are forgotten.
+    """Return the placement of a topic's keyed and ordered messages."""
+    # Each host has the time of its last keyed message; the move cannot end before all keys have
+    # expired.
     placed = [max(found.placed_ms, found.keyed_ms) for name, found in answers if name in placement.before]
     return TopicPlacement(
         topic=topic,
@@ -105,7 +112,7 @@ def topic_placement(topic: str, placement: Placement, answers: Answers) -> Topic
 
 
 def listed_topic(topic: str, route: Mapping[str, TopicRoute]) -> ListedTopic:
-    """A topic in a list, from the routes alone."""
+    """Return a topic of a list, from the routes alone."""
     names = sorted(route)
     first = route[names[0]]
     return ListedTopic(

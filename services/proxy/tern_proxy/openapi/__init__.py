@@ -1,1 +1,1 @@
-"""The API document, OpenAPI 3.1: how it is put together from the rows of all routes."""
+"""The API document, OpenAPI 3.1, built from the rows of all routes."""

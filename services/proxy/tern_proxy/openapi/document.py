@@ -1,9 +1,8 @@
-"""The API document, from the rows of all routes. OpenAPI 3.1.
+"""Builder of the API document (OpenAPI 3.1) from the rows of all routes.
 
-Built at the first request of /openapi.json: most proxies are never asked, and start-up time and idle memory are for messages. The same
-release always gives the same bytes.
-
-Reference: OpenAPI 3.1.0; RFC 9457 (problems).
+Built at the first request of /openapi.json: most proxies never serve it, and start-up time and idle
+memory are for messages. The same release always produces the same bytes. Reference: OpenAPI 3.1.0;
+RFC 9457 (problems).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,22 +27,22 @@ Document = dict[str, Any]
 BASE_URL = f"http://127.0.0.1:{paths.PORT_PROXY}"
 _TAGS = {
     "messages": "Send, receive, settle, and read by offset.",
-    "transactions": "Messages that become visible together with something else, or never.",
-    "producer groups": "Who is asked what became of a transaction, and how.",
-    "delayed messages": "See what waits for its delivery time, and take it back.",
-    "queries": "Find single messages, and where they are.",
+    "transactions": "Messages that become visible by a commit, or never.",
+    "producer groups": "Settings for checks of transactions.",
+    "delayed messages": "List and recall messages that wait for their delivery time.",
+    "queries": "Find single messages, and trace them.",
     "topics": "Declare topics, see their queues.",
     "groups": "Declare consumer groups, see and move their offsets.",
-    "principals": "Who may do what, and with which keys.",
-    "dead letters": "Messages that have failed for the last time: browse, redrive, purge.",
-    "cluster": "Who is there and who leads.",
-    "reference": "What explains this API.",
+    "principals": "Grants and keys.",
+    "dead letters": "Messages after their last failed attempt: browse, redrive, purge.",
+    "cluster": "Broker groups, their nodes and leaders.",
+    "reference": "Explanations of this API.",
     "health": "For supervisors, load balancers and Prometheus.",
 }
 
 
 def install_openapi(app: FastAPI, routes: Sequence[Route]) -> None:
-    """Let *app* answer the document of *routes*, built when it is first asked for."""
+    """Let *app* serve the document of *routes*, built at the first request."""
     complete: Document = {}
 
     def openapi() -> Document:
@@ -56,7 +55,7 @@ def install_openapi(app: FastAPI, routes: Sequence[Route]) -> None:
 
 
 def build_document(info: Document, routes: Iterable[Route]) -> Document:
-    """The document of *routes*: those that have an id."""
+    """Return the document of those *routes* that have an id."""
     routes = [route for route in routes if route.id]
     paths_of: dict[str, Document] = {}
     for route in routes:
@@ -134,7 +133,7 @@ def _curl(route: Route, body: tuple[str, str] | None) -> str:
     return f"{text} \\\n  -H 'Content-Type: {body[0]}' \\\n  --data-binary '{body[1]}'"
 
 
-# Problems ---------------------------------------------------------------------------------------------------------
+# Problems -----------------------------------------------------------------------------------------
 def _problem(status: int, codes: list[str]) -> Document:
     pause = {"Retry-After": {"$ref": "#/components/headers/Retry-After"}} if status in {408, 429, 503, 504} else {}
     return _with_request_id(
@@ -154,7 +153,7 @@ def _problem(status: int, codes: list[str]) -> Document:
     )
 
 
-# Components -------------------------------------------------------------------------------------------------------
+# Components ---------------------------------------------------------------------------------------
 def _path_parameters() -> Document:
     patterns = (
         ("topic", TOPIC_PATTERN, "The topic."),
@@ -164,13 +163,13 @@ def _path_parameters() -> Document:
         ("member", MEMBER_PATTERN, "The member's id."),
         ("message_id", "^.{1,128}$", "The message's id."),
         ("correlation_id", CORRELATION_PATTERN, "The request's correlation id."),
-        ("recall_handle", "^[A-Za-z0-9_-]{1,96}$", "As the send, or the list of scheduled messages, has given it."),
+        ("recall_handle", "^[A-Za-z0-9_-]{1,96}$", "From a send, or from the list of scheduled messages."),
         ("producer_group", GROUP_PATTERN, "The producer group."),
-        ("transaction_id", "^[A-Za-z0-9_-]{1,96}$", "As the begin, a check or the list of transactions has given it."),
+        ("transaction_id", "^[A-Za-z0-9_-]{1,96}$", "From a begin, a check or the list of transactions."),
         ("principal", f"^{PRINCIPAL_PATTERN}$", "The principal."),
         ("kid", "^[A-Za-z0-9]{16}$", "The key's name."),
         ("problem", "^[a-z0-9-]{1,64}$", "The error's code."),
-        ("task", "^[0-9a-f]{24}$", "The task, as the answer that began it names it."),
+        ("task", "^[0-9a-f]{24}$", "The task, from the answer that began it."),
     )
     return {
         name: {
@@ -198,13 +197,13 @@ def _namespace() -> Document:
     return {
         "name": paths.HEADER_NAMESPACE,
         "in": "header",
-        "description": "All topics and groups that the request names are in this namespace, and no other object is seen or touched.",
+        "description": "Namespace of all topics and groups in the request and its answer.",
         "schema": {"type": "string", "pattern": f"^[A-Za-z0-9][A-Za-z0-9_-]{{0,{NAMESPACE_LENGTH_MAX - 1}}}$"},
     }
 
 
 def _of_whoever(path: str) -> tuple[str, ...]:
-    """Parameters of every operation, and of every one of the API."""
+    """Return the parameters of every operation; those under /v1/ have more."""
     return ("RequestId", "Namespace") if path.startswith("/v1/") else ("RequestId",)
 
 
@@ -215,20 +214,24 @@ def _headers() -> Document:
         (paths.HEADER_REQUEST_ID, text, "The request's id: the client's own, or a new one."),
         ("Retry-After", {"type": "integer", "minimum": 1}, "Seconds."),
         ("Location", text, "Where the message can be read."),
-        ("Content-Security-Policy", text, "Nothing from elsewhere."),
+        ("Content-Security-Policy", text, "No content from other hosts."),
         ("Link", text, 'The next page, `rel="next"`.'),
         ("Preference-Applied", text, "`return=minimal`."),
-        (paths.HEADER_REPLAYED, {"const": "true"}, "The idempotency key was seen before."),
+        (paths.HEADER_REPLAYED, {"const": "true"}, "An earlier send with this idempotency key stored it."),
         ("ETag", text, "Names a closed range; send it in If-None-Match."),
         ("Cache-Control", text, "A closed range never changes."),
-        (paths.HEADER_WAIT_APPLIED, text, "The wait that was granted, such as `20000ms`; only when one was asked for."),
-        (paths.HEADER_NEXT_OFFSET, offset, "Where to go on."),
-        (paths.HEADER_MIN_OFFSET, offset, "The oldest message kept."),
-        (paths.HEADER_MAX_OFFSET, offset, "The offset that the next message will get."),
+        (paths.HEADER_WAIT_APPLIED, text, "The wait that was granted, such as `20000ms`; only when one was requested."),
+        (paths.HEADER_NEXT_OFFSET, offset, "The offset to continue at."),
+        (paths.HEADER_MIN_OFFSET, offset, "The oldest kept message."),
+        (paths.HEADER_MAX_OFFSET, offset, "The offset of the next message."),
         ("MQ-Message-Id", text, "The message's id."),
         (paths.HEADER_QUEUE, text, "The message's queue."),
-        ("MQ-Offset", {"type": "integer", "minimum": -1}, "The message's offset; -1 while it waits for its time."),
-        ("MQ-Recall-Handle", text, "DELETE it to recall the message, which waits."),
-        (paths.HEADER_DELIVER_AT, offset, "When the message is to be delivered, ms since 1970."),
+        (
+            "MQ-Offset",
+            {"type": "integer", "minimum": -1},
+            "The message's offset; -1 while it waits for its delivery time.",
+        ),
+        ("MQ-Recall-Handle", text, "DELETE it to recall the scheduled message."),
+        (paths.HEADER_DELIVER_AT, offset, "The delivery time of the message, ms since 1970."),
     )
     return {name: {"description": description, "schema": schema} for name, schema, description in known}

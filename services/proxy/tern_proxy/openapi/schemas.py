@@ -1,4 +1,6 @@
-"""The schemas of the API document: what msgspec says of the documents that routes take and give, completed by what their types tell it beside."""
+"""Schemas of the API document: msgspec's schemas of the documents of routes, completed by
+annotations of their types.
+"""
 
 from collections.abc import Iterable
 
@@ -9,7 +11,7 @@ from tern_proxy.core.documents.values import INSTEAD, Invisible, Problem, Wait
 from tern_proxy.routes.route import REF, Schema
 from tern_wire.errors import ERRORS
 
-# What parameters refer to.
+# Schemas that parameters refer to.
 _NAMED = {"Wait": Wait, "InvisibleTime": Invisible}
 # A message in JSON has its body in one of these.
 _BODIES = ("body", "json", "body_base64")
@@ -17,7 +19,7 @@ _WITH_BODY = ("JsonMessage", "JsonTopicMessage")
 
 
 def build_schemas(kinds: Iterable[type[Struct]]) -> dict[str, Schema]:
-    """The schemas of *kinds*, and of what they are made of, by name, in order of their names."""
+    """Return the schemas of *kinds* and of their parts by name, in order of names."""
     _, found = msgspec.json.schema_components(dict.fromkeys((Problem, *kinds)), ref_template=REF)
     found["Problem"]["properties"]["code"]["enum"] = sorted(ERRORS)
     for schema in found.values():
@@ -30,7 +32,10 @@ def build_schemas(kinds: Iterable[type[Struct]]) -> dict[str, Schema]:
 
 
 def _told(known: Schema) -> Schema:
-    """*known* as msgspec has made it of a field, with what the field's type says instead. Null as the default is left out: so is the field."""
+    """Return the schema of a field with the overrides of its type.
+
+    A null default is omitted, because the field is omitted, too.
+    """
     said = known.pop(INSTEAD, {})
     told = {keyword: value for keyword, value in {**known, **said}.items() if said.get(keyword, "") is not None}
     if told.get("default", "") is not None:

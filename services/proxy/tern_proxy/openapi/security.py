@@ -1,6 +1,7 @@
-"""What the API document says of credentials and permissions: the two schemes, and for each operation what the table of requirements asks.
+"""Credentials and permissions in the API document: the two schemes, and the required permissions of
+each operation.
 
-    "security": either scheme, or none where the mesh does not ask for credentials (every listener on loopback)
+    "security": either scheme, or none where the mesh requires no credentials (loopback only)
     "x-required-permissions": ["PUB topic {topic}", ...], as core/access/requirements.py writes them
 
 Imported with the first request of /openapi.json.
@@ -32,7 +33,7 @@ _SCHEMES = {
 
 
 def security_of(rule: Rule) -> Document:
-    """What to add to the operation."""
+    """Return the security members of an operation."""
     if rule.is_anonymous:
         return {"security": []}
     return {
@@ -42,5 +43,5 @@ def security_of(rule: Rule) -> Document:
 
 
 def schemes() -> Document:
-    """For `components/securitySchemes`."""
+    """Return the content of `components/securitySchemes`."""
     return {name: dict(scheme) for name, scheme in _SCHEMES.items()}

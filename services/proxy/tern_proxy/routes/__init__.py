@@ -1,1 +1,1 @@
-"""HTTP routes: the hot ones as raw ASGI handlers, the admin ones with FastAPI."""
+"""HTTP routes: hot ones as raw ASGI handlers, admin ones with FastAPI."""

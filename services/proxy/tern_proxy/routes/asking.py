@@ -1,4 +1,4 @@
-"""Asking broker groups: all that are known, or those of a topic, at the same time."""
+"""Concurrent requests to broker groups: to all that are known, or to those of a topic."""
 
 import asyncio
 
@@ -9,7 +9,10 @@ from tern_wire.link.heads import LinkRequest, R
 
 
 async def broker_group_names(proxy: Proxy) -> list[str]:
-    """All that are known and not taken out, ascending, at least one. NoNameServer, WarmingUp or NoLeader when there is none."""
+    """Return the known broker groups that are not being removed, ascending, at least one.
+
+    Raise NoNameServer, WarmingUp or NoLeader when there is none.
+    """
     if proxy.cache.routes is None or not proxy.groups:
         await proxy.cache.refresh()
     if proxy.cache.routes is None:
@@ -23,10 +26,11 @@ async def broker_group_names(proxy: Proxy) -> list[str]:
 async def ask_all(
     proxy: Proxy, request: LinkRequest[R], *, is_repeatable: bool = True, absent: type[TernError] | None = None
 ) -> list[tuple[str, R]]:
-    """Name and answer of every broker group, in the order of their names. The first trouble is the answer, when all have answered.
+    """Return name and answer of every broker group, in the order of their names.
 
-    *absent*: the error by which a broker group says that it has no such thing; it is left out, unless all of them say so.
-    NoNameServer, WarmingUp or NoLeader when no broker group is known.
+    After all have answered, raise the first error, if any. *absent*: the error of a broker group
+    that lacks the object; it is left out unless all broker groups raise it. Raise NoNameServer,
+    WarmingUp or NoLeader when no broker group is known.
     """
     names = await broker_group_names(proxy)
     links = [proxy.groups[name].link for name in names]
@@ -42,9 +46,10 @@ async def ask_all(
 
 
 async def ask_each(proxy: Proxy, topic: Topic, request: LinkRequest[R]) -> list[tuple[str, R, memoryview]]:
-    """Name, answer, and what is behind it, of every broker group that hosts *topic*, in the order of their names.
+    """Return name, answer and raw bytes of every broker group that hosts *topic*, in the order of
+    their names.
 
-    The request may be repeated. The first trouble is the answer.
+    The request must be repeatable. Raise the first error.
     """
     names = list(topic.broker_groups)
     answers = await asyncio.gather(*(proxy.group(name).link.ask(request, is_repeatable=True) for name in names))

@@ -1,11 +1,11 @@
-"""A request as an ordinary route's handler sees it, and what a handler answers.
+"""Request and answer types of ordinary routes' handlers.
 
-    async def get_topic(call: Call, topic: str) -> TopicDescription: ...      200 with the document
-    -> Answer(document, status=201, headers={...})                            another status, or headers
-    -> Page(bytes)                                                            200, for a browser
-    -> None                                                                   204
+    async def get_topic(call: Call, topic: str) -> TopicDescription: ...  200 with the document
+    -> Answer(document, status=201, headers={...})                        another status, or headers
+    -> Page(bytes)                                                        200, for a browser
+    -> None                                                               204
 
-The form of the answer, and the query, are read and refused before the handler runs: by what the route's row says.
+The query and the form of the answer are validated before the handler runs, by the route's row.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A document that is answered otherwise than with 200 alone."""
+    """Document with a status or headers other than 200 alone."""
 
     document: Struct
     status: int = 200
@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What is answered with 200 and no document of ours."""
+    """Answer with status 200 that is not a document."""
 
     body: bytes
     kind: str = f"{HTML}; charset=utf-8"
@@ -52,26 +52,32 @@ class Page:
 
 
 class Call:
-    """One request. *query*: its parameters, each at most once, all of them known to the route. *rows*: all routes that there are."""
+    """One request. *query*: its parameters, each at most once, all known to the route.
+
+    *rows*: all routes.
+    """
 
     __slots__ = ("form", "proxy", "query", "request", "rows")
 
     def __init__(self, proxy: Proxy, request: Request, route: Route, rows: tuple[Route, ...]) -> None:
-        """NotAcceptable, UnknownParameter."""
+        """Raise NotAcceptable, UnknownParameter."""
         self.proxy, self.request, self.rows = proxy, request, rows
-        # Which of the route's content types the answer has.
+        # Content type of the answer, one of the route's.
         self.form = answer_kind(request.headers.get("accept", ""), route.forms) if route.forms else JSON
         self.query: dict[str, str] = read_query_once(request.scope["query_string"], route.known_query)
 
     def needed(self, name: str) -> str:
-        """A query parameter that must be there; InvalidField."""
+        """Return a required query parameter. Raise InvalidField."""
         value = self.query.get(name)
         if not value:
             raise InvalidField(reason=f"The parameter '{name}' is needed", pointer=f"query/{name}")
         return value
 
     async def read(self, kind: type[K]) -> K:
-        """The body as *kind*; an empty one means all defaults. MessageTooLarge, MalformedBody, UnknownField, DocumentTooComplex."""
+        """Return the body as *kind*; an empty one means all defaults.
+
+        Raise MessageTooLarge, MalformedBody, UnknownField, DocumentTooComplex.
+        """
         pieces: list[bytes] = []
         size = 0
         async for piece in self.request.stream():
@@ -84,34 +90,37 @@ class Call:
         return read_msgpack(body, kind) if packed and body else read_json(body or b"{}", kind)
 
     def header(self, name: str) -> str:
-        """A header of the request, or ""."""
+        """Return a header of the request, or ""."""
         return self.request.headers.get(name, "")
 
     @property
     def admission(self) -> Admission:
-        """Who asks, and what that may do."""
+        """Admission of the caller."""
         return admission_of(self.request)
 
     @property
     def owner(self) -> str:
-        """Who has a share of what the request uses."""
+        """Owner of the request's share of rooms."""
         return owner_of(self.request.scope)
 
     @property
     def namespace(self) -> str:
-        """The request's namespace; "" for none."""
+        """Namespace of the request; "" for none."""
         return namespace_in(self.request)
 
     def topic(self, name: str) -> str:
-        """The whole name of a topic that the body or the query names; IllegalTopic, InvalidField."""
+        """Return the full name of a topic in the body or the query.
+
+        Raise IllegalTopic, InvalidField.
+        """
         return whole_topic(self.request, name)
 
     def group(self, name: str) -> str:
-        """As `topic`, of a consumer or producer group; IllegalGroup, InvalidField."""
+        """Return the full name of a consumer or producer group. IllegalGroup, InvalidField."""
         return whole_group(self.request, name)
 
     def respond(self, answer: Struct | Answer | Page | None) -> Response:
-        """What a handler has answered, as FastAPI sends it."""
+        """Return the FastAPI response of a handler's answer."""
         if answer is None:
             return Response(status_code=204)
         if isinstance(answer, Page):

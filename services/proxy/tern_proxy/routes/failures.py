@@ -1,4 +1,4 @@
-"""Errors that many routes share, by what a route does. A row names these, and what is its alone."""
+"""Errors shared by many routes, by their actions. A row names these, and errors of its own."""
 
 from collections.abc import Mapping
 
@@ -43,7 +43,8 @@ from tern_wire.errors import (
 from tern_wire.principals.principals import CREATE
 
 Errors = tuple[type[TernError], ...]
-# What the server itself refuses can meet every route; what the guard refuses, every one that asks for credentials.
+# Errors of the server can occur on every route; errors of the guard on every route that requires
+# credentials.
 SERVER: Errors = (
     TargetTooLong,
     HeadTooLarge,
@@ -57,26 +58,29 @@ SERVER: Errors = (
     ShuttingDown,
 )
 GUARD: Errors = (Unauthenticated, Forbidden, TooManyFailures, QuotaExceeded, WarmingUp)
-# What the caller may not even see is not there for it.
+# Objects that the caller may not see are answered as missing.
 UNSEEN: Mapping[str, type[TernError]] = {
     "topic": TopicNotFound,
     "group": GroupNotFound,
     "producer-group": ProducerGroupNotFound,
 }
-# It has a query and a form of its answer; it reads a body; it asks broker groups.
+# The route has a query and a form of its answer; it reads a body; it sends requests to broker
+# groups.
 ASKED: Errors = (InvalidField, UnknownParameter, NotAcceptable)
 READ: Errors = (MalformedBody, UnknownField, DocumentTooComplex)
 BROKER: Errors = (NoLeader, OutcomeUnknown, StorageDamaged, NodeLacks, LinkReplyMalformed)
-# It needs the routes; the topic; the group.
+# The route needs the routes; the topic; the group.
 ROUTED: Errors = (NoNameServer, WarmingUp)
 TOPIC: Errors = (IllegalTopic, TopicNotFound, *ROUTED)
 GROUP: Errors = (IllegalGroup, GroupNotFound, *ROUTED)
-# It declares or alters something.
+# The route declares or alters an object.
 DECLARED: Errors = (*ASKED, *READ, *BROKER, *ROUTED, MessageTooLarge, LimitReached, DiskFull)
 
 
 def before_handlers(rule: Rule) -> Errors:
-    """What a route of *rule* may be answered before its handler is asked: by the server, and by the guard."""
+    """Return the errors that a route of *rule* can have before its handler runs: of the server, and
+    of the guard.
+    """
     if rule.is_anonymous:
         return SERVER
     asked = [each for each in rule.requirements if each.kind in UNSEEN and each.action != CREATE]

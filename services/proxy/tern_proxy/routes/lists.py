@@ -1,4 +1,6 @@
-"""Lists page by page, with those rows only that the principal may see, and deletions that are confirmed: their rows, and what they do."""
+"""Lists page by page, filtered by the principal's rights, and confirmed deletions: their parameters
+and logic.
+"""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -12,30 +14,33 @@ from tern_wire.errors import ConfirmationNeeded
 from tern_wire.limits import LISTED_MAX
 from tern_wire.names import own_name
 
-# A row of a list, as broker groups tell it.
+# A row of a list, from broker groups.
 Row = Any
-# Of a page: rows by name as the broker groups tell them together, each its first behind `after`; and whether one of them has more.
+# Requests a page: returns rows by name from all broker groups, each group's first ones behind
+# `after`, and whether one has more.
 Ask = Callable[[Page], Awaitable[tuple[dict[str, Row], bool]]]
 
 LIMIT = number("limit", 1, LISTED_MAX, LISTED_DEFAULT, "Rows on a page.")
-PATTERN = in_query("q", {"type": "string", "maxLength": PATTERN_LENGTH_MAX}, "A part of the name, in any case.")
-CREATE_ONLY = in_header("If-None-Match", {"const": "*"}, "Only if it is not there (412 otherwise).")
+PATTERN = in_query("q", {"type": "string", "maxLength": PATTERN_LENGTH_MAX}, "A part of the name, case-insensitive.")
+CREATE_ONLY = in_header("If-None-Match", {"const": "*"}, "Only if it does not exist (412 otherwise).")
 
 
 def moment(name: str, text: str) -> Schema:
-    """A parameter that is a time."""
+    """Return a query parameter that is a time."""
     return in_query(name, MOMENT, text)
 
 
 def continued(**keywords: Any) -> Schema:
-    """The parameter `cursor` of a list whose cursors are as *keywords* say."""
-    return in_query("cursor", {"type": "string", **keywords}, "`next_cursor` of the page before.")
+    """Return the parameter `cursor` of a list whose cursors have the schema *keywords*."""
+    return in_query("cursor", {"type": "string", **keywords}, "`next_cursor` of the previous page.")
 
 
 def sorted_by(*names: str) -> Schema:
-    """The parameter `sort` of a list that can be sorted by *names*; the first is the default."""
+    """Return the parameter `sort` of a list that can be sorted by *names*; the first is the
+    default.
+    """
     words = [sign + name for name in names for sign in ("", "-")]
-    return in_query("sort", {"enum": words, "default": names[0]}, "`-` turns the order round.")
+    return in_query("sort", {"enum": words, "default": names[0]}, "`-` reverses the order.")
 
 
 CURSOR = continued()
@@ -43,19 +48,22 @@ LIST = (LIMIT, CURSOR, PATTERN)
 
 
 def confirm_with(what: str) -> Schema:
-    """The parameter `confirm` of a deletion."""
+    """Return the parameter `confirm` of a deletion."""
     return in_query("confirm", {"type": "string"}, f"The {what}'s name again.", required=True)
 
 
 def confirm(call: Call, what: str, name: str, loss: str) -> None:
-    """ConfirmationNeeded unless the query repeats the name of what is to be deleted."""
-    # As the client writes it: the name alone, whatever its namespace is.
+    """Raise ConfirmationNeeded unless the query repeats the name of the object to be deleted."""
+    # In the client's form: the name without its namespace.
     if call.query.get("confirm") != own_name(name):
         raise ConfirmationNeeded(what=what, name=name, loss=loss)
 
 
 async def take_visible(page: Page, ask: Ask, admission: Admission, kind: str) -> tuple[list[tuple[str, Row]], str]:
-    """Names and rows of *page*, and the next page's cursor ("" for the last one). Asks on until the page is full or there is no more."""
+    """Return names and rows of *page*, and the next page's cursor ("" after the last one).
+
+    Requests are repeated until the page is full or there are no more rows.
+    """
     found: list[tuple[str, Row]] = []
     asked = page
     while True:

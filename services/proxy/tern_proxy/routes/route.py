@@ -1,13 +1,17 @@
-"""One row for each operation of the HTTP API: path, handler, what it asks of the caller, what it takes and gives, and how it is described.
+"""Rows of the HTTP API, one for each operation: path, handler, requirements, body, answers, errors,
+description.
 
     ROUTES = (
-        Route("PUT", topic_path("{topic}"), put_topic, id="putTopic", asks=("CREATE topic {topic}", ...), is_admin=True,
-              takes=takes(TopicSettings, settings={"queues": 8}), gives={201: gives(TopicDeclared(...), "It is new.")},
+        Route("PUT", topic_path("{topic}"), put_topic, id="putTopic",
+              asks=("CREATE topic {topic}", ...), is_admin=True,
+              takes=takes(TopicSettings, settings={"queues": 8}),
+              gives={201: gives(TopicDeclared(...), "It is new.")},
               errors=(*DECLARED, TopicReserved)),
     )
 
-From the rows come the one matcher (`table.py`), the guard's requirements, the registration of handlers, the query parameters that a route knows,
-and the API document (`openapi/`). A path that has no row is answered 404, so a route that nobody has declared is closed.
+The rows are the source of the one matcher (`table.py`), the guard's requirements, the registration
+of handlers, the query parameters of each route, and the API document (`openapi/`). A path without a
+row is answered 404, so an undeclared route is closed.
 """
 
 import inspect
@@ -22,16 +26,17 @@ from tern_proxy.core.access.requirements import Requirement, Rule
 from tern_proxy.routes.failures import Errors, before_handlers
 from tern_wire.paths import JSON, MSGPACK
 
-# A part of the API document: JSON Schema, or an object of OpenAPI.
+# Part of the API document: JSON Schema, or an object of OpenAPI.
 Schema: TypeAlias = dict[str, Any]
 REF = "#/components/schemas/{name}"
-# (proxy, Call, **names) -> what `call.py` says; of a hot route (Proxy, HotRequest, *names) -> Reply.
+# (proxy, Call, **names) -> an answer of `call.py`; for a hot route (Proxy, HotRequest, *names) ->
+# Reply.
 Handler: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Takes:
-    """A request's body. *content* by content type; *kinds*: the documents in it, for their schemas."""
+    """Request body. *content* by content type; *kinds*: its document types, for their schemas."""
 
     content: Mapping[str, Schema]
     kinds: tuple[type[Struct], ...] = ()
@@ -40,7 +45,10 @@ class Takes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gives:
-    """One answer of a route. *content* by content type, none for an answer without a body; *kinds* as of Takes; *headers* by name."""
+    """One answer of a route.
+
+    *content* by content type, empty without a body; *kinds* as in Takes; *headers* by name.
+    """
 
     text: str
     content: Mapping[str, Schema] = field(default_factory=dict)
@@ -53,10 +61,11 @@ class Gives:
 class Route:
     """One operation.
 
-    *hot*: the name that its metrics have; such a route is served in front of FastAPI (`hot.py`). *handler* None: `tern_service` serves it.
-    *asks*: requirements as `core/access/requirements.py` writes them; *is_admin*, *is_anonymous*: as Rule has them. *summary*, *about*: for the
-    document; without *about* the handler's docstring. *query* (with its question mark) and *bodies* (content type and text) make the curl
-    examples, one a body.
+    *hot*: the name in its metrics; such a route is served in front of FastAPI (`hot.py`). *handler*
+    None: `tern_service` serves it. *asks*: requirements in the form of
+    `core/access/requirements.py`. *is_admin*, *is_anonymous*: as in Rule. *summary*, *about*: for
+    the document; without *about* the handler's docstring is used. *query* (with its question mark)
+    and *bodies* (content type and text) are for the curl examples, one a body.
     """
 
     method: str
@@ -77,7 +86,7 @@ class Route:
     query: str = field(kw_only=True, default="")
     bodies: tuple[tuple[str, str], ...] = field(kw_only=True, default=())
     extensions: Mapping[str, Any] = field(kw_only=True, default_factory=dict)
-    # What the guard asks for, which segments of the path are names, and the query parameters that there are.
+    # Requirements of the guard, path segments that are names, and known query parameters.
     rule: Rule = field(init=False)
     holes: tuple[int, ...] = field(init=False)
     known_query: tuple[str, ...] = field(init=False)
@@ -99,64 +108,66 @@ class Route:
 
     @property
     def description(self) -> str:
-        """For the document."""
+        """Description for the document."""
         return self.about or inspect.getdoc(self.handler) or ""
 
     @property
     def failures(self) -> Errors:
-        """All errors that it may be answered with: its own, and those before its handler is asked."""
+        """All errors of the route: its own, and those before its handler."""
         return (*self.errors, *before_handlers(self.rule))
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """The content types that its answers have, the default first; none where no answer has a body."""
+        """Content types of its answers, the default first; empty where no answer has a body."""
         return tuple(dict.fromkeys(kind for each in self.gives.values() for kind in each.content))
 
     @property
     def kinds(self) -> tuple[type[Struct], ...]:
-        """The documents that it takes and gives."""
+        """Document types of its body and answers."""
         taken = self.takes.kinds if self.takes is not None else ()
         return (*taken, *(kind for each in self.gives.values() for kind in each.kinds))
 
 
-# A time in a query: ms since 1970, or RFC 3339.
+# Time in a query: ms since 1970, or RFC 3339.
 MOMENT: Schema = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "format": "date-time"}]}
 
 
-# What rows are made of --------------------------------------------------------------------------------------------
+# Parts of rows ------------------------------------------------------------------------------------
 def ref(kind: type[Struct] | str) -> Schema:
-    """A reference to the schema of *kind*."""
+    """Return a reference to the schema of *kind*."""
     return {"$ref": REF.format(name=kind if isinstance(kind, str) else kind.__name__)}
 
 
 def in_query(name: str, schema: Schema, text: str, **more: Any) -> Schema:
-    """A query parameter."""
+    """Return a query parameter."""
     return {"name": name, "in": "query", "description": text, "schema": schema, **more}
 
 
 def in_header(name: str, schema: Schema, text: str) -> Schema:
-    """A header of the request."""
+    """Return a request header."""
     return {"name": name, "in": "header", "description": text, "schema": schema}
 
 
 def number(name: str, least: int, most: int, default: int | None, text: str) -> Schema:
-    """A query parameter that is a whole number in *least*..*most*."""
+    """Return a query parameter that is a whole number in *least*..*most*."""
     bounds: Schema = {"type": "integer", "minimum": least, "maximum": most}
     return in_query(name, bounds if default is None else {**bounds, "default": default}, text)
 
 
 def takes(kind: type[Struct], *, is_needed: bool = False, **examples: Any) -> Takes:
-    """A body that is a *kind* in JSON or MessagePack, with *examples* by name."""
+    """Return a body of type *kind* in JSON or MessagePack, with *examples* by name."""
     media = {"schema": ref(kind), "examples": {name: {"value": value} for name, value in examples.items()}}
     return Takes(content={JSON: media, MSGPACK: media}, kinds=(kind,), is_needed=is_needed)
 
 
 def gives(example: Struct, text: str, *headers: str, kinds: tuple[str, ...] = (JSON, MSGPACK)) -> Gives:
-    """An answer that is a document of *example*'s type, with the *headers*; *kinds*: its content types."""
+    """Return an answer with a document of *example*'s type and *headers*; *kinds*: its content
+    types.
+    """
     media = {"schema": ref(type(example)), "example": plain(example)}
     return Gives(text=text, content=dict.fromkeys(kinds, media), kinds=(type(example),), headers=headers)
 
 
 def plain(example: Struct) -> Any:
-    """A document as the API document shows it."""
+    """Return an example in the form of the API document."""
     return msgspec.to_builtins(example)

@@ -1,7 +1,9 @@
-"""All rows of the HTTP API, and the one matcher: the guard, the hot routes and FastAPI's registration find a route here.
+"""Table of all rows of the HTTP API, with the one matcher for the guard, the hot routes and
+FastAPI's registration.
 
-Two rows may share a path with different methods, and a path may fit a fixed word and a name at one place: the word is looked at first, and the
-name where no row behind the word has the method (`POST .../messages/batch`, `GET .../messages/{message_id}`).
+Two rows may share a path with different methods, and at one place a path may match both a fixed
+word and a name. The word is tried first, and the name if no row behind the word has the method
+(`POST .../messages/batch`, `GET .../messages/{message_id}`).
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -53,14 +55,14 @@ ROUTES: tuple[Route, ...] = (
     *PRINCIPALS,
 )
 RULES: tuple[Rule, ...] = tuple(route.rule for route in ROUTES)
-# Paths of topics and groups come again and again, and there are seldom more pairs than groups.
+# Paths of topics and groups recur; pairs seldom outnumber groups.
 KNOWN_PATHS_MAX = 4_096
-# A route, and the names that a path has in its holes.
+# A route, and the names in the path's holes.
 Found = tuple[Route, tuple[str, ...]]
 
 
 class RouteTable:
-    """Finds the row of a request. Owner of what it remembers: the event loop."""
+    """Matcher of requests to rows. Owner of its cache: the event loop."""
 
     __slots__ = ("_known", "_root")
 
@@ -76,7 +78,10 @@ class RouteTable:
             node.routes[route.method] = route
 
     def find(self, method: str, path: str) -> Found | None:
-        """The row of *path* (decoded, as the application gets it), and the names in it, in order. None: `refusal` says why."""
+        """Return the row of *path* (decoded, as the application gets it) and its names in order.
+
+        Return None when there is none; `refusal` has the error.
+        """
         known = self._known.get((method, path))
         if known is not None:
             return known
@@ -86,7 +91,7 @@ class RouteTable:
             return None
         names = tuple(segments[place] for place in route.holes)
         if "" in names and not route.hot:
-            # FastAPI does not serve it. A hot route says what is wrong with an empty name.
+            # FastAPI does not serve it. A hot route has its own error for an empty name.
             return None
         found = (route, names)
         if route.rule.is_cacheable:
@@ -96,20 +101,20 @@ class RouteTable:
         return found
 
     def methods(self, path: str) -> tuple[str, ...]:
-        """The methods that *path* has, ascending; none if there is no such path."""
+        """Return the methods of *path*, ascending; empty if there is no such path."""
         found: set[str] = set()
         self._root.gather(path.split("/"), 1, found)
         return tuple(sorted(found))
 
     def refusal(self, method: str, path: str) -> MethodNotAllowed | RouteNotFound:
-        """What a request is answered that no row fits."""
+        """Return the error of a request without a matching row."""
         if methods := self.methods(path):
             return MethodNotAllowed(path=path, allowed=", ".join(methods))
         return RouteNotFound(method=method, path=path)
 
 
 class _Node:
-    """One segment of all paths that begin alike."""
+    """One segment of all paths with the same beginning."""
 
     __slots__ = ("hole", "named", "routes")
 
@@ -119,14 +124,14 @@ class _Node:
         self.routes: dict[str, Route] = {}
 
     def child(self, segment: str) -> "_Node":
-        """The node behind *segment*, made if need be."""
+        """Return the node behind *segment*, created if missing."""
         if segment.startswith("{"):
             self.hole = self.hole or _Node()
             return self.hole
         return self.named.setdefault(segment, _Node())
 
     def find(self, method: str, segments: list[str], at: int) -> Route | None:
-        """The row that the *segments* from *at* on lead to."""
+        """Return the row behind the *segments* from *at* on."""
         if at == len(segments):
             return self.routes.get(method)
         named = self.named.get(segments[at])
@@ -135,7 +140,7 @@ class _Node:
         return self.hole.find(method, segments, at + 1) if self.hole is not None else None
 
     def gather(self, segments: list[str], at: int, found: set[str]) -> None:
-        """Add the methods of all rows that the *segments* from *at* on fit."""
+        """Add the methods of all rows that match the *segments* from *at* on."""
         if at == len(segments):
             found.update(self.routes)
             return
@@ -147,7 +152,7 @@ class _Node:
 
 
 def register(app: FastAPI, proxy: Proxy) -> None:
-    """Let *app* serve every ordinary row."""
+    """Register every ordinary row with *app*."""
     for route in ROUTES:
         if route.handler is not None and not route.hot:
             endpoint = _endpoint(proxy, route)

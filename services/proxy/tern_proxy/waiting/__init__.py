@@ -1,1 +1,1 @@
-"""Requests that wait: parked polls, turns of readers, room for reads, and what ends a wait before its time."""
+"""Waiting requests: parked polls, turns of readers, room for reads, and interrupts of waits."""

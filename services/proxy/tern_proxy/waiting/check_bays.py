@@ -1,11 +1,12 @@
-"""Polls for checks that wait: one question at each broker group for all polls of a producer group, as in parking.py.
+"""Parked polls for checks: one claim at each broker group for all polls of a producer group, as in
+parking.py.
 
     poll: CLAIM_CHECKS -> nothing -> park ........................... checks -> answer
-    one CLAIM_CHECKS for all that are parked, which waits at the broker -> the oldest polls get what came
+    one CLAIM_CHECKS for all parked polls waits at the broker -> the oldest polls get the checks
 
-Law: what a broker has handed out is shown to somebody. Checks that come when nobody waits any more (their poll was served by another broker
-group, or its client is gone) are kept for the next poll of their producer group as long as it has time to answer; then the broker group
-asks again. Owner of all state: one event loop.
+Law: claimed checks are delivered. Checks that arrive when no poll waits (another broker group has
+served it, or its client is gone) are kept for the next poll of their producer group as long as it
+has time to answer; then the broker group issues them again. Owner of all state: one event loop.
 """
 
 import asyncio
@@ -21,14 +22,15 @@ from tern_routing import GroupLink
 from tern_wire.errors import ProducerGroupNotFound, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, CHECKS_CLAIMED_MAX
 
-# Longer polls are asked for again: so long, at most, a broker holds a question that nobody waits for any more.
+# Longer polls are repeated: this bounds how long a broker holds a claim without a waiting poll.
 WAIT_AT_BROKER_MAX_MS = 10_000
-# Between two questions of which the first said nothing at once: a broker in trouble must not be asked in a loop.
+# Pause between two claims of which the first returned nothing at once: a broker in trouble must not
+# be asked in a loop.
 PAUSE_S = 0.05
 
 
 class CheckPoll:
-    """One poll. It may wait in several bays; the first that has something for it serves it."""
+    """One poll. It may wait at several broker groups; the first with checks serves it."""
 
     __slots__ = ("bays", "checks", "error", "parked", "wanted")
 
@@ -39,12 +41,15 @@ class CheckPoll:
         self.bays: set[CheckBay] = set()
 
     def serve(self, checks: list[Check]) -> None:
-        """It has what it waited for."""
+        """End the wait with *checks*."""
         self.checks = checks
         self.parked.end()
 
     def refuse(self, bay: "CheckBay", error: TernError) -> None:
-        """*bay* will never serve it. The error of the last one is the poll's."""
+        """Record that *bay* will never serve the poll.
+
+        After the last one, the wait ends with its *error*.
+        """
         self.bays.discard(bay)
         if not self.bays:
             self.error = error
@@ -71,12 +76,12 @@ class CheckBay:
         self._ask()
 
     def leave(self, poll: CheckPoll) -> None:
-        """*poll* waits no longer."""
+        """Remove *poll*."""
         self._polls.pop(poll, None)
         self._rest()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Cancel the claim in flight."""
         if self._task is not None:
             self._task.cancel()
 
@@ -89,7 +94,7 @@ class CheckBay:
         self._task = None
         if not task.cancelled():
             if isinstance(error := task.exception(), Exception):
-                # A bug: nobody is left to serve those who wait, so they hear of it now.
+                # A bug: no claim will serve the waiting polls, so they fail now.
                 self._refuse_all(problem_of(error))
             self._ask()
         self._rest()
@@ -113,7 +118,7 @@ class CheckBay:
             checks = await self._claim(min(wanted, CHECKS_CLAIMED_MAX), min(WAIT_AT_BROKER_MAX_MS, max(1, left_ms)))
         except TernError as error:
             if error.retryable:
-                # An election or a busy broker: polls wait on, each until its own deadline.
+                # An election or a busy broker: polls continue to wait, each until its own deadline.
                 await asyncio.sleep(PAUSE_S)
                 return
             self._refuse_all(error)
@@ -130,7 +135,7 @@ class CheckBay:
 
 
 class Claim:
-    """Claims checks of one producer group at one broker group."""
+    """Claim of checks of one producer group at one broker group."""
 
     __slots__ = ("_checker", "_producer_group", "link")
 
@@ -139,7 +144,10 @@ class Claim:
         self._producer_group, self._checker = producer_group, checker
 
     async def __call__(self, count: int, wait_ms: int) -> list[Check]:
-        """At most *count* checks; none when there are none within *wait_ms*. A claim whose answer is lost is over soon, so it is repeated."""
+        """Return at most *count* checks, or none within *wait_ms*.
+
+        A claim whose answer is lost expires soon, so it is repeated.
+        """
         found, raw = await self.link.ask(
             claim_of(self._producer_group, self._checker, count, wait_ms),
             is_repeatable=True,
@@ -150,7 +158,10 @@ class Claim:
 
 
 class CheckDesk:
-    """All polls for checks of this proxy, and the checks that wait for a poll. *now_ms*: wall time, as brokers have it."""
+    """Polls for checks of this proxy, and checks kept for a later poll.
+
+    *now_ms*: wall time, as at the brokers.
+    """
 
     def __init__(self, parking: ParkingLot, checker: str, now_ms: Callable[[], int]) -> None:
         self._parking, self._checker, self._now_ms = parking, checker, now_ms
@@ -160,9 +171,11 @@ class CheckDesk:
     async def receive(
         self, links: list[GroupLink], producer_group: str, wanted: int, until: float, gone: Interrupt
     ) -> list[Check]:
-        """At most *wanted* checks; none at *until* (loop time), at *gone*, and when the proxy stops.
+        """Return at most *wanted* checks; none at *until* (loop time), at *gone*, and when the
+        proxy stops.
 
-        ProducerGroupNotFound when no broker group knows it; the trouble of a broker group when all are in trouble and nobody waits.
+        Raise ProducerGroupNotFound when no broker group has it, and the error of a broker group
+        when all fail and the poll does not wait.
         """
         found = self.kept.take(producer_group, wanted, self._now_ms())
         claims = [Claim(link, producer_group, self._checker) for link in links]
@@ -180,7 +193,10 @@ class CheckDesk:
     async def _claim_now(
         self, claims: list[Claim], wanted: int, *, is_last_word: bool
     ) -> tuple[list[Check], list[Claim]]:
-        """From the first broker group that has some, and the ones that know the producer group, or may."""
+        """Claim from the first broker group that has checks.
+
+        Return them, and the claims of broker groups that have, or may have, the producer group.
+        """
         trouble: TernError | None = None
         is_served = False
         knowing: list[Claim] = []
@@ -239,13 +255,13 @@ class CheckDesk:
         return bay
 
     def _keep(self, checks: list[Check]) -> None:
-        """For the next poll of their producer group."""
+        """Keep *checks* for the next poll of their producer group."""
         self.kept.keep(checks)
         if checks:
             left_ms = max(check.claimed_until_ms for check in checks) - self._now_ms()
             asyncio.get_running_loop().call_later(max(0, left_ms) / 1_000, lambda: self.kept.drop_late(self._now_ms()))
 
     def close(self) -> None:
-        """Ask no more."""
+        """Cancel all claims in flight."""
         for bay in list(self._bays.values()):
             bay.close()

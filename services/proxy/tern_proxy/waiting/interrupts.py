@@ -1,7 +1,8 @@
-"""What ends a wait before its time: a client that closes its connection, and rights that are gone. One object for both.
+"""Interrupts of waits: a client that disconnects, and rights that are lost. One object for both.
 
-Law: whatever waits takes an `Interrupt`, as the types of `ParkingLot` and `CheckDesk` ask, and calls `check` after its last await and before it
-hands anything over. `done` is true from the very moment at which the rights are known to be gone, not a turn of the loop later.
+Law: every wait takes an `Interrupt`, as the types of `ParkingLot` and `CheckDesk` require, and
+calls `check` after its last await and before it hands anything over. `done` is true from the moment
+at which the loss of rights is known, not a turn of the loop later.
 """
 
 import asyncio
@@ -15,16 +16,19 @@ from tern_wire.errors import TernError
 
 
 class ClientGone(Exception):
-    """The client closed its connection: there is nobody to answer."""
+    """The client has closed its connection, so there is no answer to send."""
 
 
 class Interrupt:
-    """Of one request whose body has been read, or that has none. A context manager, which ends the watch. Owner: the request's handler."""
+    """Interrupt of one request without an unread body. Owner: the request's handler.
+
+    A context manager, whose exit ends the watch.
+    """
 
     __slots__ = ("_admission", "_task", "future")
 
     def __init__(self, receive: Receive, admission: Admission) -> None:
-        # Done when the wait is to end; its result says nothing.
+        # Done when the wait must end; its result has no meaning.
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._admission = admission
         self._task = asyncio.ensure_future(self._watch(receive))
@@ -39,23 +43,23 @@ class Interrupt:
 
     @property
     def refusal(self) -> TernError | None:
-        """Why nothing may be handed over any more; None while it may."""
+        """Reason for which nothing may be handed over any more; None while it may."""
         return self._admission.ended
 
     def done(self) -> bool:
-        """Whether the wait is to end."""
+        """Return whether the wait must end."""
         return self.future.done()
 
     def call(self, ended: Callable[[object], None]) -> None:
-        """Call *ended* soon after the wait is to end, until `call_no_more`."""
+        """Call *ended* soon after the wait must end, until `call_no_more`."""
         self.future.add_done_callback(ended)
 
     def call_no_more(self, ended: Callable[[object], None]) -> None:
-        """Forget *ended*."""
+        """Remove the callback *ended*."""
         self.future.remove_done_callback(ended)
 
     def check(self) -> None:
-        """Nothing while the wait may go on; else the refusal, or ClientGone."""
+        """Raise the refusal, or ClientGone, if the wait must end."""
         if self._admission.ended is not None:
             raise self._admission.ended
         if self.future.done():
@@ -70,5 +74,5 @@ class Interrupt:
             while (await receive())["type"] != "http.disconnect":
                 pass
         except TernError:
-            pass  # the refusal, which `listen` has told already
+            pass  # the refusal, which `listen` has reported already
         self._set()

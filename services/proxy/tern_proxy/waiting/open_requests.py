@@ -1,13 +1,18 @@
-"""Requests that were let through and are not over: whatever they wait for, they lose their rights in the moment in which the proxy learns of it.
+"""Admitted requests in progress: they lose their rights at the moment at which the proxy learns of
+a change.
 
-    new table of principals, or a key's time is over -> every open request: are the credentials still good, and may the principal
-    still do all that was asked for? -> if not: its wait ends (interrupts.py), its body is read no further, and what it waited for is not sent
+    new table of principals, or the end of a key's lifetime
+      -> every open request: are its credentials still valid, and all of its permissions?
+      -> if not: its wait ends (interrupts.py), its body is read no further, no data is sent
 
-A wait, a slow body and an answer pass through here on every route, so that none can forget it. What a request has asked for is what its rule
-asks in front, and what its handler has required since. It is answered 401, or 403: that the thing is there it has known before.
+A wait, a slow body and an answer pass through here on every route, so that no route can omit the
+check. The permissions of a request are those of its rule, and those that its handler has required
+since. The answer is 401 or 403; it never hides the object, whose existence the client has seen
+before.
 
-Law: from the moment in which a table without a principal's key or right is in force, no body of that principal becomes whole, and no message,
-reply, check or document is handed to it. What it has done before is done, and answered as such. Owner: the event loop.
+Law: once a table without a principal's key or right is in force, no body of that principal is
+completed, and no message, reply, check or document is handed to it. Earlier effects stay, and are
+answered as such. Owner: the event loop.
 """
 
 import asyncio
@@ -25,14 +30,14 @@ from tern_wire.limits import BODY_DEADLINE_MS, REQUESTS_MAX, WAIT_MAX_MS
 from tern_wire.limits_requests import CALM_SHARE, SHARE_OF_FREE
 from tern_wire.principals.principals import CLUSTER
 
-# No request is open for longer, with a minute for what comes after body and wait.
+# Longest life of a request: body, wait, and a minute for the rest.
 OPEN_MAX_MS = BODY_DEADLINE_MS + WAIT_MAX_MS + 60_000
-# Sends a request's refusal; whether its body was read to the end, so that the connection can go on.
+# Sends a request's refusal. The flag: the body was read to its end, so the connection can continue.
 Refuse = Callable[[Scope, Send, TernError, bool], Awaitable[None]]
 
 
 class OpenRequest:
-    """One request on its way through the application: `receive` and `send` are what that is called with."""
+    """One request in the application, which gets `receive` and `send` of this object."""
 
     __slots__ = (
         *("_is_breaking_off", "_is_broken_off", "_is_refused", "_is_whole", "_reading", "_receive", "_refuse", "_send"),
@@ -44,20 +49,20 @@ class OpenRequest:
     ) -> None:
         self.session, self.admission, self.scope = session, admission, scope
         self.timer: asyncio.TimerHandle | None = None
-        # The right that it has lost, if it was that: action, kind, name.
+        # Lost permission, if that was the cause: action, kind, name.
         self.lost: tuple[str, str, str] | None = None
         self._receive, self._send, self._refuse = receive, send, refuse
-        # The task that waits for more of the body, or for the client to go.
+        # The task that waits for more of the body, or for the client to disconnect.
         self._reading: asyncio.Task[object] | None = None
         self._is_breaking_off = self._is_broken_off = self._is_whole = self._is_refused = False
 
     async def receive(self) -> Message:
-        """As ASGI's; raises the refusal once the request has lost its rights."""
+        """Receive an ASGI message; raise the refusal once the request has lost its rights."""
         self._reading = asyncio.current_task()
         try:
             message = await self._receive()
         except asyncio.CancelledError:
-            # As asyncio.timeout does: the cancellation was ours, unless somebody else's came with it.
+            # As asyncio.timeout does: the cancellation was ours, unless another one came with it.
             if self._is_breaking_off and self._reading is not None and self._reading.uncancel() == 0:
                 raise self._broken_off() from None
             raise
@@ -70,7 +75,9 @@ class OpenRequest:
         return message
 
     async def send(self, message: Message) -> None:
-        """As ASGI's; the answer of a request that has lost its rights is the refusal, if it would hand something over."""
+        """Send an ASGI message; the answer becomes the refusal if it would hand data over without
+        rights.
+        """
         if self._is_refused:
             return
         error = self.admission.ended
@@ -82,7 +89,7 @@ class OpenRequest:
         await self._send(message)
 
     def end(self, error: TernError) -> None:
-        """It has lost its rights."""
+        """End the request with *error*, because it has lost its rights."""
         if self._reading is not None and not self._is_whole:
             self._is_breaking_off = True
             self._reading.cancel()
@@ -98,7 +105,7 @@ class OpenRequest:
 
 
 class OpenRequests:
-    """All of one proxy."""
+    """Open requests of one proxy."""
 
     def __init__(
         self,
@@ -110,12 +117,15 @@ class OpenRequests:
         claimed: Callable[[str], int],
         places: int = REQUESTS_MAX,
     ) -> None:
-        """*places*: how many are worked on at a time, without those that wait or are not whole yet, of which there are *waiting*; *claimed*: of one principal, those
-        that wait or may."""
+        """*places* bounds the requests in progress at a time.
+
+        Waiting and incomplete requests do not count. *waiting*: their number. *claimed*: the number
+        of a principal's requests that wait or may wait.
+        """
         self._authenticator, self._clock, self._places = authenticator, clock, places
         self._waiting, self._claimed = waiting, claimed
         self._open: set[OpenRequest] = set()
-        # Of each principal, as many as there are requests, at most.
+        # Requests of each principal; bounded by the number of requests.
         self._by_principal: Counter[str] = Counter()
         principals.follow(self._renew)
 
@@ -123,14 +133,14 @@ class OpenRequests:
         return len(self._open)
 
     def enter(self, request: OpenRequest) -> None:
-        """It is open from now on, until `leave`."""
+        """Register *request* as open, until `leave`."""
         self._open.add(request)
         self._by_principal[request.session.access.principal.name] += 1
         if request.session.until_ms - self._clock.now_ms() < OPEN_MAX_MS:
             self._watch_time(request)
 
     def leave(self, request: OpenRequest) -> None:
-        """It is over."""
+        """Remove *request*."""
         self._open.discard(request)
         name = request.session.access.principal.name
         self._by_principal[name] -= 1
@@ -141,9 +151,11 @@ class OpenRequests:
             request.timer = None
 
     def require_place(self, principal: str) -> None:
-        """ShareExceeded when *principal* has as many of the places as one may while others need some (as in tern_service/rooms.py).
+        """Raise ShareExceeded when *principal* uses its share of the places (as in
+        tern_service/rooms.py).
 
-        A request that may wait for messages counts as waiting: who has many of those is bounded by ParkingLot.
+        A request that may wait for messages counts as waiting; ParkingLot bounds those of one
+        principal.
         """
         if len(self._open) < self._places // CALM_SHARE:
             return
@@ -171,7 +183,7 @@ class OpenRequests:
             self._watch_time(request)
 
     def _look(self, request: OpenRequest) -> None:
-        """Ask again what *request* has asked for, by what is known now."""
+        """Repeat the checks of *request* with the current table."""
         admission = request.admission
         if admission.ended is not None:
             return

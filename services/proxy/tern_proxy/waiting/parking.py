@@ -1,10 +1,11 @@
-"""Long polls that wait: parked here, not at the broker, which is asked once for all polls of a topic, group and broker group.
+"""Parked long polls: they wait here, and the broker gets one request for all polls of a topic,
+group and broker group.
 
-    poll: RECEIVE -> nothing -> park ........................................ woken -> RECEIVE -> answer
-    one NOTIFY for all that are parked: -> "n available" -> the n oldest wake, and only when they have received is NOTIFY asked
-    again (before that it would count the same messages once more)
+    poll: RECEIVE -> nothing -> park ................................. woken -> RECEIVE -> answer
+    one NOTIFY for all parked polls -> "n available" -> the n oldest wake
 
-Owner of all state: one event loop.
+The next NOTIFY follows only when these have received; an earlier one would count the same messages
+again. Owner of all state: one event loop.
 """
 
 import asyncio
@@ -18,16 +19,20 @@ from tern_wire.errors import Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX, PARKED_POLLS_PER_PRINCIPAL_MAX
 from tern_wire.link.receives import AwaitMessages
 
-# How much later than asked a broker may answer a NOTIFY before it counts as gone.
+# Delay beyond the requested wait after which a broker without an answer to NOTIFY counts as gone.
 NOTIFY_SLACK_MS = 2_000
-# Longer polls are asked for again: a leader that hangs is noticed within this time and the slack.
+# Longer polls are repeated, so a leader that hangs is detected within this time and the slack.
 NOTIFY_WAIT_MAX_MS = 10_000
-# Between two NOTIFYs of which the first said nothing: a broker in trouble must not be asked in a loop.
+# Pause between two NOTIFYs of which the first returned nothing: a broker in trouble must not be
+# asked in a loop.
 PAUSE_S = 0.05
 
 
 class ParkedPoll:
-    """One waiting poll. It may lie in several bays (one a broker group); the first to wake it wins."""
+    """One parked poll.
+
+    It may wait at several broker groups, in one bay each; the first to wake it wins.
+    """
 
     __slots__ = ("future", "gone", "until")
 
@@ -37,16 +42,16 @@ class ParkedPoll:
         self.until, self.gone = until, gone
 
     def end(self, bay: "Bay | None" = None) -> None:
-        """Wake it, once."""
+        """Wake the poll, once."""
         if not self.future.done():
             self.future.set_result(bay)
 
     def interrupt(self, _: object) -> None:
-        """Its client is gone, or may not have what it waits for any more."""
+        """Wake the poll because its client is gone or has lost its rights."""
         self.end()
 
     def fail(self, error: TernError) -> None:
-        """End its wait with *error*, unless something else has ended it."""
+        """End the wait with *error*, unless it has ended."""
         if not self.future.done():
             self.future.set_exception(error)
 
@@ -60,32 +65,32 @@ class Bay:
         self.link = link
         self._topic, self._group = topic, group
         self._on_idle = on_idle
-        # Oldest first; a dictionary, since at a deadline thousands leave from anywhere.
+        # Oldest first; a dictionary, since at a deadline thousands leave from any position.
         self.polls: OrderedDict[ParkedPoll, None] = OrderedDict()
         # Polls that were woken and have not received yet.
         self._receiving = 0
         self._task: asyncio.Task[None] | None = None
 
     def park(self, poll: ParkedPoll, *, first: bool) -> None:
-        """Add a poll; *first*: it was woken in vain, so it keeps its place in front."""
+        """Add a poll. *first*: it was woken in vain, so it keeps its place in front."""
         self.polls[poll] = None
         if first:
             self.polls.move_to_end(poll, last=False)
         self._ask()
 
     def leave(self, poll: ParkedPoll) -> None:
-        """*poll* waits no longer (a poll that was woken is not in the bay any more)."""
+        """Remove *poll*. A poll that was woken is no longer in the bay."""
         self.polls.pop(poll, None)
         self._rest()
 
     def received(self) -> None:
-        """A poll that this bay woke has received, or never will."""
+        """Record that a woken poll has received, or never will."""
         self._receiving -= 1
         self._ask()
         self._rest()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Cancel the NOTIFY in flight."""
         if self._task is not None:
             self._task.cancel()
 
@@ -98,7 +103,7 @@ class Bay:
         self._task = None
         if not task.cancelled():
             if isinstance(error := task.exception(), Exception):
-                # A bug: nobody is left to wake those who wait, so they hear of it now.
+                # A bug: no NOTIFY will wake the waiting polls, so they fail now.
                 problem = problem_of(error)
                 while self.polls:
                     self.polls.popitem(last=False)[0].fail(problem)
@@ -117,10 +122,10 @@ class Bay:
             found, _ = await self.link.ask(asked, is_repeatable=True, deadline_ms=wait_ms + NOTIFY_SLACK_MS)
         except TernError as error:
             if error.retryable:
-                # An election or a busy broker: polls wait on, each until its own deadline.
+                # An election or a busy broker: polls continue to wait, each until its own deadline.
                 await asyncio.sleep(PAUSE_S)
             else:
-                # Each poll hears the cause from its own receive.
+                # Each poll gets the cause from its own receive.
                 self._wake(len(self.polls))
             return
         if found.available <= 0 and asyncio.get_running_loop().time() < now + PAUSE_S:
@@ -143,7 +148,7 @@ class ParkingLot:
         self, polls_max: int = PARKED_POLLS_MAX, polls_per_principal_max: int = PARKED_POLLS_PER_PRINCIPAL_MAX
     ) -> None:
         self._polls_max, self._polls_per_principal_max = polls_max, polls_per_principal_max
-        # Requests that wait, or may yet, by whose they are; as many as there are connections, at most.
+        # Requests that wait, or may wait, by owner; bounded by the number of connections.
         self._by_owner: dict[str, int] = {}
         self._bays: dict[tuple[str, str, str], Bay] = {}
         self._parked: set[ParkedPoll] = set()
@@ -158,14 +163,17 @@ class ParkingLot:
         return len(self._parked) < self._polls_max and not self._is_closed
 
     def claim(self, owner: str) -> None:
-        """A request of *owner* may wait, until `give_back`; Overloaded when too many of its requests may already."""
+        """Claim a place for a request of *owner* until `give_back`.
+
+        Raise Overloaded at the owner's limit.
+        """
         count = self._by_owner.get(owner, 0)
         if count >= self._polls_per_principal_max:
             raise Overloaded(what="long polls of one principal at this proxy", limit=self._polls_per_principal_max)
         self._by_owner[owner] = count + 1
 
     def give_back(self, owner: str) -> None:
-        """A request that has claimed its place is over."""
+        """Release the place of a request that has ended."""
         count = self._by_owner.get(owner, 0) - 1
         if count > 0:
             self._by_owner[owner] = count
@@ -173,12 +181,12 @@ class ParkingLot:
             self._by_owner.pop(owner, None)
 
     def claimed(self, owner: str) -> int:
-        """How many requests of *owner* wait or may wait."""
+        """Return the number of requests of *owner* that wait or may wait."""
         return self._by_owner.get(owner, 0)
 
     @property
     def is_closed(self) -> bool:
-        """Whether the proxy is stopping: nothing waits any more."""
+        """Whether the proxy is stopping, so that no poll may wait."""
         return self._is_closed
 
     async def wait(
@@ -191,9 +199,10 @@ class ParkingLot:
         gone: Interrupt,
         again: bool,
     ) -> Bay | None:
-        """The bay that woke this poll, or None: deadline *until* (loop time), *gone*, or the proxy stops.
+        """Return the bay that woke this poll, or None: deadline *until* (loop time), *gone*, or the
+        proxy stops.
 
-        The caller receives and then calls the bay's `received`, come what may.
+        The caller receives and then calls the bay's `received` in every case.
         """
         loop = asyncio.get_running_loop()
         if self._is_closed:
@@ -218,7 +227,10 @@ class ParkingLot:
                 bay.leave(poll)
 
     def enter(self, until: float, gone: Interrupt) -> ParkedPoll:
-        """A poll that waits elsewhere, such as a pull at its queue's broker: it counts here, and ends at *gone* and when the proxy stops."""
+        """Register a poll that waits elsewhere, such as a pull at its queue's broker.
+
+        It counts here, and ends at *gone* and when the proxy stops.
+        """
         poll = ParkedPoll(until, gone)
         gone.call(poll.interrupt)
         self._parked.add(poll)
@@ -227,7 +239,7 @@ class ParkingLot:
         return poll
 
     def leave(self, poll: ParkedPoll) -> None:
-        """What has entered waits no longer."""
+        """Remove a registered poll."""
         poll.gone.call_no_more(poll.interrupt)
         self._parked.discard(poll)
 
@@ -244,7 +256,7 @@ class ParkingLot:
         return bay
 
     def close(self) -> None:
-        """Answer every parked poll empty, now and from now on."""
+        """End all polls without messages, present and future ones."""
         self._is_closed = True
         for poll in list(self._parked):
             poll.end()

@@ -1,9 +1,11 @@
-"""Turns: while sends wait for a place in their lane, consumers that are far behind read one after the other, not all at once.
+"""Turns of readers: while sends wait for their lane, consumers that are far behind read one after
+the other.
 
-Reading a backlog at full speed takes every core that there is: the leader reads, the proxy decodes and encodes, and each send waits behind
-all of it. So the messages that are being received from a broker group beside its sends are bounded. What a receive will find nobody knows; it
-is taken for as many as the consumer group found last time. Who keeps up finds little, and never waits. Who waits for a turn has it after
-READING_TURN_WAIT_MAX_MS at the latest, so that readers are slowed and never stopped.
+Reading a backlog at full speed uses every core: the leader reads, the proxy decodes and encodes,
+and each send waits behind all of it. So the messages in receives from a broker group beside its
+sends are bounded. The size of a receive is unknown in advance, so the consumer group's previous
+result is used as the estimate. Groups that keep up receive little, and never wait. Others wait for
+a turn at most READING_TURN_WAIT_MAX_MS, so that readers are slowed and never stopped.
 
      take -> [waiting, first in first out] -> the receive at the broker -> give_back
 
@@ -17,22 +19,23 @@ from typing import Protocol
 
 from tern_wire.limits import READING_BESIDE_SENDS_MAX_MESSAGES, READING_TURN_WAIT_MAX_MS
 
-# A consumer group that found no more than this last time keeps up.
+# A consumer group keeps up if its last receive returned at most this many messages.
 LITTLE_MAX_MESSAGES = 4
-# A lane under load is empty for a moment again and again; what rushed in then, the next sends would wait for.
+# A lane under load is empty for a moment again and again; receives admitted then would delay the
+# next sends.
 CALM_AFTER_S = 0.5
-# Of pairs of topic and consumer group; who is forgotten is taken for one that keeps up, once.
+# Pairs of topic and consumer group; a forgotten one counts once as a group that keeps up.
 READERS_KEPT_MAX = 4_096
-# A topic and a consumer group of it.
+# Topic and consumer group.
 Reader = tuple[str, str]
 
 
 class Sends(Protocol):
-    """The lane that is to be spared."""
+    """Lane of the sends that have priority."""
 
     @property
     def crowded_at_s(self) -> float:
-        """When a send last had to wait for a place (the loop's time, s); -inf: never."""
+        """When a send last had to wait for its lane (the loop's time, s); -inf: never."""
         ...
 
 
@@ -43,7 +46,7 @@ class _Waiting:
 
 
 class ReadingTurns:
-    """The turns of one broker group."""
+    """Turns of one broker group."""
 
     def __init__(self, sends: Sends) -> None:
         self._sends = sends
@@ -55,16 +58,18 @@ class ReadingTurns:
 
     @property
     def waiting(self) -> int:
-        """Receives that wait for their turn."""
+        """Number of receives that wait for their turn."""
         return len(self._waiting)
 
     @property
     def under_way(self) -> int:
-        """Messages that are taken to be on their way."""
+        """Estimated number of messages in flight."""
         return self._under_way
 
     async def take(self, reader: Reader) -> int:
-        """Wait for the turn of *reader*, if it has to; as how many messages it counts, to be given back."""
+        """Wait for the turn of *reader*, if necessary; return its estimated messages, to be given
+        back.
+        """
         messages = self._found.get(reader, 1)
         if messages <= LITTLE_MAX_MESSAGES or not self._must_wait():
             self._under_way += messages
@@ -77,7 +82,7 @@ class ReadingTurns:
         try:
             await waiting.turn
         except asyncio.CancelledError:
-            if not waiting.turn.cancelled():  # it came just now
+            if not waiting.turn.cancelled():  # it was granted just now
                 self.give_back(reader, messages, None)
             elif waiting in self._waiting:
                 self._waiting.remove(waiting)
@@ -87,7 +92,10 @@ class ReadingTurns:
         return messages
 
     def give_back(self, reader: Reader, messages: int, found: int | None) -> None:
-        """The receive that counted as *messages* is over. *found*: so many there were; None when it failed."""
+        """End the receive that counted as *messages*.
+
+        *found*: the number received; None when it failed.
+        """
         self._under_way -= messages
         if found is not None:
             if reader not in self._found and len(self._found) >= READERS_KEPT_MAX:
@@ -96,7 +104,7 @@ class ReadingTurns:
         while self._waiting and not self._is_full():
             self._let(self._waiting.popleft())
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Internal -------------------------------------------------------------------------------------
     def _must_wait(self) -> bool:
         return bool(self._waiting) or self._is_full()
 

@@ -1,1 +1,1 @@
-"""What a caller may do, decided purely: rights, requirements of routes, quotas, namespaces."""
+"""Pure decisions about a caller's rights: grants, requirements of routes, quotas, namespaces."""

@@ -1,7 +1,9 @@
-"""How often one principal may make topics and groups at this proxy: a token bucket for each, so that a loop does not fill a broker group. Pure.
+"""Rate limit of a principal's new topics and groups at this proxy. Pure.
 
-What is there already may be declared as often as one likes: only what turns out to be new is paid for. Who has used up a burst goes on at
-`per_s`, and is told when to come again. Reference: Kafka's controller_mutation_rate, which is by user and per broker, too.
+A token bucket for each principal prevents a loop from filling a broker group. Existing objects may
+be declared without limit: only a creation takes a token. After its burst a principal continues at
+`per_s`, and the refusal has the time to wait. Reference: Kafka's controller_mutation_rate, which is
+also by user and per broker.
 """
 
 from collections import OrderedDict
@@ -17,17 +19,24 @@ UNIT = "new topics and groups/s"
 
 @dataclass(slots=True)
 class Creation:
-    """One request that may make something. *is_new*: whether it did; a request whose outcome nobody knows counts as if it had."""
+    """One request that may create something.
+
+    *is_new*: whether it did; an unknown outcome counts as a creation.
+    """
 
     is_new: bool = True
 
 
 class Creations:
-    """Owner: the event loop. *per_s* 0: without a limit. *now_ms*: monotonic."""
+    """Token buckets by owner. *per_s* 0: without a limit. *now_ms*: monotonic.
+
+    Owner: the event loop.
+    """
 
     def __init__(self, *, per_s: int, burst: int, now_ms: Callable[[], int]) -> None:
         self._per_s, self._burst, self._now_ms = per_s, max(1, burst), now_ms
-        # What each has left, and when that was so (ms); those that came last are last. One that is forgotten has all of it.
+        # Remaining tokens of each owner and their time (ms), most recent last. A forgotten owner
+        # has a full bucket.
         self._left: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -35,9 +44,10 @@ class Creations:
 
     @contextmanager
     def one(self, owner: str, *, is_free: bool = False) -> Iterator[Creation]:
-        """For the time of one request of *owner*, which sets `is_new`. QuotaExceeded, with `retry_after_ms`, when it has nothing left.
+        """Guard one request of *owner*, which sets `is_new`.
 
-        *is_free*: nobody pays, since what is declared is known to be there, or the mesh itself makes it.
+        Raise QuotaExceeded with `retry_after_ms` without a token. *is_free*: no token is taken,
+        because the object is known to exist or the mesh itself creates it.
         """
         creation = Creation()
         if is_free or not self._per_s:

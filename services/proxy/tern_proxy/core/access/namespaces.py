@@ -1,15 +1,17 @@
-"""Namespaces at the proxy's door: names of a request get theirs in front, answers lose it again. Pure.
+"""Namespaces: prefixes added to the names in a request, and removed from its answer. Pure.
 
     MQ-Namespace: shop
-    POST /v1/topics/orders/messages  ->  topic shop%orders inside: cache, handles, brokers, stores, exports
+    POST /v1/topics/orders/messages  ->  inside: shop%orders in cache, handles, brokers, stores
     {"topic": "shop%orders", ...}    ->  {"topic": "orders", ...}
 
-Law: inside, every name is a whole one; outside, none is. Names in paths are made whole here, at the door; those in bodies and queries
-where they are read, by `whole_topic` and `whole_group`, which refuse a name with a `%` in it. So a client of one namespace (or of none)
-cannot write the name of another one's topic, and what is sealed with a name (receipt and recall handles) or a namespace (ids of
-transactions) is another one's elsewhere.
+Law: inside, every name is a full name; outside, none is. Names in paths become full names in the
+namespace adapter; names in bodies and queries where they are parsed, by `whole_topic` and
+`whole_group`, which refuse a name with a `%`. So a client of one namespace (or of none) cannot
+write the name of another namespace's topic. Handles sealed with a name (receipts, recalls) and ids
+sealed with a namespace (transactions) are invalid in another namespace.
 
-An answer is taken apart down to where names are, and no further: bodies, properties and numbers of messages stay the bytes that they were.
+An answer is decoded down to its names, and no further: bodies, properties and numbers of messages
+keep their bytes.
 """
 
 import re
@@ -24,14 +26,15 @@ from tern_wire.names import SEPARATOR, check_namespace, group_in, topic_in
 from tern_wire.paths import HEADER_NAMESPACE, JSON, MSGPACK, NDJSON, PROBLEM
 
 HEADER = HEADER_NAMESPACE.lower().encode()
-# Where a request's namespace is, in its ASGI scope.
+# Key of a request's namespace in its ASGI scope.
 SCOPE_KEY = "tern.namespace"
-# The headers as the client sent them, which is what it has signed.
+# Key of the headers as sent by the client, which a signature covers.
 SCOPE_HEADERS = "tern.headers"
-# Fields of documents that hold a name, a list of them or a map by them; and those that hold texts and paths of ours.
+# Fields of documents that hold a name, a list of names or a map by names; and fields that hold our
+# texts and paths.
 _NAMES = frozenset({"topic", "topics", "group", "groups", "producer_group", "subscriptions", "queues"})
 _TEXTS = frozenset({"error", "links", "ask_again"})
-# Whatever is in these is the user's own, or holds no name and need not be taken apart.
+# Fields that belong to the user, or that hold no name and need no decoding.
 _OPAQUE = frozenset({"properties", "attributes", "json", "body", "offsets", "locks", "queue_data"})
 _PATH = re.compile(rb"((?:topics|groups|producer-groups)/)[^/?%]+%(?:25)?")
 _RAW_JSON = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -44,32 +47,41 @@ _RawHeaders = list[tuple[bytes, bytes]]
 
 
 class HasScope(Protocol):
-    """A request, of a hot route or of FastAPI."""
+    """A request of a hot route or of FastAPI."""
 
     @property
     def scope(self) -> MutableMapping[str, Any]:
-        """Its ASGI scope."""
+        """The ASGI scope."""
         ...
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 def namespace_in(request: HasScope) -> str:
-    """The request's namespace; "" for none."""
+    """Return the request's namespace; "" for none."""
     return str(request.scope.get(SCOPE_KEY, ""))
 
 
 def whole_topic(request: HasScope, name: str) -> str:
-    """The whole name of a topic that the request's body or query names; IllegalTopic, InvalidField."""
+    """Return the full name of a topic in the request's body or query.
+
+    Raise IllegalTopic, InvalidField.
+    """
     return topic_in(namespace_in(request), name)
 
 
 def whole_group(request: HasScope, name: str) -> str:
-    """As whole_topic, of a consumer or producer group; IllegalGroup, InvalidField."""
+    """Return the full name of a consumer or producer group in the body or query.
+
+    Raise IllegalGroup, InvalidField.
+    """
     return group_in(namespace_in(request), name)
 
 
 def read_namespace(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The request's namespace, None when it has none; InvalidField when it is none, or there are several."""
+    """Return the request's namespace; None if it has none.
+
+    Raise InvalidField for an illegal one, or for several.
+    """
     found: str | None = None
     for name, value in headers:
         if name == HEADER:
@@ -80,7 +92,10 @@ def read_namespace(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
 
 
 def whole_path(path: str, namespace: str) -> str:
-    """*path*, decoded, with the names of topics and groups in it made whole; IllegalTopic, IllegalGroup, InvalidField."""
+    """Return *path*, decoded, with full names of topics and groups.
+
+    Raise IllegalTopic, IllegalGroup, InvalidField.
+    """
     parts = path.split("/")
     if len(parts) < 4 or parts[1] != "v1":
         return path
@@ -94,9 +109,9 @@ def whole_path(path: str, namespace: str) -> str:
     return "/".join(parts)
 
 
-# Answers ----------------------------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 def own_headers(headers: Iterable[tuple[bytes, bytes]]) -> _RawHeaders:
-    """*headers* without namespaces."""
+    """Return *headers* without namespaces."""
     found: _RawHeaders = []
     for name, value in headers:
         if name in {b"location", b"link"}:
@@ -108,13 +123,16 @@ def own_headers(headers: Iterable[tuple[bytes, bytes]]) -> _RawHeaders:
 
 
 def is_document(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether an answer's body is a document of ours: no message's own body, no stored records (which keep whole names, as in RocketMQ)."""
+    """Return whether an answer's body is a document of ours.
+
+    A message's own body and stored records are not; records keep full names, as in RocketMQ.
+    """
     fields = dict(headers)
     return b"mq-topic" not in fields and _media(fields) in {JSON, PROBLEM, NDJSON, MSGPACK}
 
 
 def own_body(headers: Iterable[tuple[bytes, bytes]], body: bytes, namespace: str) -> bytes:
-    """The *body* of an answer that is a document, without the namespace in its names."""
+    """Return the *body* of an answer that is a document, without the namespace in its names."""
     kind = _media(dict(headers))
     if not body:
         return body
@@ -131,13 +149,13 @@ def _media(fields: dict[bytes, bytes]) -> str:
 
 
 class _Stripped:
-    """Takes a document apart, in one form, and puts it together again. Immutable."""
+    """Removes a namespace from documents of one encoding. Immutable."""
 
     __slots__ = ("_decode", "_encode", "_list_marks", "_lists", "_map_marks", "_maps", "_prefix", "_prefix_bytes")
 
     def __init__(self, namespace: str, *, is_packed: bool) -> None:
         self._prefix = namespace + SEPARATOR
-        # Nothing in it is ever escaped, in either form.
+        # It contains no character that either encoding escapes.
         self._prefix_bytes = self._prefix.encode()
         self._encode = msgspec.msgpack.encode if is_packed else msgspec.json.encode
         self._decode = msgspec.msgpack.decode if is_packed else msgspec.json.decode
@@ -147,7 +165,7 @@ class _Stripped:
         self._list_marks: frozenset[int] = _PACKED_LISTS if is_packed else _JSON_LISTS
 
     def value(self, raw: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
-        """*raw* without the namespace where a name is."""
+        """Return *raw* without the namespace in its names."""
         first = memoryview(raw)[0]
         if first in self._map_marks:
             document = self._maps(raw)
@@ -193,7 +211,7 @@ def _own_name(value: Any, prefix: str) -> Any:
 
 
 def _own_texts(value: Any, prefix: str) -> Any:
-    """*value* with the namespace taken out of every text in it: sentences and paths of ours."""
+    """Return *value* without the namespace in any of its texts (our sentences and paths)."""
     if isinstance(value, str):
         return value.replace(prefix, "").replace(prefix.replace(SEPARATOR, "%25"), "")
     if isinstance(value, dict):

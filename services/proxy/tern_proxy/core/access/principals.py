@@ -1,7 +1,7 @@
-"""Principals, their keys and their grants as the HTTP API writes them, and as they are replicated: one turned into the other. Pure.
+"""Principals, keys and grants: conversion between the HTTP API and the replicated form. Pure.
 
-What a key is made of is never shown: of a bearer key there is only a hash, of an HMAC key a salt, and their texts are in the one answer that
-has made them.
+Key material is never shown: a bearer key is stored as a hash, an HMAC key as a salt, and their
+texts are only in the answer to their creation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,7 +45,7 @@ KIND_OF: Mapping[str, str] = {"topic": TOPIC, "group": GROUP, "producer_group": 
 
 
 def read_grants(settings: Iterable[GrantSettings]) -> list[Grant]:
-    """The grants of a body; InvalidField with a pointer to what is not allowed."""
+    """Return the grants of a body. Raise InvalidField with a pointer to the illegal field."""
     return [
         read_grant(each.effect, each.actions, each.kind, each.pattern, f"/grants/{number}")
         for number, each in enumerate(settings)
@@ -53,14 +53,15 @@ def read_grants(settings: Iterable[GrantSettings]) -> list[Grant]:
 
 
 def shown_version(document: PrincipalDocument) -> int:
-    """The version that the API shows; 0 of a principal that is not there."""
+    """Return the version that the API shows; 0 for a principal that does not exist."""
     return document.version if document.is_there else 0
 
 
 def put_change(known: PrincipalDocument, settings: PrincipalSettings) -> tuple[PrincipalDocument, bool]:
-    """What a PUT asks for, and whether that is news. If it is none, it is *known* itself, for broker groups that have missed it.
+    """Return the change of a PUT, and whether it has news.
 
-    InvalidField; PrincipalChanged when it is not at the version that the PUT expects.
+    Without news it is *known* itself, for broker groups that missed it. Raise InvalidField, or
+    PrincipalChanged when the principal is not at the version that the PUT expects.
     """
     expected, actual = settings.version, shown_version(known)
     change = settings_change(
@@ -87,9 +88,11 @@ def _settings(document: PrincipalDocument) -> tuple[Any, ...]:
 def new_key(
     principal: str, kid: str, chance: bytes, settings: KeySettings, secrets: SigningSecrets, now_ms: int
 ) -> tuple[ClientKey, str]:
-    """The key of *principal* that *settings* ask for, called *kid*, and its text, "" of one that the client has made.
+    """Return the key of *principal* for *settings*, named *kid*, and its text, "" if the client has
+    made it.
 
-    *chance*: 32 random bytes, of which it is made. InvalidField; ClusterKeyMissing when an HMAC key is asked for and *secrets* has none.
+    *chance*: 32 random bytes, the key material. Raise InvalidField, or ClusterKeyMissing for an
+    HMAC key without *secrets*.
     """
     kind, public_key = _kind(settings)
     text, salt = "", b""
@@ -123,7 +126,7 @@ def new_key(
 
 
 def _kind(settings: KeySettings) -> tuple[str, bytes]:
-    """Which type of key is asked for, and the public key if it comes with one; InvalidField."""
+    """Return the requested type of key, and the public key if it has one. Raise InvalidField."""
     public_key = decoded(settings.public_key) if settings.public_key else b""
     if public_key is None:
         raise InvalidField(
@@ -156,14 +159,14 @@ def _duration_ms(value: str | int, pointer: str) -> int:
         raise InvalidField(reason=str(error)[:120], pointer=pointer) from error
 
 
-# Answers ----------------------------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 def grant_state(grant: Grant) -> principals.Grant:
-    """A grant."""
+    """Return a grant of the API."""
     return principals.Grant(effect=grant.effect, actions=list(grant.actions), kind=grant.kind, pattern=grant.pattern)
 
 
 def key_state(key: ClientKey, now_ms: int) -> ClientKeyState:
-    """What everybody with DESCRIBE of the cluster may see of a key."""
+    """Return the public part of a key, visible with DESCRIBE of the cluster."""
     return ClientKeyState(
         kid=key.kid,
         type=key.kind,
@@ -178,7 +181,7 @@ def key_state(key: ClientKey, now_ms: int) -> ClientKeyState:
 
 
 def principal_state(known: PrincipalDocument, now_ms: int) -> PrincipalState:
-    """A principal with its grants and keys, as whoever may DESCRIBE the cluster sees it."""
+    """Return a principal with its grants and keys, visible with DESCRIBE of the cluster."""
     return PrincipalState(
         principal=known.name,
         version=shown_version(known),
@@ -193,7 +196,10 @@ def principal_state(known: PrincipalDocument, now_ms: int) -> PrincipalState:
 def acl_rows(
     documents: Iterable[PrincipalDocument], objects: Mapping[str, str]
 ) -> Iterator[tuple[str, PrincipalGrant]]:
-    """Grants with whose they are: all of them, or those that speak of one of *objects* (kind -> name). With a key that sorts them by principal."""
+    """Yield grants with their principals, each with a sort key by principal.
+
+    Without *objects* (kind -> name) all of them; otherwise those that apply to one of the objects.
+    """
     for known in documents:
         for number, grant in enumerate(known.grants):
             if not objects or any(grant.is_of(kind, name) for kind, name in objects.items() if kind != CLUSTER):

@@ -1,9 +1,11 @@
-"""Quotas of principals: requests a second and bytes a second (of bodies in both directions) at this proxy. Token buckets. Pure.
+"""Quotas of principals at this proxy: requests a second, and bytes of bodies a second in both
+directions. Pure.
 
-A request is let through while its principal has a request and any byte left. What it then carries is taken all the same, so that one large
-message passes, and what is owed is paid by waiting. A bucket holds one second's worth, less what is held: bytes of requests under way are spent
-when they arrive, and do not come back before they are given back, so that dribbling bodies pile up no more than a second's worth of room.
-Reference: Kafka, whose quotas are per broker, too.
+Token buckets. A request is admitted while its principal has a request and any byte left. Its bytes
+are then charged in full, so that one large message passes, and the debt is paid by waiting. A
+bucket holds one second's worth, less the held bytes: bytes of requests in flight are charged on
+arrival and refill only after their release, so slow bodies never hold more than a second's worth.
+Reference: Kafka, whose quotas are also per broker.
 """
 
 from tern_wire.errors import QuotaExceeded
@@ -12,7 +14,7 @@ REQUESTS, BYTES = "requests/s", "bytes/s"
 
 
 class Bucket:
-    """What one principal has left. Owner: the event loop. Limits of 0 are none."""
+    """Remaining tokens of one principal. Owner: the event loop. A limit of 0 is no limit."""
 
     __slots__ = ("_bytes", "_bytes_per_s", "_requests", "_requests_per_s", "_seen_ms")
 
@@ -23,20 +25,24 @@ class Bucket:
 
     @property
     def counts_bytes(self) -> bool:
-        """Whether anybody needs to call `charge`."""
+        """Whether `charge` must be called."""
         return self._bytes_per_s > 0
 
     def limit(self, requests_per_s: int, bytes_per_s: int) -> None:
-        """New limits: what is left stays, and is not more than they allow."""
+        """Set new limits; the remaining tokens stay, capped by the new limits."""
         if (requests_per_s, bytes_per_s) == (self._requests_per_s, self._bytes_per_s):
             return
-        # What was not limited begins full; what was keeps what is left of it, and what it owes.
+        # A new limit begins with a full bucket; a changed one keeps its tokens, or its debt.
         self._requests = min(self._requests, requests_per_s) if self._requests_per_s else float(requests_per_s)
         self._bytes = min(self._bytes, bytes_per_s) if self._bytes_per_s else float(bytes_per_s)
         self._requests_per_s, self._bytes_per_s = requests_per_s, bytes_per_s
 
     def take(self, now_ms: int, held_bytes: int = 0) -> None:
-        """One request at *now_ms* (monotonic), while the principal holds *held_bytes* of others; QuotaExceeded with `retry_after_ms`."""
+        """Take one request at *now_ms* (monotonic), while the principal holds *held_bytes* of
+        others.
+
+        Raise QuotaExceeded with `retry_after_ms`.
+        """
         past_s = max(0, now_ms - self._seen_ms) / 1_000
         self._seen_ms = now_ms
         self._requests = min(float(self._requests_per_s), self._requests + past_s * self._requests_per_s)
@@ -48,7 +54,7 @@ class Bucket:
         self._requests -= 1
 
     def charge(self, size_bytes: int) -> None:
-        """A body of that size went in or out."""
+        """Charge a body of *size_bytes*, received or sent."""
         self._bytes -= size_bytes
 
 

@@ -1,18 +1,20 @@
-"""Requirements: what a route of the proxy asks of the principal that calls it. Pure.
+"""Requirements: the permissions that a route of the proxy requires of its caller. Pure.
 
-Each row of the API (`routes/route.py`) has its requirements, and the guard looks at them before any handler sees a request. Tests hold that what
-they say is what happens.
+Each row of the API (`routes/route.py`) has its requirements, and the guard checks them before the
+handler runs. Tests verify that they match the behaviour.
 
-A requirement is written `ACTION kind place`, perhaps with a condition:
+A requirement is written `ACTION kind place`, optionally with a condition:
 
-    PUB topic {topic}                         the name is in the path: checked in front of the handler
-    DESCRIBE cluster                          there is one cluster
-    TXN producer-group of the header          the name is in a header, the query, the body, or what an id names: checked where that is read
-    ACK group {group} if it settles           as above: the handler knows whether
+    PUB topic {topic}                   the name is in the path: checked before the handler
+    DESCRIBE cluster                    there is one cluster
+    TXN producer-group of the header    the name is in a header, the query, the body, or an id:
+                                        checked where it is parsed
+    ACK group {group} if it settles     as above: the handler evaluates the condition
 
-Lists ask nothing in front: they show what the principal may LIST or DESCRIBE. What an action implies is in `rights.py`.
-Reference: Kafka's table of operations and resources per request (DESCRIBE is implied by READ, WRITE, ALTER and DELETE; a consumer needs READ of
-the topic and of the group); RocketMQ's ACL 2.0 (Pub, Sub, Create, Update, Delete, Get, List of Cluster, Topic and Group).
+Lists require nothing in advance: they show what the principal may LIST or DESCRIBE. Implied actions
+are in `rights.py`. Reference: Kafka's table of operations and resources per request (DESCRIBE is
+implied by READ, WRITE, ALTER and DELETE; a consumer needs READ of the topic and of the group);
+RocketMQ's ACL 2.0 (Pub, Sub, Create, Update, Delete, Get, List of Cluster, Topic and Group).
 """
 
 import re
@@ -25,7 +27,11 @@ _TEXT = re.compile(r"([A-Z]+) (cluster|topic|group|producer-group)(?: (\{\w+\}|o
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """*action* on the *kind* whose name is at *place* (`{topic}` of the path, or in words; "" for the cluster), perhaps only on a *condition*."""
+    """Permission *action* on the *kind* with the name at *place*, optionally only under a
+    *condition*.
+
+    *place* is a hole of the path (`{topic}`) or a description; "" for the cluster.
+    """
 
     action: str
     kind: str
@@ -34,7 +40,7 @@ class Requirement:
 
     @classmethod
     def parse(cls, text: str) -> "Requirement":
-        """As it is written above; ValueError."""
+        """Parse the written form. Raise ValueError."""
         match = _TEXT.fullmatch(text)
         if match is None or (match[2] == CLUSTER) == bool(match[3]) or match[1] not in ACTIONS_OF[match[2]]:
             raise ValueError(f"'{text}' is not written as a requirement")
@@ -46,22 +52,25 @@ class Requirement:
 
     @property
     def is_in_front(self) -> bool:
-        """Whether the path alone tells what is asked for."""
+        """Whether the path alone determines the requirement."""
         return not self.condition and (self.kind == CLUSTER or self.place.startswith("{"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What one route asks. *is_admin*: every decision about it is audited; *is_anonymous*: it needs no credentials."""
+    """Requirements of one route.
+
+    *is_admin*: every decision is audited. *is_anonymous*: no credentials are required.
+    """
 
     method: str
     path: str
     requirements: tuple[Requirement, ...] = ()
     is_admin: bool = False
     is_anonymous: bool = False
-    # Requirements of the path, and which segment of it has each one's name; -1 for the cluster.
+    # Requirements that the path determines, and the path segment of each name; -1 for the cluster.
     in_front: tuple[tuple[Requirement, int], ...] = field(init=False)
-    # A path of it says no more than names of topics and groups, so the same path comes again and again.
+    # Paths contain only names of topics, groups and queues, so the same paths recur.
     is_cacheable: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -1,15 +1,20 @@
-"""What one principal may do: its grants, and what the mesh's own topics ask instead. Answers are remembered. Pure.
+"""Rights of one principal: its grants, and the special rules of the mesh's own topics.
 
-    the audit topic      SUB, DESCRIBE and LIST ask AUDIT of the cluster
-    topics of replies    DESCRIBE and LIST ask ADMIN of the cluster; a reply is had by whoever has asked for it, and by nobody else
-    both                 ALTER asks ADMIN of the cluster, since they are moved as all topics are (their settings nobody changes)
-    dead-letter topics   SUB, DESCRIBE and LIST ask the same of the group
-    all of them          whatever else it is, nobody may, whatever its grants of topics say (tern_wire/kept_topics.py)
+Decisions are cached. Pure.
 
-What a principal may not DESCRIBE is refused as if it were not there, with the same error; what it may see, with `forbidden`. A right to make
-something says nothing about whether it is there, so that one is always `forbidden`. Lists show what may be listed or described.
+    the audit topic      SUB, DESCRIBE and LIST require AUDIT of the cluster
+    topics of replies    DESCRIBE and LIST require ADMIN of the cluster; a reply is delivered only
+                         to its requester
+    both                 ALTER requires ADMIN of the cluster, because they can be moved like all
+                         topics (their settings are never changed)
+    dead-letter topics   SUB, DESCRIBE and LIST require the same of the group
+    all of them          nothing else is permitted, whatever a principal's grants of topics are
+                         (tern_wire/kept_topics.py)
 
-Reference: tern_wire.principals.principals (`is_permitted`), whose DESCRIBE is implied as Kafka's is.
+Without DESCRIBE an object is answered as missing, with the same error; with it, a refusal is
+`forbidden`. The right to create does not reveal existence, so its refusal is always `forbidden`.
+Lists show objects with LIST or DESCRIBE. Reference: tern_wire.principals.principals
+(`is_permitted`), whose DESCRIBE is implied as Kafka's is.
 """
 
 from collections.abc import Mapping
@@ -36,21 +41,25 @@ from tern_wire.principals.principals import (
     is_permitted,
 )
 
-# Answers and paths that are remembered for one principal, 200 bytes each; full means forgotten, and looked up again.
+# Cached decisions and paths of one principal, 200 bytes each; a full cache is cleared.
 ANSWERS_KEPT_MAX = 8_192
 _SHOWN_LENGTH_MAX = 160
 _READING = frozenset({SUB, DESCRIBE, LIST})
-# What the mesh's own topics ask of the cluster, by action; nothing else can be done with them.
+# Permissions of the cluster that the mesh's own topics require, by action; all other actions are
+# refused.
 _OF_CLUSTER: Mapping[str, Mapping[str, str]] = {
     kept_topics.AUDIT: {**dict.fromkeys(_READING, AUDIT), ALTER: ADMIN},
     kept_topics.REPLIES: dict.fromkeys((DESCRIBE, LIST, ALTER), ADMIN),
 }
-# Asked of the answers only: stands in lists.
+# Pseudo-action of cached decisions: visible in lists.
 _SEEN = "(seen)"
 
 
 class Access:
-    """One principal as of one version of its grants. Owner: the event loop. *seal*: a key for what is derived from the principal's name."""
+    """Rights of one principal at one version of its grants. Owner: the event loop.
+
+    *seal*: a key for values derived from the principal's name.
+    """
 
     __slots__ = ("_answers", "_kept", "_seal", "passed", "principal")
 
@@ -58,11 +67,13 @@ class Access:
         self.principal = principal
         self._kept, self._seal = kept, seal
         self._answers: dict[tuple[str, str, str], bool] = {}
-        # Rules of requests that were let through on their path alone, by method and path.
+        # Rules of requests that were admitted by their path alone, by method and path.
         self.passed: dict[tuple[str, str], Rule] = {}
 
     def may(self, action: str, kind: str, name: str = "") -> bool:
-        """Whether the principal may do *action* to the *kind* of that *name* (of the cluster it says nothing)."""
+        """Return whether the principal may do *action* on the *kind* with *name* ("" for the
+        cluster).
+        """
         asked = (action, kind, name)
         answer = self._answers.get(asked)
         if answer is None:
@@ -70,7 +81,7 @@ class Access:
         return answer
 
     def sees(self, kind: str, name: str) -> bool:
-        """Whether it stands in lists for the principal."""
+        """Return whether lists show the object to the principal."""
         asked = (_SEEN, kind, name)
         answer = self._answers.get(asked)
         if answer is None:
@@ -80,7 +91,7 @@ class Access:
         return answer
 
     def refusal(self, action: str, kind: str, name: str) -> TernError | None:
-        """Why the principal may not, as it is told; None if it may."""
+        """Return the error of a refusal; None if the principal has the right."""
         if self.may(action, kind, name):
             return None
         if kind != CLUSTER and action != CREATE and not self.may(DESCRIBE, kind, name):
@@ -88,18 +99,24 @@ class Access:
         return self.forbidden(action, kind, name)
 
     def forbidden(self, action: str, kind: str, name: str) -> TernError:
-        """The refusal that says what is missing, for whoever knows already that the *kind* is there."""
+        """Return the error that names the missing permission.
+
+        For a caller that may see the object.
+        """
         shown = f"{kind} '{name[:_SHOWN_LENGTH_MAX]}'" if kind != CLUSTER else "the cluster"
         return Forbidden(required_permission=f"{action} of {shown}")
 
     def pass_path(self, method: str, path: str, rule: Rule) -> None:
-        """Remember that such a request needs no more looks."""
+        """Remember that such a request needs no further checks."""
         if len(self.passed) >= ANSWERS_KEPT_MAX:
             self.passed.clear()
         self.passed[method, path] = rule
 
     def client(self, client: str) -> str:
-        """The id under which replies to *client* of this principal are kept: nobody else's client has it, and nobody can guess it."""
+        """Return the id under which replies to *client* of this principal are stored.
+
+        It differs from that of every other principal's client, and cannot be guessed.
+        """
         named = f"{self.principal.name}\0{client}".encode("utf-8", "surrogateescape")
         return blake2b(named, key=self._seal, digest_size=16).hexdigest()
 
@@ -121,7 +138,7 @@ class Access:
 
 
 def missing(kind: str, name: str) -> TernError:
-    """What is answered about a *kind* that is not there."""
+    """Return the error of a missing object of *kind*."""
     if kind == TOPIC:
         return TopicNotFound(topic=name)
     if kind == GROUP:

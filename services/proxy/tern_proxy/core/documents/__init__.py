@@ -1,1 +1,3 @@
-"""The documents of the HTTP API, one file a subject: what requests bring and what answers hold. msgspec reads, writes and describes them."""
+"""Documents of the HTTP API, one file for each subject: bodies of requests and answers. msgspec
+decodes, encodes and describes them.
+"""

@@ -1,4 +1,6 @@
-"""Broker groups that come and go: what is left in one, which topics it has, what it lacked."""
+"""Documents of adding and removing broker groups: remaining contents, topics by place, and what a
+join added.
+"""
 
 from typing import Annotated
 
@@ -7,18 +9,18 @@ from msgspec import Meta, Struct
 from tern_proxy.core.documents.values import BrokerGroupName, Count, Cursor
 from tern_wire.limits import LEFT_SHOWN_MAX, LISTED_MAX
 
-Namespace = Annotated[str, Meta(description="Whose it is; empty for nobody's.")]
+Namespace = Annotated[str, Meta(description="The namespace; empty for none.")]
 
 
 class GroupBehind(Struct, kw_only=True):
-    """A consumer group that has not settled all that a topic has in the broker group."""
+    """A consumer group with unsettled messages of a topic in the broker group."""
 
     group: str
     unread: Count
 
 
 class TopicLeft(Struct, kw_only=True):
-    """A topic that keeps the broker group."""
+    """A topic that is an obstacle to removing the broker group."""
 
     namespace: Namespace
     topic: str
@@ -26,11 +28,11 @@ class TopicLeft(Struct, kw_only=True):
     unread: Count
     in_flight: Count
     scheduled: Count
-    groups: Annotated[list[GroupBehind], Meta(description="Those that have the most to read, 10 at most.")]
+    groups: Annotated[list[GroupBehind], Meta(description="The largest backlogs, 10 at most.")]
 
 
 class DeadLettersLeft(Struct, kw_only=True):
-    """Dead letters of one consumer group that lie in the broker group."""
+    """Dead letters of one consumer group in the broker group."""
 
     namespace: Namespace
     group: str
@@ -38,33 +40,35 @@ class DeadLettersLeft(Struct, kw_only=True):
 
 
 class BrokerGroupLeft(Struct, kw_only=True):
-    """What is left in a broker group."""
+    """Remaining contents of a broker group."""
 
     broker_group: BrokerGroupName
-    writable: Annotated[bool, Meta(description="Whether an operator lets new messages go there.")]
-    leader: Annotated[str, Meta(description="Empty while none is known.")]
-    topics: Annotated[int, Meta(ge=0, description="That it hosts.")]
-    placed: Annotated[int, Meta(ge=0, description="Topics whose keyed and ordered messages go there.")]
-    moving: Annotated[int, Meta(ge=0, description="Topics that are on their way from there.")]
-    unread: Annotated[int, Meta(ge=0, description="Not settled by the group of each topic that is furthest behind.")]
+    writable: Annotated[bool, Meta(description="Whether new messages may be stored there.")]
+    leader: Annotated[str, Meta(description="Empty while there is none.")]
+    topics: Annotated[int, Meta(ge=0, description="Topics that it hosts.")]
+    placed: Annotated[int, Meta(ge=0, description="Topics whose keyed and ordered messages are placed there.")]
+    moving: Annotated[int, Meta(ge=0, description="Topics that are moving away from there.")]
+    unread: Annotated[
+        int, Meta(ge=0, description="Messages not settled by the group with the largest backlog of each topic.")
+    ]
     in_flight: Annotated[int, Meta(ge=0, description="Leased, by all groups.")]
     scheduled: Annotated[int, Meta(ge=0, description="Waiting for their delivery time.")]
-    unclaimed: Annotated[int, Meta(ge=0, description="Of topics that no group reads; they go with it.")]
+    unclaimed: Annotated[int, Meta(ge=0, description="Messages of topics that no group reads; they are lost with it.")]
     transactions: Annotated[int, Meta(ge=0, description="Open or expired.")]
     dead_letters: Count
-    is_drained: Annotated[bool, Meta(description="It may be taken out.")]
+    is_drained: Annotated[bool, Meta(description="Whether it may be removed.")]
     topics_left: Annotated[list[TopicLeft], Meta(max_length=LEFT_SHOWN_MAX)]
     dead_letters_left: Annotated[list[DeadLettersLeft], Meta(max_length=LEFT_SHOWN_MAX)]
 
 
 class TopicPlace(Struct, kw_only=True):
-    """Where a topic is."""
+    """Place of a topic."""
 
     namespace: Namespace
     topic: str
-    broker_groups: Annotated[list[BrokerGroupName], Meta(description="Where keyed and ordered messages go.")]
-    before: Annotated[list[BrokerGroupName], Meta(description="Where they went, while that is not over.")]
-    hosts: Annotated[list[BrokerGroupName], Meta(description="Who has queues of it.")]
+    broker_groups: Annotated[list[BrokerGroupName], Meta(description="Owners of keyed and ordered messages.")]
+    before: Annotated[list[BrokerGroupName], Meta(description="Previous owners, while a move is in progress.")]
+    hosts: Annotated[list[BrokerGroupName], Meta(description="Broker groups with queues of it.")]
 
 
 class TopicPlacePage(Struct, kw_only=True):
@@ -75,8 +79,8 @@ class TopicPlacePage(Struct, kw_only=True):
 
 
 class BrokerGroupJoined(Struct, kw_only=True):
-    """What was new in the broker group."""
+    """Additions to the broker group."""
 
     broker_group: BrokerGroupName
-    groups: Annotated[int, Meta(ge=0, description="Consumer groups that are declared there now.")]
-    producer_groups: Annotated[int, Meta(ge=0, description="Producer groups that are declared there now.")]
+    groups: Annotated[int, Meta(ge=0, description="Consumer groups declared there by this request.")]
+    producer_groups: Annotated[int, Meta(ge=0, description="Producer groups declared there by this request.")]

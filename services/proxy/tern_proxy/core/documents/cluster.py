@@ -1,4 +1,4 @@
-"""The cluster as a proxy sees it, and where a topic lives."""
+"""Documents of the cluster as a proxy sees it, and of a topic's route."""
 
 from typing import Annotated
 
@@ -8,19 +8,21 @@ from tern_proxy.core.documents.values import Count, words
 from tern_wire.limits import QUEUES_PER_TOPIC_MAX
 from tern_wire.routing.route import PERM_MAX
 
-Leader = Annotated[str, Meta(description="Empty while none is known.")]
-Writable = Annotated[bool, Meta(description="Whether an operator lets new messages go there.")]
-Warm = Annotated[bool, Meta(description="Whether the name server has heard of all brokers.")]
+Leader = Annotated[str, Meta(description="Empty while there is none.")]
+Writable = Annotated[bool, Meta(description="Whether new messages may be stored there.")]
+Warm = Annotated[
+    bool, Meta(description="Whether the name server has had the time to receive registrations of all brokers.")
+]
 Queues = Annotated[int, Meta(ge=1, le=QUEUES_PER_TOPIC_MAX)]
 Bits = Annotated[int, Meta(ge=0, le=PERM_MAX, description="RocketMQ's bits: read 4, write 2.")]
 
 
-# The cluster ------------------------------------------------------------------------------------------------------
+# The cluster --------------------------------------------------------------------------------------
 class RaftFacts(Struct, kw_only=True):
-    """What a broker says of its replicated log, asked for this answer."""
+    """State of a broker's replicated log, requested for this answer."""
 
     role: Annotated[str, Meta(description="leader or follower")]
-    serving: Annotated[bool, Meta(description="Whether it leads and takes requests.")]
+    serving: Annotated[bool, Meta(description="Whether it leads and accepts requests.")]
     term: Count
     commit_index: Count
     applied_index: Count
@@ -28,9 +30,9 @@ class RaftFacts(Struct, kw_only=True):
     synced_index: Annotated[int, Meta(ge=0, description="The last entry that is on its disk.")]
     lag: Annotated[
         int | None,
-        Meta(description="Entries of the leader's log that it lacks, as the leader says; null without a leader."),
+        Meta(description="Entries of the leader's log that it lacks, according to the leader; null without a leader."),
     ]
-    fsync_ms: Annotated[float, Meta(ge=0, description="How long its last fdatasync took.")]
+    fsync_ms: Annotated[float, Meta(ge=0, description="Duration of its last fdatasync.")]
 
 
 class BrokerNode(Struct, kw_only=True):
@@ -62,9 +64,9 @@ class ClusterState(Struct, kw_only=True):
     broker_groups: dict[str, BrokerGroupState]
 
 
-# Where a topic lives ----------------------------------------------------------------------------------------------
+# Where a topic lives ------------------------------------------------------------------------------
 class RoutedNode(Struct, kw_only=True):
-    """Where one broker listens, host:port."""
+    """Addresses of one broker, host:port."""
 
     link: str
     http: str
@@ -73,7 +75,7 @@ class RoutedNode(Struct, kw_only=True):
 class RoutedGroup(Struct, kw_only=True):
     """A broker group that hosts the topic."""
 
-    nodes: Annotated[dict[str, RoutedNode], Meta(description="Empty when all its brokers are away.")]
+    nodes: Annotated[dict[str, RoutedNode], Meta(description="Empty when all its brokers are gone.")]
     leader: Leader
     term: Count
     group_size: Count
@@ -81,17 +83,19 @@ class RoutedGroup(Struct, kw_only=True):
 
 
 class HostedTopic(Struct, kw_only=True):
-    """The topic in one broker group, as its leader tells it."""
+    """The topic in one broker group, from its leader."""
 
     topic_id: Count
     queues: Queues
     type: Annotated[str, words("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")]
     perm: Bits
-    placement: Annotated[str, Meta(description="Epoch, broker groups, broker groups before, as this one knows them.")]
+    placement: Annotated[
+        str, Meta(description="Epoch, broker groups, previous broker groups, according to this broker group.")
+    ]
 
 
 class GroupQueues(Struct, kw_only=True):
-    """The topic in one broker group, as RocketMQ's tools show it."""
+    """The topic in one broker group, in the form of RocketMQ's tools."""
 
     broker_group: str
     read_queues: Queues
@@ -100,14 +104,12 @@ class GroupQueues(Struct, kw_only=True):
 
 
 class TopicRoute(Struct, kw_only=True):
-    """Where a topic lives."""
+    """Route of a topic."""
 
     topic: str
     cluster: str
     warm: Warm
-    order: Annotated[
-        str, Meta(description="The ordered configuration, `broker-a:8;broker-b:8`; empty when there is none.")
-    ]
+    order: Annotated[str, Meta(description="The ordered configuration, `broker-a:8;broker-b:8`; empty for none.")]
     broker_groups: dict[str, RoutedGroup]
     topics: Annotated[
         dict[str, dict[str, HostedTopic]], Meta(description="This topic alone, in the form of a name server's routes.")

@@ -1,4 +1,4 @@
-"""Dead letters: how they are chosen, shown, dropped, and delivered again by a task."""
+"""Documents of dead letters: selections, pages, purges, and redrive tasks."""
 
 from typing import Annotated
 
@@ -9,18 +9,20 @@ from tern_proxy.core.documents.values import Count, Offset, ProblemMap, Queue, T
 from tern_wire import limits
 
 TASK_PATTERN = "^[0-9a-f]{24}$"
-# As a queue, but the number is an offset.
+# The form of a queue, but the number is an offset.
 PLACE_PATTERN = r"^[a-z0-9][a-z0-9-]{0,30}:(0|[1-9][0-9]{0,17})$"
 Place = Annotated[str, Meta(pattern=PLACE_PATTERN, description="Broker group and offset among its dead letters.")]
-_UNTIL = "Died before this time. Or `origin`, the default target: by itself it means all."
+_UNTIL = "Died before this time. Or `origin`, the default target: by itself it selects all."
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 class RedriveRequest(Struct, forbid_unknown_fields=True):
-    """The body of POST /v1/groups/{group}/dlq/redrive: `offsets` (`broker-a:17`), or `all`, or a selection of the others.
+    """The body of POST /v1/groups/{group}/dlq/redrive: `offsets` (`broker-a:17`), or `all`, or a
+    selection by the other fields.
 
-    `topic`, `tag`, `reason` (a part of it), `from` and `to` narrow the choice together; `rate` is in messages a second. `"to": "origin"`
-    is no time: it names the default target, each message's own queue, and with nothing else that chooses it means all.
+    `topic`, `tag`, `reason` (a part of it), `from` and `to` narrow the selection together; `rate`
+    is in messages a second. `"to": "origin"` is not a time: it names the default target, each
+    message's own queue, and without another selection it selects all.
     """
 
     offsets: (
@@ -39,9 +41,9 @@ class RedriveRequest(Struct, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
-# Answers ----------------------------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 class Origin(Struct, kw_only=True):
-    """Where the message was to be delivered."""
+    """The queue and offset of the original message."""
 
     topic: str
     queue: Queue
@@ -49,18 +51,21 @@ class Origin(Struct, kw_only=True):
 
 
 class Death(Struct, kw_only=True):
-    """How a message died."""
+    """Death of a message."""
 
     offset: Place
     origin: Origin
     attempts: Annotated[int, Meta(ge=1)]
     cause: Annotated[str, words("expired", "nacked", "rejected")]
-    reason: Annotated[str, Meta(description="What a consumer said that rejected it.")]
+    reason: Annotated[str, Meta(description="The consumer's reason for rejecting it.")]
     dead_at: Time
 
 
 class DeadLetter(ReadMessage, kw_only=True):
-    """The message as it was sent, and how it died. `body_size` stands in place of the body for those who may not receive the group's messages."""
+    """The message as it was sent, and its death.
+
+    `body_size` replaces the body for principals that may not receive the group's messages.
+    """
 
     dlq: Death
 
@@ -70,11 +75,11 @@ class DeadLetters(Struct, kw_only=True):
 
     group: str
     messages: Annotated[list[DeadLetter], Meta(max_length=limits.DEAD_LETTERS_PAGE_MAX)]
-    next_cursor: Annotated[str, Meta(description="Go on there; missing when this is all.")] | UnsetType = UNSET
+    next_cursor: Annotated[str, Meta(description="For the next page; missing on the last one.")] | UnsetType = UNSET
 
 
 class Purged(Struct, kw_only=True):
-    """How many dead letters were dropped."""
+    """The number of dropped dead letters."""
 
     group: str
     purged: Count
@@ -88,20 +93,21 @@ class RedriveFailure(Struct, kw_only=True):
 
 
 class RedriveTask(Struct, kw_only=True):
-    """What a redrive has done so far, in all broker groups together. With `dry_run`, what it would have done."""
+    """Progress of a redrive, in all broker groups together.
+
+    With `dry_run`, the progress that it would have made.
+    """
 
     task: Annotated[str, Meta(pattern=TASK_PATTERN)]
     type: Annotated[str, words("redrive")]
     group: str
     state: Annotated[str, words("running", "done", "cancelled")]
     dry_run: bool
-    total: Annotated[
-        int, Meta(ge=0, description="Dead letters that there were at its begin, or offsets that were named.")
-    ]
-    examined: Annotated[int, Meta(ge=0, description="How many of these it has come past.")]
+    total: Annotated[int, Meta(ge=0, description="Dead letters at its begin, or offsets in the request.")]
+    examined: Annotated[int, Meta(ge=0, description="How many of these it has processed.")]
     redriven: Count
-    skipped: Annotated[int, Meta(ge=0, description="Not chosen.")]
+    skipped: Annotated[int, Meta(ge=0, description="Not selected.")]
     failed: Count
-    failures: Annotated[list[RedriveFailure], Meta(description="The first of them in each broker group.")]
+    failures: Annotated[list[RedriveFailure], Meta(description="The first failures in each broker group.")]
     started_at: Time
     finished_at: Time | None

@@ -1,4 +1,4 @@
-"""Consumer groups: how they are declared, described, listed and deleted."""
+"""Documents of consumer groups: declared, described, listed and deleted."""
 
 from typing import Annotated
 
@@ -20,14 +20,17 @@ from tern_wire import limits
 Policy = Annotated[str, words("table", "custom", "exponential")]
 Delay = DurationText | Annotated[int, span(0, limits.TIMER_DELAY_MAX_MS)]
 _PARKED = (
-    f"Wait for an earlier message of their message group. With {limits.FIFO_PARKED_PER_QUEUE_MAX:,} in one queue, nothing further of that queue is "
+    f"Messages that wait for an earlier one of their message group. With {limits.FIFO_PARKED_PER_QUEUE_MAX:,} in one queue, no further message of that queue is "
     "delivered until some are settled."
 )
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 class RetrySettings(Struct, forbid_unknown_fields=True):
-    """How long a message rests after each failed attempt. `custom` has `delays`; `exponential` has `initial`, `multiplier`, `max`."""
+    """Retry delays after failed attempts.
+
+    `custom` has `delays`; `exponential` has `initial`, `multiplier`, `max`.
+    """
 
     policy: Policy
     delays: Annotated[list[Delay], shown(minItems=1, maxItems=limits.RETRY_DELAYS_KEPT_MAX)] | UnsetType = UNSET
@@ -37,8 +40,11 @@ class RetrySettings(Struct, forbid_unknown_fields=True):
 
 
 class GroupSettings(Struct, forbid_unknown_fields=True):
-    """The body of PUT and PATCH /v1/groups/{group}. What is left out stays, or gets its default in a new group. `start` is where the group
-    begins in a queue that it has never read: earliest, latest, or a time."""
+    """The body of PUT and PATCH /v1/groups/{group}.
+
+    Omitted fields stay as they are, or get their defaults in a new group. `start` is the initial
+    position in a queue without a committed offset: earliest, latest, or a time.
+    """
 
     invisible: Invisible | UnsetType = UNSET
     start: Annotated[str | int, shown("`earliest`, `latest`, or a time: RFC 3339, or ms since 1970.")] | UnsetType = (
@@ -52,9 +58,9 @@ class GroupSettings(Struct, forbid_unknown_fields=True):
     attributes: ChangedAttributes | UnsetType = UNSET
 
 
-# Answers ----------------------------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 class Retry(Struct, kw_only=True):
-    """How long a message rests after attempt 1, 2, ... has failed."""
+    """Retry delays after attempt 1, 2, ... has failed."""
 
     policy: Policy
     delays_ms: Annotated[list[int], Meta(description="The last one holds for all further attempts.")]
@@ -64,7 +70,7 @@ class Retry(Struct, kw_only=True):
 
 
 class GroupState(Struct, kw_only=True):
-    """A consumer group as it is set up."""
+    """Settings of a consumer group."""
 
     group: str
     invisible_ms: Annotated[int, Meta(ge=limits.INVISIBLE_MIN_MS, le=limits.INVISIBLE_MAX_MS)]
@@ -73,7 +79,7 @@ class GroupState(Struct, kw_only=True):
     max_attempts: Annotated[int, Meta(ge=1, le=limits.ATTEMPTS_MAX)]
     retry: Retry
     fifo: bool
-    consume: Annotated[bool, Meta(description="Whether it receives anything.")]
+    consume: Annotated[bool, Meta(description="Whether it may receive.")]
     broadcast: bool
     attributes: Attributes
 
@@ -85,21 +91,21 @@ class GroupDeclared(GroupState, kw_only=True):
 
 
 class GroupProgress(Struct, kw_only=True):
-    """How far a group is in a topic, in messages."""
+    """Progress of a group in a topic, in messages."""
 
     topic: str
-    lag: Annotated[int, Meta(ge=0, description="Behind the committed offsets: not settled yet.")]
+    lag: Annotated[int, Meta(ge=0, description="Messages that are not settled yet.")]
     leased: Count
-    available: Annotated[int, Meta(ge=0, description="Could be received now.")]
+    available: Annotated[int, Meta(ge=0, description="Messages that can be received now.")]
     parked: Annotated[int, Meta(ge=0, description=_PARKED)]
-    committed: Annotated[dict[str, int], Meta(description="By queue; queues not begun are left out.")]
+    committed: Annotated[dict[str, int], Meta(description="By queue; queues without a committed offset are omitted.")]
 
 
 class GroupDescription(GroupState, kw_only=True):
-    """A consumer group, and each topic that it has begun."""
+    """A consumer group and its progress in each topic that it has begun."""
 
     topics: list[GroupProgress]
-    truncated: Annotated[bool, Meta(description="Whether there are more topics than are shown.")]
+    truncated: Annotated[bool, Meta(description="Whether the list of topics is incomplete.")]
 
 
 class GroupPage(Struct, kw_only=True):
@@ -110,7 +116,7 @@ class GroupPage(Struct, kw_only=True):
 
 
 class GroupDeleted(Struct, kw_only=True):
-    """A consumer group that is gone."""
+    """A deleted consumer group."""
 
     group: str
     deleted: bool

@@ -1,4 +1,4 @@
-"""What the proxy answers to supervisors and load balancers: alive, ready."""
+"""Documents for supervisors and load balancers: liveness and readiness."""
 
 from typing import Annotated
 
@@ -6,11 +6,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from tern_proxy.core.documents.values import words
 
-_ROOM = "Of each room that requests share: `short` refuses large ones, `full` also small ones, and makes this 503."
+_ROOM = (
+    "State of each room that requests share: `short` refuses large ones, `full` also small ones, and makes this 503."
+)
 
 
 class Health(Struct, kw_only=True):
-    """Alive. All but `status` only with `?verbose`."""
+    """Liveness. All fields except `status` only with `?verbose`."""
 
     status: Annotated[str, words("alive")]
     service: str | UnsetType = UNSET
@@ -19,7 +21,7 @@ class Health(Struct, kw_only=True):
 
 
 class Readiness(Struct, kw_only=True):
-    """Whether work is accepted, and why not."""
+    """Whether the proxy accepts work, and the reasons if not."""
 
     ready: bool
     routes: bool

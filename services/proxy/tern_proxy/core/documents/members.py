@@ -1,4 +1,4 @@
-"""Members of groups, who reads which queues, and locks of queues."""
+"""Documents of members of groups, assignments of queues, and locks of queues."""
 
 from typing import Annotated
 
@@ -8,14 +8,16 @@ from tern_proxy.core.documents.values import QUEUE_PATTERN, TOPIC_PATTERN, Count
 from tern_wire import limits
 from tern_wire.routing.membership import MEMBER_PATTERN, Role, Strategy
 
-MemberId = Annotated[str, Meta(pattern=MEMBER_PATTERN, description="Its own choice, unique in the group.")]
-RoleName = Annotated[str, words(*Role, text="What a member does in its group.")]
+MemberId = Annotated[str, Meta(pattern=MEMBER_PATTERN, description="Chosen by the member, unique in the group.")]
+RoleName = Annotated[str, words(*Role, text="Role of a member in its group.")]
 _DIVIDES = (
     "How the queues of a topic are divided among the members of a consumer group: RocketMQ's, averagely by default."
 )
 StrategyName = Annotated[str, words(*Strategy, text=_DIVIDES)]
-Generation = Annotated[int, Meta(ge=0, description="Grows when members or what they say change; 0 without members.")]
-Missed = Annotated[dict[str, str], Meta(description="Broker groups that did not take it, and the code of the reason.")]
+Generation = Annotated[int, Meta(ge=0, description="Grows when members or their heartbeats change; 0 without members.")]
+Missed = Annotated[
+    dict[str, str], Meta(description="Broker groups that did not accept it, with the code of the error.")
+]
 Epoch = Annotated[int, Meta(ge=1, description="Grows with each change of holder.")]
 _NAME = Annotated[str, shown(pattern=MEMBER_PATTERN)]
 _QUEUES = list[Annotated[str, shown(pattern=QUEUE_PATTERN)]]
@@ -27,12 +29,12 @@ _FILTERS = (
 )
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 class MemberHeartbeat(Struct, forbid_unknown_fields=True):
     """The body of POST /v1/groups/{group}/members/heartbeat.
 
-    `subscriptions`: topic -> filter: tags such as `A || B`, `*` for everything, or SQL behind `sql:`. `queues`: topic -> the queues that
-    it wants under the strategy `by-config`.
+    `subscriptions`: topic -> filter: tags such as `A || B`, `*` for everything, or SQL behind
+    `sql:`. `queues`: topic -> the queues that the member requests under the strategy `by-config`.
     """
 
     member: _NAME
@@ -43,7 +45,7 @@ class MemberHeartbeat(Struct, forbid_unknown_fields=True):
     queues: Annotated[
         dict[str, Annotated[_QUEUES, shown(maxItems=limits.QUEUES_PER_TOPIC_MAX)]],
         _TOPICS,
-        shown("Topic -> the queues that it wants under `by-config`."),
+        shown("Topic -> the queues that it requests under `by-config`."),
     ] = {}
     address: str = ""
     version: str = ""
@@ -57,9 +59,9 @@ class LockRequest(Struct, forbid_unknown_fields=True):
     queues: Annotated[_QUEUES, shown(minItems=1, maxItems=limits.QUEUES_PER_TOPIC_MAX)]
 
 
-# Answers: members -------------------------------------------------------------------------------------------------
+# Answers: members ---------------------------------------------------------------------------------
 class Heard(Struct, kw_only=True):
-    """A heartbeat that was heard."""
+    """An accepted heartbeat."""
 
     group: str
     member: MemberId
@@ -69,12 +71,12 @@ class Heard(Struct, kw_only=True):
     generation: Generation
     subscription_conflict: Annotated[list[str], Meta(description="Topics on which members differ (the first 16).")]
     heartbeat_interval_ms: Count
-    expires_in_ms: Annotated[int, Meta(ge=0, description="Silent for so long, it is gone.")]
+    expires_in_ms: Annotated[int, Meta(ge=0, description="It expires after this time without a heartbeat.")]
     missed: Missed
 
 
 class Member(Struct, kw_only=True):
-    """What a member said last, and when."""
+    """A member's last heartbeat, and its time."""
 
     member: MemberId
     address: str
@@ -82,13 +84,13 @@ class Member(Struct, kw_only=True):
     strategy: StrategyName
     room: Annotated[str, Meta(description="Its machine room.")]
     subscriptions: Annotated[dict[str, str], Meta(description="Topic -> filter.")]
-    queues: Annotated[dict[str, list[Queue]], Meta(description="Topic -> queues that it asks for (by-config).")]
+    queues: Annotated[dict[str, list[Queue]], Meta(description="Topic -> queues that it requests (by-config).")]
     joined_at: Time
     heard_at: Time
 
 
 class FilterOfMembers(Struct, kw_only=True):
-    """Members that say the same of a topic."""
+    """Members with the same filter for a topic."""
 
     filter: Annotated[str, Meta(description="Empty: they do not subscribe to it.")]
     count: Count
@@ -96,7 +98,7 @@ class FilterOfMembers(Struct, kw_only=True):
 
 
 class SubscriptionConflict(Struct, kw_only=True):
-    """A topic on which members of one group differ: each takes messages that the others wait for."""
+    """A topic on which members of one group differ: each takes messages for which others wait."""
 
     topic: str
     filters: list[FilterOfMembers]
@@ -113,17 +115,17 @@ class GroupMembers(Struct, kw_only=True):
 
 
 class MemberLeft(Struct, kw_only=True):
-    """What became of a member that goes."""
+    """Result of removing a member."""
 
     group: str
     member: MemberId
-    left: Annotated[bool, Meta(description="Whether it was there.")]
+    left: Annotated[bool, Meta(description="Whether it was a member.")]
     missed: Missed
 
 
-# Answers: queues --------------------------------------------------------------------------------------------------
+# Answers: queues ----------------------------------------------------------------------------------
 class Assignments(Struct, kw_only=True):
-    """Who reads which queues of a topic."""
+    """Assignment of a topic's queues to members."""
 
     group: str
     topic: str
@@ -131,11 +133,11 @@ class Assignments(Struct, kw_only=True):
     strategies: Annotated[list[StrategyName], Meta(description="All that members name: more than one is a mistake.")]
     generation: Generation
     assignments: Annotated[dict[str, list[Queue]], Meta(description="Member -> its queues.")]
-    unassigned: Annotated[list[Queue], Meta(description="Queues that nobody reads.")]
+    unassigned: Annotated[list[Queue], Meta(description="Queues without a member.")]
 
 
 class QueueLock(Struct, kw_only=True):
-    """Who holds a queue."""
+    """Lock of a queue."""
 
     member: MemberId
     epoch: Epoch
@@ -151,20 +153,20 @@ class GroupLocks(Struct, kw_only=True):
 
 
 class LockResults(Struct, kw_only=True):
-    """What became of each queue that was to be locked."""
+    """Result of locking each queue."""
 
     group: str
     topic: str
     member: MemberId
-    locked: Annotated[dict[str, Epoch], Meta(description="Queue -> epoch: the member's now.")]
+    locked: Annotated[dict[str, Epoch], Meta(description="Queue -> epoch: held by the member.")]
     held: Annotated[dict[str, MemberId], Meta(description="Queue -> its holder.")]
-    missed: Annotated[dict[str, str], Meta(description="Queue -> why its broker group did not answer.")]
+    missed: Annotated[dict[str, str], Meta(description="Queue -> the code of the error of its broker group.")]
     expires_in_ms: Count
     renew_in_ms: Count
 
 
 class Unlocked(Struct, kw_only=True):
-    """Which locks were given up."""
+    """Released locks."""
 
     group: str
     topic: str

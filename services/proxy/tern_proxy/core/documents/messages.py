@@ -1,4 +1,4 @@
-"""Messages: how they are sent, received, settled and read by offset."""
+"""Documents of messages: sent, received, settled and read by offset."""
 
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -9,7 +9,9 @@ from tern_wire import limits
 from tern_wire.handles import HANDLE_SIZE_MAX_CHARS
 from tern_wire.recall_handles import RECALL_HANDLE_SIZE_MAX_CHARS
 
-SentOffset = Annotated[int, Meta(ge=-1, le=OFFSET_MAX, description="Index in the queue; -1 while it waits.")]
+SentOffset = Annotated[
+    int, Meta(ge=-1, le=OFFSET_MAX, description="Index in the queue; -1 while it waits for its delivery time.")
+]
 RecallHandle = Annotated[
     str, Meta(max_length=RECALL_HANDLE_SIZE_MAX_CHARS, description="Opaque; DELETE it to recall the message.")
 ]
@@ -17,14 +19,17 @@ ReceiptHandle = Annotated[
     str, Meta(max_length=HANDLE_SIZE_MAX_CHARS, description="Opaque; names one lease of a message.")
 ]
 if TYPE_CHECKING:
-    # Raw: a text that is JSON already. Bytes: for MessagePack and raw answers.
+    # Raw: a text that is already JSON. Bytes: for MessagePack and raw answers.
     Body: TypeAlias = str | Raw | bytes
 else:
     Body = str
 
 
 class SendReceipt(Struct, kw_only=True, gc=False):
-    """Where a message is stored. It is on the disks of a majority. `deliver_at` and `recall_handle`: it waits for that time."""
+    """The place of a stored message, which is on the disks of a majority.
+
+    With `deliver_at` and `recall_handle`, it waits for its delivery time.
+    """
 
     message_id: MessageId
     queue: Queue
@@ -35,7 +40,7 @@ class SendReceipt(Struct, kw_only=True, gc=False):
 
 
 class SendResult(Struct, kw_only=True, gc=False):
-    """What became of one message of a batch: a receipt, or `error`."""
+    """Result of one message of a batch: a receipt, or `error`."""
 
     index: Annotated[int, Meta(ge=0, description="The message's place in the request.")]
     message_id: MessageId | UnsetType = UNSET
@@ -44,7 +49,9 @@ class SendResult(Struct, kw_only=True, gc=False):
     born_at: Time | UnsetType = UNSET
     deliver_at: Time | UnsetType = UNSET
     recall_handle: RecallHandle | UnsetType = UNSET
-    replayed: Annotated[bool, Meta(description="Its idempotency key was seen before.")] | UnsetType = UNSET
+    replayed: (
+        Annotated[bool, Meta(description="Whether an earlier send with its idempotency key stored it.")] | UnsetType
+    ) = UNSET
     error: ProblemMap | UnsetType = UNSET
 
 
@@ -56,7 +63,10 @@ class BatchResults(Struct, kw_only=True):
 
 
 class Message(Struct, kw_only=True, gc=False):
-    """A stored message. Exactly one of `body`, `json`, `body_base64` carries it; in MessagePack always `body`, binary."""
+    """A stored message.
+
+    Exactly one of `body`, `json`, `body_base64` carries it; in MessagePack always `body`, binary.
+    """
 
     message_id: str
     topic: str
@@ -72,21 +82,24 @@ class Message(Struct, kw_only=True, gc=False):
     message_group: str | UnsetType = UNSET
     deliver_at: Time | UnsetType = UNSET
     correlation_id: Annotated[str, Meta(description="Of a request or a reply.")] | UnsetType = UNSET
-    reply_to: Annotated[str, Meta(description="Of a request: where the reply goes.")] | UnsetType = UNSET
-    expires_at: Annotated[int, Meta(description="Of a request: how long somebody waits.")] | UnsetType = UNSET
+    reply_to: Annotated[str, Meta(description="Of a request: the address of the reply.")] | UnsetType = UNSET
+    expires_at: Annotated[int, Meta(description="Of a request: until when its sender waits.")] | UnsetType = UNSET
     born_at: Time
     stored_at: Time
 
 
 class ReadMessage(Message, kw_only=True, gc=False):
-    """A message as its record has it, of which routes show what they show: `offset` -1 while it is not visible, `body_size` in place of the body
-    for those who may not see it."""
+    """A message as stored in its record; each route shows a part of it.
+
+    `offset` is -1 while it is not visible. `body_size` replaces the body for principals that may
+    not see it.
+    """
 
     body_size: Count | UnsetType = UNSET
 
 
 class LeasedMessage(Message, kw_only=True, gc=False):
-    """A message under lease: nobody else of the group receives it until `invisible_until`."""
+    """A message under lease: no other consumer of the group receives it until `invisible_until`."""
 
     attempt: Annotated[int, Meta(ge=1, description="1 at the first delivery.")]
     receipt_handle: ReceiptHandle
@@ -94,7 +107,7 @@ class LeasedMessage(Message, kw_only=True, gc=False):
 
 
 class SettleResult(Struct, kw_only=True, gc=False):
-    """What became of one receipt handle."""
+    """Result of one receipt handle."""
 
     receipt_handle: str
     status: Annotated[str, words("ok")] | UnsetType = UNSET
@@ -109,22 +122,22 @@ class SettleResults(Struct, kw_only=True):
 
 
 class Received(Struct, kw_only=True):
-    """Messages, perhaps none, and the results of `settle`."""
+    """Messages, possibly none, and the results of `settle`."""
 
     messages: Annotated[list[LeasedMessage], Meta(max_length=limits.RECEIVE_MESSAGES_MAX)]
     settled: Annotated[list[SettleResult], Meta(max_length=limits.SETTLE_ENTRIES_MAX)]
 
 
 class SettledLine(Struct, kw_only=True):
-    """The last line of a receive in NDJSON that has settled something."""
+    """The last line of a receive in NDJSON with settles."""
 
     settled: list[SettleResult]
 
 
 class Pulled(Struct, kw_only=True):
-    """Messages of one queue, perhaps none; go on at `next_offset`."""
+    """Messages of one queue, possibly none; continue at `next_offset`."""
 
     messages: Annotated[list[Message], Meta(max_length=limits.PULL_MESSAGES_MAX)]
     next_offset: Offset
     min_offset: Offset
-    max_offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="The offset that the next message will get.")]
+    max_offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="The offset of the next message.")]

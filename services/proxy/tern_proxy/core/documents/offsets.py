@@ -1,4 +1,7 @@
-"""Where consumer groups are in the queues of a topic: shown, committed, moved. What queues hold is with topics."""
+"""Documents of the offsets of consumer groups: shown, committed and moved.
+
+Offsets of queues are with topics.
+"""
 
 from typing import Annotated
 
@@ -10,10 +13,10 @@ _TOPIC = Annotated[str, shown(pattern=TOPIC_PATTERN)]
 _QUEUE = Annotated[str, shown(pattern=QUEUE_PATTERN)]
 _NUMBERS = dict[str, Annotated[int, shown(minimum=0, maximum=OFFSET_MAX)]]
 _BY_QUEUE = shown(propertyNames={"pattern": QUEUE_PATTERN})
-_EPOCHS = "Of the queues' locks: refused once another member has had one of them."
+_EPOCHS = "Epochs of the queues' locks: refused once another member has held one of them."
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 class OffsetsCommit(Struct, forbid_unknown_fields=True):
     """The body of PUT /v1/groups/{group}/offsets; keys are queues written `broker-a:3`."""
 
@@ -24,7 +27,10 @@ class OffsetsCommit(Struct, forbid_unknown_fields=True):
 
 
 class SeekPlace(Struct, forbid_unknown_fields=True):
-    """Where a seek goes, if not to `earliest` or `latest`: exactly one of these. `shift` is a number of messages, backward if negative."""
+    """The target of a seek other than `earliest` or `latest`: exactly one field.
+
+    `shift` is a number of messages, backward if negative.
+    """
 
     time: str | int | UnsetType = UNSET
     shift: int | UnsetType = UNSET
@@ -32,7 +38,9 @@ class SeekPlace(Struct, forbid_unknown_fields=True):
 
 
 class SeekRequest(Struct, forbid_unknown_fields=True):
-    """The body of POST /v1/groups/{group}/seek; queues written `broker-a:3`, all of the topic's if none are named."""
+    """The body of POST /v1/groups/{group}/seek; queues written `broker-a:3`, all of the topic's by
+    default.
+    """
 
     topic: _TOPIC
     to: str | SeekPlace
@@ -40,7 +48,7 @@ class SeekRequest(Struct, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
-# Answers ----------------------------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 class GroupOffsets(Struct, kw_only=True):
     """Committed offsets by queue."""
 
@@ -58,7 +66,7 @@ class QueueMove(Struct, kw_only=True):
 
 
 class SeekMoves(Struct, kw_only=True):
-    """What a seek has moved, or with `dry_run` would move."""
+    """Moves of a seek, or with `dry_run` the moves that it would make."""
 
     group: str
     topic: str

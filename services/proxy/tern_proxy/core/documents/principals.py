@@ -1,4 +1,4 @@
-"""Principals, their keys and their grants: how they are declared, described and listed."""
+"""Documents of principals, their keys and their grants: declared, described and listed."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ Effect = Annotated[str, words(*EFFECTS)]
 Kind = Annotated[str, words(*KINDS)]
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 _Quota = Annotated[int, shown(_AT_EACH_PROXY, minimum=0, maximum=QUOTA_MAX)]
 _Text = Annotated[str, shown(maxLength=limits.PRINCIPAL_TEXT_LENGTH_MAX)]
 _Moment = Annotated[int, shown(minimum=0)] | Annotated[str, shown(format="date-time")] | None
@@ -25,8 +25,11 @@ _Duration = DurationText | Annotated[int, shown(minimum=1)] | None
 
 
 class GrantSettings(Struct, forbid_unknown_fields=True):
-    """What a principal may do, or (`effect` deny) may not: `actions` on the objects of a `kind` whose name is `pattern`, or begins with what
-    stands before its `*`. A deny wins over every allow."""
+    """A permission of a principal, or with `effect` deny a prohibition.
+
+    `actions` on the objects of a `kind` whose name is `pattern`, or begins with the part before its
+    `*`. A deny overrides every allow.
+    """
 
     actions: Annotated[
         list[Annotated[str, words(*ACTIONS, ALL)]],
@@ -36,7 +39,7 @@ class GrantSettings(Struct, forbid_unknown_fields=True):
     pattern: Annotated[
         str,
         shown(
-            "A name, or the begin of names and `*`; of the cluster `*`.",
+            "A name, or a prefix of names and `*`; for the cluster `*`.",
             pattern=r"^[A-Za-z0-9_%-]{0,127}\*?$",
             minLength=1,
         ),
@@ -45,52 +48,60 @@ class GrantSettings(Struct, forbid_unknown_fields=True):
 
 
 class PrincipalSettings(Struct, forbid_unknown_fields=True):
-    """The body of PUT /v1/principals/{principal}. What is left out stays, or gets its default in a new principal; `grants` replaces all that it
-    has. With `version`, only if it is at that one (0: not there)."""
+    """The body of PUT /v1/principals/{principal}.
+
+    Omitted fields stay as they are, or get their defaults in a new principal; `grants` replaces all
+    grants. With `version`, the change applies only at that version (0: only if the principal does
+    not exist).
+    """
 
     description: _Text | UnsetType = UNSET
     grants: Annotated[list[GrantSettings], shown(maxItems=limits.GRANTS_PER_PRINCIPAL_MAX)] | UnsetType = UNSET
     requests_per_s: _Quota | UnsetType = UNSET
     bytes_per_s: _Quota | UnsetType = UNSET
     version: (
-        Annotated[int, shown("Only if it is at this version; 0: only if it is not there.", minimum=0)] | UnsetType
+        Annotated[int, shown("Only if it is at this version; 0: only if it does not exist.", minimum=0)] | UnsetType
     ) = UNSET
 
 
 class KeySettings(Struct, forbid_unknown_fields=True):
-    """The body of POST /v1/principals/{principal}/keys; every field has a default. With a `public_key` (Ed25519, base64url) the principal signs
-    its requests with a key that it has made; with `type` `hmac-sha256` it signs them with a secret, without both it gets a bearer key: those are
-    in the answer and nowhere else."""
+    """The body of POST /v1/principals/{principal}/keys; every field has a default.
+
+    With a `public_key` (Ed25519, base64url) the principal signs its requests with its own key. With
+    `type` `hmac-sha256` it signs them with a secret; without both it gets a bearer key. Secrets and
+    bearer keys are in this answer only.
+    """
 
     type: Annotated[str, words("", *KEY_TYPES, text=_KEY_TYPE)] = ""
     public_key: Annotated[str, shown(pattern="^$|^[A-Za-z0-9_-]{43}$")] = ""
-    not_before: Annotated[_Moment, shown("Good from then on; at once.")] = None
-    expires_at: Annotated[_Moment, shown("Good until then; for ever.")] = None
+    not_before: Annotated[_Moment, shown("Begin of its validity; by default at once.")] = None
+    expires_at: Annotated[_Moment, shown("End of its validity; by default none.")] = None
     expires_in: Annotated[_Duration, shown("Instead of `expires_at`, such as `90d`.")] = None
     networks: Annotated[
         list[str],
         shown(
-            "Good from there only, such as `10.0.0.0/8`; an empty list: from anywhere.",
+            "Valid only from these networks, such as `10.0.0.0/8`; an empty list: from anywhere.",
             maxItems=limits.KEY_NETWORKS_MAX,
         ),
     ] = []
     description: _Text = ""
 
 
-# Answers ----------------------------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 PrincipalName = Annotated[str, Meta(pattern=f"^{PRINCIPAL_PATTERN}$")]
-Kid = Annotated[str, Meta(pattern=f"^[A-Za-z0-9]{{{KID_LENGTH}}}$", description="The key's name, which is no secret.")]
+Kid = Annotated[str, Meta(pattern=f"^[A-Za-z0-9]{{{KID_LENGTH}}}$", description="The key's name, which is not secret.")]
 PublicKey = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{43}$", description="32 bytes of Ed25519, base64url.")]
 KeyText = Annotated[
-    str, Meta(pattern="^mq[kh]_[A-Za-z0-9]{16}_[A-Za-z0-9_-]{43}$", description="The bearer or HMAC key. Keep it.")
+    str,
+    Meta(pattern="^mq[kh]_[A-Za-z0-9]{16}_[A-Za-z0-9_-]{43}$", description="The bearer or HMAC key, shown only here."),
 ]
-Pattern = Annotated[str, Meta(description="A name, or the begin of names and `*`.", max_length=128)]
+Pattern = Annotated[str, Meta(description="A name, or a prefix of names and `*`.", max_length=128)]
 Quota = Annotated[int, Meta(ge=0, le=QUOTA_MAX, description=_AT_EACH_PROXY)]
 Moment = Annotated[int, Meta(ge=0, description="Ms since 1970 (UTC); 0: none.")]
 
 
 class Grant(Struct, kw_only=True):
-    """What a principal may do, or may not. A deny wins over every allow."""
+    """A permission of a principal, or a prohibition. A deny overrides every allow."""
 
     effect: Effect
     actions: Annotated[list[str], Meta(min_length=1)]
@@ -99,7 +110,7 @@ class Grant(Struct, kw_only=True):
 
 
 class ClientKeyState(Struct, kw_only=True):
-    """What is known of a key; never the key."""
+    """Description of a key, without the key itself."""
 
     kid: Kid
     type: Annotated[str, words(*KEY_TYPES)]
@@ -107,7 +118,7 @@ class ClientKeyState(Struct, kw_only=True):
     not_before: Moment
     expires_at: Moment
     created_at: Moment
-    networks: Annotated[list[str], Meta(description="It is good from there only; none: from anywhere.")]
+    networks: Annotated[list[str], Meta(description="Valid only from these networks; an empty list: from anywhere.")]
     description: str
     public_key: PublicKey | UnsetType = UNSET
 
@@ -117,7 +128,9 @@ class ClientKeyMade(ClientKeyState, kw_only=True):
 
     principal: PrincipalName
     key: KeyText | UnsetType = UNSET
-    missing_broker_groups: Annotated[list[str], Meta(description="Did not answer, and get it as soon as they do.")]
+    missing_broker_groups: Annotated[
+        list[str], Meta(description="Did not answer; they get the key as soon as they do.")
+    ]
 
 
 class PrincipalState(Struct, kw_only=True):
@@ -146,7 +159,7 @@ class PrincipalPage(Struct, kw_only=True):
 
 
 class WhoAmI(Struct, kw_only=True):
-    """Who asks."""
+    """The caller."""
 
     principal: Annotated[str, Meta(description="Empty where credentials are not required.")]
     authenticated: bool
@@ -157,7 +170,7 @@ class WhoAmI(Struct, kw_only=True):
 
 
 class PrincipalGrant(Grant, kw_only=True):
-    """A grant and whose it is."""
+    """A grant and its principal."""
 
     principal: PrincipalName
 

@@ -1,4 +1,4 @@
-"""Producer groups: how they are declared, described and listed."""
+"""Documents of producer groups: declared, described and listed."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ _URL = (
     "allows."
 )
 _SIGNS = (
-    "24 to 64 bytes in base64; with a `check_url`, the proxy makes one if there is none. Questions and answers are signed "
+    "24 to 64 bytes in base64; with a `check_url`, the proxy makes one if there is none. Checks and answers are signed "
     "with it."
 )
 _SHOWN_ONCE = (
@@ -21,9 +21,9 @@ _SHOWN_ONCE = (
 
 
 def _kept(least_ms: int, most_ms: int, default_ms: int) -> Meta:
-    """What a time between the two is, and what it is in a new producer group."""
+    """Return the schema of a time in this range, with its default in a new producer group."""
     return shown(
-        f"{least_ms:,} to {most_ms:,} ms, as `500ms`, `10s`, `5m`, or plain milliseconds; {default_ms:,} in a new one."
+        f"{least_ms:,} to {most_ms:,} ms, as `500ms`, `10s`, `5m`, or plain milliseconds; {default_ms:,} by default."
     )
 
 
@@ -37,10 +37,13 @@ CheckTimeout = Annotated[
 ]
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 class ProducerGroupSettings(Struct, forbid_unknown_fields=True):
-    """The body of PUT /v1/producer-groups/{producer_group}. What is left out stays, or gets its default in a new producer group. An empty
-    `check_url` means that checks are received by pull."""
+    """The body of PUT /v1/producer-groups/{producer_group}.
+
+    Omitted fields stay as they are, or get their defaults in a new producer group. With an empty
+    `check_url` checks are received by pull.
+    """
 
     check_url: Annotated[str, shown(_URL, maxLength=limits.CHECK_URL_SIZE_MAX_BYTES)] | UnsetType = UNSET
     check_secret: (
@@ -57,30 +60,28 @@ class ProducerGroupSettings(Struct, forbid_unknown_fields=True):
     include_body: bool | UnsetType = UNSET
 
 
-# Answers ----------------------------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 class ProducerGroupStats(Struct, kw_only=True):
-    """Transactions of a producer group, and how often it was asked."""
+    """Transactions of a producer group, and the number of its checks."""
 
     open: Count
-    expired: Annotated[int, Meta(ge=0, description="Asked as often as `max_checks` says, without an answer.")]
+    expired: Annotated[int, Meta(ge=0, description="Without an answer to `max_checks` checks.")]
     committed: Count
     rolled_back: Count
     checks: Count
 
 
 class ProducerGroupState(Struct, kw_only=True):
-    """A producer group as it is set up."""
+    """Settings of a producer group."""
 
     producer_group: str
-    check_url: Annotated[str, Meta(description="Empty: its producers receive their checks.")]
+    check_url: Annotated[str, Meta(description="Empty: its producers pull their checks.")]
     has_secret: bool
-    timeout_ms: Annotated[int, Meta(description="How long an answer from `check_url` may take.")]
-    max_checks: Annotated[
-        int, Meta(description="So often a transaction is asked about, or could have been, then it is expired.")
-    ]
+    timeout_ms: Annotated[int, Meta(description="Longest time of an answer from `check_url`.")]
+    max_checks: Annotated[int, Meta(description="Checks of a transaction, sent or due, after which it is expired.")]
     check_after_ms: Annotated[int, Meta(description="From the begin to the first check.")]
     check_interval_ms: Annotated[int, Meta(description="From one check to the next.")]
-    include_body: Annotated[bool, Meta(description="Whether a call to `check_url` has the messages' bodies.")]
+    include_body: Annotated[bool, Meta(description="Whether a call to `check_url` contains the messages' bodies.")]
     stats: ProducerGroupStats | UnsetType = UNSET
 
 

@@ -1,4 +1,4 @@
-"""Single messages: found by a key or their id, and traced to where they are for each consumer group."""
+"""Documents of single messages: found by a key or an id, and traced through the consumer groups."""
 
 from typing import Annotated, Any
 
@@ -8,14 +8,17 @@ from tern_proxy.core.documents.messages import Body
 from tern_proxy.core.documents.values import Count, Offset, Queue, Time, words
 from tern_wire.limits import QUERY_MESSAGES_MAX
 
-# As `core/tracing.py` of the broker names them.
+# States, named as in `core/tracing.py` of the broker.
 State = Annotated[
     str, words("not-begun", "waiting", "blocked", "leased", "resting", "returned", "dying", "settled", "dead-lettered")
 ]
 
 
 class _Visible(Struct, kw_only=True):
-    """What is told of a message that need not be visible: without `offset` its delivery time is to come, or its place in the queue is gone."""
+    """A message that may be invisible.
+
+    Without `offset`, its delivery time has not come, or its place in the queue is gone.
+    """
 
     message_id: str
     topic: str
@@ -28,14 +31,18 @@ class _Visible(Struct, kw_only=True):
     message_group: str | UnsetType = UNSET
     deliver_at: Time | UnsetType = UNSET
     correlation_id: Annotated[str, Meta(description="Of a request or a reply.")] | UnsetType = UNSET
-    reply_to: Annotated[str, Meta(description="Of a request: where the reply goes.")] | UnsetType = UNSET
-    expires_at: Annotated[int, Meta(description="Of a request: how long somebody waits.")] | UnsetType = UNSET
+    reply_to: Annotated[str, Meta(description="Of a request: the address of the reply.")] | UnsetType = UNSET
+    expires_at: Annotated[int, Meta(description="Of a request: until when its sender waits.")] | UnsetType = UNSET
     born_at: Time
     stored_at: Time
 
 
 class FoundMessage(_Visible, kw_only=True):
-    """A stored message; without `offset` while it is not visible: its delivery time is to come, or its place in the queue is gone."""
+    """A stored message.
+
+    Without `offset` it is not visible: its delivery time has not come, or its place in the queue is
+    gone.
+    """
 
     body: Body | UnsetType = UNSET
     json: Any | UnsetType = UNSET
@@ -46,12 +53,12 @@ class FoundMessages(Struct, kw_only=True):
     """A page of messages, newest first."""
 
     messages: Annotated[list[FoundMessage], Meta(max_length=QUERY_MESSAGES_MAX)]
-    truncated: Annotated[bool, Meta(description="A broker stopped at its bound before it had seen everything.")]
-    next_cursor: Annotated[str, Meta(description="Go on there; missing when this is all.")] | UnsetType = UNSET
+    truncated: Annotated[bool, Meta(description="Whether a broker stopped at its bound before the end.")]
+    next_cursor: Annotated[str, Meta(description="For the next page; missing on the last one.")] | UnsetType = UNSET
 
 
 class GroupTrace(Struct, kw_only=True):
-    """Where a message is for one consumer group."""
+    """State of a message in one consumer group."""
 
     group: str
     state: State
@@ -63,7 +70,7 @@ class GroupTrace(Struct, kw_only=True):
 
 
 class MessageTrace(_Visible, kw_only=True):
-    """Where a message is stored, and where it is for each group that has begun to read its topic."""
+    """Place of a message, and its state in each group that has begun to read its topic."""
 
     body_size: Count
     visible_at: Time | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""Receives and settles as they are asked for: what a lease is got with, and what ends it."""
+"""Documents of requests to receive and settle."""
 
 from typing import Annotated
 
@@ -14,9 +14,13 @@ _SETTLES = instead(minItems=1, maxItems=limits.SETTLE_ENTRIES_MAX)
 
 
 class SettleEntry(Struct, forbid_unknown_fields=True):
-    """One settle: `ack`; `extend` with a new `invisible` time counted from now; `nack`, which makes the message visible again after
-    `delay`, or after as long as its group's retry policy says; `release`, which makes it visible at once and does not count the attempt, since
-    no handler saw it; or `dead_letter` with a `reason`."""
+    """One settle.
+
+    `ack`; `extend` with a new `invisible` time counted from now; `nack`, which makes the message
+    visible again after `delay`, or after the delay of the group's retry policy; `release`, which
+    makes it visible at once without counting the attempt, since no handler saw it; or `dead_letter`
+    with a `reason`.
+    """
 
     receipt_handle: Handle
     action: Annotated[str, words("ack", "extend", "nack", "release", "dead_letter")] = "ack"
@@ -38,9 +42,10 @@ class AckRequest(Struct, forbid_unknown_fields=True):
 
 
 class MessageFilter(Struct, forbid_unknown_fields=True):
-    """What a receive wants: messages with one of `tags` (`A || B`, or a list of tags), or those whose properties make `sql` true.
+    """The filter of a receive: messages with one of `tags` (`A || B`, or a list of tags), or those
+    whose properties make `sql` true.
 
-    Either has at most 1 KiB and 64 terms: tags, or tests, of which IN has one a value.
+    Either has at most 1 KiB and 64 terms: tags, or tests, of which IN has one for each value.
     """
 
     tags: str | list[str] | UnsetType = UNSET
@@ -50,7 +55,9 @@ class MessageFilter(Struct, forbid_unknown_fields=True):
 class ReceiveRequest(Struct, forbid_unknown_fields=True):
     """The body of receive; every field has a default. `settle` is applied before the wait begins.
 
-    What `filter` drops counts as consumed by the whole group. The same `attempt_id` again (1 to 64 characters) gets the same messages and handles, as long as their leases last.
+    Messages dropped by `filter` count as consumed by the whole group. A repeat of the same
+    `attempt_id` (1 to 64 characters) gets the same messages and handles, as long as their leases
+    last.
     """
 
     max_messages: Annotated[int, shown(minimum=1, maximum=limits.RECEIVE_MESSAGES_MAX)] = 32

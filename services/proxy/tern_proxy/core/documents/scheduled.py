@@ -1,4 +1,4 @@
-"""Messages that wait for their delivery time."""
+"""Documents of scheduled messages, which wait for their delivery time."""
 
 from typing import Annotated
 
@@ -23,8 +23,8 @@ class ScheduledMessage(Struct, kw_only=True):
 
 
 class ScheduledMessages(Struct, kw_only=True):
-    """A page of messages that wait, the next ones first."""
+    """A page of scheduled messages, in order of delivery."""
 
     topic: str
     messages: Annotated[list[ScheduledMessage], Meta(max_length=SCHEDULED_LISTED_MAX)]
-    next_cursor: Annotated[str, Meta(description="Go on there; missing when this is all.")] | UnsetType = UNSET
+    next_cursor: Annotated[str, Meta(description="For the next page; missing on the last one.")] | UnsetType = UNSET

@@ -1,7 +1,9 @@
-"""Messages as they are sent: what a batch holds, in JSON and in MessagePack. The raw form has the same fields as parameters and headers.
+"""Documents of sent messages: batches in JSON and in MessagePack.
 
-Exactly one of `body`, `json`, `body_base64` carries the message in JSON; in MessagePack `body` is binary. At most one of `delay`, `deliver_at` and
-`delay_level` says when it is delivered. Lengths are bytes of UTF-8: a `maxLength` of as many characters is necessary, not sufficient.
+The raw form has the same fields as parameters and headers. In JSON, exactly one of `body`, `json`,
+`body_base64` carries the message; in MessagePack `body` is binary. At most one of `delay`,
+`deliver_at` and `delay_level` sets its delivery time. Lengths are bytes of UTF-8, so a `maxLength`
+of as many characters is necessary, not sufficient.
 """
 
 from typing import Annotated
@@ -16,12 +18,13 @@ PINS = "Pins the queue; by default the proxy chooses."
 _PROPERTIES = f"With tag and keys at most {limits.PROPERTIES_SIZE_MAX_BYTES:,} bytes."
 IN_ORDER = "Messages of one message group are delivered in order."
 _DAYS_MAX = limits.TIMER_DELAY_MAX_MS // 86_400_000
-AFTER = f"Delivered so long from now, such as `30s`; {_DAYS_MAX} days at most."
-AT = f"Delivered at this time, {_DAYS_MAX} days from now at most; at once if it is over."
+AFTER = f"Delay until the delivery, such as `30s`; {_DAYS_MAX} days at most."
+AT = f"Delivered at this time, {_DAYS_MAX} days from now at most; at once if it is past."
 LEVEL = f"RocketMQ's delay level, 1 to {len(limits.DELAY_LEVELS_MS)} (larger ones count as that)."
 _ONCE = f"A repeat within {limits.IDEMPOTENCY_WINDOW_MS // 60_000} minutes is stored once."
 
-# So long a list or map is refused before its elements are made: in MessagePack, thousands of them fit into a few bytes each.
+# A list or map beyond this length is refused before its elements are decoded: in MessagePack,
+# thousands of them fit into a few bytes each.
 BOUNDED = Meta(max_length=limits.PACKED_ELEMENTS_MAX)
 _BODY_MAX = limits.MESSAGE_BODY_SIZE_MAX_BYTES
 Text = Annotated[str, shown(maxLength=_BODY_MAX)]
@@ -49,7 +52,10 @@ DelayLevel = Annotated[Annotated[int, shown(minimum=1)] | None, shown(LEVEL)]
 
 
 class JsonMessage(Struct, forbid_unknown_fields=True, gc=False, omit_defaults=True):
-    """One message in a JSON or NDJSON batch. `json` is the client's own: it must be JSON and no deeper than JSON_DEPTH_MAX."""
+    """One message in a JSON or NDJSON batch.
+
+    `json` belongs to the client: it must be JSON, no deeper than JSON_DEPTH_MAX.
+    """
 
     body: Text | None = None
     json: Annotated[Raw, shown("Any JSON value; its bytes are the body, as they were sent.")] | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""Numbers of topics and groups: how much is there, how fast it moves, how far groups are behind."""
+"""Documents of statistics of topics and groups: sizes, rates and lag."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ DurationMs = Annotated[int, Meta(ge=0, description="Milliseconds.")]
 
 
 class Flow(Struct, kw_only=True):
-    """What has flowed since the leader leads, and how fast it flows."""
+    """Traffic since the leader was elected, and its rate."""
 
     messages: Count
     bytes: Count
@@ -43,7 +43,7 @@ class TopicStats(Struct, kw_only=True, rename={"came_in": "in"}):
 
 
 class QueueLag(Struct, kw_only=True):
-    """How far a group is behind in one queue; `committed` is null where it has not begun."""
+    """Lag of a group in one queue; `committed` is null where it has not begun."""
 
     queue: Queue
     committed: Offset | None
@@ -56,7 +56,7 @@ class QueueLag(Struct, kw_only=True):
 
 
 class TopicLag(Struct, kw_only=True):
-    """How far a group is behind in one topic. `again`: what it received a second time and more often."""
+    """Lag of a group in one topic. `again`: redelivered messages."""
 
     topic: str
     lag: Count
@@ -70,7 +70,7 @@ class TopicLag(Struct, kw_only=True):
 
 
 class GroupLag(Struct, kw_only=True):
-    """How far a group is behind."""
+    """Lag of a group."""
 
     group: str
     lag: Count

@@ -1,4 +1,4 @@
-"""Topics: how they are declared, described, listed, placed and deleted."""
+"""Documents of topics: declared, described, listed, placed and deleted."""
 
 from typing import Annotated
 
@@ -13,10 +13,13 @@ Permission = Annotated[str, words("rw", "r", "w", "none")]
 _QUEUES = f"In each broker group; {limits.QUEUES_PER_TOPIC_DEFAULT} in a new topic. May grow, never shrink."
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 class TopicSettings(Struct, forbid_unknown_fields=True):
-    """The body of PUT and PATCH /v1/topics/{topic}. What is left out stays, or gets its default in a new topic; an attribute that is null
-    is removed."""
+    """The body of PUT and PATCH /v1/topics/{topic}.
+
+    Omitted fields stay as they are, or get their defaults in a new topic; an attribute that is null
+    is removed.
+    """
 
     queues: Annotated[int, shown(_QUEUES, minimum=1, maximum=limits.QUEUES_PER_TOPIC_MAX)] | UnsetType = UNSET
     type: Annotated[str, words(*_KINDS)] | UnsetType = UNSET
@@ -26,17 +29,19 @@ class TopicSettings(Struct, forbid_unknown_fields=True):
 
 
 class PlacementSettings(Struct, forbid_unknown_fields=True):
-    """The body of PUT /v1/topics/{topic}/placement: the broker groups that are to take its keyed and ordered messages."""
+    """The body of PUT /v1/topics/{topic}/placement: the broker groups for its keyed and ordered
+    messages.
+    """
 
     broker_groups: Annotated[list[str], shown(minItems=1, maxItems=limits.PLACEMENT_GROUPS_MAX, uniqueItems=True)]
 
 
-# Answers ----------------------------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 class TopicState(Struct, kw_only=True):
-    """A topic as it is set up."""
+    """Settings of a topic."""
 
     topic: str
-    type: Annotated[str, words(*_KINDS, text="Which messages it takes.")]
+    type: Annotated[str, words(*_KINDS, text="Messages that it accepts.")]
     permission: Permission
     queues: Annotated[int, Meta(ge=1, description="In all broker groups together.")]
     broker_groups: Annotated[dict[str, int], Meta(description="Queues by broker group.")]
@@ -75,22 +80,22 @@ class TopicOffsets(Struct, kw_only=True):
 
 
 class TopicPlacement(Struct, kw_only=True):
-    """Where a topic's keyed and ordered messages go."""
+    """The broker groups of a topic's keyed and ordered messages."""
 
     topic: str
-    epoch: Annotated[int, Meta(ge=0, description="Grows with each change; 0 when nobody has placed it.")]
+    epoch: Annotated[int, Meta(ge=0, description="Grows with each change; 0 without a placement.")]
     broker_groups: list[str]
-    before: Annotated[list[str], Meta(description="Where they went until the last change, as long as it is not over.")]
+    before: Annotated[list[str], Meta(description="The previous broker groups, while the move is in progress.")]
     is_moving: bool
-    moving_until: Annotated[int, Meta(description="The move is not over before, ms since 1970; 0 when nothing moves.")]
-    hosts: Annotated[list[str], Meta(description="Broker groups that have queues of it.")]
+    moving_until: Annotated[int, Meta(description="Earliest end of the move, ms since 1970; 0 when nothing moves.")]
+    hosts: Annotated[list[str], Meta(description="Broker groups with queues of it.")]
 
 
 class TopicPlaced(TopicPlacement, kw_only=True):
-    """Where they go now."""
+    """The new placement, and whether it changed."""
 
     changed: bool
-    left: Annotated[str, Meta(description="What keeps a move that could not be ended; empty when nothing does.")]
+    left: Annotated[str, Meta(description="The obstacle to ending a move; empty for none.")]
 
 
 class ListedTopic(Struct, kw_only=True):
@@ -111,7 +116,7 @@ class TopicPage(Struct, kw_only=True):
 
 
 class TopicDeleted(Struct, kw_only=True):
-    """A topic that is gone."""
+    """A deleted topic."""
 
     topic: str
     deleted: bool

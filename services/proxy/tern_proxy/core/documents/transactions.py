@@ -1,4 +1,4 @@
-"""Transactions: how they are begun, ended, described and listed, and the checks that ask what became of them."""
+"""Documents of transactions: begun, ended, described and listed, and their checks."""
 
 from typing import Annotated, Any
 
@@ -25,10 +25,10 @@ from tern_proxy.core.documents.values import (
 from tern_wire import limits
 from tern_wire.transactions import TRANSACTION_ID_SIZE_MAX_CHARS
 
-CHECKED_AFTER = "How long after the begin the producer group is first asked; by default as long as its settings say."
-CHECKS = "Checks, at most."
+CHECKED_AFTER = "Delay from the begin to the first check; by default the producer group's setting."
+CHECKS = "The largest number of checks."
 TransactionIdText = Annotated[
-    str, Meta(max_length=TRANSACTION_ID_SIZE_MAX_CHARS, description="Opaque; any proxy of this cluster takes it.")
+    str, Meta(max_length=TRANSACTION_ID_SIZE_MAX_CHARS, description="Opaque; valid at any proxy of this cluster.")
 ]
 By = Annotated[str, words("client", "check", "hand")]
 _SEVERAL = instead(minItems=1, maxItems=limits.TRANSACTION_MESSAGES_MAX)
@@ -40,7 +40,7 @@ _CheckAfter = Annotated[
 ]
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 class JsonTopicMessage(JsonMessage, forbid_unknown_fields=True, gc=False, kw_only=True, omit_defaults=True):
     """One message of a transaction over several topics, in JSON."""
 
@@ -54,8 +54,11 @@ class PackedTopicMessage(PackedMessage, forbid_unknown_fields=True, gc=False, kw
 
 
 class JsonTransaction(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The body of POST /v1/transactions in JSON. All messages become visible together, or none; only the first one may have an
-    `idempotency_key`, which stands for all."""
+    """The body of POST /v1/transactions in JSON.
+
+    All messages become visible together, or none. Only the first one may have an `idempotency_key`,
+    which stands for all.
+    """
 
     producer_group: _NamedProducerGroup
     messages: Annotated[list[JsonTopicMessage], _SEVERAL]
@@ -71,26 +74,33 @@ class PackedTransaction(Struct, forbid_unknown_fields=True):
 
 
 class TransactionEnd(Struct, forbid_unknown_fields=True):
-    """The body of commit and rollback, which may be missing. `reason` is kept with the transaction."""
+    """The body of commit and rollback, which may be missing.
+
+    `reason` is stored with the transaction.
+    """
 
     reason: Annotated[str, shown(maxLength=limits.RESOLVE_REASON_LENGTH_MAX)] = ""
 
 
 class TransactionResolution(Struct, forbid_unknown_fields=True):
-    """The body of POST /v1/transactions/{transaction_id}/resolve: `outcome` commit or rollback, and the `reason`, which is kept."""
+    """The body of POST /v1/transactions/{transaction_id}/resolve: `outcome` commit or rollback, and
+    the `reason`, which is stored.
+    """
 
     outcome: Annotated[str, words("commit", "rollback")]
     reason: Annotated[str, shown(minLength=1, maxLength=limits.RESOLVE_REASON_LENGTH_MAX)]
 
 
 class ChecksRequest(Struct, forbid_unknown_fields=True):
-    """The body of POST /v1/producer-groups/{producer_group}/checks/receive; every field has a default."""
+    """The body of POST /v1/producer-groups/{producer_group}/checks/receive; every field has a
+    default.
+    """
 
     max_messages: Annotated[int, shown(CHECKS, minimum=1, maximum=limits.CHECKS_CLAIMED_MAX)] = 16
     wait: Wait = 0
 
 
-# Answers ----------------------------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 class Links(Struct, kw_only=True):
     """POST to one of them ends the transaction."""
 
@@ -99,14 +109,16 @@ class Links(Struct, kw_only=True):
 
 
 class Begun(Struct, kw_only=True):
-    """A transaction that has begun: it is on the disks of a majority, and nobody can receive it."""
+    """A transaction that has begun: it is on the disks of a majority, and no consumer can receive
+    it.
+    """
 
     transaction_id: TransactionIdText
     producer_group: str
     state: Annotated[str, words("open")]
     born_at: Time
-    check_at: Annotated[int, Meta(description="Not before, its producer group is asked about it.")]
-    expires_at: Annotated[int, Meta(description="Not before, it is expired: then only a person ends it.")]
+    check_at: Annotated[int, Meta(description="Earliest time of the first check.")]
+    expires_at: Annotated[int, Meta(description="Earliest time of its expiry; then only an operator ends it.")]
     links: Links
 
 
@@ -118,18 +130,18 @@ class BegunTransaction(Begun, kw_only=True):
 
 
 class BegunTransactions(Begun, kw_only=True):
-    """A transaction of several messages. Of a repeat, those ids that are still known."""
+    """A transaction of several messages. After a repeat, those ids that are still known."""
 
     message_ids: Annotated[list[MessageId], Meta(max_length=limits.TRANSACTION_MESSAGES_MAX)]
     broker_group: str
 
 
 class EndedTransaction(Struct, kw_only=True):
-    """What a transaction has become. Committed: where its first message is."""
+    """Outcome of a transaction. If committed, the place of its first message."""
 
     transaction_id: TransactionIdText
     state: Annotated[str, words("committed", "rolled-back")]
-    by: Annotated[By, Meta(description="Who has ended it: the client, the client when it was asked, a person.")]
+    by: Annotated[By, Meta(description="Origin of the end: the client, its answer to a check, or an operator.")]
     messages: Count
     topic: str | UnsetType = UNSET
     queue: Queue | UnsetType = UNSET
@@ -146,33 +158,35 @@ class TransactionMessage(Struct, kw_only=True):
 
 
 class TransactionCheck(Struct, kw_only=True):
-    """One time that the producer group was asked."""
+    """One check of the transaction."""
 
     attempt: Annotated[int, Meta(ge=1)]
     at: Time
     checker: str
     answer: Annotated[
         str,
-        Meta(description="Such as unknown, timeout, http-503; lost: nobody told; not-asked: no client asked for it."),
+        Meta(
+            description="Such as unknown, timeout, http-503; lost: never reported; not-asked: no client requested it."
+        ),
     ]
     latency_ms: Count
 
 
 class Transaction(Struct, kw_only=True):
-    """A transaction as its broker group knows it."""
+    """A transaction as its broker group has it."""
 
     transaction_id: TransactionIdText
     producer_group: str
     state: Annotated[str, words("open", "committed", "rolled-back", "expired")]
     begun_at: Time
     check_at: Annotated[int, Meta(description="The next check.")] | UnsetType = UNSET
-    attempts: Annotated[int, Meta(ge=0, description="How often it was asked about.")]
+    attempts: Annotated[int, Meta(ge=0, description="Number of checks so far.")]
     ended_at: Time | UnsetType = UNSET
     by: By | UnsetType = UNSET
-    reason: Annotated[str, Meta(description="Why, as whoever ended it has said.")] | UnsetType = UNSET
+    reason: Annotated[str, Meta(description="The reason given with the end.")] | UnsetType = UNSET
     message_count: Count
     messages: Annotated[
-        list[TransactionMessage], Meta(description="Of an ended one the first; in a list some of them.")
+        list[TransactionMessage], Meta(description="After the end only the first; in a list some of them.")
     ]
     checks: Annotated[list[TransactionCheck], Meta(max_length=limits.CHECKS_KEPT_MAX, description="The newest.")]
 
@@ -184,9 +198,9 @@ class TransactionPage(Struct, kw_only=True):
     next_cursor: Cursor
 
 
-# Checks -----------------------------------------------------------------------------------------------------------
+# Checks -------------------------------------------------------------------------------------------
 class HalfMessage(Struct, kw_only=True, gc=False):
-    """A message that nobody can receive yet. Its body is written as in a receive."""
+    """A message that no consumer can receive yet. Its body is written as in a receive."""
 
     message_id: str
     topic: str
@@ -203,17 +217,20 @@ class HalfMessage(Struct, kw_only=True, gc=False):
 
 
 class Check(Struct, kw_only=True):
-    """A question: what became of this transaction? Commit or roll it back; no answer says that it is not known yet."""
+    """A request to commit or roll back this transaction.
+
+    Without an answer its outcome stays unknown.
+    """
 
     transaction_id: TransactionIdText
-    attempt: Annotated[int, Meta(ge=1, description="Which time it is asked.")]
+    attempt: Annotated[int, Meta(ge=1, description="Number of this check.")]
     producer_group: str
     begun_at: Time
-    answer_by: Annotated[int, Meta(description="Afterwards it is asked again, if need be of somebody else.")]
+    answer_by: Annotated[int, Meta(description="Afterwards it is issued again, possibly to another client.")]
     messages: Annotated[list[HalfMessage], Meta(max_length=limits.TRANSACTION_MESSAGES_MAX)]
 
 
 class Checks(Struct, kw_only=True):
-    """Questions, perhaps none."""
+    """Checks, possibly none."""
 
     checks: Annotated[list[Check], Meta(max_length=limits.CHECKS_CLAIMED_MAX)]

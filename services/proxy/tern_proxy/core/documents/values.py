@@ -1,4 +1,7 @@
-"""What documents of several subjects are made of: names, offsets, times, and the problem that every error answers. Units are in the texts."""
+"""Common parts of documents: names, offsets, times, and the problem document of every error.
+
+Texts state their units.
+"""
 
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
@@ -7,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from tern_wire import limits
 
 OFFSET_MAX = (1 << 63) - 1
-# As tern_wire.names and tern_wire.times read them; ECMA 262 patterns, so `[0-9]` and anchors.
+# The forms of tern_wire.names and tern_wire.times as ECMA 262 patterns, so `[0-9]` and anchors.
 TOPIC_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,126}$"
 GROUP_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,119}$"
 QUEUE_PATTERN = "^[a-z0-9][a-z0-9-]{0,30}:(0|[1-9][0-9]{0,3})$"
@@ -22,19 +25,23 @@ Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="Index in the queu
 MessageId = Annotated[str, Meta(min_length=32, max_length=32, description="Made by the proxy; unique.")]
 BrokerGroupName = Annotated[str, Meta(pattern=BROKER_GROUP_PATTERN)]
 Cursor = Annotated[str, Meta(description="For the next page; empty on the last one.")]
-Attributes = Annotated[dict[str, str], Meta(max_length=limits.ATTRIBUTES_MAX, description="Kept, and read by nobody.")]
+Attributes = Annotated[
+    dict[str, str], Meta(max_length=limits.ATTRIBUTES_MAX, description="Stored without interpretation.")
+]
 
 
 class Problem(Struct, kw_only=True):
-    """What every error answers (RFC 9457). Fields of the error's context, such as `pointer` or `limit`, come with it."""
+    """The problem document of every error (RFC 9457), with the fields of the error's context, such
+    as `pointer` or `limit`.
+    """
 
     type: str
     title: str
     status: int
-    detail: Annotated[str, Meta(description="What is wrong here and what to do about it.")]
-    code: Annotated[str, Meta(description="Stable; decide by this.")]
+    detail: Annotated[str, Meta(description="The cause and the remedy.")]
+    code: Annotated[str, Meta(description="Stable; for use by programs.")]
     retryable: Annotated[bool, Meta(description="Whether the same request can succeed later.")]
-    instance: Annotated[str, Meta(description="The path that was asked for.")] | UnsetType = UNSET
+    instance: Annotated[str, Meta(description="The path of the request.")] | UnsetType = UNSET
     request_id: str | UnsetType = UNSET
     retry_after_ms: Count | UnsetType = UNSET
 
@@ -42,27 +49,32 @@ class Problem(Struct, kw_only=True):
 if TYPE_CHECKING:
     ProblemMap: TypeAlias = dict[str, Any]
 else:
-    # What an error's `problem()` makes, encoded as it is; described as a Problem.
+    # The result of an error's `problem()`, encoded as it is; described as a Problem.
     ProblemMap = Problem
 
 
-# Requests: what is said of a field here is shown and not checked by msgspec, since the code behind it knows more exactly what is wrong. --------
+# Requests -----------------------------------------------------------------------------------------
+# Constraints of these fields are only displayed. msgspec does not check them, because the code that
+# uses them has more exact errors.
 def shown(text: str = "", **keywords: Any) -> Meta:
-    """Keywords of JSON Schema for the API document alone."""
+    """Return JSON Schema keywords for the API document alone."""
     return Meta(extra_json_schema={**keywords, **({"description": text} if text else {})})
 
 
 def words(*known: str, text: str = "") -> Meta:
-    """The texts that there are. Of an answer: in this release, since a broker of another one may know more."""
+    """Return an enumeration of texts.
+
+    In answers it is not closed, because a broker of another release may have more.
+    """
     return shown(text, enum=list(known))
 
 
-# Of keywords: those that take the place of what msgspec makes of a type (`openapi/schemas.py`).
+# Keywords that replace those of msgspec's schema of a type (`openapi/schemas.py`).
 INSTEAD = "x-instead"
 
 
 def instead(**keywords: Any) -> Meta:
-    """As `shown`, but stronger than what the type itself says; None takes a keyword away."""
+    """Return keywords that override the type's own schema; None removes a keyword."""
     return Meta(extra_json_schema={INSTEAD: keywords})
 
 
@@ -70,16 +82,19 @@ DurationText = Annotated[str, shown(pattern=DURATION_PATTERN)]
 
 
 def span(least_ms: int, most_ms: int) -> Meta:
-    """A duration between the two, where it is a number."""
+    """Return the range of a duration as a number."""
     return shown(minimum=least_ms, maximum=most_ms)
 
 
 def told(text: str, least_ms: int, most_ms: int) -> Meta:
-    """What a duration between the two is for, and how it is written."""
+    """Return the description of a duration in this range, with its written forms."""
     return shown(f"{text} {least_ms:,} to {most_ms:,} ms, as `500ms`, `10s`, `5m`, `2h`, or plain milliseconds.")
 
 
-_HIDDEN, _WAITS = "How long a received message stays hidden from the others.", "How long to wait for a first message."
+_HIDDEN, _WAITS = (
+    "Time for which a received message is invisible to other consumers.",
+    "Longest wait for a first message.",
+)
 Invisible = Annotated[
     DurationText | Annotated[int, span(limits.INVISIBLE_MIN_MS, limits.INVISIBLE_MAX_MS)],
     told(_HIDDEN, limits.INVISIBLE_MIN_MS, limits.INVISIBLE_MAX_MS),
@@ -100,7 +115,7 @@ S = TypeVar("S", bound=Struct)
 
 
 def extended(document: Struct, kind: type[S], **more: Any) -> S:
-    """A *kind* with the fields of *document*, whose type it extends, and *more*.
+    """Return a *kind* with the fields of *document*, whose type it extends, and *more*.
 
     >>> extended(state, TopicDeclared, created=True)
     """

@@ -1,1 +1,1 @@
-"""Messages on their way out, decided purely: filters, ranges, documents, receipts, seeks."""
+"""Pure decisions about outgoing messages: filters, ranges, documents, receipts, seeks."""

@@ -1,4 +1,4 @@
-"""What a receive wants, as its document or its query says, checked and in the words of the broker."""
+"""The filter of a receive, from its document or query, validated and in the form of the broker."""
 
 from functools import lru_cache
 
@@ -8,14 +8,16 @@ from tern_proxy.core.documents.receives import MessageFilter
 from tern_wire.errors import InvalidField
 from tern_wire.filters import compile_filter
 
-# Consumers say the same with every receive.
+# Consumers repeat the same filter in every receive.
 _compiled = lru_cache(maxsize=1_024)(compile_filter)
 
 
 def read_filter(document: MessageFilter | None, query: dict[str, str]) -> tuple[str | None, str | None]:
-    """`tags` and `sql` of the broker's request; both None where neither is said, so that the group's subscription holds. IllegalFilter.
+    """Return `tags` and `sql` for the broker; both None without a filter, so that the group's
+    subscription applies.
 
-    A query parameter wins over the document. Everything (`*`) is said, too: then the group's subscription does not hold.
+    A query parameter overrides the document. A filter for everything (`*`) overrides the group's
+    subscription, too. Raise IllegalFilter.
     """
     tags, sql = query.get("tags"), query.get("sql")
     if tags is None and sql is None and document is not None:

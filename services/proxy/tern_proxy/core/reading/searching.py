@@ -1,7 +1,9 @@
-"""Pages of messages found by key, put together from what each broker group found: newest first, going on behind a cursor.
+"""Pages of messages found by key, merged from all broker groups: newest first, continued by a
+cursor.
 
-The cursor, as URL-safe base64 of MessagePack: {broker group: place of the last message that was shown, or null where none was yet}. A broker group
-that has nothing older is not in it. A place names an entry of that group's key index, so going on costs nothing.
+The cursor, as URL-safe base64 of MessagePack: {broker group: place of the last returned message, or
+null for none yet}. A broker group without older messages is absent. A place names an entry of that
+group's key index, so continuing costs nothing.
 """
 
 import base64
@@ -24,7 +26,9 @@ CURSOR_LENGTH_MAX = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPage:
-    """What one broker group found behind *after*: messages with their places, newest first, and where it would go on (None: nowhere)."""
+    """Result of one broker group behind *after*: messages with their places, newest first, and the
+    next place (None: the end).
+    """
 
     after: Place | None
     messages: list[tuple[FoundMessage, Place]]
@@ -33,13 +37,15 @@ class FoundPage:
 
 
 def found_message(message: ReadMessage) -> FoundMessage:
-    """*message* as a search shows it."""
+    """Return *message* in the form of a search."""
     fields = {name: getattr(message, name) for name in FoundMessage.__struct_fields__}
     return FoundMessage(**fields | {"offset": _visible_offset(message)})
 
 
 def message_trace(message: ReadMessage, visible_ms: int, groups: list[GroupTrace]) -> MessageTrace:
-    """Where *message* is; *visible_ms*: since when it may be received, 0 when that is not known."""
+    """Return the trace of *message*; *visible_ms*: the time since which it is visible, 0 when
+    unknown.
+    """
     own = set(MessageTrace.__struct_fields__) - {"visible_at", "groups", "offset"}
     trace = MessageTrace(
         **{name: getattr(message, name) for name in own}, offset=_visible_offset(message), groups=groups
@@ -54,7 +60,7 @@ def _visible_offset(message: ReadMessage) -> int | UnsetType:
 
 
 def group_trace(traced: TracedGroup) -> GroupTrace:
-    """Where a message is for one group; what its state has nothing to say of is left out."""
+    """Return the trace of a message in one group; fields without meaning are omitted."""
     return GroupTrace(
         group=traced.group,
         state=traced.state,
@@ -67,7 +73,9 @@ def group_trace(traced: TracedGroup) -> GroupTrace:
 
 
 def put_together(pages: dict[str, FoundPage], limit: int) -> tuple[list[FoundMessage], dict[str, Place | None]]:
-    """At most *limit* messages of *pages* (by broker group), newest first, and the cursor behind them; {} when that is all."""
+    """Return at most *limit* messages of *pages* (by broker group), newest first, and the cursor
+    behind them; {} at the end.
+    """
     taken = dict.fromkeys(pages, 0)
     shown: list[FoundMessage] = []
     while len(shown) < limit:
@@ -90,12 +98,12 @@ def put_together(pages: dict[str, FoundPage], limit: int) -> tuple[list[FoundMes
 
 
 def write_cursor(cursor: dict[str, Place | None]) -> str:
-    """*cursor* as text, "" for {}."""
+    """Return *cursor* as text, "" for {}."""
     return base64.urlsafe_b64encode(encode_msgpack(cursor)).rstrip(b"=").decode() if cursor else ""
 
 
 def read_cursor(text: str) -> dict[str, Place | None]:
-    """What was written; InvalidField for anything else."""
+    """Return the cursor of a text. Raise InvalidField for other texts."""
     try:
         if len(text) > CURSOR_LENGTH_MAX:
             raise ValueError(text[:20])

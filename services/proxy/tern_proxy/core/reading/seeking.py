@@ -1,4 +1,4 @@
-"""A seek as each broker group of the topic gets it."""
+"""Seeks, split into the requests for each broker group of the topic."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ WORDS = ("earliest", "latest")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeekPart:
-    """What one broker group is asked: *to* and *queues* of its SEEK."""
+    """Request to one broker group: *to* and *queues* of its SEEK."""
 
     to: str | SeekTo
     queues: list[int] | None = None
@@ -26,20 +26,23 @@ class SeekPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeekPlan:
-    """*parts*: by broker group. Not *is_repeatable*: a repeat would move the group twice."""
+    """Requests by broker group. Not *is_repeatable*: a repeat would move the group twice."""
 
     parts: dict[str, SeekPart]
     is_repeatable: bool
 
     def pointer(self, broker_group: str, error: TernError) -> str:
-        """The broker's word for a place in the request, in the client's words."""
+        """Convert the pointer of a broker's error to a pointer into the client's request."""
         pointer = str(error.fields.get("pointer", "/to"))
         head, _, queue = pointer.rpartition("/")
         return f"{head}/{broker_group}:{queue}" if head == "/to/offsets" else pointer
 
 
 def plan_seek(seek: SeekRequest, topic: Topic, time_of: Callable[[str | int, str], int]) -> SeekPlan:
-    """The parts of *seek*; InvalidField, QueueNotFound. *time_of* reads a time at a pointer."""
+    """Return the requests of *seek*.
+
+    Raise InvalidField, QueueNotFound. *time_of* parses a time at a pointer.
+    """
     to = _read_place(seek, time_of)
     if isinstance(to, dict):
         if seek.queues is not None:
@@ -65,7 +68,7 @@ def plan_seek(seek: SeekRequest, topic: Topic, time_of: Callable[[str | int, str
 
 
 def _read_place(seek: SeekRequest, time_of: Callable[[str | int, str], int]) -> str | SeekTo | dict[str, int]:
-    """`to` as the brokers take it, or offsets by the names of queues."""
+    """Return `to` in the form of the brokers, or offsets by the names of queues."""
     to = seek.to
     if isinstance(to, str):
         if to not in WORDS:

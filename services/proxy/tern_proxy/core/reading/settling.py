@@ -1,9 +1,12 @@
-"""Settles: receipt handles become rows for the broker groups that hold the leases, statuses become results in input order.
+"""Settles: receipt handles become rows for the broker groups of their leases, statuses become
+results in input order.
 
-Law of `release`: it takes back the one attempt of the lease that it ends, and nothing that was counted before. So nobody makes a message's
-attempts fewer, and a message that ends whoever receives it dies as ever: its leases end by time, which counts. A client that releases what its
-handler has seen keeps the message alive, in its own group, as it could with `extend`, which never counted either; the same right and quota apply.
-Nothing more is bounded: a bound on releases in a row would make dead letters of messages that no handler saw, whenever a worker cannot start.
+Law of `release`: it takes back the one attempt of the lease that it ends, and no earlier attempt.
+So a client cannot reduce the attempts of a message, and a message that crashes every consumer still
+dies: its leases end by time, which counts. A client that releases a message after its handler has
+seen it keeps the message alive in its own group, as `extend` allows, which never counted either;
+the same right and quota apply. There is no further bound: a bound on successive releases would make
+dead letters of messages that no handler saw, whenever a worker cannot start.
 """
 
 from collections.abc import Sequence
@@ -25,7 +28,7 @@ from tern_wire.times import given_duration, parse_duration_ms
 
 
 class SettleParcel:
-    """Settles of one request in one broker group; `indexes[i]` is the place in the request of row i."""
+    """Settles of one request in one broker group; `indexes[i]` is the request's index of row i."""
 
     __slots__ = ("broker_group", "indexes", "rows", "size_bytes")
 
@@ -36,14 +39,16 @@ class SettleParcel:
         self.size_bytes = 0
 
     def add(self, index: int, row: bytes) -> None:
-        """One more."""
+        """Add one row."""
         self.rows.append(row)
         self.indexes.append(index)
         self.size_bytes += len(row)
 
 
 class Rejects:
-    """Dead letters of one request in one broker group, as a DEAD_LETTER has them; `indexes` as in SettleParcel."""
+    """Rejected messages of one request in one broker group, for a DEAD_LETTER; `indexes` as in
+    SettleParcel.
+    """
 
     __slots__ = ("broker_group", "indexes", "rows")
 
@@ -54,28 +59,30 @@ class Rejects:
 
 
 class Settles:
-    """One request's settles: parcels and rejects by broker group, and errors of entries that never leave the proxy."""
+    """Settles of one request: parcels and rejects by broker group, and errors of entries that are
+    not sent.
+    """
 
     __slots__ = ("are_acks", "errors", "handles", "parcels", "rejects", "releases")
 
     def __init__(self, handles: list[str], *, are_acks: bool = True) -> None:
-        """*are_acks*: nothing else is among them, not an extension nor a nack."""
+        """*are_acks*: all settles are acks."""
         self.handles, self.are_acks = handles, are_acks
         self.parcels: dict[str, SettleParcel] = {}
         self.rejects: dict[str, Rejects] = {}
         self.errors: dict[int, TernError] = {}
-        # Where in the request releases are.
+        # Indexes of the releases in the request.
         self.releases: list[int] = []
 
     def add(self, index: int, broker_group: str, row: bytes) -> None:
-        """Put *row* into its broker group's parcel."""
+        """Add *row* to its broker group's parcel."""
         parcel = self.parcels.get(broker_group)
         if parcel is None:
             parcel = self.parcels[broker_group] = SettleParcel(broker_group)
         parcel.add(index, row)
 
     def reject(self, index: int, receipt: Receipt, reason: str) -> None:
-        """Put the message of *receipt* among its broker group's rejects."""
+        """Add the message of *receipt* to its broker group's rejects."""
         rejects = self.rejects.get(receipt.broker_group)
         if rejects is None:
             rejects = self.rejects[receipt.broker_group] = Rejects(receipt.broker_group)
@@ -84,7 +91,7 @@ class Settles:
         rejects.indexes.append(index)
 
     def take_statuses(self, parcel: SettleParcel | Rejects, statuses: bytes | TernError) -> None:
-        """What the broker group said to *parcel*."""
+        """Record the broker group's answer to *parcel*."""
         if isinstance(statuses, TernError):
             self.errors.update(dict.fromkeys(parcel.indexes, statuses))
         elif statuses.count(SETTLED) != len(statuses):
@@ -94,7 +101,7 @@ class Settles:
                     self.errors[index] = expired
 
     def results(self) -> list[SettleResult]:
-        """One entry a handle, in input order."""
+        """Return one entry a handle, in input order."""
         entries = [SettleResult(receipt_handle=handle, status="ok") for handle in self.handles]
         for index, error in self.errors.items():
             entries[index] = SettleResult(receipt_handle=self.handles[index], error=error.problem())
@@ -102,12 +109,12 @@ class Settles:
 
     @property
     def released(self) -> int:
-        """How many messages are back without an attempt."""
+        """Number of messages that returned without an attempt."""
         return sum(index not in self.errors for index in self.releases)
 
     @property
     def common_error(self) -> TernError | None:
-        """The error that every entry met, when it is one and the same cause."""
+        """The error of all entries, if every entry failed with one code; else None."""
         if not self.errors or len(self.errors) < len(self.handles):
             return None
         first, *rest = self.errors.values()
@@ -115,7 +122,10 @@ class Settles:
 
 
 def read_acks(handles: list[str], maker: HandleMaker, pointer: str = "/receipt_handles") -> Settles:
-    """Acks of *handles*; a handle that was not made here for this topic and group becomes an error at its index."""
+    """Return the acks of *handles*.
+
+    A handle that was not made for this topic and group becomes an error at its index.
+    """
     _check_count(len(handles), pointer)
     settles = Settles(handles)
     pack, read = SETTLE_ROW.pack, maker.read
@@ -131,7 +141,10 @@ def read_acks(handles: list[str], maker: HandleMaker, pointer: str = "/receipt_h
 
 
 def read_settles(entries: Sequence[SettleEntry], maker: HandleMaker, pointer: str = "/entries") -> Settles:
-    """Acks, extensions, nacks, releases and dead letters; InvalidField on another action or a field that does not belong to it."""
+    """Return acks, extensions, nacks, releases and rejects.
+
+    Raise InvalidField on another action, or on a field that does not belong to the action.
+    """
     _check_count(len(entries), pointer)
     settles = Settles([entry.receipt_handle for entry in entries])
     for index, entry in enumerate(entries):
@@ -154,14 +167,14 @@ def read_settles(entries: Sequence[SettleEntry], maker: HandleMaker, pointer: st
     return settles
 
 
-# Which action each of these fields belongs to.
+# The action of each of these fields.
 _FIELDS = {"invisible": "extend", "delay": "nack", "reason": "dead_letter"}
-# Not a row's action: dead letters travel with their reasons, by themselves.
+# Not the action of a row: rejects are sent separately, with their reasons.
 _REJECT = 0
 
 
 def _action_of(entry: SettleEntry, pointer: str, index: int) -> tuple[int, int]:
-    """The action and its time in ms."""
+    """Return the action and its time in ms."""
     if entry.action == "ack" and entry.invisible is entry.delay is entry.reason is None:
         return ACK, 0  # nearly all of them
     at = f"{pointer}/{index}"

@@ -1,1 +1,1 @@
-"""Messages on their way in, decided purely: read from a request, checked against their topic, encoded, answered."""
+"""Pure decisions about incoming messages: parsed, checked against a topic, encoded, answered."""

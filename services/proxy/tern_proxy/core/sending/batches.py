@@ -1,4 +1,4 @@
-"""The body of a batch request as messages: JSON, NDJSON (one message a line) or MessagePack, by content type."""
+"""Parsing of batches: JSON, NDJSON (one message a line) or MessagePack, by content type."""
 
 from collections.abc import Sequence
 
@@ -9,21 +9,22 @@ from tern_wire.link.codec import read_json, read_msgpack
 from tern_wire.paths import JSON, JSONL, MSGPACK, NDJSON
 
 _LINES = frozenset({NDJSON, JSONL, "application/ndjson"})
-# The names in use before IANA registered application/vnd.msgpack.
+# Names in use before IANA registered application/vnd.msgpack.
 PACKED = frozenset({MSGPACK, "application/msgpack", "application/x-msgpack"})
 SUPPORTED = f"{JSON}, {NDJSON}, {JSONL} or {MSGPACK}"
 SUPPORTED_DOCUMENTS = f"{JSON} or {MSGPACK}"
 
 
 def media_type(content_type: str) -> str:
-    """`application/json; charset=utf-8` without its parameters, in lower case."""
+    """Return a content type without its parameters, in lower case."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def read_batch(body: bytes, content_type: str) -> Sequence[PackedMessage | JsonMessage]:
-    """The messages of a batch, 1 to BATCH_MESSAGES_MAX of them, in order.
+    """Return the messages of a batch, 1 to BATCH_MESSAGES_MAX, in order.
 
-    UnsupportedBatchFormat, BatchEmpty, BatchTooLarge, or what is wrong with the body with a pointer such as /messages/3/tag.
+    Raise UnsupportedBatchFormat, BatchEmpty, BatchTooLarge, or an error of the body with a pointer
+    such as /messages/3/tag.
     """
     kind = media_type(content_type)
     messages: Sequence[PackedMessage | JsonMessage]

@@ -1,6 +1,8 @@
-"""When a message is to be delivered, and in which order: `delay`, `deliver_at`, `delay_level` and `message_group`, checked.
+"""Delivery time and order of a message: `delay`, `deliver_at`, `delay_level` and `message_group`,
+validated.
 
-Only messages that have one of these come here; the loop of `encoding.py` asks for them with one condition.
+Only messages with one of these fields are processed here; the loop of `encoding.py` selects them
+with one condition.
 """
 
 from functools import lru_cache
@@ -17,14 +19,16 @@ _DAYS_MAX = TIMER_DELAY_MAX_MS // 86_400_000
 
 
 def has_delay(message: PackedMessage | JsonMessage) -> bool:
-    """Whether *message* says when it is to be delivered, be it a time that is over."""
+    """Return whether *message* has a delivery time, even a past one."""
     return message.delay is not None or message.deliver_at is not None or message.delay_level is not None
 
 
 def deliver_ms_of(message: PackedMessage | JsonMessage, born_ms: int) -> int:
-    """When *message* is to be delivered, ms since 1970; 0: at once, since it asks for no time or for one that is over.
+    """Return the delivery time of *message*, ms since 1970; 0: at once, without a time or with a
+    past one.
 
-    IllegalDeliveryTime unless at most one of its fields says so, within TIMER_DELAY_MAX_MS of *born_ms*.
+    Raise IllegalDeliveryTime unless at most one field sets it, within TIMER_DELAY_MAX_MS of
+    *born_ms*.
     """
     delay, deliver_at, level = message.delay, message.deliver_at, message.delay_level
     given = [
@@ -52,7 +56,10 @@ def deliver_ms_of(message: PackedMessage | JsonMessage, born_ms: int) -> int:
 
 
 def message_group_hash_of(message: PackedMessage | JsonMessage) -> int:
-    """The hash of the message group; 0 for none. IllegalMessageGroup; PropertyConflictsWithType with what it excludes."""
+    """Return the hash of the message group; 0 for none.
+
+    Raise IllegalMessageGroup, or PropertyConflictsWithType for fields that it excludes.
+    """
     name = message.message_group
     if not name:
         return 0
@@ -70,7 +77,7 @@ def message_group_hash_of(message: PackedMessage | JsonMessage) -> int:
 
 
 def timing_properties(message: PackedMessage | JsonMessage, deliver_ms: int) -> str:
-    r"""`k\x01v\x02...` of these fields in RocketMQ's names, as a record keeps them."""
+    r"""Return the record properties of these fields in RocketMQ's names, `k\x01v\x02...`."""
     text = f"{MESSAGE_GROUP}\x01{message.message_group}\x02" if message.message_group else ""
     if deliver_ms:
         text += f"{DELIVER_MS}\x01{deliver_ms}\x02"
@@ -81,5 +88,5 @@ def timing_properties(message: PackedMessage | JsonMessage, deliver_ms: int) -> 
 
 @lru_cache(maxsize=256)
 def _delay_ms(delay: str | int | None) -> int:
-    """As parse_duration_ms: a producer writes the same few delays again and again. None: no time is given at all."""
+    """Cached `parse_duration_ms`: producers repeat the same few delays. None: no time is given."""
     return parse_duration_ms(delay) if delay is not None else 0

@@ -1,14 +1,19 @@
-"""Message ids: 32 upper-case hexadecimal digits, unique over all proxies without asking anybody.
+"""Message ids: 32 upper-case hexadecimal digits, unique over all proxies without coordination.
 
-0                    20            32
-| prefix 20          | counter 12  |     prefix: random per process; 2**48 messages fit before the counter is full
+    0                    20            32
+    | prefix 20          | counter 12  |
+
+The prefix is random per process; 2**48 messages fit before the counter overflows.
 """
 
 PREFIX_LENGTH = 20
 
 
 class MessageIds:
-    """Gives out ids. *prefix*: 20 upper-case hexadecimal digits that no other process has. Owner: one event loop."""
+    """Generator of ids.
+
+    *prefix*: 20 upper-case hexadecimal digits that no other process has. Owner: one event loop.
+    """
 
     __slots__ = ("_next", "_prefix")
 
@@ -19,7 +24,7 @@ class MessageIds:
         self._next = 0
 
     def take(self) -> str:
-        """One id."""
+        """Return the next id."""
         number = self._next
         self._next = number + 1
         return f"{self._prefix}{number:012X}"

@@ -1,4 +1,6 @@
-"""Headers and query strings of the hot routes: what is known is read, what is not known is refused by name."""
+"""Headers and query strings of the hot routes: known names are parsed, unknown ones are refused by
+name.
+"""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -43,7 +45,7 @@ from tern_wire.times import given_duration, parse_duration_ms, parse_time_ms
 
 Headers = Iterable[tuple[bytes, bytes]]
 Query = list[tuple[str, str]]
-# A value that a client gave, and its pointer.
+# A client's value and its pointer.
 Given = tuple[str, str]
 
 SEND_PARAMETERS = ("tag", "key", "queue", "message_group", "delay", "deliver_at", "delay_level", "idempotency_key")
@@ -58,7 +60,7 @@ _MQ_HEADERS = (
     HEADER_PROPERTIES,
     HEADER_PROPERTY_PREFIX + "<name>",
     HEADER_IDEMPOTENCY_KEY,
-    # Read at the door, before any route: see core/access/namespaces.py.
+    # Parsed before all routes: see core/access/namespaces.py.
     HEADER_NAMESPACE,
     HEADER_REQUEST_ID,
 )
@@ -74,7 +76,7 @@ _TAG, _KEY, _QUEUE, _PROPERTIES, _PREFIX, _IDEMPOTENCY_KEY, _REQUEST_ID = (
         HEADER_REQUEST_ID,
     )
 )
-# Header or query parameter to the message's field, of those that say when and in which order it is delivered.
+# Header or query parameter -> field of the message, for delivery time and order.
 _TIMING = {
     HEADER_MESSAGE_GROUP.lower().encode(): "message_group",
     HEADER_DELAY.lower().encode(): "delay",
@@ -88,7 +90,10 @@ TIME_MAX_MS = 9_999_999_999_999
 
 
 def read_query(query_string: bytes, allowed: tuple[str, ...]) -> Query:
-    """Name and value pairs in order; UnknownParameter unless every name is in *allowed*."""
+    """Return pairs of name and value in order.
+
+    Raise UnknownParameter unless every name is in *allowed*.
+    """
     if not query_string:
         return []
     try:
@@ -105,7 +110,10 @@ def read_query(query_string: bytes, allowed: tuple[str, ...]) -> Query:
 
 
 def read_query_once(query_string: bytes, allowed: tuple[str, ...]) -> dict[str, str]:
-    """As read_query, each name at most once; InvalidField otherwise."""
+    """Parse a query in which each name occurs at most once.
+
+    Raise InvalidField otherwise, and errors of `read_query`.
+    """
     pairs = read_query(query_string, allowed)
     fields = dict(pairs)
     if len(fields) != len(pairs):
@@ -115,9 +123,10 @@ def read_query_once(query_string: bytes, allowed: tuple[str, ...]) -> dict[str, 
 
 
 def read_send(headers: Headers, query_string: bytes, body: bytes) -> PackedMessage:
-    """The message of a single send: *body* as it is, metadata from headers and query (these win).
+    """Return the message of a single send: *body* unchanged, metadata from headers and query.
 
-    UnknownField for an MQ-* header and UnknownParameter for a query parameter that is not known.
+    The query overrides headers. Raise UnknownField for an unknown MQ-* header and UnknownParameter
+    for an unknown query parameter.
     """
     message = PackedMessage(body)
     for name, value in headers:
@@ -184,7 +193,7 @@ def _read_timing(message: PackedMessage, field: str, text: str, pointer: str) ->
 
 
 def header_text(name: bytes, value: bytes) -> str:
-    """*value* as text; InvalidField unless it is UTF-8."""
+    """Return *value* as text. Raise InvalidField unless it is UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError as error:
@@ -195,7 +204,11 @@ def header_text(name: bytes, value: bytes) -> str:
 def split_own(
     headers: Headers, query_string: bytes, own: Mapping[str, str], allowed: tuple[str, ...]
 ) -> tuple[dict[str, Given], list[tuple[bytes, bytes]], bytes]:
-    """What is *own* (parameter to header), by parameter; and headers and query without it. UnknownParameter unless *allowed*."""
+    """Split off the parameters in *own* (parameter -> header).
+
+    Return their values by parameter, and the headers and the query without them. Raise
+    UnknownParameter for a name outside *allowed*.
+    """
     given: dict[str, Given] = {}
     by_header = {header.lower().encode(): (name, header) for name, header in own.items()}
     rest: list[tuple[bytes, bytes]] = []
@@ -219,14 +232,17 @@ def split_own(
     return given | of_query, rest, urlencode(left).encode()
 
 
-# Durations and numbers --------------------------------------------------------------------------------------------
+# Durations and numbers ----------------------------------------------------------------------------
 def wait_of(value: str | int) -> int:
-    """Milliseconds of a `wait`; IllegalWait unless 0 to WAIT_MAX_MS."""
+    """Return the milliseconds of a `wait`. Raise IllegalWait unless 0 to WAIT_MAX_MS."""
     return _duration(value, 0, WAIT_MAX_MS, IllegalWait)
 
 
 def invisible_of(value: str | int) -> int:
-    """Milliseconds of an `invisible` time; IllegalInvisibleTime unless INVISIBLE_MIN_MS to INVISIBLE_MAX_MS."""
+    """Return the milliseconds of an `invisible` time.
+
+    Raise IllegalInvisibleTime unless INVISIBLE_MIN_MS to INVISIBLE_MAX_MS.
+    """
     return _duration(value, INVISIBLE_MIN_MS, INVISIBLE_MAX_MS, IllegalInvisibleTime)
 
 
@@ -241,7 +257,7 @@ def _duration(value: str | int, least_ms: int, most_ms: int, error: type[TernErr
 
 
 def number_of(text: str | int, name: str, least: int, most: int, at: str = "query/") -> int:
-    """A whole number in *least*..*most*; InvalidField otherwise."""
+    """Return a whole number in *least*..*most*. Raise InvalidField otherwise."""
     digits = str(text)
     if not (digits.isascii() and digits.removeprefix("-").isdecimal() and len(digits) <= 19):
         raise InvalidField(reason=f"'{name}' is '{digits[:40]}'; it is a whole number", pointer=f"{at}{name}")
@@ -252,7 +268,10 @@ def number_of(text: str | int, name: str, least: int, most: int, at: str = "quer
 
 
 def time_of(value: str | int, pointer: str) -> int:
-    """Milliseconds since 1970 of a time (`parse_time_ms`), up to TIME_MAX_MS; InvalidField at *pointer* otherwise."""
+    """Return the milliseconds since 1970 of a time (`parse_time_ms`), up to TIME_MAX_MS.
+
+    Raise InvalidField at *pointer* otherwise.
+    """
     try:
         time_ms = parse_time_ms(value)
     except ValueError as error:
@@ -262,7 +281,7 @@ def time_of(value: str | int, pointer: str) -> int:
     return time_ms
 
 
-# Content types ----------------------------------------------------------------------------------------------------
+# Content types ------------------------------------------------------------------------------------
 _ALIASES = {**dict.fromkeys(PACKED, MSGPACK), "application/jsonl": NDJSON, "application/ndjson": NDJSON}
 _WILDCARDS = frozenset({"*/*", "application/*"})
 BASIC = (JSON, MSGPACK)
@@ -293,9 +312,9 @@ def _choose(accept: str, supported: tuple[str, ...]) -> str:
 
 
 def answer_kind(accept: str, supported: tuple[str, ...]) -> str:
-    """Which of *supported* an Accept header asks for ("" for none: the first); NotAcceptable when it is none of them.
+    """Return the type among *supported* that an Accept header prefers; the first if it is "".
 
-    Reference: RFC 9110 12.5.1, quality values included.
+    Raise NotAcceptable when none matches. Reference: RFC 9110 12.5.1, quality values included.
     """
     if not accept or accept == "*/*":
         return supported[0]
@@ -306,5 +325,8 @@ def answer_kind(accept: str, supported: tuple[str, ...]) -> str:
 
 
 def is_packed(content_type: str) -> bool:
-    """Whether a request body is MessagePack; every other one is read as JSON (curl -d says it is a form)."""
+    """Return whether a request body is MessagePack.
+
+    Every other body is parsed as JSON, because curl -d declares a form.
+    """
     return media_type(content_type) in PACKED

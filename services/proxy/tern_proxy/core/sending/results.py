@@ -1,4 +1,6 @@
-"""What a send answers: verdicts of the broker and refusals of the proxy become receipts and problems, in input order."""
+"""Answers to sends: verdicts of the broker and refusals of the proxy become receipts and problems,
+in input order.
+"""
 
 from dataclasses import dataclass
 
@@ -31,22 +33,23 @@ from tern_wire.link.rows import (
 )
 from tern_wire.recall_handles import Recall, RecallMaker
 
-# In the receipt of a message that waits for its delivery time.
+# Offset in the receipt of a scheduled message.
 NO_OFFSET = -1
-# Where each entry's own will be.
+# Placeholder of an entry.
 _NOTHING = SendResult(index=-1)
 # (status, queue, offset) of one row.
 Verdict = tuple[int, int, int]
-# What a repeated row is told of the first message: its id, its birth (ms), and when it is to be delivered (ms; 0: at once), or for a half
-# message after how many ms it was first to be asked about (0: its producer group's).
+# First message of a repeated row: its id, its birth (ms), and its delivery time (ms; 0: at once).
+# For a half message, the delay of its first check in ms (0: its producer group's setting).
 Replay = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a parcel: verdicts, one a row, and for replayed rows what the first message was; or an error.
+    """Outcome of a parcel: verdicts, one a row, and the first messages of replayed rows; or an
+    error.
 
-    *producer_group*: of half messages, its id and its times, as SEND's reply has them.
+    *producer_group*: for half messages, its id and its times, as in SEND's reply.
     """
 
     verdicts: list[Verdict]
@@ -56,13 +59,13 @@ class Outcome:
 
 
 def failed(error: TernError) -> Outcome:
-    """Every row of a parcel met *error*."""
+    """Return the outcome of a parcel whose rows all failed with *error*."""
     return Outcome(verdicts=[], replays={}, error=error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResults:
-    """One entry a message, in input order: a receipt, or the error that stands for it in `errors`."""
+    """One entry a message, in input order: a receipt, or an error, which is also in `errors`."""
 
     entries: list[SendResult]
     errors: dict[int, TernError]
@@ -70,7 +73,7 @@ class SendResults:
 
     @property
     def common_error(self) -> TernError | None:
-        """The error that every message met, when it is one and the same cause."""
+        """The error of all messages, if every message failed with one code; else None."""
         if not self.errors or len(self.errors) < len(self.entries):
             return None
         first, *rest = (self.errors[index] for index in sorted(self.errors))
@@ -80,7 +83,7 @@ class SendResults:
 def send_results(
     topic: str, encoded: Encoded, outcomes: list[Outcome], born_ms: int, recalls: RecallMaker
 ) -> SendResults:
-    """*outcomes*: one for each of *encoded*'s parcels, in the same order."""
+    """Return the results of a send. *outcomes*: one for each parcel of *encoded*, in order."""
     errors = dict(encoded.errors)
     ids = encoded.message_ids
     entries = [_NOTHING] * len(ids)
@@ -130,7 +133,10 @@ def send_results(
 def _scheduled(
     index: int, message_id: str, queue: int, born_ms: int, recall: Recall, recalls: RecallMaker
 ) -> SendResult:
-    """Of a message that gets its offset when its time comes. Without a time its record is gone: nothing to recall."""
+    """Return the entry of a scheduled message, which gets its offset at its delivery time.
+
+    Without a time its record is gone, and there is nothing to recall.
+    """
     return SendResult(
         index=index,
         message_id=message_id,
@@ -143,7 +149,7 @@ def _scheduled(
 
 
 def receipt_of(entry: SendResult) -> SendReceipt:
-    """*entry*, which is no error, as the answer to a send of one message."""
+    """Return *entry*, which is not an error, as the answer to a send of one message."""
     message_id, queue, offset, born_ms = entry.message_id, entry.queue, entry.offset, entry.born_at
     assert message_id is not UNSET and queue is not UNSET and offset is not UNSET and born_ms is not UNSET
     return SendReceipt(
@@ -157,7 +163,7 @@ def receipt_of(entry: SendResult) -> SendReceipt:
 
 
 def refusal_of(status: int, topic: str, queue: str) -> TernError:
-    """What a row with the verdict *status* was refused with."""
+    """Return the error of a row that was refused with the verdict *status*."""
     if status == KEY_REUSED:
         return IdempotencyKeyReused()
     if status == NOT_WRITABLE:
@@ -174,7 +180,9 @@ def refusal_of(status: int, topic: str, queue: str) -> TernError:
 
 
 def moved_from(parcels: list[Parcel], outcomes: list[Outcome]) -> dict[int, str]:
-    """By index: the broker group that stored nothing of a message, since it belongs elsewhere."""
+    """Return by index the broker group that stored nothing of a message, since it belongs
+    elsewhere.
+    """
     return {
         index: parcel.broker_group
         for parcel, outcome in zip(parcels, outcomes, strict=True)
@@ -184,7 +192,7 @@ def moved_from(parcels: list[Parcel], outcomes: list[Outcome]) -> dict[int, str]
 
 
 def merged(results: SendResults, indexes: list[int], further: SendResults) -> SendResults:
-    """*results* with what has become since of the messages at *indexes*: *further*, in their order."""
+    """Return *results* with the later results *further* of the messages at *indexes*."""
     entries, errors, replayed = list(results.entries), dict(results.errors), set(results.replayed)
     for number, index in enumerate(indexes):
         entries[index] = replace(further.entries[number], index=index)
@@ -197,7 +205,9 @@ def merged(results: SendResults, indexes: list[int], further: SendResults) -> Se
 
 
 def find_missing_topic(parcels: list[Parcel], outcomes: list[Outcome]) -> bool:
-    """Whether a broker group did not know the topic or queue of a row: the proxy's routes are older than the broker's state."""
+    """Return whether a broker group did not have the topic or queue of a row, so that this proxy's
+    routes are stale.
+    """
     return any(
         status in {NO_TOPIC, NO_QUEUE, NOT_WRITABLE}
         for _, outcome in zip(parcels, outcomes, strict=True)

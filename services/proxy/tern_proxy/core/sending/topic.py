@@ -1,4 +1,6 @@
-"""One topic as the send path needs it: its queues in every broker group, what of its records never changes, and its turns."""
+"""Topic of the send path: its queues in every broker group, the constant part of its records, and
+its turns.
+"""
 
 from tern_proxy.core.sending.owners import is_sent_on, owner_or_refuse
 from tern_proxy.core.sending.topic_kinds import kind_of, perm_of
@@ -10,12 +12,13 @@ from tern_wire.records.record import tag_hash
 from tern_wire.routing.placement import Placement, placement_of, read_placement, slot_of_key, slot_of_message_group
 from tern_wire.routing.route import TopicRoute
 
-# Tags are few per topic (RocketMQ's advice); a producer that makes them up costs a hash each, not memory.
+# Topics have few tags (RocketMQ's advice); a producer that generates tags costs a hash each, not
+# memory.
 TAGS_KEPT_MAX = 1_024
 
 
 class Queue:
-    """One queue of a topic, its name `broker-a:3` at hand. Immutable."""
+    """One queue of a topic with its name `broker-a:3`. Immutable."""
 
     __slots__ = ("broker_group", "name", "number")
 
@@ -26,10 +29,11 @@ class Queue:
 
 
 class Topic:
-    """A topic's queues, grouped by broker group (in order of their names). Owner: the route cache, which replaces it.
+    """Queues of a topic, grouped by broker group (in order of their names).
 
-    Only the turn and the tags change: the turn moves with every request that may choose its queue. *is_whole*: the routes that it is of name
-    every broker group that may have it.
+    Owner: the route cache, which replaces it. Only the turn and the tags change: the turn advances
+    with every request that may choose its queue. *is_whole*: the underlying routes name every
+    broker group that may have the topic.
     """
 
     __slots__ = (
@@ -50,7 +54,7 @@ class Topic:
     def __init__(self, name: str, route: dict[str, TopicRoute], turn: int = 0, *, is_whole: bool = True) -> None:
         self.name, self.is_whole = name, is_whole
         self.name_bytes = name.encode()
-        # What stands between a record's body and the size of its properties.
+        # Bytes between a record's body and the size of its properties.
         self.record_tail = bytes((len(self.name_bytes),)) + self.name_bytes
         self.route = route
         self.kind, self.perm = kind_of(route), perm_of(route)
@@ -62,7 +66,7 @@ class Topic:
 
     @property
     def broker_groups(self) -> dict[str, tuple[Queue, ...]]:
-        """Its queues, made when somebody first asks: of tens of thousands of topics a proxy serves few."""
+        """Queues, made at the first use: of tens of thousands of topics a proxy serves few."""
         if self._broker_groups is None:
             self._broker_groups = {
                 broker_group: tuple(Queue(broker_group, number) for number in range(self.route[broker_group].queues))
@@ -72,29 +76,35 @@ class Topic:
 
     @property
     def turn(self) -> int:
-        """How many turns were taken."""
+        """Number of turns taken."""
         return self._turn
 
     def take_turn(self) -> int:
-        """A number that grows with every request: request n starts at queue n modulo the number of queues."""
+        """Return a number that grows with every request: request n starts at queue n modulo the
+        number of queues.
+        """
         self._turn += 1
         return self._turn
 
     def queue_at(self, turn: int, usable: tuple[str, ...]) -> Queue:
-        """The queue of *turn*, round robin over the broker groups in *usable* (not empty) and then over their queues."""
+        """Return the queue of *turn*, round robin over the broker groups in *usable* (not empty)
+        and then over their queues.
+        """
         queues = self.broker_groups[usable[turn % len(usable)]]
         return queues[turn // len(usable) % len(queues)]
 
     @property
     def placement(self) -> Placement:
-        """Which broker groups take its keyed and ordered messages."""
+        """Broker groups of its keyed and ordered messages."""
         if self._placement is None:
             self._placement = placement_of({name: part.placement for name, part in self.route.items()})
         return self._placement
 
     @property
     def late(self) -> tuple[str, ...]:
-        """Broker groups that it is placed on and that are not seen to have it, and those that have it and have not heard where it is placed."""
+        """Broker groups of its placement that lack it in the routes, and those that have it with an
+        older placement.
+        """
         if self._late is None:
             placed, route = self.placement, self.route
             lacking = [name for name in placed.groups if name not in route]
@@ -104,37 +114,52 @@ class Topic:
 
     @property
     def known_placement(self) -> Placement:
-        """As placement. OwnerUnknown: nobody has said it, and *route* may lack some of those that have the topic."""
+        """Placement of the topic.
+
+        Raise OwnerUnknown when there is none and *route* may lack broker groups of the topic.
+        """
         placement = self.placement
         if not placement.epoch and not self.is_whole:
             raise OwnerUnknown(topic=self.name, missing="its placement is not known while name servers warm up")
         return placement
 
     def queue_of_key(self, key: bytes, turn: int, moved_from: str = "") -> Queue:
-        """A queue in the broker group that *key* (a key hash) belongs to: its key table knows whether it was sent before.
+        """Return a queue in the owner of *key* (a key hash), whose key table detects a repeat.
 
-        *moved_from*: the broker group that has said it belongs to another one. As owner_or_refuse: OwnerUnknown, PlacementChanged.
+        *moved_from*: the broker group that has answered MOVED. Raise OwnerUnknown, PlacementChanged
+        as in owner_or_refuse.
         """
         queues = self._queues_at(slot_of_key(key), moved_from)
         return queues[turn // len(self.route) % len(queues)]
 
     def queue_of_message_group(self, message_group: int, moved_from: str = "") -> Queue:
-        """As queue_of_key, of a message group's hash: queue 0, since which queue it is, the broker group's slots decide."""
+        """Return queue 0 in the owner of a message group's hash; the broker group's slots decide
+        the real queue.
+
+        Errors and *moved_from*: as in queue_of_key.
+        """
         return self._queues_at(slot_of_message_group(message_group), moved_from)[0]
 
     def asks_first(self, broker_group: str) -> bool:
-        """Whether *broker_group* is asked about what moves away, though it may take nothing that is new."""
+        """Return whether *broker_group* is the owner before a move, which is asked first but may
+        store nothing new.
+        """
         return broker_group in self.placement.before
 
     def sent_on(self, slot: int, broker_group: str) -> int:
-        """The flag of a row that *broker_group* is asked to store, which the owner of before has sent on; 0: it was not."""
+        """Return the flag of a row for *broker_group* that the previous owner has sent on; 0 if it
+        has not.
+        """
         return FLAG_SENT_ON if is_sent_on(self.placement, slot, broker_group) else 0
 
     def _queues_at(self, slot: int, moved_from: str) -> tuple[Queue, ...]:
         return self.broker_groups[owner_or_refuse(self.name, self.known_placement, self.route, slot, moved_from)]
 
     def pinned(self, text: str) -> Queue:
-        """The queue that a producer or a reader named `broker-a:3`; QueueNotFound when the topic has none such."""
+        """Return the queue that a client names `broker-a:3`.
+
+        Raise QueueNotFound when the topic has no such queue.
+        """
         name = parse_queue(text, self.name)
         queues = self.broker_groups.get(name.broker_group, ())
         if name.queue >= len(queues):
@@ -142,7 +167,7 @@ class Topic:
         return queues[name.queue]
 
     def tag_hash(self, tag: str) -> int:
-        """The hash that a queue entry carries for *tag*; IllegalTag when it is not allowed."""
+        """Return the hash of *tag* for a queue entry. Raise IllegalTag for an illegal tag."""
         known = self._tags.get(tag)
         if known is not None:
             return known
@@ -155,6 +180,9 @@ class Topic:
 
 
 def is_printable(text: str) -> bool:
-    """Whether *text* has no control characters (C0, DEL): they separate properties inside a record."""
-    # str.isprintable is one C loop, but it also refuses spaces and signs of other scripts that are fine here.
+    """Return whether *text* has no control characters (C0, DEL), which separate properties inside a
+    record.
+    """
+    # str.isprintable is one C loop, but it also refuses spaces and characters of other scripts that
+    # are legal here.
     return text.isprintable() or not any(sign < " " or sign == "\x7f" for sign in text)

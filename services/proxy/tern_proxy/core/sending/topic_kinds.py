@@ -1,8 +1,12 @@
-"""Which messages a topic takes: its type and its permission, as the routes say. RocketMQ's proxy decides so, too.
+"""Messages that a topic accepts, by its type and its permission in the routes.
 
-NORMAL       neither a message group nor a delivery time        FIFO         every message has a message group
-DELAY        every message has a delivery time                  TRANSACTION  only messages of transactions
-MIXED        all of them
+RocketMQ's proxy has the same rules.
+
+    NORMAL       neither a message group nor a delivery time
+    FIFO         every message has a message group
+    DELAY        every message has a delivery time
+    TRANSACTION  only messages of transactions
+    MIXED        all of them
 """
 
 from collections.abc import Mapping
@@ -16,13 +20,16 @@ Route = Mapping[str, TopicRoute]
 
 
 def kind_of(route: Route) -> str:
-    """The topic's type. A change reaches one broker group after the other; until all agree, every message is taken."""
+    """Return the topic's type.
+
+    A change reaches one broker group after the other; until all agree, every message is accepted.
+    """
     kinds = {part.type for part in route.values()}
     return kinds.pop() if len(kinds) == 1 else MIXED
 
 
 def perm_of(route: Route) -> int:
-    """RocketMQ's bits of the topic: what is forbidden anywhere is forbidden."""
+    """Return RocketMQ's bits of the topic: a right missing in one broker group is missing."""
     perm = PERM_READ | PERM_WRITE
     for part in route.values():
         perm &= part.perm
@@ -30,7 +37,7 @@ def perm_of(route: Route) -> int:
 
 
 def refuse_unwritable(topic: str, perm: int) -> None:
-    """TopicNotWritable unless *perm* has the bit for writing."""
+    """Raise TopicNotWritable unless *perm* has the bit for writing."""
     if not perm & PERM_WRITE:
         raise TopicNotWritable(topic=topic)
 
@@ -38,7 +45,7 @@ def refuse_unwritable(topic: str, perm: int) -> None:
 def refuse_message(
     topic: str, kind: str, message: PackedMessage | JsonMessage, *, is_transactional: bool = False
 ) -> None:
-    """As refuse_kind, by what *message* asks for."""
+    """Raise the error of `refuse_kind` for the fields of *message*."""
     is_delayed = any(time is not None for time in (message.delay, message.deliver_at, message.delay_level))
     has_group = bool(message.message_group)
     refuse_kind(topic, kind, has_message_group=has_group, is_delayed=is_delayed, is_transactional=is_transactional)
@@ -47,7 +54,7 @@ def refuse_message(
 def refuse_kind(
     topic: str, kind: str, *, has_message_group: bool, is_delayed: bool, is_transactional: bool = False
 ) -> None:
-    """PropertyConflictsWithType when a message so described may not go to a topic of type *kind*."""
+    """Raise PropertyConflictsWithType when such a message may not go to a topic of type *kind*."""
     if kind == MIXED:
         return
     error: TernError | None = None

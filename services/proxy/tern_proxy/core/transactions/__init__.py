@@ -1,1 +1,1 @@
-"""Transactions, decided purely: begins, ends, checks, and the producer groups that own them."""
+"""Pure decisions about transactions: begins, ends, checks, and their producer groups."""

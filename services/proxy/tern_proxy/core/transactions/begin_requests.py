@@ -1,4 +1,6 @@
-"""Begins of transactions as clients write them: one message as in a send, or several with their topics in a document."""
+"""Parsing of begins: one message as in a send, or a document with several messages and their
+topics.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,14 +20,15 @@ from tern_wire.link.codec import read_json, read_msgpack
 from tern_wire.paths import HEADER_CHECK_AFTER, HEADER_IDEMPOTENCY_KEY, HEADER_PRODUCER_GROUP, JSON
 
 _IDEMPOTENCY_KEY = HEADER_IDEMPOTENCY_KEY.lower().encode()
-# Parameter to header, of what a send does not have.
+# Parameter -> header, for those that a send does not have.
 _OF_BEGIN = {"producer_group": HEADER_PRODUCER_GROUP, "check_after": HEADER_CHECK_AFTER}
 
 
 def read_begin(headers: Headers, query_string: bytes, body: bytes) -> tuple[PackedMessage, str, int]:
-    """The message, the producer group, and after how many ms it is first asked (0: as long as the producer group says).
+    """Return the message, the producer group, and the delay of the first check (ms; 0: the producer
+    group's setting).
 
-    Errors as read_send, and InvalidField, IllegalGroup.
+    Raise the errors of `read_send`, and InvalidField, IllegalGroup.
     """
     given, rest, query = split_own(headers, query_string, _OF_BEGIN, (*SEND_PARAMETERS, *_OF_BEGIN))
     try:
@@ -44,9 +47,10 @@ def read_begin(headers: Headers, query_string: bytes, body: bytes) -> tuple[Pack
 def read_begin_document(
     body: bytes, content_type: str
 ) -> tuple[Sequence[PackedTopicMessage | JsonTopicMessage], str, int]:
-    """As read_begin, of several messages: 1 to TRANSACTION_MESSAGES_MAX, in JSON or MessagePack.
+    """Parse a begin of 1 to TRANSACTION_MESSAGES_MAX messages, in JSON or MessagePack; otherwise as
+    `read_begin`.
 
-    UnsupportedBatchFormat, BatchEmpty, BatchTooLarge, or what is wrong with the body, with a pointer.
+    Raise UnsupportedBatchFormat, BatchEmpty, BatchTooLarge, or an error of the body with a pointer.
     """
     kind = media_type(content_type)
     asked: JsonTransaction | PackedTransaction
@@ -66,7 +70,10 @@ def read_begin_document(
 
 
 def read_key(fields: Mapping[bytes, bytes], messages: Sequence[PackedMessage | JsonMessage]) -> str:
-    """The idempotency key of a transaction of several messages, of the header or the first message (`key_of`); "" for none."""
+    """Return the idempotency key of a transaction of several messages; "" for none.
+
+    It comes from the header or the first message (`key_of`).
+    """
     value = fields.get(_IDEMPOTENCY_KEY)
     if value is None:
         return key_of(messages, "")

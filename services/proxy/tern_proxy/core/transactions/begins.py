@@ -1,10 +1,13 @@
-r"""Begins of transactions: half messages of one producer group become one parcel for one broker group, its verdict a receipt.
+r"""Begins of transactions: half messages of one producer group become one parcel for one broker
+group.
 
-    messages, each with its topic -> one broker group that has all topics -> records with TRAN_MSG and PGROUP, rows with FLAG_HALF
-                                                                          -> one parcel, repeated as a whole or not at all
+    messages, each with its topic -> one broker group that has all topics
+      -> records with TRAN_MSG and PGROUP, rows with FLAG_HALF
+      -> one parcel, repeated as a whole or not at all -> verdict -> receipt
 
-A transaction is stored by one entry of one log, so nothing of it can be there without the rest. Its idempotency key is the first message's,
-and stands for all of them. Reference: Apache RocketMQ 5, MessageConst (TRAN_MSG, PGROUP, CHECK_IMMUNITY_TIME_IN_SECONDS).
+A transaction is stored by one entry of one log, so no part of it can exist without the rest. Its
+idempotency key is the first message's, and stands for all of them. Reference: Apache RocketMQ 5,
+MessageConst (TRAN_MSG, PGROUP, CHECK_IMMUNITY_TIME_IN_SECONDS).
 """
 
 import struct
@@ -35,18 +38,20 @@ from tern_wire.records.record import CHECK_AFTER_S, PRODUCER_GROUP, TRANSACTIONA
 from tern_wire.routing.placement import slot_of_key
 from tern_wire.times import duration_text, given_duration, parse_duration_ms
 
-# Where a row has its topic and flags, its key, and its time; see SEND_ROWS.
+# Positions of topic, flags, key and time in a row; see SEND_ROWS.
 _TOPIC, _FLAGS = struct.Struct("<I"), struct.Struct("<I")
 _KEY_AND_TIME = struct.Struct("<16sq")
 _AT_TOPIC, _AT_FLAGS, _AT_KEY = 4, 12, 32
 assert SEND_ROW.size == 64
-# Knuth's multiplier for 32 bits: neighbouring numbers come far apart.
+# Knuth's multiplier for 32 bits: it spreads consecutive numbers.
 _SCATTER = 2_654_435_769
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfMessage:
-    """One message of a transaction, and where an error in it is (pointer; "" for a single send, which has no place)."""
+    """One message of a transaction, and the pointer of its errors ("" for a single send, which has
+    none).
+    """
 
     topic: Topic
     message: PackedMessage | JsonMessage
@@ -55,7 +60,10 @@ class HalfMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """What is asked for. *check_after_ms*: 0 for as long as the producer group says. *key*: idempotency key, "" for none."""
+    """Request to begin a transaction.
+
+    *check_after_ms*: 0 for the producer group's setting. *key*: idempotency key, "" for none.
+    """
 
     producer_group: str
     check_after_ms: int
@@ -64,26 +72,29 @@ class Begin:
 
     @property
     def properties(self) -> str:
-        r"""`k\x01v\x02...` that every record gets."""
+        r"""Properties of every record, `k\x01v\x02...`."""
         text = f"{TRANSACTIONAL}\x01true\x02{PRODUCER_GROUP}\x01{self.producer_group}\x02"
         return text + f"{CHECK_AFTER_S}\x01{seconds_of(self.check_after_ms)}\x02" if self.check_after_ms else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """A transaction on its way: its parcel, and its messages' ids in order."""
+    """Encoded transaction: its parcel, and its messages' ids in order."""
 
     parcel: Parcel
     message_ids: list[str]
 
 
 def seconds_of(check_after_ms: int) -> int:
-    """As RocketMQ counts them, whole and not sooner than was asked for."""
+    """Return whole seconds, as RocketMQ counts them, rounded up."""
     return -(-check_after_ms // 1_000)
 
 
 def producer_group_of(name: str, pointer: str) -> str:
-    """*name*, a producer group's; InvalidField at *pointer* when it is missing, IllegalGroup."""
+    """Return *name* if it is legal for a producer group.
+
+    Raise InvalidField at *pointer* when missing, IllegalGroup.
+    """
     if not name:
         raise InvalidField(
             reason="A transaction needs its producer group, which is asked what became of it", pointer=pointer
@@ -92,7 +103,7 @@ def producer_group_of(name: str, pointer: str) -> str:
 
 
 def check_after_of(value: str | int | None, pointer: str) -> int:
-    """Milliseconds from the begin to the first check; 0 for None. InvalidField."""
+    """Return the milliseconds from the begin to the first check; 0 for None. Raise InvalidField."""
     if value is None:
         return 0
     try:
@@ -107,7 +118,10 @@ def check_after_of(value: str | int | None, pointer: str) -> int:
 
 
 def key_of(messages: Sequence[PackedMessage | JsonMessage], header: str) -> str:
-    """The key of a transaction of several messages: the header's, or the first message's. InvalidField elsewhere, and when both differ."""
+    """Return the key of a transaction of several messages: the header's, or the first message's.
+
+    Raise InvalidField for a key of another message, and for different keys.
+    """
     for number, message in enumerate(messages[1:], start=1):
         if message.idempotency_key:
             reason = "The first message's key stands for the whole transaction: leave the others out"
@@ -120,9 +134,11 @@ def key_of(messages: Sequence[PackedMessage | JsonMessage], header: str) -> str:
 
 
 def common_broker_groups(halves: Sequence[HalfMessage]) -> tuple[str, ...]:
-    """Names of the broker groups that have all topics of *halves*, in order; if queues are pinned, only theirs.
+    """Return the names of the broker groups that have all topics of *halves*, in order; with pinned
+    queues, only theirs.
 
-    TopicsApart when there is none, OwnerUnknown when there may be one that is not in sight, QueueNotFound for a queue that is not written as one.
+    Raise TopicsApart when there is none, OwnerUnknown when there may be one outside the routes,
+    QueueNotFound for an illegal name of a queue.
     """
     common: set[str] | None = None
     for half in halves:
@@ -149,10 +165,13 @@ def _refuse_if_unseen(halves: Sequence[HalfMessage]) -> None:
 
 
 def broker_group_of_key(begin: Begin, names: Sequence[str], moved_from: str = "") -> tuple[str, bool]:
-    """The broker group whose key table knows whether *begin* was sent before, and whether it is one that the first topic's placement does
-    not name for it (core/sending/owners.py). *names*: those that have all topics; one, where a message names its queue, which has chosen then.
+    """Return the broker group whose key table detects a repeat of *begin*, and whether the key is
+    pinned there.
 
-    *moved_from*: the broker group that has said that the key belongs to another one. As owner_of_several: OwnerUnknown, PlacementChanged, TopicsApart.
+    A pinned key is stored outside the first topic's placement (core/sending/owners.py). *names*:
+    the broker groups that have all topics; only one if a message names its queue, which decides.
+    *moved_from*: the broker group that has answered MOVED. Raise OwnerUnknown, PlacementChanged,
+    TopicsApart as in owner_of_several.
     """
     if any(half.message.queue for half in begin.halves):
         return names[0], True
@@ -163,7 +182,11 @@ def broker_group_of_key(begin: Begin, names: Sequence[str], moved_from: str = ""
 
 
 def broker_group_of_turn(turn: int, names: Sequence[str]) -> str:
-    """One of *names*, another one from turn to turn: scattered, since each topic's queues follow its turns, too, and all should be used."""
+    """Return one of *names*, varying with the turn.
+
+    The turn is scattered, because each topic's queues follow its turns, too, and all queues should
+    be used.
+    """
     return names[((turn * _SCATTER & 0xFFFFFFFF) >> 16) % len(names)]
 
 
@@ -177,9 +200,10 @@ def encode_begin(
     wiped: frozenset[str],
     is_pinned: bool = False,
 ) -> Encoded:
-    """All messages as one parcel for *broker_group*, in order. The first error that a message has, with its place; BatchTooLarge.
+    """Encode all messages as one parcel for *broker_group*, in order.
 
-    *is_pinned*: they belong there, whatever the placement says of their key.
+    Raise the first error of a message with its pointer, or BatchTooLarge. *is_pinned*: they belong
+    there whatever the placement of their key.
     """
     topics: dict[str, int] = {}
     message_ids: list[str] = []
@@ -223,7 +247,10 @@ def encode_begin(
 
 
 def _half_row(row: bytes, topic: int, key: bytes, check_after_ms: int, pin: int, *, is_first: bool) -> bytes:
-    """The row of an ordinary message as a half message's. Only the first one of a transaction has its key."""
+    """Convert the row of an ordinary message to a half message's.
+
+    Only the first one of a transaction has its key.
+    """
     flags = FLAG_HALF if is_first else FLAG_HALF | FLAG_SAME_TRANSACTION
     own = key if is_first else NO_KEY
     half = bytearray(row)
@@ -234,7 +261,10 @@ def _half_row(row: bytes, topic: int, key: bytes, check_after_ms: int, pin: int,
 
 
 def _refuse_order_and_delay(half: HalfMessage) -> None:
-    """What is invisible until somebody says so comes neither at a time nor behind another message. RocketMQ's proxy decides so, too."""
+    """Refuse order and delay: a message that is invisible until a commit has neither.
+
+    RocketMQ's proxy also refuses them.
+    """
     field = "message_group" if half.message.message_group else "delay" if has_delay(half.message) else ""
     if field:
         reason = "A message of a transaction is visible when it is committed: leave 'message_group', 'delay', 'deliver_at' and 'delay_level' out"

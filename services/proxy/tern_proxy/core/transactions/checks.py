@@ -1,4 +1,6 @@
-"""Checks that a broker group has handed out to this proxy: cut out of a CLAIM_CHECKS reply, and shown to the producer that asked for them."""
+"""Checks claimed by this proxy: parsed from a CLAIM_CHECKS reply, and converted to documents for
+the producer.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +14,17 @@ from tern_wire.limits import RECEIVE_SIZE_DEFAULT_BYTES
 from tern_wire.link.checks import ClaimChecks, ClaimedCheck
 from tern_wire.transactions import TransactionId, TransactionIds
 
-# How long a check is the producer's that has received it. Then it is asked once more, and after that the attempt counts as lost.
+# Duration of a producer's claim of a check. Then the check is issued once more, and after that the
+# attempt counts as lost.
 CLAIM_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One question about a transaction. *messages*: topic and size of each of its records, which lie one behind the other in *records*."""
+    """Check of a transaction.
+
+    *messages*: topic and size of each record; the records are concatenated in *records*.
+    """
 
     broker_group: str
     number: int
@@ -32,7 +38,7 @@ class Check:
 
 
 def claim_of(producer_group: str, checker: str, count: int, wait_ms: int) -> ClaimChecks:
-    """What asks for *count* checks of one producer group."""
+    """Return the request for *count* checks of one producer group."""
     return ClaimChecks(
         checker=checker,
         producer_group=producer_group,
@@ -44,7 +50,10 @@ def claim_of(producer_group: str, checker: str, count: int, wait_ms: int) -> Cla
 
 
 def read_checks(claimed: Sequence[ClaimedCheck], raw: memoryview, broker_group: str) -> list[Check]:
-    """*claimed*, in order, with their records, *raw*; LinkReplyMalformed when these are not those that it names."""
+    """Return the claimed checks in order, with their records from *raw*.
+
+    Raise LinkReplyMalformed when checks and records do not match.
+    """
     checks: list[Check] = []
     at = 0
     for one in claimed:
@@ -71,7 +80,7 @@ def read_checks(claimed: Sequence[ClaimedCheck], raw: memoryview, broker_group: 
 
 
 def check_document(check: Check, ids: TransactionIds, put_body: PutBody) -> transactions.Check:
-    """*check* as its producer gets it. Its messages have no offsets: they are not visible."""
+    """Return the document of *check*. Its messages have no offsets, because they are invisible."""
     transaction = TransactionId(check.broker_group, check.number, check.producer_group_id)
     messages: list[HalfMessage] = []
     at = 0

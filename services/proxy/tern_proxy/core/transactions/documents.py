@@ -1,7 +1,9 @@
-"""Transactions as the HTTP API shows them: receipts of begins, what one is, and pages of those that have not ended.
+"""Transactions in the HTTP API: receipts of begins, descriptions, and pages of those that have not
+ended.
 
-A list goes through the broker groups in the order of their names, and in each by number, so the oldest come first there. A cursor names the
-last transaction that was shown: what ends or begins between two pages makes none come twice, and none be passed over.
+A list proceeds through the broker groups in the order of their names, and within each by number,
+oldest first. A cursor names the last returned transaction, so an end or a begin between two pages
+neither repeats nor skips one.
 """
 
 import re
@@ -30,13 +32,14 @@ _PLACE = re.compile(r"([a-z0-9][a-z0-9-]{0,30}):(0|[1-9][0-9]{0,18})", re.ASCII)
 Place = tuple[str, int]
 
 
-# Begins -----------------------------------------------------------------------------------------------------------
+# Begins -------------------------------------------------------------------------------------------
 def begun_document(
     begin: Begin, encoded: Encoded, outcome: Outcome, born_ms: int, ids: TransactionIds, principal: int = 0
 ) -> tuple[BegunTransaction | BegunTransactions, bool]:
-    """The receipt of a begin, and whether an earlier one with its key had stored it; raises what it was refused with.
+    """Return the receipt of a begin, and whether an earlier begin with its key had stored it.
 
-    *outcome*: what became of *encoded*'s parcel; *principal*: whose it is, in numbers. A repeat gets the first receipt, as of its begin.
+    Raise its refusal. *outcome*: of *encoded*'s parcel. *principal*: the owner's number. A repeat
+    gets the first receipt, as of its begin.
     """
     if outcome.error is not None:
         raise outcome.error
@@ -47,7 +50,8 @@ def begun_document(
     if status == NO_PRODUCER_GROUP:
         raise ProducerGroupNotFound(producer_group=begin.producer_group)
     if status not in {PREPARED, PREPARED_BEFORE}:
-        # Of several messages nobody says which one it was: all have the status of the first that was refused.
+        # The refused one of several messages is unknown: all have the status of the first refused
+        # one.
         raise refusal_of(status, ", ".join(parcel.topics), f"{parcel.broker_group}:{queue}")
     producer_group_id, check_after_ms, check_interval_ms, max_checks = outcome.producer_group
     message_ids, own_check_after_ms = encoded.message_ids, begin.check_after_ms
@@ -56,7 +60,7 @@ def begun_document(
         firsts = [outcome.replays.get(row, ("", born_ms, 0)) for row in range(len(parcel.rows))]
         message_ids = [message_id for message_id, _, _ in firsts]
         _, born_ms, first_check_after_ms = firsts[0]
-        # The record has whole seconds: a repeat that asks for the same knows it better.
+        # The record has whole seconds: a repeat with the same delay is more exact.
         if seconds_of(own_check_after_ms) * 1_000 != first_check_after_ms:
             own_check_after_ms = first_check_after_ms
     check_at = born_ms + (own_check_after_ms or check_after_ms)
@@ -77,15 +81,15 @@ def begun_document(
 
 
 def links_of(transaction_id: str) -> Links:
-    """Where a transaction is ended."""
+    """Return the paths that end a transaction."""
     return Links(
         commit=transaction_path(transaction_id, "commit"), rollback=transaction_path(transaction_id, "rollback")
     )
 
 
-# What one is ------------------------------------------------------------------------------------------------------
+# Descriptions -------------------------------------------------------------------------------------
 def transaction_document(broker_group: str, found: Transaction, ids: TransactionIds) -> transactions.Transaction:
-    """A transaction as its broker group describes it."""
+    """Return the document of a transaction from its broker group's description."""
     return transactions.Transaction(
         transaction_id=ids.make(TransactionId(broker_group, found.number, found.producer_group_id)),
         producer_group=found.producer_group,
@@ -120,9 +124,13 @@ def _message(broker_group: str, told: TransactionMessage) -> transactions.Transa
     )
 
 
-# Lists ------------------------------------------------------------------------------------------------------------
+# Lists --------------------------------------------------------------------------------------------
 def read_list(query: Mapping[str, str], namespace: str) -> tuple[ListTransactions, Place | None]:
-    """What the broker groups are asked together, from the first transaction on, and behind which place; InvalidField, IllegalGroup."""
+    """Return the request to all broker groups, from the first transaction on, and the position to
+    continue behind.
+
+    Raise InvalidField, IllegalGroup.
+    """
     state = query.get("state", "")
     if state not in {"", OPEN, EXPIRED}:
         raise InvalidField(
@@ -145,7 +153,7 @@ def read_list(query: Mapping[str, str], namespace: str) -> tuple[ListTransaction
 
 
 def write_cursor(place: Place) -> str:
-    """*place* as `next_cursor`."""
+    """Return *place* as `next_cursor`."""
     return f"{place[0]}:{place[1]}"
 
 

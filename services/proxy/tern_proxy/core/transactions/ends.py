@@ -1,6 +1,8 @@
-"""Ends of transactions: a commit or rollback becomes a row for the broker group that holds the transaction, its verdict an answer.
+"""Ends of transactions: a commit or rollback becomes a row for the transaction's broker group, its
+verdict an answer.
 
-The same end again is answered as the first one was; another end is refused with what the transaction has become.
+A repeat of the same end gets the first answer; a different end is refused with the transaction's
+state.
 """
 
 import struct
@@ -33,12 +35,13 @@ from tern_wire.transactions import (
     TransactionId,
 )
 
-# A reason of the longest kind, every character of it escaped, and some air.
+# A reason of the longest kind, every character of it escaped, and some room.
 END_BODY_SIZE_MAX_BYTES = 4 * KIB
-# What people say, and what it is on the link.
+# Names of outcomes in the API, and their values on the link.
 OUTCOMES = {"commit": COMMIT, "rollback": ROLLBACK}
 _VERDICT = struct.Struct("<IIIIIIq")
-# What an end counts for in a lane: more than its row, so that a full flight has no more of them than a broker takes.
+# Size of an end in a lane: more than its row, so that a full flight has no more ends than a broker
+# accepts.
 _SIZE_BYTES = LANE_SIZE_MAX_BYTES // ENDS_PER_REQUEST_MAX
 assert END_ROW.size <= _SIZE_BYTES
 
@@ -47,31 +50,37 @@ Ended = tuple[int, int, int, int, int, int, int]
 
 
 class EndParcel:
-    """One end on its way to its broker group."""
+    """One end for its broker group."""
 
     __slots__ = ("broker_group", "row", "size_bytes")
 
     def __init__(self, transaction: TransactionId, outcome: int) -> None:
         self.broker_group = transaction.broker_group
-        # No claim: whoever answers a check does it as any client does, and an answer counts with or without it.
+        # No claim: a client answers a check with an ordinary end, which counts with or without a
+        # claim.
         self.row = END_ROW.pack(transaction.number, 0, transaction.producer_group_id, outcome, BY_CLIENT)
         self.size_bytes = _SIZE_BYTES
 
 
 def read_ended(raw: memoryview, count: int) -> list[Ended]:
-    """The verdicts of *count* ends, in order; LinkReplyMalformed when they are not as many."""
+    """Return the verdicts of *count* ends, in order.
+
+    Raise LinkReplyMalformed for another number of them.
+    """
     if len(raw) != count * _VERDICT.size:
         raise LinkReplyMalformed(reason=f"{len(raw)} bytes of verdicts for {count} ends")
     return list(_VERDICT.iter_unpack(raw))
 
 
 def ended_of(said: Resolved) -> Ended:
-    """The verdict in the reply to RESOLVE_TRANSACTION."""
+    """Return the verdict in the reply to RESOLVE_TRANSACTION."""
     return said.status, said.outcome, said.queue, said.messages, said.topic_id, said.by, said.offset
 
 
 def refusal_of_end(ended: Ended) -> TernError | None:
-    """Why a transaction did not end as it was asked to; None: it has, now or before."""
+    """Return the error of an end that was refused; None if the transaction has ended so, now or
+    before.
+    """
     status, outcome = ended[0], ended[1]
     if status in {ENDED, ENDED_BEFORE}:
         return None
@@ -85,7 +94,10 @@ def refusal_of_end(ended: Ended) -> TernError | None:
 
 
 def ended_document(transaction_id: str, broker_group: str, ended: Ended, topic: str) -> EndedTransaction:
-    """What an end is answered with. *topic*: the name of the verdict's topic; "" when nobody can say, such as of a deleted one."""
+    """Return the answer to an end.
+
+    *topic*: the name of the verdict's topic; "" when it is unknown, such as of a deleted topic.
+    """
     _, outcome, queue, messages, _, by, offset = ended
     document = EndedTransaction(
         transaction_id=transaction_id,
@@ -99,7 +111,7 @@ def ended_document(transaction_id: str, broker_group: str, ended: Ended, topic: 
 
 
 def read_reason(body: bytes, *, packed: bool) -> str:
-    """The reason in the body of a commit or rollback; "" for none."""
+    """Return the reason in the body of a commit or rollback; "" for none."""
     if not body:
         return ""
     reason = (read_msgpack(body, TransactionEnd) if packed else read_json(body, TransactionEnd)).reason
@@ -107,7 +119,7 @@ def read_reason(body: bytes, *, packed: bool) -> str:
 
 
 def read_resolution(asked: TransactionResolution) -> tuple[int, str]:
-    """Outcome and reason that a person decides for; InvalidField."""
+    """Return the outcome and the reason of an operator's resolution. Raise InvalidField."""
     outcome = OUTCOMES.get(asked.outcome)
     if outcome is None:
         raise InvalidField(reason="'outcome' is commit or rollback", pointer="/outcome")

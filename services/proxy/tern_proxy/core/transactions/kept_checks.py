@@ -1,6 +1,8 @@
-"""Checks that came when nobody waited for them any more: kept for the next poll of their producer group, as long as it could answer.
+"""Checks that arrived without a waiting poll: kept for the next poll of their producer group while
+it can answer.
 
-What is late or does not fit is forgotten here, and comes again by itself: a broker group hands a check out again when its claim is over.
+Late or excess checks are dropped here and return by themselves: a broker group issues a check again
+when its claim ends.
 """
 
 from collections import deque
@@ -9,13 +11,16 @@ from collections.abc import Iterable
 from tern_proxy.core.transactions.checks import Check
 from tern_wire.limits import MIB
 
-# Who gets a kept check must have time to answer it.
+# Remaining time that a kept check must have for its answer.
 ANSWER_MIN_MS = 2_000
 KEPT_SIZE_MAX_BYTES = 8 * MIB
 
 
 class KeptChecks:
-    """By producer group, the oldest first. Times are wall time, as brokers have it. Owner: the CheckDesk that made it."""
+    """Kept checks by producer group, oldest first. Owner: the CheckDesk that made it.
+
+    Times are wall time, as at the brokers.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[str, deque[Check]] = {}
@@ -25,14 +30,16 @@ class KeptChecks:
         return sum(len(kept) for kept in self._kept.values())
 
     def keep(self, checks: Iterable[Check]) -> None:
-        """As many of *checks* as fit."""
+        """Keep as many of *checks* as fit."""
         for check in checks:
             if self._size_bytes + len(check.records) <= KEPT_SIZE_MAX_BYTES:
                 self._size_bytes += len(check.records)
                 self._kept.setdefault(check.producer_group, deque()).append(check)
 
     def take(self, producer_group: str, count: int, now_ms: int) -> list[Check]:
-        """At most *count* checks of *producer_group* that can still be answered; they are kept no longer."""
+        """Remove and return at most *count* checks of *producer_group* that can be answered in
+        time.
+        """
         self.drop_late(now_ms)
         kept = self._kept.get(producer_group)
         if kept is None:
@@ -44,7 +51,7 @@ class KeptChecks:
         return found
 
     def drop_late(self, now_ms: int) -> None:
-        """Forget what nobody could answer in time any more."""
+        """Drop checks that can no longer be answered in time."""
         for producer_group, kept in list(self._kept.items()):
             left = deque(check for check in kept if check.claimed_until_ms >= now_ms + ANSWER_MIN_MS)
             self._size_bytes -= sum(len(check.records) for check in kept) - sum(len(check.records) for check in left)

@@ -1,7 +1,8 @@
-"""Producer groups as the HTTP API writes them, and as the link carries them: one turned into the other. Pure.
+"""Producer groups: conversion between the HTTP API and the link. Pure.
 
-A secret is shown by the PUT that has set it and never again. The first broker group in order of names decides a change, and the others get a
-copy of what it has decided. Where they say different things meanwhile, the first one's is shown; numbers are added up.
+A secret is shown in the answer to the PUT that has set it, and never again. The first broker group
+in order of names decides a change, and the others get a copy of its decision. Where they differ
+meanwhile, the first one's settings are shown; numbers are summed up.
 """
 
 from base64 import b64decode, b64encode
@@ -25,21 +26,24 @@ from tern_wire.link.producer_groups import ProducerGroupStats as KnownStats
 from tern_wire.settings.producer_settings import SECRET_PREFIX, SETTINGS, ProducerChange, read_producer_change
 from tern_wire.times import given_duration, parse_duration_ms
 
-# Name of a broker group and what it says of one producer group.
+# Name of a broker group and its description of one producer group.
 Answers = Sequence[tuple[str, KnownProducerGroup]]
-# What Standard Webhooks asks for: 24 to 64 random bytes.
+# Sizes required by Standard Webhooks: 24 to 64 random bytes.
 SECRET_SIZE_BYTES, SECRET_SIZE_MAX_BYTES = 24, 64
-# Field of the body -> setting, of those that are durations.
+# Field of the body -> setting, for durations.
 _TIMES = {"timeout": "timeout_ms", "check_after": "check_after_ms", "check_interval": "check_interval_ms"}
 
 
 def write_secret(random: bytes) -> str:
-    """A secret of Standard Webhooks made of SECRET_SIZE_BYTES of chance."""
+    """Return a secret of Standard Webhooks, made of SECRET_SIZE_BYTES random bytes."""
     return SECRET_PREFIX + b64encode(random).decode()
 
 
 def producer_change(producer_group: str, settings: ProducerGroupSettings) -> ProducerChange:
-    """The change that *settings* ask for, which makes the producer group if it is not there. InvalidField, IllegalGroup."""
+    """Return the change for *settings*, which creates a missing producer group.
+
+    Raise InvalidField, IllegalGroup.
+    """
     named: dict[str, Any] = {
         "check_url": settings.check_url,
         "check_secret": settings.check_secret,
@@ -53,7 +57,8 @@ def producer_change(producer_group: str, settings: ProducerGroupSettings) -> Pro
     try:
         change = read_producer_change({"producer_group": producer_group, "create": True, **given})
     except InvalidField as error:
-        # The wire names a time with its unit, and has it in ms; the body does not, and has it as somebody wrote it.
+        # The wire names a time with its unit, in ms; the body names it without, in the client's
+        # form.
         field, reason = str(error.fields.get("pointer", "")).removesuffix("_ms"), str(error.fields.get("reason", ""))
         if field[1:] in _TIMES:
             reason = f"{reason}, not {given_duration(getattr(settings, field[1:]))}"
@@ -81,28 +86,33 @@ def _check_secret(secret: str) -> None:
 
 
 def to_decide(change: ProducerChange, known: Answers, fresh_secret: str) -> ProducerChange:
-    """*change* as the broker group that decides gets it. *known*: what all say now; *fresh_secret*: for a URL that has none."""
+    """Return *change* for the deciding broker group.
+
+    *known*: the current answers of all. *fresh_secret*: for a URL without a secret.
+    """
     settings = change.settings
     if not settings.get("check_secret"):
-        # One that is there stays: producers have it, too.
+        # An existing secret stays: producers have it, too.
         settings = {name: value for name, value in settings.items() if name != "check_secret"}
     revision = 1 + max((found.revision for _, found in known), default=0)
     return replace(change, settings=settings, fresh_secret=fresh_secret, least_revision=revision)
 
 
 def newest(known: Answers) -> KnownProducerGroup | None:
-    """What was decided last of all that the broker groups say; None if none of them has the producer group."""
+    """Return the newest decision of all answers; None if no broker group has the producer group."""
     return max((found for _, found in known), key=lambda found: found.revision, default=None)
 
 
 def to_copy(producer_group: str, decided: KnownProducerGroup) -> ProducerChange:
-    """What the other broker groups get: all settings as they were *decided*."""
+    """Return the change for the other broker groups: all settings as *decided*."""
     settings = {name: getattr(decided, name) for name in SETTINGS}
     return ProducerChange(producer_group=producer_group, create=True, settings=settings, revision=decided.revision)
 
 
 def producer_group_state(name: str, answers: Answers) -> ProducerGroupState:
-    """A producer group's settings, without its secret, and its numbers where a broker group tells them."""
+    """Return the settings of a producer group without its secret, and its statistics where the
+    answers have them.
+    """
     first = answers[0][1]
     told = [found.stats for _, found in answers if found.stats is not None]
     return ProducerGroupState(
@@ -121,7 +131,9 @@ def producer_group_state(name: str, answers: Answers) -> ProducerGroupState:
 def producer_group_declared(
     name: str, answers: Answers, *, created: bool, fresh: Collection[str | UnsetType]
 ) -> ProducerGroupDeclared:
-    """As producer_group_state, whether it is new, and its secret if that is one of the *fresh* ones."""
+    """Return the settings of a producer group, whether it is new, and its secret if that is one of
+    *fresh*.
+    """
     secret = answers[0][1].check_secret
     return extended(
         producer_group_state(name, answers),

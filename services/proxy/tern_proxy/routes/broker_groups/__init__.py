@@ -1,1 +1,1 @@
-"""Broker groups over HTTP: what joins a running mesh, and what is left in one before it is taken out."""
+"""Broker groups over HTTP: joining a running mesh, and remaining contents before removal."""

@@ -1,7 +1,7 @@
-"""Broker groups that come and go: one joins a running mesh, one is emptied before it is taken out. They are the cluster's and no namespace's.
+"""Handlers for adding and removing broker groups, which belong to the cluster and to no namespace.
 
-What is said of topics has their namespaces apart from their names. Where topics are placed is as this proxy's routes say; what is left to be read is
-asked of the leaders, now.
+Answers have the namespaces of topics as separate fields. Placements come from this proxy's routes;
+unread messages are requested from the leaders at each call.
 """
 
 import asyncio
@@ -18,18 +18,20 @@ from tern_wire.limits import LISTED_MAX
 from tern_wire.link.hosted import ListHosted
 
 _NAME_SHOWN_MAX = 80
-# Looked at before other requests have their turn: a millisecond or two.
+# Topics processed before other requests get a turn: a millisecond or two.
 _TOPICS_PER_TURN = 256
 HERE, ELSEWHERE = "here", "elsewhere"
 
 
 async def get_broker_group(call: Call, broker_group: str) -> BrokerGroupLeft:
-    """What is left to be read in a broker group. `is_drained`: it may be taken out, and nobody misses anything.
+    """Return the unread remainder of a broker group. `is_drained`: it may be removed without loss.
 
-    Then it has no write permission, no topic is placed there or on its way from there, every group that reads its topics has settled all of it, and
-    nothing waits there for a delivery time, for the end of a transaction, or as a dead letter. `unread` counts, for each topic, what the
-    group that is furthest behind has to settle; `in_flight` is leased; `transactions` are open or expired. `unclaimed` are messages of
-    topics that no group reads: they go with the broker group. `topics_left` names 100 topics at most, and why each is left.
+    Then it has no write permission, no topic is placed there or moving away from there, every group
+    that reads its topics has settled all of their messages, and nothing waits there for a delivery
+    time, for the end of a transaction, or as a dead letter. `unread` counts, for each topic, the
+    unsettled messages of the group with the largest backlog; `in_flight` is leased; `transactions`
+    are open or expired. `unclaimed` are messages of topics that no group reads: they disappear with
+    the broker group. `topics_left` names 100 topics at most, with the reasons.
     """
     proxy = call.proxy
     await _check_known(proxy, broker_group)
@@ -51,10 +53,12 @@ async def get_broker_group(call: Call, broker_group: str) -> BrokerGroupLeft:
 
 
 async def list_broker_group_topics(call: Call, broker_group: str) -> TopicPlacePage:
-    """Topics of every namespace that are hosted in a broker group, placed there or on their way from there; with `which=elsewhere` the others.
+    """List topics of every namespace that a broker group hosts, that are placed there or moving
+    away from there; with `which=elsewhere` the others.
 
-    `broker_groups`: where keyed and ordered messages go; `before`: where they went, while that is not over; `hosts`: who has queues of it. As
-    this proxy's routes say. Page by page: `next_cursor` is empty on the last one.
+    `broker_groups`: the owners of keyed and ordered messages; `before`: the previous owners while a
+    move has not ended; `hosts`: broker groups with queues of the topic. From this proxy's routes.
+    Page by page: `next_cursor` is empty on the last one.
     """
     page = read_page(call.query, {"name": str})
     which = call.query.get("which", HERE)
@@ -68,17 +72,22 @@ async def list_broker_group_topics(call: Call, broker_group: str) -> TopicPlaceP
 
 
 async def join_broker_group(call: Call, broker_group: str) -> BrokerGroupJoined:
-    """Declare in a broker group the consumer groups and producer groups, of every namespace, that others have and it lacks.
+    """Declare in a broker group the consumer groups and producer groups, of every namespace, that
+    others have and it lacks.
 
-    They get the settings, and the check secrets, that they have elsewhere; what is there is left as it is. Repeating it is safe, and completes
-    what was broken off. Topics come when they are placed there, principals by themselves.
+    They get their settings and check secrets from the other broker groups; existing groups stay as
+    they are. A repeat is safe, and completes an interrupted join. Topics are added when they are
+    placed there, principals automatically.
     """
     await _check_known(call.proxy, broker_group)
     return await join_groups(call.proxy, broker_group)
 
 
 async def _check_known(proxy: Proxy, broker_group: str) -> None:
-    """BrokerGroupNotFound unless brokers of it have registered; WarmingUp, NoNameServer or NoLeader while nobody can tell."""
+    """Raise BrokerGroupNotFound unless its brokers have registered.
+
+    Raise WarmingUp, NoNameServer or NoLeader while that is unknown.
+    """
     if broker_group in proxy.groups:
         return
     await proxy.cache.refresh()
@@ -91,7 +100,7 @@ async def _check_known(proxy: Proxy, broker_group: str) -> None:
 
 
 async def _hosted(proxy: Proxy, broker_group: str) -> Hosted:
-    """All pages of what a broker group says of itself."""
+    """Return all pages of a broker group's contents."""
     link = proxy.group(broker_group).link
     hosted, after = Hosted(), ""
     while True:

@@ -1,10 +1,13 @@
-"""A broker group joins a mesh: what others have and it lacks is declared there, consumer groups and producer groups of every namespace.
+"""Joining of a broker group: consumer and producer groups of every namespace that others have are
+declared there.
 
-Law: nothing that is there is changed, however often this is repeated, and whatever is declared at the same time. A page of names and so many
-declarations are under way at once, never more. What it is told of survives if this ends halfway: a repeat goes on from what is there.
+Law: nothing that exists is changed, however often this is repeated, and whatever is declared
+concurrently. At most one page of names and JOINS_AT_ONCE declarations are in flight. Declared
+groups survive an interruption; a repeat continues from them.
 
-Topics are not declared: they grow onto a broker group when they are placed there. Principals are told by every proxy (principals_cache.py). Internal topics
-(replies, the audit) are topics like others and need not be there: only broker groups that host them are asked.
+Topics are not declared: a broker group gets them when they are placed there. Every proxy sends
+principals (principals_cache.py). Internal topics (replies, the audit) are topics like others and
+need not exist there: only broker groups that host them are asked.
 """
 
 import asyncio
@@ -24,17 +27,20 @@ from tern_wire.link.groups import ChangeGroup, KnownGroup, ListGroups
 from tern_wire.link.producer_groups import ChangeProducerGroup, DescribeProducerGroups, KnownProducerGroup
 from tern_wire.settings.group_settings import LATEST, read_group_change
 
-# What one broker group says of a consumer group, or of a producer group.
+# A broker group's description of a consumer group or a producer group.
 Row = TypeVar("Row")
 Told = Sequence[tuple[str, Row]]
-# Makes one group of that name as others have it; whether it is new.
+# Creates one group with the settings of the others; returns whether it is new.
 Make = Callable[[str, Told[Row]], Awaitable[bool]]
 
 
 async def join_groups(proxy: Proxy, broker_group: str) -> BrokerGroupJoined:
-    """Declare at *broker_group* what it lacks; how many consumer and producer groups are new there. The first trouble ends it."""
+    """Declare at *broker_group* the groups that it lacks; return the numbers of new groups.
+
+    The first error ends it.
+    """
     link = proxy.group(broker_group).link
-    # Names of all groups that start with what comes.
+    # Names of all groups with `start` latest.
     late: set[str] = set()
 
     async def list_groups(after: str) -> Answers[KnownGroup]:
@@ -56,7 +62,7 @@ async def join_groups(proxy: Proxy, broker_group: str) -> BrokerGroupJoined:
         return found.created
 
     groups = await _join(broker_group, list_groups, lambda found: found.group, make)
-    # Of topics that have grown onto it already; those that are placed there later see to it themselves.
+    # For topics that the broker group has already; topics placed there later do this themselves.
     for name in sorted(late):
         await begin_group(proxy, name, broker_group)
     producers = await _join(broker_group, list_producer_groups, lambda found: found.producer_group, make_producer_group)
@@ -64,12 +70,14 @@ async def join_groups(proxy: Proxy, broker_group: str) -> BrokerGroupJoined:
 
 
 async def make_group(proxy: Proxy, broker_group: str, told: Told[KnownGroup]) -> bool:
-    """Create a consumer group at *broker_group* as the others have it (*told*: what they say of it); whether it is new."""
+    """Create a consumer group at *broker_group* as the others have it (*told*); return whether it
+    is new.
+    """
     change = msgspec.convert(read_group_change(group_to_create(told)).packed(), ChangeGroup)
     try:
         await proxy.group(broker_group).link.ask(change, is_repeatable=True)
     except AlreadyExists:
-        # Declared meanwhile by somebody else, or by an attempt whose outcome nobody knew.
+        # Declared meanwhile by another request, or by an attempt with an unknown outcome.
         return False
     return True
 
@@ -80,7 +88,7 @@ async def _join(
     name_of: Callable[[Row], str],
     make: Make[Row],
 ) -> int:
-    """How many are new."""
+    """Declare the missing groups page by page; return the number of new ones."""
     created, after = 0, ""
     while True:
         missing = missing_of(broker_group, await page_after(after), name_of, LISTED_MAX)
@@ -91,11 +99,14 @@ async def _join(
 
 
 async def _make_all(groups: Mapping[str, Told[Row]], make: Make[Row]) -> int:
-    """Make each of *groups*, JOINS_AT_ONCE at a time; how many are new. The first trouble is raised, when all under way have ended."""
+    """Create each of *groups*, JOINS_AT_ONCE at a time; return the number of new ones.
+
+    The first error is raised when all in flight have ended.
+    """
     left = iter(groups.items())
 
     async def work() -> int:
-        # What is left is shared: the next one is whoever's that is free.
+        # The iterator is shared: each free worker takes the next one.
         return sum([await make(name, told) for name, told in left])
 
     done = await asyncio.gather(*(work() for _ in range(JOINS_AT_ONCE)), return_exceptions=True)

@@ -1,11 +1,13 @@
-"""Consumer groups that start with what comes (`start` latest), where their topic grows onto another broker group.
+"""Consumer groups with `start` latest whose topic is placed on another broker group.
 
-Such a group begins a queue where it ends at the group's first receive. In a broker group that has just got the topic that would be behind messages that were sent
-there since: they are newer than the group's begin in the topic, and nobody would read them. So a group that has begun the topic elsewhere begins it
-here with the oldest message kept, before or soon after the first one is stored.
+Such a group begins a queue at its end, at the group's first receive. In a broker group that has
+just got the topic, that position would be behind messages sent there since, which are newer than
+the group's begin in the topic and would never be read. So a group that has begun the topic
+elsewhere begins it here with the oldest kept message, before or soon after the first one is stored.
 
-Law: a queue that the group has begun here is never moved. Where it begins one in the very moment between the look and the seek, it gets what it has just
-received once more, as after a lease that is over. Repeating all of this changes nothing.
+Law: a queue that the group has begun here is never moved. If it begins one between the check and
+the seek, it gets the messages just received once more, as after an expired lease. A repeat changes
+nothing.
 """
 
 from collections.abc import Iterable
@@ -20,9 +22,11 @@ from tern_wire.settings.group_settings import LATEST
 
 
 async def begin_topic(proxy: Proxy, topic: str, broker_group: str, queues: int) -> int:
-    """Let the groups that have begun *topic* elsewhere begin it at *broker_group*, which has *queues* of it; in how many queues they did.
+    """Begin *topic* at *broker_group*, which has *queues* of it, for the groups that have begun it
+    elsewhere.
 
-    Groups are those that a description of the topic names, 1,000 at most for each other broker group.
+    Return the number of begun queues. The groups are those in the descriptions of the topic, at
+    most 1,000 for each other broker group.
     """
     names: set[str] = set()
     for other in _others(proxy, broker_group):
@@ -32,7 +36,9 @@ async def begin_topic(proxy: Proxy, topic: str, broker_group: str, queues: int) 
 
 
 async def begin_group(proxy: Proxy, group: str, broker_group: str) -> int:
-    """As begin_topic, of every topic that *group* has begun elsewhere and *broker_group* has, as this proxy's routes say."""
+    """Begin every topic at *broker_group* that it has and that *group* has begun elsewhere; return
+    the number of queues.
+    """
     topics: set[str] = set()
     for other in _others(proxy, broker_group):
         found = await _ask(proxy, other, DescribeGroup(group=group, topic=""))
@@ -61,7 +67,7 @@ def _others(proxy: Proxy, broker_group: str) -> list[str]:
 
 
 async def _ask(proxy: Proxy, broker_group: str, request: LinkRequest[R]) -> R | None:
-    """The answer; None where there is no such topic or group: then nothing of it has begun."""
+    """Return the answer; None if the topic or group is missing, so that nothing has begun."""
     try:
         found, _ = await proxy.group(broker_group).link.ask(request, is_repeatable=True)
     except (TopicNotFound, GroupNotFound):

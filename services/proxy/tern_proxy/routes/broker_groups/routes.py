@@ -1,4 +1,4 @@
-"""The rows of broker groups that come and go."""
+"""Rows for adding and removing broker groups."""
 
 from tern_proxy.core.documents.broker_groups import (
     BrokerGroupJoined,
@@ -51,7 +51,7 @@ _LEFT = BrokerGroupLeft(
 _PLACE = TopicPlace(namespace="", topic="orders", broker_groups=["broker-a"], before=[], hosts=["broker-a"])
 _JOINED = BrokerGroupJoined(broker_group="broker-a", groups=0, producer_groups=0)
 _KNOWN = (*ASKED, BrokerGroupNotFound, *ROUTED, NoLeader)
-# Topics of all namespaces are named, and what is declared is everybody's: an administrator's.
+# Answers name topics of all namespaces, and declarations affect all namespaces: for administrators.
 _ADMIN = ("ADMIN cluster",)
 
 ROUTES = (
@@ -61,10 +61,10 @@ ROUTES = (
         get_broker_group,
         id="getBrokerGroup",
         tag="cluster",
-        summary="What is left in a broker group",
+        summary="Remaining contents of a broker group",
         asks=_ADMIN,
         is_admin=True,
-        gives={200: gives(_LEFT, "As its leader says.")},
+        gives={200: gives(_LEFT, "From its leader.")},
         errors=(*_KNOWN, *BROKER),
     ),
     Route(
@@ -79,9 +79,9 @@ ROUTES = (
         parameters=(
             LIMIT,
             CURSOR,
-            in_query("which", {"enum": [HERE, ELSEWHERE], "default": HERE}, "Those in it, or the others."),
+            in_query("which", {"enum": [HERE, ELSEWHERE], "default": HERE}, "Topics in it, or the others."),
         ),
-        gives={200: gives(TopicPlacePage(topics=[_PLACE], next_cursor=""), "As this proxy's routes know them.")},
+        gives={200: gives(TopicPlacePage(topics=[_PLACE], next_cursor=""), "From this proxy's routes.")},
         errors=_KNOWN,
     ),
     Route(
@@ -90,10 +90,10 @@ ROUTES = (
         join_broker_group,
         id="joinBrokerGroup",
         tag="cluster",
-        summary="Declare in a broker group what others have",
+        summary="Declare in a broker group the groups of the others",
         asks=_ADMIN,
         is_admin=True,
-        gives={200: gives(_JOINED, "It lacks nothing now.")},
+        gives={200: gives(_JOINED, "It has all groups now.")},
         errors=(*_KNOWN, *BROKER, LimitReached, DiskFull),
     ),
 )

@@ -1,1 +1,1 @@
-"""The cluster over HTTP: who is there and who leads, and where a topic lives."""
+"""The cluster over HTTP: broker groups with their leaders, and the route of a topic."""

@@ -1,4 +1,4 @@
-"""The cluster as this proxy sees it."""
+"""Handler for the state of the cluster as this proxy sees it."""
 
 import asyncio
 
@@ -10,10 +10,12 @@ from tern_wire.names import is_of
 
 
 async def get_cluster(call: Call) -> ClusterState:
-    """Broker groups with their leaders and terms as this proxy sees them, this proxy, and how many topics there are.
+    """Return the broker groups with their leaders and terms as this proxy sees them, this proxy,
+    and the number of topics.
 
-    `raft` of each node is asked of the node itself, now: heartbeats at the name servers would be up to a second old, which is
-    an election or ten thousand entries. A node that is not linked, or does not answer within 0.3 s, has none.
+    `raft` of each node is requested from the node itself: heartbeats at the name servers would be
+    up to a second old, which is an election or ten thousand entries. A node without a link, or
+    without an answer within 0.3 s, has none.
     """
     proxy = call.proxy
     routes = proxy.cache.routes

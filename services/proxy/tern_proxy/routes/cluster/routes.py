@@ -1,4 +1,4 @@
-"""The rows of the cluster, and of a topic's route."""
+"""Rows of the cluster, and of a topic's route."""
 
 from tern_proxy.core.documents.cluster import (
     BrokerGroupState,
@@ -81,7 +81,7 @@ ROUTES = (
         get_topic_route,
         id="getTopicRoute",
         tag="topics",
-        summary="Where a topic lives",
+        summary="Route of a topic",
         asks=("DESCRIBE topic {topic}",),
         gives={200: gives(_ROUTE, "By broker group.")},
         errors=(*ASKED, *TOPIC),

@@ -1,4 +1,7 @@
-"""Where a topic lives, from this proxy's routes: they hold while all name servers are away, and leaders are as its links know them."""
+"""Handler for the route of a topic, from this proxy's routes.
+
+They remain valid while all name servers are away; leaders come from its links.
+"""
 
 from dataclasses import replace
 
@@ -10,9 +13,11 @@ from tern_wire.routing.route_document import route_document
 
 
 async def get_topic_route(call: Call, topic: str) -> TopicRoute:
-    """In which broker groups the topic lives: queues, nodes, leader, permission, and its ordered configuration.
+    """Return the broker groups of the topic: queues, nodes, leader, permission, and its ordered
+    configuration.
 
-    It is what RocketMQ's route query tells. A group without nodes is only remembered: all its brokers are away.
+    The answer has the content of RocketMQ's route query. A group without nodes is only remembered:
+    all its brokers are away.
     """
     proxy = call.proxy
     found = await proxy.topic(topic)
@@ -22,6 +27,6 @@ async def get_topic_route(call: Call, topic: str) -> TopicRoute:
     told = dict(routes.broker_groups)
     for name, group in proxy.groups.items():
         if name in told and group.link.has_leader:
-            # A link hears of a new leader sooner than a name server.
+            # A link learns of a new leader earlier than a name server.
             told[name] = replace(told[name], leader=group.link.leader, term=group.link.term)
     return topic_route(route_document(topic, found.route, replace(routes, broker_groups=told)))

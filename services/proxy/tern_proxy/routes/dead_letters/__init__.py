@@ -1,1 +1,1 @@
-"""Dead letters over HTTP: browsed, dropped, delivered again by a task."""
+"""Dead letters over HTTP: browsed, purged, and redriven by a task."""

@@ -1,4 +1,4 @@
-"""Dead letters of a group: browsed, dropped."""
+"""Handlers for browsing and purging the dead letters of a group."""
 
 from tern_proxy.core.dead_letters import read_letters, read_place, selection_of
 from tern_proxy.core.documents.dead_letters import DeadLetter, DeadLetters, Purged
@@ -15,14 +15,16 @@ from tern_wire.names import check_group
 from tern_wire.principals.principals import GROUP, SUB
 
 LIMIT_DEFAULT = 32
-# Requests for one page: a broker looks at a bounded number of dead letters for each.
+# Requests for one page: a broker reads a bounded number of dead letters for each.
 _ASKED_MAX = 8
 
 
 async def get_letters(call: Call, group: str) -> DeadLetters:
-    """The group's dead letters, the oldest first within a broker group: each message with where it came from and why it died.
+    """List the group's dead letters, oldest first within a broker group: each message with its
+    origin and its cause of death.
 
-    Nothing is consumed. A page may hold fewer than `limit`, even none, and still have a `next_cursor` to go on with.
+    Nothing is consumed. A page may hold fewer than `limit`, even none, and still have a
+    `next_cursor`.
     """
     check_group(group)
     query = call.query
@@ -37,7 +39,7 @@ async def get_letters(call: Call, group: str) -> DeadLetters:
     first, offset = read_place(query["cursor"], "query/cursor") if "cursor" in query else (broker_groups[0], 0)
     left = [name for name in broker_groups if name >= first]
     if not left or left[0] != first:
-        offset = 0  # that broker group is gone: on with the next
+        offset = 0  # that broker group is gone: continue with the next
     messages: list[DeadLetter] = []
     unknown = 0
     for _ in range(_ASKED_MAX + len(left)):
@@ -72,7 +74,7 @@ async def get_letters(call: Call, group: str) -> DeadLetters:
 
 
 async def delete_letters(call: Call, group: str) -> Purged:
-    """Drop all dead letters of the group, for good. `confirm` must repeat the group's name."""
+    """Drop all dead letters of the group permanently. `confirm` must repeat the group's name."""
     check_group(group)
     confirm(call, "the dead letters of group", group, "the only place where they can be found")
     parts = await ask_all(call.proxy, link.PurgeDeadLetters(group=group), absent=GroupNotFound)

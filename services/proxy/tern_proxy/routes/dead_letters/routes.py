@@ -1,4 +1,7 @@
-"""The rows of dead letters. Bodies are shown to those alone who may SUB the group; a redrive goes to the group that has them, and to nobody else."""
+"""Rows of dead letters.
+
+Bodies require SUB of the group; a redrive delivers only to the group of the dead letters.
+"""
 
 from msgspec.structs import replace
 
@@ -74,10 +77,10 @@ ROUTES = (
         parameters=(
             in_query("topic", {"type": "string", "pattern": TOPIC_PATTERN}, "Only of this topic."),
             in_query("tag", _TEXT, "Only with this tag."),
-            in_query("reason", _TEXT, "Only with this in their reason."),
+            in_query("reason", _TEXT, "Only with this text in their reason."),
             moment("from", "Died then or later."),
             moment("to", "Died before."),
-            number("limit", 1, DEAD_LETTERS_PAGE_MAX, LIMIT_DEFAULT, "At most so many."),
+            number("limit", 1, DEAD_LETTERS_PAGE_MAX, LIMIT_DEFAULT, "Largest number of results."),
             continued(pattern=PLACE_PATTERN),
             ENCODING_IN_JSON,
         ),
@@ -95,7 +98,7 @@ ROUTES = (
         asks=("DELETE group {group}",),
         is_admin=True,
         parameters=(in_query("confirm", _TEXT, "The group's name.", required=True),),
-        gives={200: gives(Purged(group="billing", purged=12), "They are gone.")},
+        gives={200: gives(Purged(group="billing", purged=12), "They are deleted.")},
         errors=(*_OF_GROUP, ConfirmationNeeded, DiskFull),
         query="?confirm=billing",
     ),
@@ -110,7 +113,9 @@ ROUTES = (
         is_admin=True,
         parameters=(
             in_header(
-                HEADER_IDEMPOTENCY_KEY, {"type": "string", "maxLength": KEY_LENGTH_MAX}, "A repeat is the same task."
+                HEADER_IDEMPOTENCY_KEY,
+                {"type": "string", "maxLength": KEY_LENGTH_MAX},
+                "A repeat returns the same task.",
             ),
         ),
         takes=takes(
@@ -121,7 +126,7 @@ ROUTES = (
             everything={"all": True, "dry_run": True},
             origin={"to": TO_ORIGIN},
         ),
-        gives={202: gives(_TASK, "A task does it.", "Location")},
+        gives={202: gives(_TASK, "The task that delivers them.", "Location")},
         errors=(*DECLARED, IllegalGroup, GroupNotFound, IllegalTopic),
         bodies=((JSON, '{"topic": "orders", "rate": 100, "dry_run": true}'),),
     ),
@@ -131,7 +136,7 @@ ROUTES = (
         get_task,
         id="getTask",
         tag="dead letters",
-        summary="How a task is going",
+        summary="Progress of a task",
         asks=("DESCRIBE group of the task",),
         gives={200: gives(_TASK, "So far.")},
         errors=_OF_TASK,
@@ -145,7 +150,7 @@ ROUTES = (
         summary="Cancel a task",
         asks=("SEEK group of the task",),
         is_admin=True,
-        gives={200: gives(replace(_TASK, state="cancelled", finished_at=1_767_226_060_000), "How far it came.")},
+        gives={200: gives(replace(_TASK, state="cancelled", finished_at=1_767_226_060_000), "The final progress.")},
         errors=(*_OF_TASK, DiskFull),
     ),
 )

@@ -1,7 +1,8 @@
-"""Redrives: dead letters delivered again, by a task.
+"""Handlers for redrives: dead letters delivered again by a task.
 
-A task lives in the replicated state of each broker group that has a part in it, under one name that this proxy makes up (or makes of the
-Idempotency-Key), and its leader carries it out. So nothing is lost with a proxy, and any proxy answers for any task.
+A task is part of the replicated state of each broker group that takes part, under one name that
+this proxy generates (or derives from the Idempotency-Key), and the leaders execute it. So nothing
+is lost with a proxy, and any proxy serves any task.
 """
 
 import asyncio
@@ -22,16 +23,18 @@ from tern_wire.names import check_group, is_of
 from tern_wire.paths import HEADER_IDEMPOTENCY_KEY, task_path
 from tern_wire.principals.principals import DESCRIBE, GROUP, SEEK, TOPIC
 
-# Name and answer of each broker group that has a part in a task.
+# Name and answer of each broker group that takes part in a task.
 Parts = list[tuple[str, RedriveTask]]
 _TASK = re.compile(documents.TASK_PATTERN)
 KEY_LENGTH_MAX = 255
 
 
 async def post_redrive(call: Call, group: str) -> Answer:
-    """Deliver dead letters to this group again, from their own queues, as if they had never been received. 202 and a task.
+    """Deliver dead letters to this group again, from their own queues, as if they had never been
+    received. 202 and a task.
 
-    Each dead letter is redriven once, whatever is repeated. The same Idempotency-Key is answered with the same task.
+    Each dead letter is redriven once, whatever is repeated. A repeated Idempotency-Key returns the
+    same task.
     """
     check_group(group)
     asked = await call.read(RedriveRequest)
@@ -72,14 +75,14 @@ async def post_redrive(call: Call, group: str) -> Answer:
 
 
 async def get_task(call: Call, task: str) -> documents.RedriveTask:
-    """How a task is going, in all broker groups together."""
+    """Return the progress of a task, in all broker groups together."""
     parts = await _get(call, task)
     _require(call, task, parts, DESCRIBE)
     return redrive_task(parts)
 
 
 async def delete_task(call: Call, task: str) -> documents.RedriveTask:
-    """Cancel a task: what was redriven stays so. One that has ended stays as it is."""
+    """Cancel a task: redriven messages stay redriven. A task that has ended is unchanged."""
     parts = await _get(call, task)
     if call.admission is not OPEN:
         _require(call, task, parts, SEEK)
@@ -87,7 +90,9 @@ async def delete_task(call: Call, task: str) -> documents.RedriveTask:
 
 
 def _require(call: Call, task: str, parts: Parts, action: str) -> None:
-    """Forbidden, or TaskNotFound as of one that is not there, unless *action* may be done to the group of the task."""
+    """Raise Forbidden, or TaskNotFound for a hidden one, unless the caller may do *action* on the
+    group of the task.
+    """
     try:
         call.admission.require(action, GROUP, parts[0][1].group)
     except GroupNotFound as error:
@@ -99,6 +104,6 @@ async def _get(call: Call, task: str) -> Parts:
         raise TaskNotFound(task=task[:80])
     parts = await ask_all(call.proxy, GetRedrive(task=task), absent=TaskNotFound)
     if not is_of(call.namespace, parts[0][1].group):
-        # Another namespace's: it is not even looked at any more.
+        # A task of another namespace is treated as missing.
         raise TaskNotFound(task=task)
     return parts

@@ -1,4 +1,7 @@
-"""Consumer groups: declared, altered, described, listed, deleted. A group is in every broker group that is known."""
+"""Handlers for consumer groups: declared, altered, described, listed, deleted.
+
+Every broker group has every group.
+"""
 
 import msgspec
 
@@ -21,16 +24,17 @@ Answers = list[tuple[str, GroupChanged]]
 
 
 async def put_group(call: Call, group: str) -> Answer:
-    """Declare a consumer group: afterwards it is there, with the settings that were named. 201 when it is new.
+    """Declare a consumer group: afterwards it exists, with the given settings. 201 when it is new.
 
-    `start` is where it begins in a queue that it has never read: `earliest` (default), `latest`, or a time; it is fixed at the first
-    receive. `fifo` can only be changed before that. With `If-None-Match: *` a group that exists is left alone (412).
+    `start` is its initial position in a queue without a committed offset: `earliest` (default),
+    `latest`, or a time; it is fixed at the first receive. `fifo` can only be changed before that.
+    With `If-None-Match: *` an existing group is unchanged (412).
     """
     return await _change(call, group, mode_of_put(call))
 
 
 async def patch_group(call: Call, group: str) -> Answer:
-    """Change the settings that are named of a group that exists."""
+    """Change the given settings of an existing group."""
     return await _change(call, group, ALTER)
 
 
@@ -59,7 +63,7 @@ async def _declare(call: Call, change: ChangeGroup) -> Answers:
     except QuotaExceeded as exceeded:
         if mode == CREATE:
             raise
-        # Nothing new may be made, and what is there may be declared.
+        # Creations are over quota, but an existing group may be declared.
         try:
             return await _alter(call, change)
         except GroupNotFound:
@@ -68,9 +72,10 @@ async def _declare(call: Call, change: ChangeGroup) -> Answers:
 
 
 async def get_group(call: Call, group: str) -> GroupDescription:
-    """Settings, and for each topic that it has begun: committed offsets, lag, leased and available messages.
+    """Return settings, and for each topic that the group has begun: committed offsets, lag, leased
+    and available messages.
 
-    With `topic` only that one; without, topics with 20,000 queues together at most (`truncated`).
+    With `topic` only that one; without, topics with at most 20,000 queues together (`truncated`).
     """
     topic = call.topic(call.query["topic"]) if call.query.get("topic") else ""
     asked = DescribeGroup(group=check_group(group), topic=topic)
@@ -82,7 +87,10 @@ async def get_group(call: Call, group: str) -> GroupDescription:
 
 
 async def list_groups(call: Call) -> GroupPage:
-    """Groups in order of their names, page by page: `next_cursor` is empty on the last one. `q` finds a part of the name, in any case."""
+    """List groups in order of their names, page by page: `next_cursor` is empty on the last one.
+
+    `q` is a part of the name, case-insensitive.
+    """
     page = read_page(call.query, {"name": str})
 
     async def ask(part: Page) -> tuple[dict[str, KnownGroup], bool]:
@@ -102,7 +110,7 @@ async def list_groups(call: Call) -> GroupPage:
 
 
 async def delete_group(call: Call, group: str) -> GroupDeleted:
-    """Delete a consumer group with its offsets, leases and dead letters. The name is free again."""
+    """Delete a consumer group with its offsets, leases and dead letters. The name becomes free."""
     confirm(call, "group", check_group(group), "its offsets, leases and dead letters")
     asked = DescribeGroup(group=group, topic="")
     for name, found in await ask_all(call.proxy, asked, absent=GroupNotFound):

@@ -1,4 +1,4 @@
-"""The rows of consumer groups."""
+"""Rows of consumer groups."""
 
 from tern_proxy.core.documents.groups import (
     GroupDeclared,
@@ -53,7 +53,7 @@ ROUTES = (
         tag="groups",
         summary="List consumer groups",
         parameters=(*LIST, sorted_by("name")),
-        gives={200: gives(GroupPage(groups=[_GROUP], next_cursor=""), "As the leaders know them.")},
+        gives={200: gives(GroupPage(groups=[_GROUP], next_cursor=""), "From the leaders.")},
         errors=(*ASKED, *BROKER, *ROUTED),
         query="?limit=10",
     ),
@@ -84,7 +84,7 @@ ROUTES = (
         is_admin=True,
         parameters=(CREATE_ONLY,),
         takes=takes(GroupSettings, settings={"invisible": "30s", "start": "latest"}, exponential=_EXPONENTIAL),
-        gives={200: gives(_WAS_THERE, "It was there; it has these settings now."), 201: gives(_IS_NEW, "It is new.")},
+        gives={200: gives(_WAS_THERE, "It existed; it has these settings now."), 201: gives(_IS_NEW, "It is new.")},
         errors=(*DECLARED, IllegalGroup, IllegalInvisibleTime, GroupConflict, AlreadyExists),
         bodies=((JSON, '{"invisible": "30s", "start": "latest"}'),),
     ),

@@ -1,1 +1,1 @@
-"""What tern_service serves at the proxy: health, metrics, the API document."""
+"""Routes that tern_service serves at the proxy: health, metrics, the API document."""

@@ -1,4 +1,4 @@
-"""The rows of what tern_service serves: they have no handler here, and nothing of them is in a namespace."""
+"""Rows of the routes of tern_service: they have no handler here, and no namespace."""
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -29,9 +29,9 @@ ROUTES = (
         id="getHealth",
         tag="health",
         summary="Is it alive?",
-        about="Alive: the event loop turns. `?verbose` tells what runs here.",
+        about="Liveness: the event loop runs. `?verbose` returns what runs here.",
         is_anonymous=True,
-        parameters=(in_query("verbose", {"type": "string"}, "Tell what runs here.", allowEmptyValue=True),),
+        parameters=(in_query("verbose", {"type": "string"}, "Include what runs here.", allowEmptyValue=True),),
         gives={200: gives(_ALIVE, "Alive.", kinds=(JSON,))},
     ),
     Route(
@@ -41,11 +41,11 @@ ROUTES = (
         id="getReadiness",
         tag="health",
         summary="Is it ready?",
-        about="Ready: work is accepted. 503 with the reasons while it is not.",
+        about="Readiness: work is accepted. 503 with the reasons while it is not.",
         asks=_SEE,
         gives={
             200: gives(_READY, "Work is accepted.", kinds=(JSON,)),
-            503: gives(_NOT_READY, "Not now; the fields say why.", "Retry-After", kinds=(JSON,)),
+            503: gives(_NOT_READY, "Not ready; the fields have the reasons.", "Retry-After", kinds=(JSON,)),
         },
     ),
     Route(
@@ -55,7 +55,7 @@ ROUTES = (
         id="getMetrics",
         tag="health",
         summary="Metrics",
-        about="What this process counts, in Prometheus' text format.",
+        about="Metrics of this process, in Prometheus' text format.",
         asks=_SEE,
         gives={200: Gives(text="Prometheus' text format.", content=_METRICS)},
     ),

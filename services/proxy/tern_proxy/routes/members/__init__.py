@@ -1,1 +1,1 @@
-"""Members of groups over HTTP: heartbeats, who reads which queues, and locks of queues."""
+"""Members of groups over HTTP: heartbeats, assignments of queues, and locks of queues."""

@@ -1,4 +1,7 @@
-"""Members of groups: heard, shown, and gone. A heartbeat goes to every broker group, so that each knows the members."""
+"""Handlers for members of groups: heartbeat, list, leave.
+
+A heartbeat goes to every broker group, so that each has the members.
+"""
 
 from tern_proxy.access.authorization import Admission
 from tern_proxy.core.documents.members import GroupMembers, Heard, MemberHeartbeat, MemberLeft
@@ -13,10 +16,11 @@ from tern_wire.routing.membership import Role, check_member, read_role
 
 
 async def post_heartbeat(call: Call, group: str) -> Heard:
-    """Say that a member lives, and what it subscribes to. Every 30 s, and at once when something changes; gone after 120 s.
+    """Send a member's heartbeat with its subscriptions: every 30 s, and at once after a change.
 
-    `generation` moves when the group or its subscriptions change: then ask for the assignments again. `subscription_conflict` names
-    topics on which members of the group differ: each then takes messages that the others wait for.
+    A member expires after 120 s. `generation` changes when the group or its subscriptions change:
+    then request the assignments again. `subscription_conflict` names topics on which members of the
+    group differ: each then takes messages for which the others wait.
     """
     says = heartbeat_of(group, await call.read(MemberHeartbeat), call.topic)
     admission = call.admission
@@ -29,7 +33,9 @@ async def post_heartbeat(call: Call, group: str) -> Heard:
 
 
 async def get_members(call: Call, group: str) -> GroupMembers:
-    """Who is in the group now, what each said last, and where their subscriptions differ. `role`: consumer or producer."""
+    """List the current members of the group, the last heartbeat of each, and conflicts of their
+    subscriptions. `role`: consumer or producer.
+    """
     check_group(group)
     role = _role(call)
     call.admission.require(DESCRIBE, GROUP if role is Role.CONSUMER else PRODUCER_GROUP, group)
@@ -38,7 +44,10 @@ async def get_members(call: Call, group: str) -> GroupMembers:
 
 
 async def delete_member(call: Call, group: str, member: str) -> MemberLeft:
-    """A member goes, before it would fall silent: its queues and its locks are free at once. `left`: whether it was there."""
+    """Remove a leaving member before it expires: its queues and its locks are free at once.
+
+    `left`: whether it was a member.
+    """
     check_group(group)
     role = _role(call)
     _require_membership(call.admission, role, group)
@@ -49,12 +58,14 @@ async def delete_member(call: Call, group: str, member: str) -> MemberLeft:
 
 
 def _role(call: Call) -> Role:
-    """Which group of that name; InvalidField."""
+    """Return the role of the group's members. Raise InvalidField."""
     return read_role(call.query.get("role", Role.CONSUMER))
 
 
 def _require_membership(admission: Admission, role: Role, group: str) -> None:
-    """Forbidden, or the error of a group that is not there, unless *admission* may be a member in that *role*."""
+    """Raise Forbidden, or the error of a missing group, unless *admission* may be a member in that
+    *role*.
+    """
     if role is Role.CONSUMER:
         admission.require(SUB, GROUP, group)
     else:

@@ -1,6 +1,7 @@
-"""Queues of members: who reads which, and who has locked which.
+"""Handlers for assignments and locks of queues.
 
-Who reads which queues of a topic is divided once for all of its queues, by one broker group. Locks are held where the queue is.
+One broker group divides all queues of a topic at once. Each lock is held by the broker group of its
+queue.
 """
 
 from collections.abc import Sequence
@@ -20,10 +21,12 @@ from tern_wire.routing.membership import check_member, read_strategy
 
 
 async def get_assignments(call: Call, group: str) -> Assignments:
-    """Which member of the group reads which queues of `topic`, in all broker groups; with `member`, that one's only.
+    """Return the assignment of the queues of `topic`, in all broker groups, to members of the
+    group; with `member`, only that one's queues.
 
-    By `strategy`, or by the one that the first member (by id) names; `strategies` are all that members name. `unassigned` are queues
-    that nobody reads. While `generation` and the topic's queues stay, so do the assignments.
+    By `strategy`, or by the strategy of the first member (by id); `strategies` are all that members
+    name. `unassigned` are queues without a member. While `generation` and the topic's queues stay
+    the same, so do the assignments.
     """
     check_group(group)
     query, of_topic = call.query, call.needed("topic")
@@ -35,7 +38,7 @@ async def get_assignments(call: Call, group: str) -> Assignments:
 
 
 async def get_locks(call: Call, group: str) -> GroupLocks:
-    """Which queues of `topic` are locked, by whom, as of which epoch, and for how long yet."""
+    """List the locked queues of `topic`, with holder, epoch and remaining time."""
     check_group(group)
     topic = await _topic(call, call.needed("topic"), DESCRIBE)
     answers = await ask_each(call.proxy, topic, ListQueueLocks(group=group, topic=topic.name))
@@ -48,10 +51,12 @@ async def get_locks(call: Call, group: str) -> GroupLocks:
 
 
 async def post_locks(call: Call, group: str) -> LockResults:
-    """Lock queues for a member, or renew its locks: every 20 s; a lock ends after 60 s, or when the member goes.
+    """Lock queues for a member, or renew its locks: every 20 s.
 
-    Each queue on its own: `locked` (queue -> epoch) are the member's now, `held` (queue -> member) are others'. An epoch grows with
-    each change of holder: what is done under an older one is late. `missed`: queues whose broker group did not answer.
+    A lock ends after 60 s, or when the member leaves. Each queue is locked separately: `locked`
+    (queue -> epoch) are held by the member, `held` (queue -> member) by others. An epoch grows with
+    each change of holder: work under an older one is too late. `missed`: queues whose broker group
+    did not answer.
     """
     wanted = await call.read(LockRequest)
     if not 0 < len(wanted.queues) <= QUEUES_PER_TOPIC_MAX:
@@ -82,7 +87,10 @@ async def post_locks(call: Call, group: str) -> LockResults:
 
 
 async def delete_locks(call: Call, group: str) -> Unlocked:
-    """Give up locks of `member` in `topic`: those of `queues` (by commas), or all. `unlocked`: those that it had."""
+    """Release locks of `member` in `topic`: those of `queues` (separated by commas), or all.
+
+    `unlocked`: those that it had.
+    """
     of_topic, member = call.needed("topic"), call.needed("member")
     topic = await _topic(call, of_topic, SUB)
     queues = call.query["queues"].split(",") if "queues" in call.query else _every(topic)
@@ -101,19 +109,22 @@ async def delete_locks(call: Call, group: str) -> Unlocked:
 
 
 async def _topic(call: Call, name: str, action: str) -> Topic:
-    """The topic that the request names so; Forbidden unless the principal may do *action* to it."""
+    """Return the requested topic. Raise Forbidden unless the principal may do *action* on it."""
     whole = call.topic(name)
     call.admission.require(action, TOPIC, whole)
     return await call.proxy.topic(whole)
 
 
 def _every(topic: Topic) -> list[str]:
-    """All queues of *topic*."""
+    """Return all queues of *topic*."""
     return [queue.name for queues in topic.broker_groups.values() for queue in queues]
 
 
 def _by_holder(group: str, topic: Topic, member: str, queues: Sequence[str]) -> dict[str, list[int]]:
-    """Numbers of *queues* by the broker groups that they are in, which hold their locks; IllegalGroup, IllegalMember, QueueNotFound."""
+    """Return the numbers of *queues* by broker group.
+
+    Raise IllegalGroup, IllegalMember, QueueNotFound.
+    """
     check_group(group)
     check_member(member)
     parts: dict[str, list[int]] = {}

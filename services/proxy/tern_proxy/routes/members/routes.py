@@ -1,4 +1,4 @@
-"""The rows of members, assignments and locks."""
+"""Rows of members, assignments and locks."""
 
 from msgspec.structs import replace
 
@@ -100,8 +100,8 @@ _LOCKS = GroupLocks(
 )
 _UNLOCKED = Unlocked(group="billing", topic="orders", member="worker-1", unlocked=["broker-a:3"], missed={})
 
-_ROLE = in_query("role", {"enum": list(Role), "default": "consumer"}, "Which group of that name.")
-_TOPIC = in_query("topic", {"type": "string", "pattern": TOPIC_PATTERN}, "Whose queues.", required=True)
+_ROLE = in_query("role", {"enum": list(Role), "default": "consumer"}, "Kind of the group.")
+_TOPIC = in_query("topic", {"type": "string", "pattern": TOPIC_PATTERN}, "The topic of the queues.", required=True)
 _MEMBER_ID = {"type": "string", "pattern": MEMBER_PATTERN}
 _GROUP = (*ASKED, *BROKER, *ROUTED, IllegalGroup)
 _CHANGED = (*_GROUP, IllegalMember, LimitReached, DiskFull)
@@ -129,7 +129,7 @@ ROUTES = (
             by_config={**_SAYS, "strategy": "by-config", "queues": {"orders": ["broker-a:0"]}},
             producer={"member": "shop-1", "role": "producer", "subscriptions": {"orders": "*"}},
         ),
-        gives={200: gives(_HEARD, "Heard by at least one broker group.")},
+        gives={200: gives(_HEARD, "Accepted by at least one broker group.")},
         errors=(*_CHANGED, *READ, GroupNotFound, IllegalTopic, IllegalFilter, QueueNotFound, MessageTooLarge),
         bodies=((JSON, '{"member": "worker-1", "subscriptions": {"orders": "A || B"}}'),),
     ),
@@ -145,7 +145,7 @@ ROUTES = (
             "DESCRIBE producer-group {group} if they are producers",
         ),
         parameters=(_ROLE,),
-        gives={200: gives(_MEMBERS, "Who is there now.")},
+        gives={200: gives(_MEMBERS, "The current members.")},
         errors=(*_GROUP, GroupNotFound),
     ),
     Route(
@@ -154,12 +154,12 @@ ROUTES = (
         get_assignments,
         id="getAssignments",
         tag="groups",
-        summary="Who reads which queues",
+        summary="Assignment of queues",
         asks=("DESCRIBE group {group}", "DESCRIBE topic of the query"),
         parameters=(
             _TOPIC,
-            in_query("member", _MEMBER_ID, "Only this one's."),
-            in_query("strategy", {"enum": list(Strategy)}, "By default what the members say."),
+            in_query("member", _MEMBER_ID, "Only this member's."),
+            in_query("strategy", {"enum": list(Strategy)}, "By default the strategy of the members."),
         ),
         gives={200: gives(_ASSIGNED, "Every queue of the topic.")},
         errors=(*_GROUP, *TOPIC, GroupNotFound, IllegalMember, MemberNotFound),
@@ -174,7 +174,7 @@ ROUTES = (
         summary="Lock queues, or renew locks",
         asks=("SUB group {group}", "SUB topic of the body"),
         takes=takes(LockRequest, is_needed=True, lock=_WANTS),
-        gives={200: gives(_LOCKED, "Each queue on its own.")},
+        gives={200: gives(_LOCKED, "A result for each queue.")},
         errors=(*_CHANGED, *READ, *_QUEUES, MemberNotFound, MessageTooLarge),
         bodies=((JSON, '{"topic": "orders", "member": "worker-1", "queues": ["broker-a:3"]}'),),
     ),
@@ -184,7 +184,7 @@ ROUTES = (
         get_locks,
         id="getLocks",
         tag="groups",
-        summary="Who holds which queues",
+        summary="Locks of queues",
         asks=("DESCRIBE group {group}", "DESCRIBE topic of the query"),
         parameters=(_TOPIC,),
         gives={200: gives(_LOCKS, "Locked queues only.")},
@@ -197,12 +197,12 @@ ROUTES = (
         delete_locks,
         id="deleteLocks",
         tag="groups",
-        summary="Give up locks",
+        summary="Release locks",
         asks=("SUB group {group}", "SUB topic of the query"),
         parameters=(
             _TOPIC,
             in_query("member", _MEMBER_ID, "Whose locks.", required=True),
-            in_query("queues", {"type": "string"}, "Which queues, by commas; by default all of the topic."),
+            in_query("queues", {"type": "string"}, "The queues, separated by commas; by default all of the topic."),
         ),
         gives={200: gives(_UNLOCKED, "What it had.")},
         errors=(*_CHANGED, *_QUEUES),
@@ -214,12 +214,12 @@ ROUTES = (
         delete_member,
         id="deleteMember",
         tag="groups",
-        summary="A member goes",
+        summary="Remove a member",
         asks=("SUB group {group} if it is a consumer", "TXN producer-group {group} if it is a producer"),
         parameters=(_ROLE,),
         gives={
             200: gives(
-                MemberLeft(group="billing", member="worker-1", left=True, missed={}), "It is not a member any more."
+                MemberLeft(group="billing", member="worker-1", left=True, missed={}), "It is no longer a member."
             )
         },
         errors=_CHANGED,

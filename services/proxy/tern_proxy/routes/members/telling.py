@@ -1,4 +1,6 @@
-"""Broker groups that hear of members: all of them, and the first that answers, in an order that a consumer group keeps."""
+"""Requests about members to broker groups: to all of them, or to the first that answers, in a fixed
+order for each group.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,7 +12,10 @@ from tern_wire.link.heads import LinkReply, LinkRequest, R
 
 
 async def ask_first(proxy: Proxy, group: str, asked: LinkRequest[R]) -> R:
-    """The first answer; the first refusal when nobody answers. One that lacks the group, as a new one may, is passed over."""
+    """Return the first answer. Raise the first refusal when none answers.
+
+    A broker group that lacks the group, as a new one may, is skipped.
+    """
     refused: list[TernError] = []
     for name in await _names(proxy, group):
         try:
@@ -25,12 +30,12 @@ async def ask_first(proxy: Proxy, group: str, asked: LinkRequest[R]) -> R:
 
 
 async def tell_all(proxy: Proxy, group: str, told: LinkRequest[R]) -> Mapping[str, R | TernError]:
-    """A MEMBERS to all broker groups; the first one's error when none takes it."""
+    """Send a MEMBERS request to all broker groups. Raise the first error when none accepts it."""
     return await tell(proxy, dict.fromkeys(await _names(proxy, group), told))
 
 
 async def tell(proxy: Proxy, told: Mapping[str, LinkRequest[R]]) -> Mapping[str, R | TernError]:
-    """Name of a broker group -> its reply, or why there is none; the first one's error when none takes it."""
+    """Return broker group -> reply or error. Raise the first error when all fail."""
 
     async def ask(name: str, request: LinkRequest[R]) -> R | TernError:
         try:
@@ -47,12 +52,12 @@ async def tell(proxy: Proxy, told: Mapping[str, LinkRequest[R]]) -> Mapping[str,
 
 
 def missed(answers: Mapping[str, LinkReply | TernError]) -> dict[str, str]:
-    """The broker groups that did not take it, and why."""
+    """Return the broker groups that failed, and the error codes."""
     return {name: answer.code for name, answer in answers.items() if isinstance(answer, TernError)}
 
 
 async def _names(proxy: Proxy, group: str) -> list[str]:
-    """All broker groups in the order in which they are asked about *group*; those that are gone last."""
+    """Return all broker groups in the order of requests about *group*; those that are gone last."""
     if proxy.cache.routes is None or not proxy.groups:
         await proxy.cache.refresh()
     routes = proxy.cache.routes

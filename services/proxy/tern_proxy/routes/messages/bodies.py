@@ -1,4 +1,6 @@
-"""How bodies of messages are written in answers: the parameter `encoding` of every route that shows them."""
+"""Encoding of message bodies in answers: the parameter `encoding` of every route that returns
+bodies.
+"""
 
 from collections.abc import Mapping
 
@@ -8,17 +10,19 @@ from tern_wire.errors import InvalidField
 from tern_wire.paths import MSGPACK, OCTETS
 
 _ENCODING: Schema = {"type": "string", "enum": list(ENCODINGS)}
-# Of routes that have no NDJSON.
-ENCODING_IN_JSON = in_query("encoding", _ENCODING, "How bodies are written in JSON.")
+# For routes without NDJSON.
+ENCODING_IN_JSON = in_query("encoding", _ENCODING, "Encoding of bodies in JSON.")
 ENCODING = in_query(
     "encoding",
     _ENCODING,
-    "How bodies are written in JSON and NDJSON; by default by content type. What does not fit becomes `body_base64`.",
+    "Encoding of bodies in JSON and NDJSON; by default by content type. Unfit bodies become `body_base64`.",
 )
 
 
 def put_body_of(query: Mapping[str, str], kind: str) -> PutBody:
-    """How bodies are written: by `encoding` in JSON and NDJSON; as bytes elsewhere, where `encoding` is refused."""
+    """Return the writer of bodies: by `encoding` in JSON and NDJSON; as bytes elsewhere, where
+    `encoding` is refused.
+    """
     encoding = query.get("encoding", "")
     if encoding and encoding not in ENCODINGS:
         reason = f"'encoding' is '{encoding[:20]}'; use {', '.join(ENCODINGS)}"

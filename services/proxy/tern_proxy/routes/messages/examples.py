@@ -1,4 +1,4 @@
-"""Messages, receipts and results as the API document shows them."""
+"""Examples of messages, receipts and results for the API document."""
 
 from msgspec import Struct
 
@@ -56,24 +56,24 @@ RAW: Schema = {"schema": {"type": "string", "contentMediaType": OCTETS}}
 
 
 def lines(kind: type[Struct], example: str) -> Schema:
-    """A body of one *kind* a line."""
+    """Return a body with one *kind* on each line."""
     # One document a line: OpenAPI 3.2 has itemSchema for this, 3.1 has not.
     return {"schema": {"type": "string"}, "example": example, "x-itemSchema": ref(kind)}
 
 
 def line(example: Struct) -> Schema:
-    """As `lines`, with *example* as the only one."""
+    """Return a body of lines with *example* as the only one."""
     return lines(type(example), encode_lines([example]).decode())
 
 
 def document(example: Struct) -> dict[str, Schema]:
-    """A body that is a document, in either form."""
+    """Return a body that is a document, in JSON or MessagePack."""
     media = {"schema": ref(type(example)), "example": plain(example)}
     return {JSON: media, MSGPACK: media}
 
 
 def settled(done: str) -> dict[int, Gives]:
-    """The answers to what settles."""
+    """Return the answers of routes that settle."""
     partly = [_OK, SettleResult(receipt_handle="AQAB", error=_FAILED)]
     return {
         200: gives(SettleResults(results=[_OK], failed=0), f"All are {done}."),

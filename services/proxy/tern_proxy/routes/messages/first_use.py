@@ -1,10 +1,13 @@
-"""The first send to a topic, the first receive of a group, the first transaction of a producer group, that are not there yet: with the settings'
-leave they are created.
+"""Creation at first use: topics at the first send, consumer groups at the first receive, producer
+groups at the first transaction.
 
-Law: nothing is created while it may exist. Only a warm name server's word that a topic is unknown, or a leader's that a group is,
-counts; and two proxies that create at once declare the same: of a topic, the same broker group decides where it is placed, without whose leader
-there is no topic. A group is created where a leader is; other broker groups get it with the next declaration. A topic whose creation broke off is
-completed by the next use of it.
+Only if the settings enable it.
+
+Law: nothing is created while it may exist. Only a warm name server's answer that a topic is
+unknown, or a leader's that a group is, counts. Two proxies that create at once declare the same:
+the same broker group decides a topic's placement, and without its leader there is no topic. A group
+is created where a leader is; other broker groups get it with the next declaration. A topic whose
+creation was interrupted is completed by its next use.
 """
 
 import asyncio
@@ -29,13 +32,17 @@ from tern_wire.routing.route import PERM_READ, PERM_WRITE
 from tern_wire.settings.producer_settings import ProducerChange
 from tern_wire.settings.topic_settings import ALTER, DECLARE, MIXED
 
-# What the mesh keeps for itself is written and read, whatever somebody has said.
+# The mesh writes and reads its own topics whatever settings a client has made.
 _READ_WRITE = PERM_READ | PERM_WRITE
 logger = logging.getLogger(__name__)
 
 
 async def topic_to_send(proxy: Proxy, name: str, request: Scoped) -> Topic:
-    """The topic, created now if it is unknown, that is wanted, and who makes *request* may. As Proxy.topic; TopicReserved for a name that is kept."""
+    """Return the topic; create it if it is unknown, creation is enabled, and the caller has the
+    right.
+
+    Raise the errors of `Proxy.topic`, and TopicReserved for a reserved name.
+    """
     proxy.kept.require_clients(name)
     found = proxy.cache.topics.get(name)
     if found is not None:
@@ -54,9 +61,11 @@ async def topic_to_send(proxy: Proxy, name: str, request: Scoped) -> Topic:
 
 
 async def own_topic(proxy: Proxy, name: str) -> Topic:
-    """The topic, created now if it is unknown: one that the proxy itself needs, whatever the settings say. As Proxy.topic.
+    """Return a topic that the proxy itself needs; create it if it is unknown, whatever the
+    settings.
 
-    One that a client has made before such names were kept takes everything from now on.
+    A topic of this name made by a client before the name was reserved is opened for all messages.
+    Raise the errors of `Proxy.topic`.
     """
     try:
         found = await proxy.topic(name)
@@ -72,13 +81,18 @@ async def own_topic(proxy: Proxy, name: str) -> Topic:
 
 
 def _complete_soon(proxy: Proxy, topic: Topic, *, may_create: bool) -> None:
-    # Nobody waits: most messages can be stored meanwhile, and those that cannot wait for news (sending.py).
+    # In the background: most messages can be stored meanwhile, and the others wait for newer routes
+    # (sending.py).
     if wants_completion(proxy, topic):
         proxy.auto_create.soon(("topic", topic.name), lambda: complete_topic(proxy, topic, may_create=may_create))
 
 
 async def create_group(proxy: Proxy, name: str, unknown: GroupNotFound, request: Scoped) -> None:
-    """Create the consumer group that a leader does not know; raises *unknown* unless that is wanted, Forbidden unless who makes *request* may."""
+    """Create a consumer group that a leader does not have.
+
+    Raise *unknown* unless creation is enabled, Forbidden unless the caller of *request* has the
+    right.
+    """
     if not proxy.auto_create.groups:
         raise unknown
     check_group(name)
@@ -88,7 +102,7 @@ async def create_group(proxy: Proxy, name: str, unknown: GroupNotFound, request:
 
 
 async def create_producer_group(proxy: Proxy, name: str, unknown: ProducerGroupNotFound, request: Scoped) -> None:
-    """As create_group, for a producer group; the same setting gives leave."""
+    """Create a producer group; settings and errors as in create_group."""
     if not proxy.auto_create.groups:
         raise unknown
     check_group(name)
@@ -99,7 +113,7 @@ async def create_producer_group(proxy: Proxy, name: str, unknown: ProducerGroupN
 
 async def _open_topic(proxy: Proxy, name: str) -> None:
     logger.warning(
-        "a topic of the mesh itself was made for something else and takes all messages now", extra={"topic": name}
+        "an internal topic of the mesh had other settings and accepts all messages now", extra={"topic": name}
     )
     await change_topic(proxy, ChangeTopic(topic=name, mode=ALTER, type=MIXED, perm=_READ_WRITE), [])
 
@@ -107,7 +121,7 @@ async def _open_topic(proxy: Proxy, name: str) -> None:
 async def _create_topic(
     proxy: Proxy, name: str, check_new: Callable[[str], None] = lambda _: None, owner: str | None = None
 ) -> None:
-    """*owner*: who pays for it; None: the mesh itself."""
+    """Create a topic. *owner*: whose creation rate is charged; None for the mesh itself."""
     logger.info("a topic is created at its first use", extra={"topic": name})
     writable = [each for each in sorted(proxy.groups) if each not in proxy.cache.wiped] or sorted(proxy.groups)
     if not writable:
@@ -123,7 +137,7 @@ async def _create_group(proxy: Proxy, name: str, owner: str) -> None:
         with proxy.creations.one(owner):
             await _declare(proxy, ChangeGroup(group=name, mode=DECLARE))
         return
-    # Broker groups that came later get it as the others have it.
+    # Broker groups that joined later get the group with the settings of the others.
     known = {broker_group for broker_group, _ in told}
     for broker_group, group in sorted(proxy.groups.items()):
         if broker_group not in known and group.link.has_leader:
@@ -132,7 +146,9 @@ async def _create_group(proxy: Proxy, name: str, owner: str) -> None:
 
 
 async def _tell(proxy: Proxy, name: str) -> list[tuple[str, GroupDescription]]:
-    """What the broker groups that have the consumer group say of it; those that are in trouble say nothing."""
+    """Return the descriptions of the consumer group from the broker groups that have it; errors are
+    left out.
+    """
     asked = DescribeGroup(group=name, topic="")
     links = {each: group.link for each, group in sorted(proxy.groups.items()) if group.link.has_leader}
     answers = await asyncio.gather(
@@ -152,7 +168,10 @@ async def _create_producer_group(proxy: Proxy, name: str, owner: str) -> None:
 
 
 async def _declare(proxy: Proxy, change: LinkRequest[R]) -> list[tuple[str, R]]:
-    """Answers of the broker groups that are up; their trouble only if none of them has done it."""
+    """Return the answers of the broker groups that have a leader.
+
+    Raise an error only if none has succeeded.
+    """
     links = {name: group.link for name, group in sorted(proxy.groups.items())}
     up = {name: link for name, link in links.items() if link.has_leader} or links
     answers = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""What sends, receives and pulls say beside their bodies, as parameters and headers. Transactions and requests are sends, too."""
+"""Parameters and headers of sends, receives and pulls. Transactions and requests are sends, too."""
 
 from tern_proxy.core.documents.receives import ReceiveRequest
 from tern_proxy.core.documents.sends import AFTER, AT, IN_ORDER, LEVEL, PINS
@@ -31,7 +31,7 @@ from tern_wire.errors import (
 )
 from tern_wire.paths import JSON, OCTETS
 
-# When all messages of a request meet the same one, it is the answer.
+# When all messages of a request have the same error, it is the answer.
 SENT = (
     *(*ASKED, *READ, *TOPIC, *BROKER),
     *(IllegalTag, IllegalKey, IllegalProperty, IllegalIdempotencyKey, QueueNotFound),
@@ -44,13 +44,13 @@ _QUEUE: Schema = {"type": "string", "pattern": QUEUE_PATTERN}
 _KEY: Schema = {"type": "string", "pattern": r"^\S+$"}
 _ONCE_KEY: Schema = {"type": "string", "minLength": 1, "maxLength": limits.IDEMPOTENCY_KEY_SIZE_MAX_BYTES}
 _ONCE = (
-    f"A repeat within {limits.IDEMPOTENCY_WINDOW_MS // 60_000} minutes is stored once and answers the first receipt."
+    f"A repeat within {limits.IDEMPOTENCY_WINDOW_MS // 60_000} minutes is stored once and returns the first receipt."
 )
 _PROPERTY: Schema = {"type": "string", "maxLength": limits.PROPERTY_VALUE_SIZE_MAX_BYTES}
 _PROPERTIES: Schema = {"type": "object", "maxProperties": limits.PROPERTIES_MAX, "additionalProperties": _PROPERTY}
 _GROUP: Schema = {"type": "string", "maxLength": limits.MESSAGE_GROUP_SIZE_MAX_BYTES}
 _DELAY: Schema = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": DURATION_PATTERN}]}
-# When and in which order a message is delivered.
+# Delivery time and order of a message.
 _TIMING: tuple[tuple[str, Schema, str], ...] = (
     ("message_group", _GROUP, IN_ORDER),
     ("delay", _DELAY, AFTER),
@@ -58,7 +58,7 @@ _TIMING: tuple[tuple[str, Schema, str], ...] = (
     ("delay_level", {"type": "integer", "minimum": 1}, LEVEL),
 )
 SEND_PARAMETERS = (
-    in_query("tag", _TAG, "Wins over MQ-Tag."),
+    in_query("tag", _TAG, "Overrides MQ-Tag."),
     in_query("key", {"type": "array", "items": _KEY, "maxItems": limits.KEYS_MAX}, "May be repeated."),
     in_query("queue", _QUEUE, PINS),
     in_query("idempotency_key", _ONCE_KEY, _ONCE),
@@ -76,21 +76,27 @@ SEND_PARAMETERS = (
     in_header(paths.HEADER_IDEMPOTENCY_KEY, _ONCE_KEY, _ONCE),
     in_header("Prefer", {"type": "string"}, "`return=minimal`: 204, and the receipt in headers."),
 )
-# Any header of these names is a property.
+# Any header with this prefix is a property.
 SEND_EXTENSIONS = {
     "x-header-prefixes": {paths.HEADER_PROPERTY_PREFIX: {"description": "One property.", "schema": _PROPERTY}}
 }
-# The message itself, whatever its content type is.
+# The message itself, whatever its content type.
 MESSAGE_BODY: Schema = {"type": "string", "contentMediaType": OCTETS, "maxLength": limits.MESSAGE_BODY_SIZE_MAX_BYTES}
 
-# Reading ----------------------------------------------------------------------------------------------------------
+# Reading ------------------------------------------------------------------------------------------
 _FILTER: Schema = {"type": "string", "maxLength": limits.FILTER_SIZE_MAX_BYTES}
-_TERMS = f"At most {limits.FILTER_TERMS_MAX} terms: tags, or tests, of which IN has one a value."
-_WAIT = in_query("wait", ref("Wait"), "Answer at the first message, or empty when the time is over.")
+_TERMS = f"At most {limits.FILTER_TERMS_MAX} terms: tags, or tests, of which IN has one for each value."
+_WAIT = in_query("wait", ref("Wait"), "Answer at the first message, or empty at the end of the time.")
 _DEFAULTS = ReceiveRequest()
 RECEIVE_PARAMETERS = (
-    number("max_messages", 1, limits.RECEIVE_MESSAGES_MAX, _DEFAULTS.max_messages, "Wins over the body, as all here."),
-    number("max_bytes", 1, limits.RECEIVE_SIZE_MAX_BYTES, _DEFAULTS.max_bytes, "One message comes in any case."),
+    number(
+        "max_messages",
+        1,
+        limits.RECEIVE_MESSAGES_MAX,
+        _DEFAULTS.max_messages,
+        "Overrides the body, like all parameters here.",
+    ),
+    number("max_bytes", 1, limits.RECEIVE_SIZE_MAX_BYTES, _DEFAULTS.max_bytes, "One message is returned in any case."),
     _WAIT,
     in_query("invisible", ref("InvisibleTime"), "Length of the lease; by default the group's."),
     ENCODING,
@@ -98,11 +104,11 @@ RECEIVE_PARAMETERS = (
     in_query(
         "attempt_id",
         {"type": "string"},
-        f"At most {limits.ATTEMPT_ID_LENGTH_MAX} characters. The same one again gets the same messages and handles, as long as their "
+        f"At most {limits.ATTEMPT_ID_LENGTH_MAX} characters. A repeat gets the same messages and handles, as long as their "
         "leases last.",
     ),
     in_query(
-        "tags", _FILTER, f"`A || B`. What is dropped counts as consumed by the whole group; so do with `sql`. {_TERMS}"
+        "tags", _FILTER, f"`A || B`. Dropped messages count as consumed by the whole group, also with `sql`. {_TERMS}"
     ),
     in_query("sql", _FILTER, f"An SQL92 condition over properties. {_TERMS}"),
 )
@@ -116,12 +122,12 @@ _FROM: Schema = {
     "default": "earliest",
 }
 PULL_PARAMETERS = (
-    in_query("offset", _FROM, "Where to begin."),
-    in_query("end_offset", _OFFSETS, "Where to end; this one is not included."),
-    number("max_messages", 1, limits.PULL_MESSAGES_MAX, MESSAGES_DEFAULT, "At most so many."),
+    in_query("offset", _FROM, "The first offset."),
+    in_query("end_offset", _OFFSETS, "The end offset, exclusive."),
+    number("max_messages", 1, limits.PULL_MESSAGES_MAX, MESSAGES_DEFAULT, "Largest number of messages."),
     number(
         *("max_bytes", 1, limits.RECEIVE_SIZE_MAX_BYTES, limits.RECEIVE_SIZE_DEFAULT_BYTES),
-        "One message comes in any case.",
+        "One message is returned in any case.",
     ),
     _WAIT,
     in_query("tags", _FILTER, f"Only messages with one of these tags: `A || B`. {_TERMS}"),

@@ -1,6 +1,8 @@
-"""GET messages of one queue by offset: for readers that keep their own place, in documents or as raw records.
+"""GET messages of one queue by offset, for readers that keep their own position, as documents or
+raw records.
 
-A pull that waits does so at the queue's broker, in one request of up to WAIT_AT_BROKER_MAX_MS at a time: nobody asks again and again.
+A pull waits at the queue's broker, in requests of up to WAIT_AT_BROKER_MAX_MS each, without
+polling.
 """
 
 import asyncio
@@ -40,13 +42,14 @@ from tern_wire.paths import (
 )
 
 _PARAMETERS = ("offset", "end_offset", "max_messages", "max_bytes", "wait", "tags", "sql", "encoding")
-# A leader that hangs is noticed within this time and a request's own.
+# A leader that hangs is detected within this time and a request's own.
 WAIT_AT_BROKER_MAX_MS = 10_000
-# Between two requests of which the first said nothing: a broker group in trouble must not be asked in a loop.
+# Pause between two requests of which the first returned nothing: a broker group in trouble must not
+# be asked in a loop.
 PAUSE_S = 0.05
 MESSAGES_DEFAULT = 256
 _OFFSET_MAX = (1 << 63) - 1
-# What of a pull its answer depends on, in the order of the tag of what clients have kept.
+# Fields of a pull on which its answer depends, in the order of the ETag that clients have stored.
 _ANSWERED_BY = ("topic", "queue", "offset", "end_offset", "max_messages", "max_bytes", "tags", "sql")
 _NEXT, _MIN, _MAX = (name.lower().encode() for name in (HEADER_NEXT_OFFSET, HEADER_MIN_OFFSET, HEADER_MAX_OFFSET))
 _WAIT_APPLIED = HEADER_WAIT_APPLIED.lower().encode()
@@ -54,7 +57,8 @@ Found = tuple[Pulled, memoryview]
 
 
 async def get_messages(proxy: Proxy, request: HotRequest, topic_name: str, queue_name: str) -> Reply:
-    """200 with messages (perhaps none) from `offset` on; 410 when `offset` is below the oldest message kept.
+    """200 with messages (possibly none) from `offset` on; 410 when `offset` is below the oldest
+    kept message.
 
     304 for a closed range that the client has.
     """
@@ -117,24 +121,27 @@ async def _offset_of(proxy: Proxy, topic: Topic, queue: Queue, text: str) -> int
     for number, *offsets in found.queues:
         if number == queue.number:
             return offsets[{"earliest": 0, "latest": 1}.get(text, 2)]
-    return 0  # a queue that the broker group has yet to hear of holds nothing
+    return 0  # a queue that the broker group does not have yet is empty
 
 
 class _Waiting:
-    """One pull that may wait. Owner of what ends the wait: the client that goes, the proxy that stops, the deadline."""
+    """One pull that may wait.
+
+    Owner of the end of the wait: a disconnect, the stop of the proxy, the deadline.
+    """
 
     def __init__(self, proxy: Proxy, request: HotRequest, queue: Queue, asked: Pull, wait_ms: int) -> None:
         self._proxy, self._request, self._asked = proxy, request, asked
         self._queue, self._wait_ms = queue, wait_ms
 
     async def pull(self) -> tuple[Pulled, memoryview, RawHeaders]:
-        """The answer and its records, and the header that says how long it might have taken."""
+        """Return the answer, its records, and the header with the granted wait."""
         if not self._wait_ms:
             link = self._proxy.group(self._queue.broker_group).link
             old = await pull_old(self._proxy.old_data, link, self._queue, self._asked)
             return *(old or await self._ask(0)), []
         parking = self._proxy.parking
-        # The longest wait that costs nothing; the header says it.
+        # Without room the pull does not wait; the header has the granted wait.
         wait_ms = self._wait_ms if self._request.may_wait(parking) else 0
         waited: RawHeaders = [(_WAIT_APPLIED, b"%dms" % wait_ms)]
         until = asyncio.get_running_loop().time() + wait_ms / 1_000
@@ -150,7 +157,7 @@ class _Waiting:
             finally:
                 parking.leave(poll)
                 asking.cancel()
-        # The proxy stops: what there is now, without a wait.
+        # The proxy stops: return the present messages without a wait.
         return *(await self._ask(0)), waited
 
     async def _ask_until(self, until: float) -> Found:
@@ -161,12 +168,12 @@ class _Waiting:
             try:
                 pulled, raw = await self._ask(min(left_ms, WAIT_AT_BROKER_MAX_MS))
             except TernError as error:
-                # An election or a busy broker: it waits on, until its own deadline.
+                # An election or a busy broker: the pull continues to wait, until its own deadline.
                 if not error.retryable or loop.time() + PAUSE_S >= until:
                     raise
                 await asyncio.sleep(PAUSE_S)
                 continue
-            # What was looked at and not wanted is not looked at again.
+            # Messages that the filter dropped are not read again.
             is_idle = self._asked.offset == pulled.next_offset
             self._asked = replace(self._asked, offset=pulled.next_offset)
             if len(raw) or loop.time() >= until or -1 < self._asked.end_offset <= pulled.next_offset:

@@ -1,7 +1,9 @@
-"""POST receive: settle what came along, lease what is there, and wait parked for what is not there yet.
+"""POST receive: apply the settles in the request, lease present messages, and park the poll until
+some arrive.
 
-A poll whose client is gone, or may not receive any more, receives nothing; what was leased for it in the meantime is released at once, so
-that the next consumer sees it without waiting for the lease to end, and the attempt does not count.
+A poll whose client is gone, or has lost its rights, receives nothing. Messages leased for it
+meanwhile are released at once, so that the next consumer gets them without waiting for the end of
+the lease, and the attempt does not count.
 """
 
 import asyncio
@@ -48,7 +50,7 @@ _WAIT_APPLIED = HEADER_WAIT_APPLIED.lower().encode()
 
 @dataclass(slots=True, kw_only=True)
 class _Poll:
-    """One receive request, read and checked."""
+    """One receive request, parsed and validated."""
 
     topic: Topic
     group: str
@@ -62,12 +64,14 @@ class _Poll:
 
     @property
     def reader(self) -> Reader:
-        """Who takes turns."""
+        """Reader for turns."""
         return self.topic.name, self.group
 
 
 async def post_receive(proxy: Proxy, request: HotRequest, topic_name: str, group_name: str) -> Reply:
-    """200 with messages (perhaps none) and the results of `settle`; in raw form 200 with one body, or 204."""
+    """200 with messages (possibly none) and the results of `settle`; in raw form 200 with one body,
+    or 204.
+    """
     poll = await _read(proxy, request, topic_name, group_name)
     with request.interrupt() as gone:
         try:
@@ -77,7 +81,8 @@ async def post_receive(proxy: Proxy, request: HotRequest, topic_name: str, group
             await create_group(proxy, poll.group, unknown, request)
             messages = await _wait_for_messages(proxy, poll, gone)
         if gone.done():
-            # With an attempt id, the client is expected to ask again for just these, if it may.
+            # With an attempt id, the client is expected to request just these again, if it has the
+            # right.
             if gone.refusal is not None or not poll.asked.attempt_id:
                 await _release(proxy, poll.maker, messages)
             gone.check()
@@ -116,7 +121,7 @@ async def _read(proxy: Proxy, request: HotRequest, topic_name: str, group_name: 
     if not asked.settle:
         request.release_body()
     if wait_ms:
-        # Without room, the longest wait that costs nothing; the header says so.
+        # Without room the poll does not wait; the header has the granted wait.
         wait_ms = wait_ms if request.may_wait(proxy.parking) else 0
         headers.append((_WAIT_APPLIED, b"%dms" % wait_ms))
     return _Poll(
@@ -159,12 +164,14 @@ def _kind_of(query: dict[str, str], request: HotRequest) -> str:
     return OCTETS
 
 
-# Waiting ----------------------------------------------------------------------------------------------------------
+# Waiting ------------------------------------------------------------------------------------------
 async def _settle_first(proxy: Proxy, poll: _Poll, settles: Settles) -> list[LeasedMessage]:
-    """Carry out what came along, and what a first look found meanwhile; if that is nothing, the poll has yet to look.
+    """Apply the settles of the request; return the messages of a concurrent first lease, possibly
+    none.
 
-    Acks take nothing away from a receive, so both travel together, and the log replicates them as one entry: half the time of one after
-    the other. That this look finds nothing says nothing: what an ack makes room for, or unblocks, is there when it has been applied.
+    Acks take nothing away from a receive, so both are sent together, and the log replicates them as
+    one entry: half the time of two successive requests. An empty result is not final: messages that
+    an ack makes room for, or unblocks, are visible once it has been applied.
     """
     if not settles.are_acks or poll.asked.attempt_id:
         await apply_settles(proxy, settles)
@@ -187,13 +194,14 @@ async def _look_early(groups: list[BrokerGroup], poll: _Poll) -> list[LeasedMess
     try:
         return await _receive_from(groups, poll, poll.asked, is_last_word=False, has_turn=True)
     except TernError:
-        return []  # the look that follows the acks meets it, too
+        return []  # the receive after the acks has the same error
 
 
 async def _wait_for_messages(proxy: Proxy, poll: _Poll, gone: Interrupt) -> list[LeasedMessage]:
     groups = proxy.rotated(poll.topic)
     if poll.asked.attempt_id and len(groups) > 1:
-        # What it got before may be in any broker group; only if it is in none, the first that has something is asked for more.
+        # The messages of its first attempt may be in any broker group; only if none has them, new
+        # messages are leased.
         found = await _receive_from(groups, poll, replace(poll.asked, again_only=True), is_last_word=True)
         if found:
             return found
@@ -220,15 +228,19 @@ async def _wait_for_messages(proxy: Proxy, poll: _Poll, gone: Interrupt) -> list
 async def _receive_from(
     groups: list[BrokerGroup], poll: _Poll, asked: Receive, *, is_last_word: bool, has_turn: bool = False
 ) -> list[LeasedMessage]:
-    """From the first broker group that has something. A group in trouble is passed over; if all are, and nobody waits
-    for it to end (*is_last_word*), the trouble is the answer."""
+    """Lease from the first broker group that has messages.
+
+    A broker group with an error is skipped. If all have errors, and the poll will not wait
+    (*is_last_word*), raise the error.
+    """
     trouble: TernError | None = None
     is_served = False
     for group in groups:
         messages, found = None, None
         turn = 0 if has_turn else await group.turns.take(poll.reader)
         try:
-            # Repeated after a fail-over, as the client would: what the first one may have leased comes back when its lease ends.
+            # Repeated after a fail-over, as the client would: messages leased by the first attempt
+            # return when their lease ends.
             leased, raw = await group.link.ask(asked, is_repeatable=True)
             messages = _messages_of(leased, raw, poll, group)
             found = len(messages)
@@ -253,7 +265,7 @@ def _messages_of(leased: Leased, raw: memoryview, poll: _Poll, group: BrokerGrou
 
 
 async def _release(proxy: Proxy, maker: HandleMaker, messages: list[LeasedMessage]) -> None:
-    """Give back what was leased for nobody."""
+    """Release messages whose poll has ended."""
     parcels: dict[str, SettleParcel] = {}
     for index, message in enumerate(messages):
         receipt = maker.read(message.receipt_handle)
@@ -266,7 +278,7 @@ async def _release(proxy: Proxy, maker: HandleMaker, messages: list[LeasedMessag
     proxy.counters.messages["released"] += len(messages)
 
 
-# Answering --------------------------------------------------------------------------------------------------------
+# Answers ------------------------------------------------------------------------------------------
 def _answer(poll: _Poll, messages: list[LeasedMessage]) -> Reply:
     settled = poll.settles.results() if poll.settles is not None else []
     if poll.kind == OCTETS:

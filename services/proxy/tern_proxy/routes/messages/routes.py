@@ -1,4 +1,4 @@
-"""The rows of messages: send, receive, settle, and read by offset."""
+"""Rows of messages: send, receive, settle, and read by offset."""
 
 from tern_proxy.core.documents.messages import (
     BatchResults,
@@ -119,7 +119,7 @@ ROUTES = (
                 },
             ),
             204: Gives(
-                text="Stored, and `Prefer: return=minimal` was asked for.",
+                text="Stored, with `Prefer: return=minimal`.",
                 headers=(
                     *("MQ-Message-Id", "MQ-Queue", "MQ-Offset", "Preference-Applied", paths.HEADER_REPLAYED),
                     *("MQ-Recall-Handle", paths.HEADER_DELIVER_AT),
@@ -139,8 +139,8 @@ ROUTES = (
         tag="messages",
         summary="Send many messages",
         about=(
-            f"1 to {limits.BATCH_MESSAGES_MAX:,} messages in at most {limits.BATCH_SIZE_MAX_BYTES:,} bytes. Those that are not "
-            "allowed fail alone; when all fail for one cause, its problem is the answer."
+            f"1 to {limits.BATCH_MESSAGES_MAX:,} messages in at most {limits.BATCH_SIZE_MAX_BYTES:,} bytes. Illegal messages "
+            "fail alone; when all fail for one cause, its problem is the answer."
         ),
         hot="produce_batch",
         asks=_SENDS,
@@ -172,8 +172,8 @@ ROUTES = (
         tag="messages",
         summary="Receive with a lease",
         about=(
-            "Messages that nobody else of the group holds. Settle them before `invisible_until`, or they come again. `settle` in "
-            f"the body is applied before the wait begins. NDJSON ends with a line `settled` when it was asked for. `Accept: {OCTETS}` or "
+            "Messages under a lease of this consumer. Settle them before `invisible_until`, or they are delivered again. `settle` in "
+            f"the body is applied before the wait begins. NDJSON ends with a line `settled` when the request has settles. `Accept: {OCTETS}` or "
             "`?format=raw` gives one message: its body and content type, all else in MQ-* headers."
         ),
         hot="receive",
@@ -190,7 +190,7 @@ ROUTES = (
         ),
         gives={
             200: Gives(
-                text="Messages, perhaps none.",
+                text="Messages, possibly none.",
                 content={
                     **document(Received(messages=[LEASED], settled=[])),
                     NDJSON: line(LEASED),
@@ -226,7 +226,7 @@ ROUTES = (
         id="ackMessages",
         tag="messages",
         summary="Acknowledge",
-        about=f"1 to {limits.SETTLE_ENTRIES_MAX:,} receipt handles, in the body or in the query. Any proxy takes them.",
+        about=f"1 to {limits.SETTLE_ENTRIES_MAX:,} receipt handles, in the body or in the query. Any proxy accepts them.",
         hot="ack",
         asks=_SETTLES,
         parameters=(in_query("receipt_handle", HANDLES, "May be repeated; instead of a body."),),
@@ -241,13 +241,13 @@ ROUTES = (
         post_settle,
         id="settleMessages",
         tag="messages",
-        summary="Acknowledge, extend, give back and reject",
+        summary="Acknowledge, extend, return and reject",
         about=(
-            f"1 to {limits.SETTLE_ENTRIES_MAX:,} leases. `invisible` belongs to `extend`; `delay` (0 s to 12 h) to `nack`, which without one "
-            "rests as long as the group's retry policy says; `reason` to `dead_letter`. After its last attempt a nacked message is a dead "
-            "letter, too. `release` gives back what no handler has seen, such as what a client received ahead and does not come to: it is "
-            "visible at once, and its attempt does not count. Attempts of earlier leases stay counted, and so does a lease that ends "
-            "without a word. Said again, it is `receipt-expired`, as is everything else said of that lease."
+            f"1 to {limits.SETTLE_ENTRIES_MAX:,} leases. `invisible` belongs to `extend`; `delay` (0 s to 12 h) to `nack`, whose default "
+            "is the delay of the group's retry policy; `reason` to `dead_letter`. After its last attempt a nacked message is a dead "
+            "letter, too. `release` returns messages that no handler has seen, such as prefetched ones: they are visible at once, and the "
+            "attempt does not count. Attempts of earlier leases stay counted, and so does a lease that ends without a settle. A repeat "
+            "of a release is answered `receipt-expired`, like every later settle of that lease."
         ),
         hot="settle",
         asks=_SETTLES,
@@ -270,7 +270,7 @@ ROUTES = (
         tag="messages",
         summary="Read one queue by offset",
         about=(
-            f"For readers that keep their own place; nothing is leased. `Accept: {RECORDS}` gives concatenated records in "
+            f"For readers that keep their own position; nothing is leased. `Accept: {RECORDS}` gives concatenated records in "
             "RocketMQ's layout, for which `encoding` has no meaning."
         ),
         hot="pull",
@@ -278,7 +278,7 @@ ROUTES = (
         parameters=PULL_PARAMETERS,
         gives={
             200: Gives(
-                text="Messages, perhaps none.",
+                text="Messages, possibly none.",
                 content={
                     **document(Pulled(messages=[STORED], next_offset=43, min_offset=0, max_offset=43)),
                     NDJSON: line(STORED),

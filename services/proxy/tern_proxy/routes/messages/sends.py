@@ -1,4 +1,7 @@
-"""POST messages: one (the body is the message) or a batch. Both are encoded the same way and travel in the send lanes."""
+"""POST messages: one (the body is the message) or a batch.
+
+Both have one encoder and travel in the send lanes.
+"""
 
 from collections.abc import Sequence
 
@@ -24,17 +27,19 @@ REPLAYED = (HEADER_REPLAYED.lower().encode(), b"true")
 
 
 def message_too_large(size_bytes: int) -> TernError:
-    """What a body of *size_bytes* is refused with."""
+    """Return the refusal of a body of *size_bytes*."""
     return MessageTooLarge(actual=size_bytes, limit=MESSAGE_BODY_SIZE_MAX_BYTES)
 
 
 def batch_too_large(size_bytes: int) -> TernError:
-    """The same for several messages."""
+    """Return the refusal of a batch of *size_bytes*."""
     return BatchTooLarge(actual=size_bytes, limit=BATCH_SIZE_MAX_BYTES, unit="bytes")
 
 
 async def post_message(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
-    """201 with a receipt; 200 with the first one when the idempotency key was seen; 204 for `Prefer: return=minimal`."""
+    """201 with a receipt; 200 with the first receipt when the idempotency key is known; 204 for
+    `Prefer: return=minimal`.
+    """
     kind = answer_kind(request.header(b"accept"), BASIC)
     topic = await topic_to_send(proxy, topic_name, request)
     body = await request.read_body(MESSAGE_BODY_SIZE_MAX_BYTES, message_too_large)
@@ -61,7 +66,7 @@ async def post_message(proxy: Proxy, request: HotRequest, topic_name: str) -> Re
 
 
 async def post_batch(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
-    """200 when all are stored, 207 when some failed; when all failed for one cause, that problem."""
+    """200 when all are stored, 207 when some failed; when all failed for one cause, its problem."""
     kind = answer_kind(request.header(b"accept"), BASIC)
     topic = await topic_to_send(proxy, topic_name, request)
     body = await request.read_body(BATCH_SIZE_MAX_BYTES, batch_too_large)
@@ -79,9 +84,10 @@ async def post_batch(proxy: Proxy, request: HotRequest, topic_name: str) -> Repl
 async def store_message(
     proxy: Proxy, request: HotRequest, topic: Topic, message: PackedMessage, system: str = ""
 ) -> tuple[SendReceipt, bool]:
-    """Its receipt, and whether an earlier send with its idempotency key had stored it; raises what it was refused with.
+    """Store one message; return its receipt, and whether an earlier send with its idempotency key
+    had stored it.
 
-    *system*: properties that no producer may set, as they stand in a record.
+    Raise its refusal. *system*: properties that no producer may set, in the form of a record.
     """
     results = await _send(proxy, request, topic, [message], at="", system=system)
     if results.errors:
@@ -121,5 +127,5 @@ def _count(proxy: Proxy, results: SendResults) -> None:
     if results.errors:
         counts["send_failed"] += len(results.errors)
         if results.common_error is None:
-            # A common one is the answer, and counted as such.
+            # A common error is the answer, and counted there.
             proxy.counters.count_refused(results.errors.values())

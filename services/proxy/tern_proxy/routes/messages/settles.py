@@ -1,4 +1,6 @@
-"""POST ack and POST settle: receipt handles are checked here, by any proxy, and travel as rows in the settle lanes."""
+"""POST ack and POST settle: any proxy validates the receipt handles, which travel as rows in the
+settle lanes.
+"""
 
 from tern_proxy.core.documents.messages import SettleResults
 from tern_proxy.core.documents.receives import AckRequest, SettleRequest
@@ -11,18 +13,20 @@ from tern_wire.limits import JSON_BATCH_NODES_MAX, MIB
 from tern_wire.link.codec import read_json, read_msgpack
 from tern_wire.link.dead_letters import RejectMessages
 
-# More entries than there may be are told so by their own limit: as many values are read as a body of this size can hold.
-# 1,024 entries of a handle, an action and an invisible time are a quarter of this.
+# Too many entries are refused by their own limit, so a body of this size must be readable. 1,024
+# entries with a handle, an action and an invisible time are a quarter of it.
 SETTLE_BODY_SIZE_MAX_BYTES = 1 * MIB
 
 
 def body_too_large(size_bytes: int) -> TernError:
-    """The refusal of a body that no settle or receive can need."""
+    """Return the refusal of a body that exceeds every settle and receive."""
     return BatchTooLarge(actual=size_bytes, limit=SETTLE_BODY_SIZE_MAX_BYTES, unit="bytes")
 
 
 async def post_ack(proxy: Proxy, request: HotRequest, topic: str, group: str) -> Reply:
-    """200 with a result for each handle, 207 when some failed; when all failed for one cause, that problem."""
+    """200 with a result for each handle, 207 when some failed; when all failed for one cause, that
+    problem.
+    """
     kind = answer_kind(request.header(b"accept"), BASIC)
     maker = proxy.maker(topic, group)
     body = await request.read_body(SETTLE_BODY_SIZE_MAX_BYTES, body_too_large)
@@ -41,7 +45,7 @@ def _read_handles(request: HotRequest, body: bytes) -> list[str]:
 
 
 async def post_settle(proxy: Proxy, request: HotRequest, topic: str, group: str) -> Reply:
-    """As post_ack, for all actions together."""
+    """Settle with any actions; the answers of an ack."""
     kind = answer_kind(request.header(b"accept"), BASIC)
     maker = proxy.maker(topic, group)
     body = await request.read_body(SETTLE_BODY_SIZE_MAX_BYTES, body_too_large)
@@ -64,7 +68,7 @@ async def _settle(proxy: Proxy, settles: Settles, kind: str) -> Reply:
 
 
 async def apply_settles(proxy: Proxy, settles: Settles) -> None:
-    """Carry them out; what fails is in *settles*' errors afterwards."""
+    """Apply *settles*; failures are in its errors afterwards."""
     waiting = []
     for parcel in settles.parcels.values():
         try:
@@ -81,7 +85,10 @@ async def apply_settles(proxy: Proxy, settles: Settles) -> None:
 
 
 async def _reject(proxy: Proxy, rejects: Rejects) -> bytes | TernError:
-    """Dead letters are few and carry text: a request of their own. Rejecting twice is rejecting once."""
+    """Reject messages with a request of their own, because dead letters are few and carry text.
+
+    Rejects are idempotent.
+    """
     try:
         link = proxy.group(rejects.broker_group).link
         _, raw = await link.ask(RejectMessages(rows=rejects.rows), is_repeatable=True)

@@ -1,1 +1,1 @@
-"""Offsets over HTTP: what queues hold, where groups are, and groups moved."""
+"""Offsets over HTTP: bounds of queues, committed offsets of groups, and seeks."""

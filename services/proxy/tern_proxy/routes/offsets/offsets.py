@@ -1,4 +1,4 @@
-"""Offsets: what queues hold, where groups are, and groups moved."""
+"""Handlers for offsets: bounds of queues, committed offsets of groups, and seeks."""
 
 from tern_proxy.core.documents.offsets import GroupOffsets, OffsetsCommit, QueueMove, SeekMoves, SeekRequest
 from tern_proxy.core.documents.topics import TopicOffsets
@@ -15,9 +15,11 @@ from tern_wire.principals.principals import DESCRIBE, SUB, TOPIC
 
 
 async def get_topic_offsets(call: Call, topic: str) -> TopicOffsets:
-    """Oldest and next offset of every queue of the topic; with `time`, also the first offset visible from then on.
+    """Return oldest and next offset of every queue of the topic; with `time`, also the first offset
+    visible from then on.
 
-    `time` is in ms since 1970 (UTC) or as `2026-01-31T12:00:00Z`. `offset_at` is max_offset where nothing is that young.
+    `time` is in ms since 1970 (UTC) or as `2026-01-31T12:00:00Z`. `offset_at` is max_offset where
+    no message is that young.
     """
     time_ms = time_of(call.query["time"], "query/time") if "time" in call.query else -1
     found = await call.proxy.topic(topic)
@@ -26,7 +28,7 @@ async def get_topic_offsets(call: Call, topic: str) -> TopicOffsets:
 
 
 async def get_group_offsets(call: Call, group: str) -> GroupOffsets:
-    """The group's committed offset in every queue of `?topic=` that it has begun."""
+    """Return the group's committed offset in every queue of `?topic=` that it has begun."""
     check_group(group)
     name = call.topic(call.needed("topic"))
     call.admission.require(DESCRIBE, TOPIC, name)
@@ -37,8 +39,8 @@ async def get_group_offsets(call: Call, group: str) -> GroupOffsets:
 
 
 async def put_group_offsets(call: Call, group: str) -> GroupOffsets:
-    """Commit offsets; with `expected`, only if they are what is committed now (409 offset-moved); with `epochs`, only if nobody else has
-    locked those queues since (409 queue-lock-lost).
+    """Commit offsets; with `expected`, only if these are the committed ones (409 offset-moved);
+    with `epochs`, only if no other member has locked those queues since (409 queue-lock-lost).
 
     Queues of one broker group are committed together; several broker groups one after the other.
     """
@@ -60,10 +62,12 @@ async def put_group_offsets(call: Call, group: str) -> GroupOffsets:
 
 
 async def post_seek(call: Call, group: str) -> SeekMoves:
-    """Move the group: to earliest, latest, a time, by a shift, or to explicit offsets; all queues of a broker group at once, or none.
+    """Move the group to earliest, latest, a time, by a shift, or to explicit offsets; all queues of
+    a broker group at once, or none.
 
-    `before` is null where the group has not begun; it begins there now. Leases there are over, and their handles are answered
-    receipt-expired. With `dry_run` nothing moves. Several broker groups move one after the other; on an error, ask again.
+    `before` is null where the group had not begun; it begins there now. Leases there end, and their
+    handles are answered receipt-expired. With `dry_run` nothing moves. Several broker groups move
+    one after the other; after an error, repeat the request.
     """
     check_group(group)
     seek = await call.read(SeekRequest)

@@ -1,4 +1,4 @@
-"""The rows of offsets."""
+"""Rows of offsets."""
 
 from tern_proxy.core.documents.offsets import GroupOffsets, OffsetsCommit, QueueMove, SeekMoves, SeekRequest
 from tern_proxy.core.documents.topics import QueueOffsets, TopicOffsets
@@ -37,7 +37,7 @@ ROUTES = (
         tag="topics",
         summary="Offsets of a topic",
         asks=("DESCRIBE topic {topic}",),
-        parameters=(moment("time", "Also say which offset of each queue was the first one visible then."),),
+        parameters=(moment("time", "Also return the first offset of each queue that was visible from then on."),),
         gives={200: gives(_TOPIC_OFFSETS, "Every queue.")},
         errors=(*ASKED, *TOPIC, *BROKER),
     ),
@@ -49,8 +49,10 @@ ROUTES = (
         tag="groups",
         summary="Committed offsets of a group",
         asks=("DESCRIBE group {group}", "DESCRIBE topic of the query"),
-        parameters=(in_query("topic", {"type": "string", "pattern": TOPIC_PATTERN}, "Whose queues.", required=True),),
-        gives={200: gives(_GROUP_OFFSETS, "By queue; queues not begun are left out.")},
+        parameters=(
+            in_query("topic", {"type": "string", "pattern": TOPIC_PATTERN}, "The topic of the queues.", required=True),
+        ),
+        gives={200: gives(_GROUP_OFFSETS, "By queue; queues without a committed offset are omitted.")},
         errors=(*ASKED, *TOPIC, *BROKER, IllegalGroup, GroupNotFound),
         query="?topic=orders",
     ),
@@ -68,7 +70,7 @@ ROUTES = (
             seek={"topic": "orders", "offsets": {"broker-a:3": 0}},
             only_if={"topic": "orders", "offsets": {"broker-a:3": 42}, "expected": {"broker-a:3": 0}},
         ),
-        gives={200: gives(_GROUP_OFFSETS, "What is committed now.")},
+        gives={200: gives(_GROUP_OFFSETS, "The committed offsets.")},
         errors=(
             *(*ASKED, *READ, *TOPIC, *BROKER),
             *(IllegalGroup, GroupNotFound, QueueNotFound, OffsetMoved, QueueLockLost, MessageTooLarge, DiskFull),

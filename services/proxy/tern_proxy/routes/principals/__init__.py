@@ -1,1 +1,3 @@
-"""Principals over HTTP: their grants and keys, declared, described, listed, deleted, revoked."""
+"""Principals over HTTP: declared, described, listed, deleted; their grants, and their keys made and
+revoked.
+"""

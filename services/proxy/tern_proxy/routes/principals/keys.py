@@ -1,7 +1,8 @@
-"""Keys of principals: made and revoked.
+"""Handlers for keys of principals: created and revoked.
 
-The text of a key is told once, so a new one is answered 201 as soon as one broker group has it, with the names of those that do not.
-Whatever else is said of a change of principals (`principals.py`) holds for a revocation too.
+The text of a key is returned once, so a new key is answered 201 as soon as one broker group has it,
+with the names of those that do not. The other guarantees of changes of principals (`principals.py`)
+hold for revocations, too.
 """
 
 import secrets
@@ -23,11 +24,12 @@ _SECRET = {"Cache-Control": "no-store"}
 
 
 async def post_key(call: Call, principal: str) -> Answer:
-    """Give a principal a key. A bearer or HMAC key is in `key` of this answer and nowhere else.
+    """Create a key of a principal.
 
-    At most two keys of a principal are live, so that one can be exchanged while the other is in use (429 limit-reached); expired ones make
-    room. `missing_broker_groups` have not answered; they get it as soon as they do, and until then the key works at every proxy that
-    reaches one of the others.
+    A bearer or HMAC key is in `key` of this answer and nowhere else. A principal has at most two
+    live keys, so that one can be replaced while the other is in use (429 limit-reached); expired
+    ones make room. `missing_broker_groups` have not answered; they get the key as soon as they do,
+    and until then it works at every proxy that reaches one of the others.
     """
     proxy = call.proxy
     settings = await call.read(KeySettings)
@@ -40,7 +42,7 @@ async def post_key(call: Call, principal: str) -> Answer:
     try:
         written = await write(proxy, change)
     except TernError:
-        # Where it may be, nobody shall have a key whose text nobody was told.
+        # The key may be stored somewhere, but no client has its text: revoke it.
         await _take_back(proxy, change)
         raise
     made = extended(
@@ -54,7 +56,7 @@ async def post_key(call: Call, principal: str) -> Answer:
 
 
 async def delete_key(call: Call, principal: str, kid: str) -> None:
-    """Revoke a key: every proxy refuses it within 5 s, and it never becomes good again. Repeating this is safe."""
+    """Revoke a key: every proxy refuses it within 5 s, permanently. A repeat is safe."""
     before = await found(call.proxy.principals, principal)
     gone = ClientKey(kid=kid, version=dict(before.revoked).get(kid, 0))
     key = next((each for each in before.keys if each.kid == kid), gone)
@@ -67,5 +69,5 @@ async def _take_back(proxy: Proxy, change: PrincipalDocument) -> None:
     try:
         await write(proxy, revocation(change.name, change.keys))
     except TernError:
-        # It was not stored anywhere, or stays in the list of keys, where it can be revoked.
+        # It was not stored anywhere, or remains in the list of keys, where it can be revoked.
         return

@@ -1,4 +1,4 @@
-"""The rows of principals, their keys and grants."""
+"""Rows of principals, their keys and grants."""
 
 from tern_proxy.core.documents.principals import (
     AclPage,
@@ -51,7 +51,7 @@ _KEY = ClientKeyState(
     networks=["10.0.0.0/8"],
     description="checkout service",
 )
-# Never a key of anything: 43 times the same character.
+# Not a real key: 43 times the same character.
 _MADE = extended(_KEY, ClientKeyMade, principal="shop", key=f"mqk_{_KID}_{'A' * 43}", missing_broker_groups=[])
 _PRINCIPAL = PrincipalState(
     principal="shop",
@@ -77,7 +77,7 @@ ROUTES = (
         id="getWhoami",
         tag="principals",
         summary="Who am I?",
-        gives={200: gives(_ME, "As this proxy knows it.")},
+        gives={200: gives(_ME, "From this proxy's table.")},
         errors=ASKED,
     ),
     Route(
@@ -90,7 +90,7 @@ ROUTES = (
         asks=_SEE,
         is_admin=True,
         parameters=(LIMIT, CURSOR, in_query("q", {"type": "string", "maxLength": 128}, "Part of the name.")),
-        gives={200: gives(PrincipalPage(principals=[_PRINCIPAL], next_cursor=""), "As the leaders know them.")},
+        gives={200: gives(PrincipalPage(principals=[_PRINCIPAL], next_cursor=""), "From the leaders.")},
         errors=ASKED,
         query="?limit=10",
     ),
@@ -108,7 +108,7 @@ ROUTES = (
             producer={"grants": [{"actions": ["PUB"], "kind": "topic", "pattern": "orders*"}]},
             unless_changed={"requests_per_s": 500, "version": 3},
         ),
-        gives={200: gives(_WAS_THERE, "It was there; it is so now."), 201: gives(_IS_NEW, "It is new.")},
+        gives={200: gives(_WAS_THERE, "It existed; it has these settings now."), 201: gives(_IS_NEW, "It is new.")},
         errors=(*DECLARED, PrincipalChanged, PrincipalPartlyWritten),
         bodies=((JSON, '{"grants": [{"actions": ["PUB"], "kind": "topic", "pattern": "orders*"}]}'),),
     ),
@@ -121,7 +121,7 @@ ROUTES = (
         summary="Describe a principal",
         asks=_SEE,
         is_admin=True,
-        gives={200: gives(_PRINCIPAL, "With what is known of its keys.")},
+        gives={200: gives(_PRINCIPAL, "With descriptions of its keys.")},
         errors=(*ASKED, PrincipalNotFound),
     ),
     Route(
@@ -133,7 +133,7 @@ ROUTES = (
         summary="Delete a principal",
         asks=_ADMIN,
         is_admin=True,
-        gives={204: Gives(text="It is gone, and so are its keys.")},
+        gives={204: Gives(text="It is deleted with its keys.")},
         errors=(*ASKED, *_WRITTEN, PrincipalNotFound),
     ),
     Route(
@@ -142,7 +142,7 @@ ROUTES = (
         post_key,
         id="createKey",
         tag="principals",
-        summary="Give a principal a key",
+        summary="Create a key of a principal",
         asks=_ADMIN,
         is_admin=True,
         takes=takes(
@@ -151,7 +151,7 @@ ROUTES = (
             signing={"public_key": "1" * 42 + "E"},
             signing_with_a_secret={"type": HMAC},
         ),
-        gives={201: gives(_MADE, "The only time that the key is shown.", "Cache-Control")},
+        gives={201: gives(_MADE, "The only answer that shows the key.", "Cache-Control")},
         errors=(
             *(*ASKED, *READ, *BROKER, *ROUTED, PrincipalNotFound, LimitReached, MessageTooLarge, DiskFull),
             ClusterKeyMissing,
@@ -167,7 +167,7 @@ ROUTES = (
         summary="Revoke a key",
         asks=_ADMIN,
         is_admin=True,
-        gives={204: Gives(text="It is revoked for good.")},
+        gives={204: Gives(text="It is revoked permanently.")},
         errors=(*ASKED, *_WRITTEN, PrincipalNotFound, ClientKeyNotFound),
     ),
     Route(
@@ -176,21 +176,21 @@ ROUTES = (
         list_acls,
         id="listAcls",
         tag="principals",
-        summary="Who may do what?",
+        summary="List grants",
         asks=_SEE,
         is_admin=True,
         parameters=(
             LIMIT,
             CURSOR,
-            in_query("topic", {"type": "string", "pattern": TOPIC_PATTERN}, "Grants that speak of this topic."),
-            in_query("group", {"type": "string", "pattern": GROUP_PATTERN}, "Grants that speak of this group."),
+            in_query("topic", {"type": "string", "pattern": TOPIC_PATTERN}, "Grants that apply to this topic."),
+            in_query("group", {"type": "string", "pattern": GROUP_PATTERN}, "Grants that apply to this group."),
             in_query(
                 "producer_group",
                 {"type": "string", "pattern": GROUP_PATTERN},
-                "Grants that speak of this producer group.",
+                "Grants that apply to this producer group.",
             ),
         ),
-        gives={200: gives(AclPage(acls=[_ACL], next_cursor=""), "As the leaders know them.")},
+        gives={200: gives(AclPage(acls=[_ACL], next_cursor=""), "From the leaders.")},
         errors=ASKED,
         query="?topic=orders",
     ),

@@ -1,13 +1,16 @@
-"""Principals changed: a change told to every broker group, and what is promised when some of them do not answer.
+"""Writes of principals to every broker group, and the guarantees when some do not answer.
 
-Every broker group that answers has the change for good, and from then on every proxy that reaches it: who joins what two groups say takes
-the newer settings, and never a key that one of them knows as revoked (`tern_wire/principals/documents.py`). So a change does not wait for a
-broker group that is without a leader. It is reported as partly done (503 principal-partly-written, which names both kinds of groups), since a
-proxy that reaches only the others has not heard of it; a repeat completes it, and the proxies do that by themselves too, as soon as the
-group answers. If no group has it, nothing was done.
+Every broker group that answers has the change permanently, and so does every proxy that reaches it
+from then on: merging the answers of two groups keeps the newer settings, and never a key that one
+of them has revoked (`tern_wire/principals/documents.py`). So a change does not wait for a broker
+group without a leader. It is reported as partly done (503 principal-partly-written, which names
+both kinds of groups), since a proxy that reaches only the others does not have it. A repeat
+completes it, and the proxies also complete it by themselves as soon as the group answers. If no
+group has it, nothing was done.
 
-Changes of settings go from group to group in the order of their names, each only if the settings there are those that the change was made
-from: of two writers one is told that it was too late. What only takes away goes to all at once, whatever is there.
+Changes of settings are sent from group to group in the order of their names, each only if the
+settings there are those from which the change was made: one of two concurrent writers gets the
+refusal. Changes that only remove are sent to all groups at once, unconditionally.
 """
 
 import asyncio
@@ -29,7 +32,7 @@ ANY_VERSION = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """Which broker groups have the change, and which did not answer."""
+    """Broker groups that have the change, and those that did not answer."""
 
     done: tuple[str, ...]
     missing: tuple[str, ...]
@@ -38,10 +41,11 @@ class Written:
 async def write(
     proxy: Proxy, change: PrincipalDocument, *, base: int = ANY_VERSION, is_repair: bool = False
 ) -> Written:
-    """Tell all broker groups of *change*. What this returns counts at this proxy already.
+    """Send *change* to all broker groups. A returned change is in effect at this proxy.
 
-    *base*: the version of the settings that it changes, PrincipalChanged if they are others by now; ANY_VERSION: whatever there is.
-    Raises the first refusal (PrincipalChanged, LimitReached, ...), and the first trouble if no group has taken it.
+    *base*: the version of the settings that it changes, PrincipalChanged if they have changed
+    since; ANY_VERSION for any. Raise the first refusal (PrincipalChanged, LimitReached, ...), and
+    the first error if no group has accepted it.
     """
     names = await broker_group_names(proxy)
     asked = PutPrincipal(document=Raw(encode_msgpack(change.packed())), base=base, is_repair=is_repair)
@@ -65,7 +69,10 @@ async def write(
 async def write_everywhere(
     proxy: Proxy, change: PrincipalDocument, *, base: int = ANY_VERSION, is_repair: bool = False
 ) -> Written:
-    """As `write`; PrincipalPartlyWritten unless every broker group has taken it."""
+    """Send *change* as `write` does.
+
+    Raise PrincipalPartlyWritten unless every broker group has accepted it.
+    """
     written = await write(proxy, change, base=base, is_repair=is_repair)
     if written.missing:
         done, missing = ", ".join(written.done), ", ".join(written.missing)
@@ -74,13 +81,15 @@ async def write_everywhere(
 
 
 async def known(principals: PrincipalsCache, name: str) -> PrincipalDocument:
-    """All that the leaders know of *name* now; of one that was never there an empty document."""
+    """Return the current document of *name* from all leaders; an empty document if there never was
+    one.
+    """
     await principals.refresh()
     return principals.document(name) or PrincipalDocument(name=name)
 
 
 async def found(principals: PrincipalsCache, name: str) -> PrincipalDocument:
-    """As `known`; PrincipalNotFound where it is not there, InvalidField."""
+    """Return the document of an existing principal. Raise PrincipalNotFound, InvalidField."""
     check_principal(name)
     document = await known(principals, name)
     if not document.is_there:
@@ -89,7 +98,7 @@ async def found(principals: PrincipalsCache, name: str) -> PrincipalDocument:
 
 
 async def _tell(proxy: Proxy, name: str, asked: PutPrincipal) -> TernError | None:
-    """Why the broker group *name* has not taken it; None when it has, now or before."""
+    """Return the error of the broker group *name*; None when it has the change, now or before."""
     try:
         await proxy.group(name).link.ask(asked, is_repeatable=True)
     except TernError as error:
@@ -98,5 +107,5 @@ async def _tell(proxy: Proxy, name: str, asked: PutPrincipal) -> TernError | Non
 
 
 def _is_refusal(answer: TernError | None) -> bool:
-    """Whether that says no, and not that nobody has answered."""
+    """Return whether the answer is a refusal, and not a missing answer."""
     return answer is not None and answer.status < 500

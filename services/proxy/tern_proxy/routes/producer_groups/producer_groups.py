@@ -1,4 +1,7 @@
-"""Producer groups: declared, described, listed, deleted. A producer group is in every broker group that is known."""
+"""Handlers for producer groups: declared, described, listed, deleted.
+
+Every broker group has every producer group.
+"""
 
 import asyncio
 import secrets
@@ -37,11 +40,14 @@ from tern_wire.settings.producer_settings import ProducerChange
 
 
 async def put_producer_group(call: Call, producer_group: str) -> Answer:
-    """Declare a producer group: afterwards it is there, with the settings that were named. 201 when it is new.
+    """Declare a producer group: afterwards it exists, with the given settings. 201 when it is new.
 
-    With a `check_url`, its open transactions are asked about there, signed by Standard Webhooks; without one its producers receive the
-    checks. An answer counts only when it is signed, too, with the same secret, for the question's `MQ-Check-Nonce`: `MQ-Check-Signature` is
-    `v1,` and the base64 of HMAC-SHA256 over `ternmq-check-answer-v1`, nonce, transaction id and body, with a line feed between each. `check_secret` is made here unless it is given, and is in the answer of the PUT that has set it, and nowhere else.
+    With a `check_url`, checks of its open transactions are sent there, signed by Standard Webhooks;
+    without one its producers receive the checks. An answer counts only when it is signed, too, with
+    the same secret, for the check's `MQ-Check-Nonce`: `MQ-Check-Signature` is `v1,` and the base64
+    of HMAC-SHA256 over `ternmq-check-answer-v1`, nonce, transaction id and body, with a line feed
+    between each. `check_secret` is generated unless it is given, and is only in the answer of the
+    PUT that has set it.
     """
     check_group(producer_group)
     settings = await call.read(ProducerGroupSettings)
@@ -55,7 +61,7 @@ async def put_producer_group(call: Call, producer_group: str) -> Answer:
     with call.proxy.creations.one(call.owner, is_free=bool(known)) as creation:
         answers = await _alter(call.proxy, to_decide(change, known, fresh), newest(known))
         created = creation.is_new = any(found.created for _, found in answers)
-    # Shown once: a secret that was there before is not.
+    # Shown once: an earlier secret is not shown.
     own = (fresh, settings.check_secret)
     declared = producer_group_declared(producer_group, answers, created=created, fresh=own)
     return Answer(declared, 201 if created else 200)
@@ -64,16 +70,17 @@ async def put_producer_group(call: Call, producer_group: str) -> Answer:
 async def _alter(
     proxy: Proxy, change: ProducerChange, before: KnownProducerGroup | None
 ) -> list[tuple[str, ProducerGroupChanged]]:
-    """The first broker group decides, the others follow. If one of them cannot, a repeat of the PUT brings it what was decided.
+    """Send the change to the first broker group, which decides, and its decision to the others.
 
-    *before*: what was decided last; the first one is told of it if it has not heard of it, such as one that is new.
+    If one of the others fails, a repeat of the PUT completes it. *before*: the newest decision,
+    which is sent to the first one if it lacks it, as a new one may.
     """
     name = change.producer_group
     first, *others = await broker_group_names(proxy)
     created = False
     if before is not None and before.revision:
         created = (await _tell(proxy, first, to_copy(name, before))).created
-    # Repeated, it is decided as it was, one revision later.
+    # A repeat gets the same decision, one revision later.
     decided = await _tell(proxy, first, change)
     copied = await asyncio.gather(*(_tell(proxy, other, to_copy(name, decided)) for other in others))
     decided = msgspec.structs.replace(decided, created=decided.created or created)
@@ -87,12 +94,16 @@ async def _tell(proxy: Proxy, broker_group: str, change: ProducerChange) -> Prod
 
 
 async def get_producer_group(call: Call, producer_group: str) -> ProducerGroupState:
-    """Settings, and how many of its transactions are open, expired, committed and rolled back, and how often it was asked."""
+    """Return settings, numbers of its open, expired, committed and rolled back transactions, and
+    the number of checks.
+    """
     return producer_group_state(producer_group, await _found(call.proxy, producer_group))
 
 
 async def list_producer_groups(call: Call) -> ProducerGroupPage:
-    """Producer groups in order of their names, page by page: `next_cursor` is empty on the last one."""
+    """List producer groups in order of their names, page by page: `next_cursor` is empty on the
+    last one.
+    """
     page = read_page(call.query, {"name": str})
 
     async def ask(part: Page) -> tuple[dict[str, list[tuple[str, KnownProducerGroup]]], bool]:
@@ -112,7 +123,9 @@ async def list_producer_groups(call: Call) -> ProducerGroupPage:
 
 
 async def delete_producer_group(call: Call, producer_group: str) -> None:
-    """Delete a producer group, which no transaction may need any more (409 producer-group-busy). The name is free again."""
+    """Delete a producer group without open or expired transactions (409 producer-group-busy
+    otherwise). The name becomes free.
+    """
     found = await _found(call.proxy, producer_group)
     told = [group.stats for _, group in found if group.stats is not None]
     count, expired = sum(stats.open for stats in told), sum(stats.expired for stats in told)
@@ -120,13 +133,16 @@ async def delete_producer_group(call: Call, producer_group: str) -> None:
         # Before any broker group has deleted its part.
         raise ProducerGroupBusy(producer_group=producer_group, open=count, expired=expired)
     for name, _ in found:
-        # A repeat finds it gone, which is what was asked for.
+        # A repeat finds it deleted, which is the requested result.
         link = call.proxy.group(name).link
         await link.ask(DeleteProducerGroup(producer_group=producer_group), is_repeatable=True)
 
 
 async def _found(proxy: Proxy, producer_group: str) -> Answers:
-    """What every broker group that has it says of it; ProducerGroupNotFound when none has."""
+    """Return the descriptions of all broker groups that have it.
+
+    Raise ProducerGroupNotFound when none has.
+    """
     check_group(producer_group)
     found = await _describe(proxy, producer_group)
     if not found:
@@ -135,7 +151,7 @@ async def _found(proxy: Proxy, producer_group: str) -> Answers:
 
 
 async def _describe(proxy: Proxy, producer_group: str) -> list[tuple[str, KnownProducerGroup]]:
-    """As _found; empty when none has it."""
+    """Return the descriptions of all broker groups that have it; empty when none has."""
     names = await broker_group_names(proxy)
     asked = DescribeProducerGroups(producer_group=producer_group, after="", limit=1)
     links = [proxy.group(name).link for name in names]

@@ -1,4 +1,4 @@
-"""The rows of producer groups. Their checks are among those of transactions."""
+"""Rows of producer groups. Their checks are in the rows of transactions."""
 
 import msgspec
 
@@ -60,7 +60,7 @@ ROUTES = (
             pull={"check_after": "10s", "max_checks": 15},
             callback={"check_url": "https://hooks.example.com/checks", "timeout": "3s"},
         ),
-        gives={200: gives(_WAS_THERE, "It was there; it has these settings now."), 201: gives(_IS_NEW, "It is new.")},
+        gives={200: gives(_WAS_THERE, "It existed; it has these settings now."), 201: gives(_IS_NEW, "It is new.")},
         errors=(*DECLARED, IllegalGroup, CheckUrlForbidden),
         bodies=((JSON, '{"check_after": "10s", "max_checks": 15}'),),
     ),
@@ -72,7 +72,7 @@ ROUTES = (
         tag="producer groups",
         summary="Describe a producer group",
         asks=("DESCRIBE producer-group {producer_group}",),
-        gives={200: gives(_COUNTED, "Settings and numbers.")},
+        gives={200: gives(_COUNTED, "Settings and statistics.")},
         errors=(*ASKED, *BROKER, *_FOUND),
     ),
     Route(
@@ -95,7 +95,7 @@ ROUTES = (
         tag="producer groups",
         summary="List producer groups",
         parameters=(LIMIT, CURSOR),
-        gives={200: gives(ProducerGroupPage(producer_groups=[_COUNTED], next_cursor=""), "As the leaders know them.")},
+        gives={200: gives(ProducerGroupPage(producer_groups=[_COUNTED], next_cursor=""), "From the leaders.")},
         errors=(*ASKED, *BROKER, *ROUTED),
         query="?limit=10",
     ),

@@ -1,7 +1,9 @@
-"""Messages by id and by key, and where one message is for each consumer group.
+"""Handlers for messages by id and by key, and for the trace of one message through the consumer
+groups.
 
-All broker groups of the topic are asked, since nothing but its index knows where a key is. Every answer is bounded: `truncated` says that a
-broker stopped before it had seen everything, and `next_cursor` goes on from there.
+All broker groups of the topic are asked, since only the index of each has its keys. Every answer is
+bounded: `truncated` means that a broker stopped before the end, and `next_cursor` continues from
+there.
 """
 
 import asyncio
@@ -32,15 +34,16 @@ from tern_wire.principals.principals import DESCRIBE, GROUP, TOPIC
 
 MESSAGES_DEFAULT = 32
 MESSAGE_ID_LENGTH_MAX = 128
-# A message id that many other messages have as a key: so many pages of them are looked through.
+# Pages to search for a message id that many other messages have as a key.
 PAGES_MAX = 16
 
 
 async def get_messages(call: Call, topic: str) -> FoundMessages:
-    """Messages with a key, newest first: `key` is the whole key, compared exactly; a message's id is a key of its own.
+    """List messages with a key, newest first: `key` is the whole key, compared exactly; a message's
+    id is also a key.
 
-    `from` and `to` bound the time at which it was stored. A message without `offset` is not visible (yet): its delivery time is to come, or
-    its place in the queue is gone.
+    `from` and `to` bound the time at which it was stored. A message without `offset` is not
+    visible: its delivery time has not come, or its place in the queue is gone.
     """
     query, key = call.query, call.needed("key")
     put_body = put_body_of(query, call.form)
@@ -65,7 +68,7 @@ async def get_messages(call: Call, topic: str) -> FoundMessages:
 
 
 async def get_message(call: Call, topic: str, message_id: str) -> FoundMessage:
-    """One message by its id; 404 message-not-found."""
+    """Return one message by its id; 404 message-not-found."""
     put_body = put_body_of(call.query, call.form)
     found = await call.proxy.topic(topic)
     _check_id(message_id)
@@ -84,11 +87,12 @@ async def get_message(call: Call, topic: str, message_id: str) -> FoundMessage:
 
 
 async def get_trace(call: Call, message_id: str) -> MessageTrace:
-    """Where the message of `?topic=` is stored, and where it is for each consumer group that has begun to read the topic.
+    """Return the place of the message in `?topic=`, and its state in each consumer group that has
+    begun to read the topic.
 
-    `state`: waiting (never received), leased (to somebody, `until`), resting (after a failed attempt, `until`), returned (to be received
-    again), blocked (behind another one of its message group), dying, dead-lettered, settled (acked, or passed over by the group's start or
-    a seek), not-begun.
+    `state`: waiting (never received), leased (until `until`), resting (after a failed attempt,
+    until `until`), returned (receivable again), blocked (behind another one of its message group),
+    dying, dead-lettered, settled (acked, or skipped by the group's start or a seek), not-begun.
     """
     name = call.needed("topic")
     _check_id(message_id)
@@ -108,7 +112,7 @@ async def get_trace(call: Call, message_id: str) -> MessageTrace:
 async def _find(
     call: Call, topic: Topic, asked: FindMessages, after: dict[str, Place | None], put_body: PutBody
 ) -> dict[str, FoundPage]:
-    """One page of every broker group in *after*."""
+    """Return one page of every broker group in *after*."""
 
     async def ask(name: str, place: Place | None) -> FoundPage:
         behind = (place[0], place[1]) if place is not None else None

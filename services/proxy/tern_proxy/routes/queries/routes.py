@@ -1,4 +1,4 @@
-"""The rows of single messages. Whoever may read a topic may look for single messages in it."""
+"""Rows of single messages. The right to read a topic includes the search for single messages."""
 
 from tern_proxy.core.documents.queries import FoundMessage, FoundMessages, GroupTrace, MessageTrace
 from tern_proxy.core.documents.values import TOPIC_PATTERN
@@ -58,7 +58,7 @@ ROUTES = (
             in_query("key", {"type": "string", "minLength": 1}, "A whole key, or a message's id.", required=True),
             moment("from", "Stored then or later."),
             moment("to", "Stored then or before."),
-            number("limit", 1, QUERY_MESSAGES_MAX, MESSAGES_DEFAULT, "At most so many."),
+            number("limit", 1, QUERY_MESSAGES_MAX, MESSAGES_DEFAULT, "Largest number of messages."),
             continued(maxLength=CURSOR_LENGTH_MAX),
             ENCODING_IN_JSON,
         ),
@@ -84,10 +84,10 @@ ROUTES = (
         get_trace,
         id="traceMessage",
         tag="queries",
-        summary="Where one message is",
+        summary="Trace of one message",
         asks=("DESCRIBE topic of the query",),
         parameters=(in_query("topic", {"type": "string", "pattern": TOPIC_PATTERN}, "Its topic.", required=True),),
-        gives={200: gives(_TRACE, "For every group that has begun.")},
+        gives={200: gives(_TRACE, "For every group that has begun the topic.")},
         errors=(*_OF_TOPIC, MessageNotFound),
         query="?topic=orders",
     ),

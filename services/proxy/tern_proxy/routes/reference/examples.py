@@ -1,4 +1,4 @@
-"""What stands in the examples of the API's document: names in paths, and fields of problems."""
+"""Example values of the API document: names in paths, and fields of problems."""
 
 from collections.abc import Mapping
 from string import Formatter
@@ -26,7 +26,7 @@ EXAMPLE_NAMES = {
     "kid": "Zk3vQ8mT1xWc5RbN",
     "problem": "topic-not-found",
 }
-# What stands in the examples of problems for the fields of an error, and where one error says something else.
+# Example values of the fields of errors, and the exceptions of single errors.
 FIELDS: Mapping[str, Any] = {
     "accept": "text/html",
     "ask_again": "/v1/topics/orders/requests/invoice-7?client=shop-7&wait=20s",
@@ -126,7 +126,7 @@ OTHER_FIELDS: Mapping[str, Mapping[str, Any]] = {
 
 
 def problem_example(kind: type[TernError]) -> dict[str, Any]:
-    """A whole problem of *kind*, as a send would be answered with it."""
+    """Return a whole problem document of *kind*, as the answer to a send."""
     wanted = {name for _, name, _, _ in Formatter().parse(kind.fix) if name}
     fields = {**FIELDS, **OTHER_FIELDS.get(kind.code, {})}
     error = kind(**{name: fields[name] for name in sorted(wanted)})

@@ -1,4 +1,7 @@
-"""The page to read and try the API: Swagger UI over /openapi.json. Its script and style come from the package, never from another host."""
+"""Swagger UI over /openapi.json.
+
+Its script and style come from the package, never from another host.
+"""
 
 import base64
 import hashlib
@@ -21,8 +24,8 @@ _KEPT = {"Cache-Control": "max-age=86400"}
 
 
 async def get_docs(_: Call) -> Page:
-    """A page to read and try this API."""
-    # Relative, so that the page works behind a prefix too.
+    """Return a page to read and try this API."""
+    # Relative, so that the page also works behind a prefix.
     page = get_swagger_ui_html(
         openapi_url="openapi.json",
         title="TernMQ: HTTP API",
@@ -36,7 +39,7 @@ async def get_docs(_: Call) -> Page:
 
 
 async def get_docs_asset(_: Call, asset: str) -> Page:
-    """A file of that page."""
+    """Return a file of that page."""
     kind = _ASSETS.get(asset)
     if kind is None:
         raise RouteNotFound(method="GET", path=f"/docs/{asset[:80]}")
@@ -44,7 +47,7 @@ async def get_docs_asset(_: Call, asset: str) -> Page:
 
 
 def _policy(page: bytes) -> str:
-    """Nothing from elsewhere, and no script but those of *page*."""
+    """Return a policy that allows no foreign content, and only the scripts of *page*."""
     digests = (base64.b64encode(hashlib.sha256(script).digest()).decode() for script in _INLINE.findall(page))
     scripts = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (

@@ -1,4 +1,6 @@
-"""An error explained: the `type` of each problem leads here. For programs as a document, for browsers as a page."""
+"""Explanations of errors, the targets of the `type` of problems: documents for programs, pages for
+browsers.
+"""
 
 from collections.abc import Callable, Iterable
 from html import escape
@@ -13,18 +15,18 @@ from tern_proxy.routes.reference.examples import problem_example
 from tern_proxy.routes.route import Route
 from tern_wire.errors import ERRORS, ProblemNotFound, TernError
 
-# All rows, when they are there: these two are among them.
+# All rows, once they are complete: the routes of this file are among them.
 Rows = Callable[[], Iterable[Route]]
 _STYLE = "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}pre{overflow:auto;background:#f4f4f4;padding:1rem}"
 
 
 def problem_kind(error: type[TernError]) -> ProblemKind:
-    """As a list shows it."""
+    """Return *error* as a row of a list."""
     return ProblemKind(code=error.code, status=error.status, title=error.title, retryable=error.retryable)
 
 
 def explained(error: type[TernError], rows: Iterable[Route]) -> ProblemExplained:
-    """*error*, with those of *rows* that answer it."""
+    """Return *error* with those of *rows* that can answer it."""
     everywhere = error in SERVER or error in GUARD
     return ProblemExplained(
         code=error.code,
@@ -40,13 +42,13 @@ def explained(error: type[TernError], rows: Iterable[Route]) -> ProblemExplained
 
 
 async def list_problems(_: Call) -> ProblemKinds:
-    """Every error that there is, by status and code."""
+    """List all errors by status and code."""
     kinds = sorted(ERRORS.values(), key=lambda error: (error.status, error.code))
     return ProblemKinds(problems=[problem_kind(error) for error in kinds])
 
 
 async def get_problem(call: Call, problem: str) -> ProblemExplained | Page:
-    """What an error means and what to do about it. A browser gets a page."""
+    """Explain an error: its meaning and its remedy. A browser gets a page."""
     error = ERRORS.get(problem)
     if error is None:
         raise ProblemNotFound(problem=problem[:80])

@@ -1,4 +1,4 @@
-"""The rows of what explains the API."""
+"""Rows of the API's reference pages."""
 
 from tern_proxy.core.documents.problems import ProblemKinds
 from tern_proxy.routes.call import HTML
@@ -9,7 +9,7 @@ from tern_proxy.routes.route import Gives, Route, gives
 from tern_wire.errors import ProblemNotFound, RouteNotFound, TopicNotFound
 from tern_wire.paths import DOCS_PATH, PROBLEMS_PATH, problem_path
 
-_EXPLAINED = gives(explained(TopicNotFound, ()), "What it means.")
+_EXPLAINED = gives(explained(TopicNotFound, ()), "Its meaning and remedy.")
 
 ROUTES = (
     Route(

@@ -1,12 +1,16 @@
-"""POST requests, POST replies, GET requests/{correlation id}: a message whose sender waits for the answer to it. See tern_wire.replies.
+"""POST requests, POST replies, GET requests/{correlation id}: messages whose sender waits for a
+reply. See tern_wire.replies.
 
-    POST /requests -> the request is stored -> AWAIT_REPLY at the broker group of its reply address -> 200 with the reply | 504
-    POST /replies  -> the reply is stored in the reply topic of that broker group, whether anybody still waits or not -> 201
-    GET  /requests/{correlation id} -> AWAIT_REPLY at every broker group of the reply topic -> 200 | 404
+    POST /requests -> the request is stored
+                   -> AWAIT_REPLY at the broker group of its address -> 200 with the reply | 504
+    POST /replies  -> the reply is stored in the reply topic of that broker group, with or without a
+                      waiting requester -> 201
+    GET  /requests/{correlation id}
+                   -> AWAIT_REPLY at every broker group of the reply topic -> 200 | 404
 
-Law: whatever happens while it waits, a request that is stored is answered as one that is stored, unless its principal has lost the right to
-the reply. An election, a leader that dies or a
-proxy that stops costs the wait, never the reply: it is looked for again, here or wherever the client asks next.
+Law: once a request is stored, its answer says so whatever happens during the wait, unless its
+principal has lost the right to the reply. An election, a leader that dies or a proxy that stops
+ends the wait, never loses the reply: a later request finds it, here or at another proxy.
 """
 
 import asyncio
@@ -46,21 +50,21 @@ from tern_wire.limits import APPEND_DEADLINE_MS, MESSAGE_BODY_SIZE_MAX_BYTES, RE
 from tern_wire.paths import HEADER_REPLAYED, JSON, MSGPACK, OCTETS, pull_path
 from tern_wire.replies import ReplyAddress
 
-# The reply as it is, its metadata in headers; or a document.
+# The reply itself with its metadata in headers; or a document.
 ANSWERED = (OCTETS, JSON, MSGPACK)
-# As for pulls: a leader that hangs is noticed within this time and a request's own.
+# As for pulls: a leader that hangs is detected within this time and a request's own.
 WAIT_AT_BROKER_MAX_MS = 10_000
-# Between two questions of which the first met trouble: twice as long each time.
+# Pause between two requests of which the first failed, doubled each time.
 PAUSE_S, PAUSE_MAX_S = 0.05, 1.0
-# A broker that says at the deadline that there is nothing is nearer to the truth than this proxy is alone.
+# Extra time for a broker's own answer at the deadline, which is more reliable than this proxy's.
 GRACE_S = 0.25
 _REPLAYED = (HEADER_REPLAYED.lower().encode(), b"true")
-# Records of one reply, and the broker group that they came from.
+# Record of one reply, and its broker group.
 Found = tuple[str, memoryview]
 
 
 async def post_request(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
-    """200 with the reply; 504 reply-timeout when none came in time, the request being stored."""
+    """200 with the reply; 504 reply-timeout when none came in time. The request is stored then."""
     kind = answer_kind(request.header(b"accept"), ANSWERED)
     topic = await topic_to_send(proxy, topic_name, request)
     body = await request.read_body(MESSAGE_BODY_SIZE_MAX_BYTES, message_too_large)
@@ -76,7 +80,7 @@ async def post_request(proxy: Proxy, request: HotRequest, topic_name: str) -> Re
     until = asyncio.get_running_loop().time() + asked.timeout_ms / 1_000
     system = request_properties(correlation_id, address, asked.timeout_ms)
     receipt, is_replay = await store_message(proxy, request, topic, asked.message, system)
-    # It is stored: whoever waits for the reply holds none of the room for requests, and no copy.
+    # The request is stored: its wait holds no room for requests, and no copy of the body.
     del body, asked
     request.release_body()
     request.release_messages()
@@ -99,7 +103,9 @@ async def post_request(proxy: Proxy, request: HotRequest, topic_name: str) -> Re
 
 
 async def get_reply(proxy: Proxy, request: HotRequest, topic_name: str, correlation_id: str) -> Reply:
-    """200 with the reply to a request that was stored before, 404 no-reply when none came within `wait`."""
+    """200 with the reply to a request that was stored before, 404 no-reply when none came within
+    `wait`.
+    """
     kind = answer_kind(request.header(b"accept"), ANSWERED)
     asked, wait_ms = read_asking(request.query_string, correlation_id)
     sought = replace(asked, client=admission_of(request).client(asked.client))
@@ -109,13 +115,14 @@ async def get_reply(proxy: Proxy, request: HotRequest, topic_name: str, correlat
     try:
         names = tuple((await proxy.topic(proxy.reply_topic(namespace_in(request)))).broker_groups)
     except TopicNotFound:
-        # Nobody has asked for anything in this cluster; or another proxy has, just now, and the brokers know.
+        # No request exists in this cluster; or another proxy has just stored one, and the brokers
+        # have it.
         names = tuple(proxy.groups)
     until = asyncio.get_running_loop().time() + wait_ms / 1_000
     found, trouble = await _Waiting(proxy, request, sought, until).find(names)
     if found is None:
         if proxy.is_stopping:
-            # The wait was cut short, so nobody knows.
+            # The wait was cut short, so the outcome is unknown.
             raise ShuttingDown()
         if trouble is not None and not isinstance(trouble, TopicNotFound):
             raise trouble
@@ -124,7 +131,9 @@ async def get_reply(proxy: Proxy, request: HotRequest, topic_name: str, correlat
 
 
 async def post_reply(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
-    """201 with the receipt of the reply; 200 with the first one when its idempotency key was seen."""
+    """201 with the receipt of the reply; 200 with the first receipt when its idempotency key is
+    known.
+    """
     kind = answer_kind(request.header(b"accept"), BASIC)
     await proxy.topic(topic_name)
     body = await request.read_body(MESSAGE_BODY_SIZE_MAX_BYTES, message_too_large)
@@ -135,7 +144,7 @@ async def post_reply(proxy: Proxy, request: HotRequest, topic_name: str) -> Repl
         raise BrokerGroupNotFound(
             broker_group=answer.address.broker_group, known=", ".join(replies.broker_groups) or "none"
         )
-    # One queue a client: its replies stay in order for whoever reads them there.
+    # One queue for each client, so that a reader of that queue gets its replies in order.
     answer.message.queue = queues[crc32(answer.address.client.encode()) % len(queues)].name
     receipt, is_replay = await store_message(proxy, request, replies, answer.message, reply_properties(answer))
     status, headers, document = reply(200 if is_replay else 201, receipt, kind)
@@ -155,7 +164,10 @@ def _answered(proxy: Proxy, namespace: str, found: Found, kind: str) -> Reply:
 
 
 class _Waiting:
-    """One wait for a reply until *until* (loop time). Owner of what ends it: the client that goes, the proxy that stops, the deadline."""
+    """One wait for a reply until *until* (loop time).
+
+    Owner of the end of the wait: a disconnect, the stop of the proxy, the deadline.
+    """
 
     def __init__(self, proxy: Proxy, request: HotRequest, sought: Sought, until: float) -> None:
         self._proxy, self._request, self._sought, self._until = proxy, request, sought, until
@@ -163,9 +175,11 @@ class _Waiting:
         self._trouble: TernError | None = None
 
     async def find(self, broker_groups: tuple[str, ...]) -> tuple[Found | None, TernError | None]:
-        """The first reply that one of *broker_groups* has; without one, the trouble of a broker group that could not say."""
+        """Return the first reply of *broker_groups*; without one, the error of a broker group that
+        failed.
+        """
         loop = asyncio.get_running_loop()
-        # Who does not wait at all gives a broker the time to answer one question.
+        # A request without a wait gives a broker the time to answer once.
         end = self._until + GRACE_S if self._until > loop.time() else loop.time() + APPEND_DEADLINE_MS / 1_000
         with self._request.interrupt() as gone:
             poll = self._proxy.parking.enter(end, gone)
@@ -181,7 +195,8 @@ class _Waiting:
                         if (found := task.result()) is not None:
                             return found, None
                     if not done or poll.future in done:
-                        # The deadline, or the proxy stops: the reply can be asked for at another one.
+                        # The deadline, or the proxy stops: another proxy can return the reply
+                        # later.
                         break
             finally:
                 self._proxy.parking.leave(poll)
@@ -202,7 +217,7 @@ class _Waiting:
                 self._trouble = error
                 if not is_open(error) or loop.time() >= self._until:
                     break
-                # An election, a busy broker, or a reply topic that somebody has deleted: asked again until the deadline.
+                # An election, a busy broker, or a deleted reply topic: repeated until the deadline.
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_MAX_S)
                 if isinstance(error, TopicNotFound):

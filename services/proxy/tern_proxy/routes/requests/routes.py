@@ -1,4 +1,7 @@
-"""The rows of requests and replies. Replies come first, so that the examples work in the document's order: who asks then finds one."""
+"""Rows of requests and replies.
+
+Replies come first, so that the examples work in the document's order: the request then finds one.
+"""
 
 from tern_proxy.core.documents.messages import Message, SendReceipt
 from tern_proxy.core.documents.values import DURATION_PATTERN
@@ -31,15 +34,20 @@ _TIMEOUT: Schema = {
     "default": limits.REPLY_TIMEOUT_DEFAULT_MS,
 }
 _ASKED_FOR = (
-    ("timeout", paths.HEADER_TIMEOUT, _TIMEOUT, "How long to wait for the reply."),
+    ("timeout", paths.HEADER_TIMEOUT, _TIMEOUT, "Longest wait for the reply."),
     (
         *("correlation_id", paths.HEADER_CORRELATION_ID, _CORRELATION),
-        "Names this request among the client's; by default it follows from the idempotency key, or is made.",
+        "Identifies this request of the client; by default derived from the idempotency key, or generated.",
     ),
-    ("client", paths.HEADER_CLIENT, _CLIENT, "Who asks; by default the correlation id."),
+    ("client", paths.HEADER_CLIENT, _CLIENT, "The requesting client; by default the correlation id."),
 )
 _REPLIED_TO = (
-    ("reply_to", paths.HEADER_REPLY_TO, _ADDRESS, "The request's `reply_to`, as it is. Parameter or header is needed."),
+    (
+        "reply_to",
+        paths.HEADER_REPLY_TO,
+        _ADDRESS,
+        "The request's `reply_to`, unchanged. Parameter or header is needed.",
+    ),
     (
         *("correlation_id", paths.HEADER_CORRELATION_ID, _CORRELATION),
         "The request's `correlation_id`. Parameter or header is needed.",
@@ -72,7 +80,7 @@ _FOUND = Gives(
 
 
 def _given(*fields: tuple[str, str, Schema, str]) -> tuple[Schema, ...]:
-    """Each as a query parameter and as a header."""
+    """Return each field as a query parameter and as a header."""
     return (
         *(in_query(name, schema, text) for name, _, schema, text in fields),
         *(in_header(header, schema, text) for _, header, schema, text in fields),
@@ -88,8 +96,8 @@ ROUTES = (
         tag="messages",
         summary="Reply to a request",
         about=(
-            "The body is the reply. It is stored in the cluster's reply topic, whether anybody still waits or not; of several replies to "
-            "one request the first one is the requester's. The request itself is acked as any message."
+            "The body is the reply. It is stored in the cluster's reply topic, with or without a waiting requester; of several replies to "
+            "one request the first one is the requester's. The request itself is acked like any message."
         ),
         hot="reply",
         asks=("SUB topic {topic}",),
@@ -113,17 +121,18 @@ ROUTES = (
         get_reply,
         id="findReply",
         tag="messages",
-        summary="Ask for a reply again",
+        summary="Get a reply",
         about=(
             "The reply to a request that was stored before, at any proxy. The body and content type are the reply's, all else is in "
             "MQ-* headers; or it is a document, by Accept."
         ),
         hot="find_reply",
-        # A reply is for whoever asked: the address names the principal, and nobody else finds it.
+        # A reply is for its requester: the address contains the principal, so no other principal
+        # finds it.
         asks=("PUB topic {topic}",),
         parameters=(
-            in_query("client", _CLIENT, "Whose request it was; by default the correlation id."),
-            in_query("wait", ref("Wait"), "How long to wait when there is none yet."),
+            in_query("client", _CLIENT, "The client of the request; by default the correlation id."),
+            in_query("wait", ref("Wait"), "Longest wait if there is none yet."),
         ),
         gives={200: _FOUND},
         errors=(*ASKED, *TOPIC, *BROKER, IllegalCorrelationId, IllegalWait, NoReply),
@@ -138,7 +147,7 @@ ROUTES = (
         summary="Send a request and wait for its reply",
         about=(
             "The body is the message, as in a send. Consumers see `correlation_id`, `reply_to` and `expires_at` in it. The answer is the "
-            "reply as for `findReply`. A `reply-timeout` says that the request is stored, and how to ask again."
+            "reply as for `findReply`. A `reply-timeout` means that the request is stored, and contains the path of the reply."
         ),
         hot="request",
         asks=("PUB topic {topic}", "CREATE topic {topic} if it is created by its first use"),

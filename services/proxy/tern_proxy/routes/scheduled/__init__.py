@@ -1,1 +1,1 @@
-"""Messages that wait for their delivery time, over HTTP: listed, recalled."""
+"""Scheduled messages over HTTP: listed, recalled."""

@@ -1,4 +1,4 @@
-"""The rows of messages that wait for their delivery time."""
+"""Rows of scheduled messages."""
 
 from tern_proxy.core.documents.scheduled import ScheduledMessage, ScheduledMessages
 from tern_proxy.core.scheduled import CURSOR_LENGTH_MAX
@@ -34,10 +34,10 @@ ROUTES = (
         parameters=(
             moment("from", "Delivered then or later."),
             moment("to", "Delivered before."),
-            number("limit", 1, SCHEDULED_LISTED_MAX, LISTED_DEFAULT, "At most so many."),
+            number("limit", 1, SCHEDULED_LISTED_MAX, LISTED_DEFAULT, "Largest number of messages."),
             continued(maxLength=CURSOR_LENGTH_MAX),
         ),
-        gives={200: gives(ScheduledMessages(topic="orders", messages=[_WAITS]), "The next ones first.")},
+        gives={200: gives(ScheduledMessages(topic="orders", messages=[_WAITS]), "In order of delivery.")},
         errors=_OF_TOPIC,
         query="?limit=10",
     ),
@@ -47,7 +47,7 @@ ROUTES = (
         delete_scheduled,
         id="recallMessage",
         tag="delayed messages",
-        summary="Recall a message that waits",
+        summary="Recall a scheduled message",
         asks=("PUB topic {topic}",),
         gives={204: Gives(text="It will not be delivered.")},
         errors=(*_OF_TOPIC, RecallHandleInvalid, NotScheduled, AlreadyDelivered),

@@ -1,4 +1,4 @@
-"""Messages that wait for their delivery time: listed, recalled."""
+"""Handlers for scheduled messages, which wait for their delivery time: listed, recalled."""
 
 import asyncio
 
@@ -14,9 +14,10 @@ LISTED_DEFAULT = 100
 
 
 async def get_scheduled(call: Call, topic: str) -> ScheduledMessages:
-    """Messages that wait for their delivery time, the next ones first, without bodies; `from` and `to` bound that time.
+    """List scheduled messages in order of delivery, without bodies; `from` and `to` bound the
+    delivery time.
 
-    `next_cursor` goes on from there; without it that was all.
+    `next_cursor` continues the list; without it the list is complete.
     """
     query = call.query
     limit = number_of(query.get("limit", LISTED_DEFAULT), "limit", 1, SCHEDULED_LISTED_MAX)
@@ -42,9 +43,11 @@ async def get_scheduled(call: Call, topic: str) -> ScheduledMessages:
 
 
 async def delete_scheduled(call: Call, topic: str, recall_handle: str) -> None:
-    """Recall a message that still waits: it will not be delivered. 409 already-delivered when it is too late.
+    """Recall a message that still waits: it will not be delivered. 409 already-delivered when it is
+    too late.
 
-    404 not-scheduled when it was recalled before: so a repeat after an answer that was lost says that the first one did it.
+    404 not-scheduled when it was recalled before, so this is the answer to a repeat after a lost
+    answer.
     """
     await call.proxy.topic(topic)
     recall = call.proxy.recall_maker(topic).read(recall_handle)

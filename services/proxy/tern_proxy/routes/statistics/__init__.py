@@ -1,1 +1,1 @@
-"""Numbers of topics and groups over HTTP."""
+"""Statistics of topics and groups over HTTP."""

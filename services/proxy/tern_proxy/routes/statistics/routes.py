@@ -1,4 +1,4 @@
-"""The rows of statistics."""
+"""Rows of statistics."""
 
 from tern_proxy.core.documents.statistics import Flow, GroupLag, QueueLag, QueueStats, TopicLag, TopicStats
 from tern_proxy.core.documents.values import TOPIC_PATTERN
@@ -49,7 +49,7 @@ ROUTES = (
         get_topic_stats,
         id="getTopicStats",
         tag="topics",
-        summary="Numbers of a topic",
+        summary="Statistics of a topic",
         asks=("DESCRIBE topic {topic}",),
         gives={200: gives(_STATS, "In all broker groups.")},
         errors=(*ASKED, *TOPIC, *BROKER),
@@ -60,10 +60,10 @@ ROUTES = (
         get_group_lag,
         id="getGroupLag",
         tag="groups",
-        summary="How far a group is behind",
+        summary="Lag of a group",
         asks=("DESCRIBE group {group}", "DESCRIBE topic of the query"),
         parameters=(in_query("topic", {"type": "string", "pattern": TOPIC_PATTERN}, "Only this topic."),),
-        gives={200: gives(_LAG, "In all that it reads.")},
+        gives={200: gives(_LAG, "In all topics that it reads.")},
         errors=(*ASKED, *TOPIC, *BROKER, IllegalGroup, GroupNotFound),
         query="?topic=orders",
     ),

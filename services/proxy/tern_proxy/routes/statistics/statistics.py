@@ -1,4 +1,6 @@
-"""Numbers of topics and groups: what is there, how fast it moves, how far groups are behind. Each broker group says its own."""
+"""Handlers for statistics of topics and groups: sizes, rates and lag, merged from all broker
+groups.
+"""
 
 from functools import partial
 
@@ -13,7 +15,9 @@ from tern_wire.principals.principals import DESCRIBE, GROUP, TOPIC
 
 
 async def get_topic_stats(call: Call, topic: str) -> TopicStats:
-    """How many messages every queue of the topic holds, when the last one came, and what goes in and out."""
+    """Return the number of messages in every queue of the topic, the time of the last one, and
+    incoming and outgoing traffic.
+    """
     found = await call.proxy.topic(topic)
     answers = await ask_each(call.proxy, found, GetTopicStatistics(topic=topic))
     stats = statistics.topic_stats(topic, [(name, told) for name, told, _ in answers])
@@ -22,10 +26,12 @@ async def get_topic_stats(call: Call, topic: str) -> TopicStats:
 
 
 async def get_group_lag(call: Call, group: str) -> GroupLag:
-    """How far the group is behind in each queue of `?topic=`, or of every topic that it reads: in messages and in time.
+    """Return the lag of the group in each queue of `?topic=`, or of every topic that it reads: in
+    messages and in time.
 
-    `lag` counts what the group has not settled: never received, leased, resting, dying. `lag_ms`: since when the first of these was
-    visible. `committed` is null where the group has not begun.
+    `lag` counts messages that the group has not settled: never received, leased, resting, dying.
+    `lag_ms`: how long the first of these has been visible. `committed` is null where the group has
+    not begun.
     """
     check_group(group)
     if "topic" in call.query:

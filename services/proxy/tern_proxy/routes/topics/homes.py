@@ -1,11 +1,16 @@
-"""Where topics are: created in broker groups, and moved among them. What proxies do at once, and what becomes of it when one dies in between.
+"""Places of topics: their creation in broker groups, and moves among them, with concurrent and
+interrupted proxies.
 
-Law: a topic is born with its placement (tern_wire/routing/placement.py), in the first of its broker groups first, whose word about it counts. A
-broker group that joins the mesh later gets the topics that are placed there, no others. Every step may be repeated, by any proxy: a change
-that was broken off is completed by the next one that asks for it.
+Law: a topic is created with its placement (tern_wire/routing/placement.py), first in the first of
+its broker groups, whose answer about it decides. A broker group that joins the mesh later gets only
+the topics that are placed there. Every step may be repeated, by any proxy: an interrupted change is
+completed by the next request for it.
 
-A change of placement:   new broker groups get the topic, placed as before -> the first of the present ones takes the next epoch -> all others do
-Its end:                 every owner of before lets go -> the first of the present ones takes the next epoch -> all others do
+Change of placement: new broker groups get the topic, with the old placement -> the first of the
+present ones takes the next epoch -> all others do.
+
+Its end: every previous owner releases -> the first of the present ones takes the next epoch -> all
+others do.
 """
 
 import asyncio
@@ -26,15 +31,17 @@ from tern_wire.link.topics import ChangeTopic, DescribeTopic, TopicChanged, Topi
 from tern_wire.routing.placement import Placement, placement_of, read_placement
 from tern_wire.settings.topic_settings import ALTER, CREATE, DECLARE, NOWHERE
 
-# Name of a broker group, and what it says of a topic, asked or told to change it.
+# Name of a broker group, and its answer about a topic, described or changed.
 Answers = Sequence[tuple[str, TopicState]]
 Changed = list[tuple[str, TopicChanged]]
 
 
 async def change_topic(proxy: Proxy, change: ChangeTopic, names: list[str]) -> Changed:
-    """Bring *change* (tern_wire/settings/topic_settings.py) about: where the topic is, or if it is new in all of *names*. What they answer, in order.
+    """Apply *change* (tern_wire/settings/topic_settings.py) where the topic is, or in all of
+    *names* if it is new.
 
-    The first trouble of a broker group is raised; what the others have done stays, and a repeat completes it.
+    Return the answers in order. Raise the first error of a broker group; the changes of the others
+    stay, and a repeat completes them.
     """
     topic, mode = change.topic, change.mode
     if mode == ALTER:
@@ -45,16 +52,14 @@ async def change_topic(proxy: Proxy, change: ChangeTopic, names: list[str]) -> C
             hosts = list(known.route)
             placement = placement_of({name: part.placement for name, part in known.route.items()})
         elif list(proxy.groups) == names[:1] and not is_system(topic):
-            # The only broker group there is says it by itself, in one round.
+            # The only broker group decides by itself, in one round.
             hosts, placement = [], NOWHERE
         else:
             found = await _look(proxy, topic)
             hosts, placement = [name for name, _ in found], placement_of(_texts(found))
         if hosts:
             # A broker group that has lost the topic since gets it with its placement, which all others ignore.
-            answers = await _tell_all(
-                proxy, hosts, change, placement=placement, is_repeatable=mode != CREATE
-            )
+            answers = await _tell_all(proxy, hosts, change, placement=placement, is_repeatable=mode != CREATE)
             answers += await _complete(proxy, topic, answers)
         else:
             proxy.kept.require_new(topic)
@@ -64,14 +69,16 @@ async def change_topic(proxy: Proxy, change: ChangeTopic, names: list[str]) -> C
 
 
 async def _create(proxy: Proxy, change: ChangeTopic, names: list[str]) -> Changed:
-    """In the first one first: it has the topic already, with a placement, or the new topic's is what *names* are."""
+    """Create in the first one first: it has the topic already, with a placement, or the placement
+    is *names*.
+    """
     first, mode = names[0], change.mode
     born = Placement(epoch=1, groups=tuple(names[:PLACEMENT_GROUPS_MAX]))
     asked = await _tell_all(proxy, [first], change, placement=born, is_repeatable=mode != CREATE)
     found = asked[0][1]
     placement = read_placement(found.placement)
     if not placement.epoch:
-        # Of a release in which nobody placed topics: wherever it is.
+        # From a release without placements: the topic is wherever it exists.
         return await ask_all(proxy, msgspec.structs.replace(change, mode=ALTER), absent=TopicNotFound)
     others = [name for name in placement.groups if name != first]
     declared = msgspec.structs.replace(change, mode=DECLARE)
@@ -80,14 +87,18 @@ async def _create(proxy: Proxy, change: ChangeTopic, names: list[str]) -> Change
 
 
 async def _complete(proxy: Proxy, topic: str, answers: Answers, hosts: Container[str] = ()) -> Changed:
-    """Create the topic where its placement says it is and it is not: whoever began to has not ended. *hosts*: others that have it."""
+    """Create the topic where its placement names a broker group without it, after an interrupted
+    change.
+
+    *hosts*: others that have it.
+    """
     told, placement = dict(answers), placement_of(_texts(answers))
     lacking = [name for name in placement.groups if name not in told and name not in hosts]
     change = _declared(topic, answers[0][1])
 
     async def create(name: str) -> TopicChanged:
         created = await _place(proxy, name, change, placement)
-        # What one of them has done is known, whatever trouble another one has.
+        # Successful creations are recorded even if another one fails.
         _learn(proxy, topic, [(name, created)])
         return created
 
@@ -98,11 +109,14 @@ async def _complete(proxy: Proxy, topic: str, answers: Answers, hosts: Container
 async def create_topic_at_first_use(
     proxy: Proxy, topic: str, names: list[str], check_new: Callable[[str], None]
 ) -> None:
-    """Create *topic* with the defaults, as `_create` does: in the first of *names* first, whose trouble is raised, then in those of the others
-    that have a leader now. Trouble of these is theirs: the topic is there, and its next use goes on (`complete_topic`).
+    """Create *topic* with the defaults, as `_create` does: in the first of *names*, whose error is
+    raised, then in those of the others with a leader.
 
-    The first one is the same for all proxies, whether it has a leader now or not: two that create the topic at once would else place it differently.
-    A proxy that has not heard of that one may have created the topic in another one, which is found by asking. *check_new* raises if none may be made.
+    Errors of the others are ignored: the topic exists, and its next use continues
+    (`complete_topic`). The first one is the same for all proxies, with or without a leader: two
+    concurrent creators would otherwise place the topic differently. A proxy whose routes lack that
+    one may have created the topic in another one, which a query finds. *check_new* raises if the
+    topic may not be created.
     """
     if found := await _look(proxy, topic):
         _learn(proxy, topic, found)
@@ -123,9 +137,11 @@ async def create_topic_at_first_use(
 
 
 async def complete_topic(proxy: Proxy, topic: Topic, *, may_create: bool) -> None:
-    """Tell what counts to those that have not heard of it; *may_create*: and create the topic where it is placed and is not.
+    """Send the current placement to broker groups with an older one; with *may_create*, create the
+    topic where it is missing.
 
-    Whoever began that may have ended in between. The first trouble is raised, what the others have done stays.
+    An earlier proxy may have been interrupted. Raise the first error; the changes of the others
+    stay.
     """
     up = [name for name in topic.route if _has_leader(proxy, name)]
     asked = DescribeTopic(topic=topic.name)
@@ -142,7 +158,9 @@ async def complete_topic(proxy: Proxy, topic: Topic, *, may_create: bool) -> Non
 
 
 async def _look(proxy: Proxy, topic: str) -> list[tuple[str, TopicDescription]]:
-    """What the broker groups that are led say of a topic that no route names; trouble of one of them says nothing."""
+    """Return the descriptions of a topic that no route names, from the broker groups with a leader;
+    errors are left out.
+    """
     names = [name for name in sorted(proxy.groups) if _has_leader(proxy, name)]
     asked = DescribeTopic(topic=topic)
     links = [proxy.groups[name].link for name in names]
@@ -156,7 +174,7 @@ async def _look(proxy: Proxy, topic: str) -> list[tuple[str, TopicDescription]]:
 
 
 def wants_completion(proxy: Proxy, topic: Topic) -> bool:
-    """Whether one of those that lack *topic*, or that has not heard where it is placed."""
+    """Return whether a broker group with a leader lacks *topic* or its current placement."""
     return any(_has_leader(proxy, name) for name in topic.late)
 
 
@@ -164,17 +182,22 @@ def _has_leader(proxy: Proxy, name: str) -> bool:
     return name in proxy.groups and proxy.groups[name].link.has_leader
 
 
-# Placement --------------------------------------------------------------------------------------------------------
+# Placement ----------------------------------------------------------------------------------------
 async def describe_placement(proxy: Proxy, topic: str) -> tuple[Placement, list[tuple[str, TopicDescription]]]:
-    """What counts, and what every broker group that has the topic says of it. TopicNotFound."""
+    """Return the current placement, and the descriptions of all broker groups that have the topic.
+
+    Raise TopicNotFound.
+    """
     answers = await ask_all(proxy, DescribeTopic(topic=topic), absent=TopicNotFound)
     return placement_of(_texts(answers)), answers
 
 
 async def place_topic(proxy: Proxy, topic: str, wanted: tuple[str, ...]) -> tuple[bool, str]:
-    """Place *topic* on the broker groups *wanted* (ascending, at least one): whether that is a change, and what still keeps it moving.
+    """Place *topic* on the broker groups *wanted* (ascending, at least one).
 
-    TopicNotFound, InvalidField for a broker group that is not known, PlacementMoving when an earlier, other change is not over.
+    Return whether that is a change, and the obstacle to ending the move. Raise TopicNotFound,
+    InvalidField for an unknown broker group, PlacementMoving while an earlier, different change has
+    not ended.
     """
     unknown = [name for name in wanted if name not in proxy.groups]
     if unknown:
@@ -205,17 +228,17 @@ async def _move(proxy: Proxy, topic: str, current: Placement, wanted: Placement,
     hosts = [name for name, _ in answers]
     lacking = [name for name in wanted.groups if name not in hosts]
     new = _declared(topic, answers[0][1])
-    # Placed as before: who sees one of them alone must not take it for the owner of anything yet.
+    # With the old placement: a proxy that sees only one of them must not treat it as an owner yet.
     created = [(name, await _place(proxy, name, new, current)) for name in lacking]
     for name, found in created:
         await begin_topic(proxy, topic, name, found.queues)
-    # Only now may this proxy send there: whoever reads the topic from its end has begun.
+    # Only now may this proxy send there: groups that read the topic from its end have begun.
     _learn(proxy, topic, created)
     await _tell_placement(proxy, topic, wanted, first=current.groups[0], others=[*hosts, *lacking])
 
 
 async def _end(proxy: Proxy, topic: str, current: Placement, hosts: list[str]) -> Placement:
-    """Nothing moves any more, from the placement that this returns on; PlacementMoving: it is not over."""
+    """End the move; return the new placement. Raise PlacementMoving when it cannot end yet."""
     change = ChangeTopic(topic=topic, mode=ALTER, ending=True)
     for name in current.before:
         await _place(proxy, name, change, current)
@@ -225,11 +248,14 @@ async def _end(proxy: Proxy, topic: str, current: Placement, hosts: list[str]) -
 
 
 async def _tell_placement(proxy: Proxy, topic: str, wanted: Placement, *, first: str, others: list[str]) -> None:
-    """*first* decides between two changes at once, and the others follow. PlacementMoving: it has decided for another one."""
+    """Let *first* decide between concurrent changes, and the others follow.
+
+    Raise PlacementMoving if another change won.
+    """
     change = ChangeTopic(topic=topic, mode=ALTER)
     decided = await _place(proxy, first, change, wanted)
     if decided.placement != str(wanted):
-        raise PlacementMoving(topic=topic, epoch=wanted.epoch, left="somebody else's change is complete")
+        raise PlacementMoving(topic=topic, epoch=wanted.epoch, left="a concurrent change is complete")
     _learn(proxy, topic, [(first, decided)])
     rest = [name for name in others if name != first]
     followed = await asyncio.gather(*(_place(proxy, name, change, wanted) for name in rest))
@@ -237,7 +263,7 @@ async def _tell_placement(proxy: Proxy, topic: str, wanted: Placement, *, first:
 
 
 async def _tell_late(proxy: Proxy, topic: str, current: Placement, answers: Answers) -> None:
-    """Tell what counts to those who have not heard of it."""
+    """Send the current placement to broker groups with an older one."""
     behind = [name for name, found in answers if read_placement(found.placement).epoch < current.epoch]
     change = ChangeTopic(topic=topic, mode=ALTER)
     told = await asyncio.gather(*(_place(proxy, name, change, current) for name in behind))
@@ -245,7 +271,10 @@ async def _tell_late(proxy: Proxy, topic: str, current: Placement, answers: Answ
 
 
 async def _place_where_it_is(proxy: Proxy, topic: str) -> Placement:
-    """Place a topic of which nobody has said where it is placed, on all that have it. The trouble of one that may have it is raised."""
+    """Place a topic without a placement on all broker groups that have it.
+
+    Raise the error of one that may have it.
+    """
     current, answers = await describe_placement(proxy, topic)
     if current.epoch:
         return current
@@ -254,18 +283,20 @@ async def _place_where_it_is(proxy: Proxy, topic: str) -> Placement:
     return born
 
 
-# Asking -----------------------------------------------------------------------------------------------------------
+# Requests -----------------------------------------------------------------------------------------
 async def _place(proxy: Proxy, name: str, change: ChangeTopic, placement: Placement) -> TopicChanged:
     return (await _tell_all(proxy, [name], change, placement=placement))[0][1]
 
 
 def _placed(change: ChangeTopic, placement: Placement, own: str) -> ChangeTopic:
-    """*change* as the broker group *own* is told of it, with where the topic is placed."""
+    """Return *change* for the broker group *own*, with the topic's placement."""
     return msgspec.structs.replace(change, placement=str(placement), own=own)
 
 
 def _declared(topic: str, found: TopicState) -> ChangeTopic:
-    """What another broker group gets when the topic comes there, which is as *found* elsewhere."""
+    """Return the change that creates the topic in another broker group with the settings in
+    *found*.
+    """
     return ChangeTopic(
         topic=topic,
         mode=DECLARE,
@@ -284,7 +315,10 @@ async def _tell_all(
     placement: Placement = NOWHERE,
     is_repeatable: bool = True,
 ) -> Changed:
-    """Name and answer of each of *names*, in order. NoLeader for one that no route names."""
+    """Return name and answer of each of *names*, in order.
+
+    Raise NoLeader for one that no route names.
+    """
     missing = [name for name in names if name not in proxy.groups]
     if missing:
         raise NoLeader(broker_group=missing[0])
@@ -298,7 +332,7 @@ async def _tell_all(
 
 
 def _texts(answers: Answers) -> dict[str, str]:
-    """The placements; one of a release in which nobody placed topics says nothing of it."""
+    """Return the placements; empty from a release without placements."""
     return {name: found.placement for name, found in answers}
 
 

@@ -1,4 +1,4 @@
-"""Where a topic's keyed and ordered messages go: shown, and changed."""
+"""Handlers for the placement of a topic's keyed and ordered messages: shown, and changed."""
 
 from tern_proxy.core.documents.topics import PlacementSettings, TopicPlaced, TopicPlacement
 from tern_proxy.core.documents.values import extended
@@ -11,15 +11,19 @@ from tern_wire.names import check_topic
 
 
 async def get_placement(call: Call, topic: str) -> TopicPlacement:
-    """Which broker groups take the topic's keyed and ordered messages, which did before, and whether some still move."""
+    """Return the owners of the topic's keyed and ordered messages, the previous owners, and whether
+    a move is in progress.
+    """
     return topic_placement(topic, *await describe_placement(call.proxy, check_topic(topic)))
 
 
 async def put_placement(call: Call, topic: str) -> TopicPlaced:
-    """Place the topic on `broker_groups`: those that lack it get it. Keyed and ordered messages move over while they are sent and received.
+    """Place the topic on `broker_groups`: those that lack it get it.
 
-    Nothing is stored twice or overtaken. The same again completes what was broken off, and ends the move as soon as it can end: after
-    10 minutes, and when every message group's earlier messages are settled. `left` says what keeps it. 409 while another move goes on.
+    Keyed and ordered messages move during sends and receives. No message is stored twice or
+    overtaken. A repeat completes an interrupted change, and ends the move as soon as possible:
+    after 10 minutes, and when every message group's earlier messages are settled. `left` is the
+    obstacle. 409 while another move is in progress.
     """
     check_topic(topic)
     settings = await call.read(PlacementSettings)

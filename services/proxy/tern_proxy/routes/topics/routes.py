@@ -1,4 +1,4 @@
-"""The rows of topics."""
+"""Rows of topics."""
 
 from tern_proxy.core.documents.topics import (
     ListedTopic,
@@ -71,7 +71,7 @@ ROUTES = (
         tag="topics",
         summary="List topics",
         parameters=(*LIST, sorted_by("name", "queues", "type")),
-        gives={200: gives(TopicPage(topics=[_LISTED], next_cursor=""), "As this proxy's routes know them.")},
+        gives={200: gives(TopicPage(topics=[_LISTED], next_cursor=""), "From this proxy's routes.")},
         errors=(*ASKED, *ROUTED),
         query="?q=ord&limit=10",
     ),
@@ -93,12 +93,12 @@ ROUTES = (
         id="putTopic",
         tag="topics",
         summary="Declare a topic",
-        # With If-None-Match it cannot change a topic that is there.
+        # With If-None-Match it cannot change an existing topic.
         asks=("CREATE topic {topic}", "ALTER topic {topic} if it names settings"),
         is_admin=True,
         parameters=(CREATE_ONLY,),
         takes=takes(TopicSettings, settings={"queues": 8}, fifo={"type": "FIFO", "attributes": {"owner": "billing"}}),
-        gives={200: gives(_WAS_THERE, "It was there; it has these settings now."), 201: gives(_IS_NEW, "It is new.")},
+        gives={200: gives(_WAS_THERE, "It existed; it has these settings now."), 201: gives(_IS_NEW, "It is new.")},
         errors=(*DECLARED, IllegalTopic, TopicReserved, TopicConflict, GroupConflict, AlreadyExists),
         bodies=((JSON, '{"queues": 8}'),),
     ),
@@ -122,9 +122,9 @@ ROUTES = (
         get_placement,
         id="getPlacement",
         tag="topics",
-        summary="Where keyed and ordered messages go",
+        summary="Placement of keyed and ordered messages",
         asks=_SEE,
-        gives={200: gives(_PLACEMENT, "As the leaders know it.")},
+        gives={200: gives(_PLACEMENT, "From the leaders.")},
         errors=(*ASKED, *TOPIC, *BROKER),
     ),
     Route(
@@ -137,7 +137,7 @@ ROUTES = (
         asks=("ALTER topic {topic}",),
         is_admin=True,
         takes=takes(PlacementSettings, grow={"broker_groups": ["broker-a", "broker-b"]}),
-        gives={200: gives(_PLACED, "So it is placed now, and perhaps moves there still.")},
+        gives={200: gives(_PLACED, "The new placement; the move may be in progress.")},
         errors=(*DECLARED, *TOPIC, PlacementMoving),
         bodies=((JSON, '{"broker_groups": ["broker-a"]}'),),
     ),

@@ -1,6 +1,7 @@
-"""Topics: declared, altered, described, listed, deleted. A new topic is in every broker group that may be written.
+"""Handlers for topics: declared, altered, described, listed, deleted.
 
-A list comes from the routes that this proxy has: no broker is asked, however many topics there are.
+A new topic is created in every writable broker group. A list comes from this proxy's routes: no
+broker is asked, however many topics there are.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,16 +33,16 @@ _SORTS: Mapping[str, Callable[[Topic], Any]] = {
 
 
 async def put_topic(call: Call, topic: str) -> Answer:
-    """Declare a topic: afterwards it is there, with the settings that were named. 201 when it is new.
+    """Declare a topic: afterwards it exists, with the given settings. 201 when it is new.
 
-    `queues` is per broker group: 8 in a new topic; it may grow, never shrink (409). `type` is MIXED in a new topic. With
-    `If-None-Match: *` a topic that exists is left alone (412).
+    `queues` is per broker group: 8 in a new topic; it may grow, never shrink (409). `type` is MIXED
+    in a new topic. With `If-None-Match: *` an existing topic is unchanged (412).
     """
     return await _change(call, topic, mode_of_put(call))
 
 
 async def patch_topic(call: Call, topic: str) -> Answer:
-    """Change the settings that are named of a topic that exists."""
+    """Change the given settings of an existing topic."""
     return await _change(call, topic, ALTER)
 
 
@@ -53,7 +54,7 @@ async def _change(call: Call, topic: str, mode: str) -> Answer:
         call.admission.require(ALTER_IT, TOPIC, topic)
     change = read_topic_change(topic_change(topic, mode, settings))
     names = await broker_group_names(proxy)
-    # What an operator drains gets no new topics.
+    # A broker group without write permission gets no new topics.
     writable = [name for name in names if name not in proxy.cache.wiped]
     is_free = mode == ALTER or topic in proxy.cache.topics
     with proxy.creations.one(call.owner, is_free=is_free) as creation:
@@ -64,7 +65,9 @@ async def _change(call: Call, topic: str, mode: str) -> Answer:
 
 
 async def get_topic(call: Call, topic: str) -> TopicDescription:
-    """Settings, offsets of every queue, and the groups that have begun to read it (at most 1,000)."""
+    """Return settings, offsets of every queue, and the groups that have begun to read it (at most
+    1,000).
+    """
     answers = await ask_all(call.proxy, DescribeTopic(topic=check_topic(topic)), absent=TopicNotFound)
     described = topic_description(topic, answers)
     described.groups = [name for name in described.groups if call.admission.sees(GROUP, name)]
@@ -72,7 +75,10 @@ async def get_topic(call: Call, topic: str) -> TopicDescription:
 
 
 async def list_topics(call: Call) -> TopicPage:
-    """Topics in order, page by page: `next_cursor` is empty on the last one. `q` finds a part of the name, in any case."""
+    """List topics in order, page by page: `next_cursor` is empty on the last one.
+
+    `q` is a part of the name, case-insensitive.
+    """
     page = read_page(call.query, {"name": str, "queues": int, "type": str})
     cache = call.proxy.cache
     if cache.routes is None:
@@ -92,7 +98,7 @@ async def list_topics(call: Call) -> TopicPage:
 
 
 async def delete_topic(call: Call, topic: str) -> TopicDeleted:
-    """Delete a topic with its messages; every group's place in it is forgotten. The name is free again."""
+    """Delete a topic with its messages and all groups' offsets in it. The name becomes free."""
     proxy = call.proxy
     proxy.kept.require_clients(check_topic(topic))
     confirm(call, "topic", topic, "its messages")
@@ -106,7 +112,10 @@ async def delete_topic(call: Call, topic: str) -> TopicDeleted:
 
 
 def mode_of_put(call: Call) -> str:
-    """Declare, or with `If-None-Match: *` create only; InvalidField for another value of that header."""
+    """Return declare, or create with `If-None-Match: *`.
+
+    Raise InvalidField for another value of that header.
+    """
     condition = call.request.headers.get("if-none-match")
     if condition is not None and condition.strip() != "*":
         raise InvalidField(reason="The only value of If-None-Match is *", pointer="header/If-None-Match")
@@ -114,5 +123,5 @@ def mode_of_put(call: Call) -> str:
 
 
 def names_settings(settings: Struct) -> bool:
-    """Whether a body names anything that a PUT would change of something that is there already."""
+    """Return whether a body has fields that a PUT would change in an existing object."""
     return any(getattr(settings, name) is not UNSET for name in settings.__struct_fields__)

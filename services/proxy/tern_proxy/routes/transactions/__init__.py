@@ -1,1 +1,3 @@
-"""Transactions over HTTP: begun, ended, described, listed, resolved by hand; and the checks that ask what became of them."""
+"""Transactions over HTTP: begun, ended, described, listed, resolved by an operator; and their
+checks.
+"""

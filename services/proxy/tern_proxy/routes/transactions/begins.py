@@ -1,8 +1,9 @@
-"""Transactions begun, with one message or several. A hot route.
+"""Begins of transactions with one message or several. A hot route.
 
-    begin -> half messages, one parcel, in the ordinary send lane of a broker group that has all topics -> 201 with the transaction's id
+    begin -> half messages as one parcel in the ordinary send lane of a broker group that has all
+             topics -> 201 with the transaction's id
 
-A begin without an idempotency key is sent once, as any send.
+A begin without an idempotency key is sent once, like any send.
 """
 
 import asyncio
@@ -46,7 +47,7 @@ from tern_wire.records.record import host_bytes
 
 
 async def post_begin(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
-    """201 with the transaction; 200 with the first one when the idempotency key was seen."""
+    """201 with the transaction; 200 with the first one when the idempotency key is known."""
     kind = answer_kind(request.header(b"accept"), BASIC)
     topic = await topic_to_send(proxy, topic_name, request)
     body = await request.read_body(MESSAGE_BODY_SIZE_MAX_BYTES, message_too_large)
@@ -62,7 +63,9 @@ async def post_begin(proxy: Proxy, request: HotRequest, topic_name: str) -> Repl
 
 
 async def post_begin_several(proxy: Proxy, request: HotRequest) -> Reply:
-    """As post_begin, of several messages, which may go to several topics: all become visible together, or none."""
+    """Begin a transaction of several messages, also in several topics: all become visible together,
+    or none.
+    """
     kind = answer_kind(request.header(b"accept"), BASIC)
     body = await request.read_body(BATCH_SIZE_MAX_BYTES, batch_too_large)
     read_query(request.query_string, ())
@@ -98,7 +101,7 @@ async def _begin(proxy: Proxy, request: HotRequest, begin: Begin, kind: str) -> 
     try:
         document, is_replay = await _prepare(proxy, request, begin)
     except ProducerGroupNotFound as unknown:
-        # Nothing was stored, so what is sent again is sent once.
+        # Nothing was stored, so a second attempt does not store twice.
         await create_producer_group(proxy, begin.producer_group, unknown, request)
         document, is_replay = await _prepare(proxy, request, begin)
     status, headers, body = reply(200 if is_replay else 201, document, kind)
@@ -123,13 +126,17 @@ async def _prepare(
 async def _send_where_it_belongs(
     proxy: Proxy, request: HotRequest, begin: Begin, born_ms: int
 ) -> tuple[Encoded, Outcome]:
-    """Send it, and where its topic is moving send it on (as sending.py does): the last word, which is MOVED only after a while."""
+    """Send the begin, and forward it where its topic is moving (as sending.py does).
+
+    Return the final outcome. The outcome is MOVED only after the waiting time.
+    """
     moved_from, seen = "", set[str]()
     until = asyncio.get_running_loop().time() + PLACEMENT_NEWS_MS / 1_000
     while True:
         try:
             if moved_from in seen:
-                # It went round: one of them has not heard of the move yet, or this proxy has not.
+                # The begin went in a circle: one of the broker groups, or this proxy, is not yet up
+                # to date.
                 raise PlacementChanged(topic=begin.halves[0].topic.name)
             encoded, outcome = await _send(proxy, request, begin, born_ms, moved_from)
         except (OwnerUnknown, PlacementChanged):
@@ -140,7 +147,7 @@ async def _send_where_it_belongs(
             seen.clear()
             asked, begin = begin, _with_newest_topics(proxy, begin)
             if [half.topic.placement for half in begin.halves] != [half.topic.placement for half in asked.halves]:
-                # Whoever has said MOVED said it of another placement.
+                # The MOVED answer refers to another placement.
                 moved_from = ""
             continue
         if not moved_of([encoded.parcel], [outcome]) or asyncio.get_running_loop().time() > until:

@@ -1,6 +1,8 @@
-"""Checks received, on a hot route: a producer without a reachable address asks which of its transactions it is asked about.
+"""Receives of checks, on a hot route: a producer without a reachable address pulls the checks of
+its transactions.
 
-It answers by committing or rolling back; no answer is "unknown". A poll whose client is gone receives nothing, and frees its place.
+It answers by committing or rolling back; no answer means "unknown". A poll whose client is gone
+receives nothing, and frees its place.
 """
 
 import asyncio
@@ -29,7 +31,7 @@ _WAIT_APPLIED = HEADER_WAIT_APPLIED.lower().encode()
 
 
 async def post_receive_checks(proxy: Proxy, request: HotRequest, producer_group: str) -> Reply:
-    """200 with checks, perhaps none. The wait that was granted is in MQ-Wait-Applied."""
+    """200 with checks, possibly none. The granted wait is in MQ-Wait-Applied."""
     kind = answer_kind(request.header(b"accept"), BASIC)
     check_group(producer_group)
     body = await request.read_body(BODY_SIZE_MAX_BYTES, body_too_large)

@@ -1,8 +1,8 @@
-"""Transactions committed and rolled back, which are hot routes, and ended with a reason.
+"""Ends of transactions: commits and rollbacks, which are hot routes, and ends with a reason.
 
-    commit, rollback -> one row in the lane of ends of the broker group that the id names -> 200 with what it has become
+    commit, rollback -> one row in the lane of ends of the id's broker group -> 200 with the result
 
-An end may be repeated, so it is, until its deadline.
+Ends are idempotent, so an end is repeated until its deadline.
 """
 
 from tern_proxy.access.authorization import admission_of
@@ -28,12 +28,12 @@ from tern_wire.transactions import BY_CLIENT, COMMIT, ENDED, ROLLBACK, Transacti
 
 
 async def post_commit(proxy: Proxy, request: HotRequest, transaction_id: str) -> Reply:
-    """200 with the transaction, all of whose messages are visible now; the same again is 200."""
+    """200 with the transaction, all of whose messages are visible now; a repeat is 200."""
     return await _end(proxy, request, transaction_id, COMMIT)
 
 
 async def post_rollback(proxy: Proxy, request: HotRequest, transaction_id: str) -> Reply:
-    """200 with the transaction, none of whose messages will ever be visible; the same again is 200."""
+    """200 with the transaction, none of whose messages will ever be visible; a repeat is 200."""
     return await _end(proxy, request, transaction_id, ROLLBACK)
 
 
@@ -49,7 +49,7 @@ async def _end(proxy: Proxy, request: HotRequest, transaction_id: str, outcome: 
     reason = read_reason(body, packed=is_packed(request.header(b"content-type")))
     await require_of_transaction(proxy, admission_of(request), TXN, transaction)
     if reason:
-        # Kept with the outcome: such an end is rare, and goes by itself.
+        # The reason is stored with the outcome: such an end is rare, and is sent separately.
         ended = await resolve(proxy, transaction, outcome, reason, BY_CLIENT)
     else:
         told = await proxy.group(transaction.broker_group).ends.submit(EndParcel(transaction, outcome))
@@ -60,7 +60,10 @@ async def _end(proxy: Proxy, request: HotRequest, transaction_id: str, outcome: 
 
 
 async def resolve(proxy: Proxy, transaction: TransactionId, outcome: int, reason: str, by: int) -> Ended:
-    """End *transaction* with a reason that is kept with it; what became of that. Its broker group's refusals."""
+    """End *transaction* with a reason that is stored with it; return the verdict.
+
+    Raise its broker group's refusals.
+    """
     asked = ResolveTransaction(
         number=transaction.number,
         producer_group_id=transaction.producer_group_id,
@@ -68,13 +71,13 @@ async def resolve(proxy: Proxy, transaction: TransactionId, outcome: int, reason
         reason=reason,
         by=by,
     )
-    # The same decision twice is one.
+    # A repeat of the same decision has no effect.
     said, _ = await proxy.group(transaction.broker_group).link.ask(asked, is_repeatable=True)
     return ended_of(said)
 
 
 async def describe_end(proxy: Proxy, transaction_id: str, transaction: TransactionId, ended: Ended) -> EndedTransaction:
-    """What *ended* is answered with; raises why the transaction did not end as it was asked to."""
+    """Return the answer to an end. Raise the reason if the transaction did not end as requested."""
     refusal = refusal_of_end(ended)
     if refusal is not None:
         raise refusal
@@ -88,13 +91,15 @@ async def describe_end(proxy: Proxy, transaction_id: str, transaction: Transacti
 
 
 async def _ask_topic(proxy: Proxy, transaction: TransactionId) -> str:
-    """The topic of a transaction's first message, which the routes do not name (yet); "" when the broker group cannot say either."""
+    """Return the topic of a transaction's first message when the routes lack it; "" when the broker
+    group lacks it, too.
+    """
     asked = DescribeTransaction(number=transaction.number, producer_group_id=transaction.producer_group_id)
     link = proxy.group(transaction.broker_group).link
     try:
         found, _ = await link.ask(asked, is_repeatable=True)
     except TernError:
-        # It has ended, whatever cannot be said of it now.
+        # The transaction has ended, even if its topic is unknown.
         return ""
     messages = found.transaction.messages
     return messages[0].topic if messages else ""

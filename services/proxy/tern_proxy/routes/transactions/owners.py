@@ -1,6 +1,8 @@
-"""Whose a transaction is: the producer group that its id has as a number, by name, so that rights can be asked about.
+"""Names of the producer groups of transactions, by the number in the transaction's id, for checks
+of rights.
 
-A number is never given to another producer group of its broker group, so what was found out stays true. Owner of the table: the event loop.
+A number is never reused by another producer group of its broker group, so entries stay valid. Owner
+of the table: the event loop.
 """
 
 from tern_proxy.access.authorization import OPEN, Admission
@@ -15,7 +17,7 @@ Names = dict[tuple[str, int], str]
 
 
 def remember_owner(proxy: Proxy, broker_group: str, producer_group_id: int, name: str) -> None:
-    """A begin has told the name."""
+    """Remember the name from a begin."""
     known = proxy.producer_group_names
     if len(known) >= 4 * PRODUCER_GROUPS_MAX:
         known.clear()
@@ -23,7 +25,10 @@ def remember_owner(proxy: Proxy, broker_group: str, producer_group_id: int, name
 
 
 async def require_of_transaction(proxy: Proxy, admission: Admission, action: str, transaction: TransactionId) -> None:
-    """TransactionUnknown, as of one that is not there, unless its producer group may be seen; Forbidden unless *action* may be done to it."""
+    """Raise TransactionUnknown, as for a missing one, unless the caller may see its producer group.
+
+    Raise Forbidden unless the caller may do *action* on it.
+    """
     if admission is OPEN:
         return
     place = (transaction.broker_group, transaction.producer_group_id)
@@ -33,7 +38,7 @@ async def require_of_transaction(proxy: Proxy, admission: Admission, action: str
         found, _ = await proxy.group(transaction.broker_group).link.ask(asked, is_repeatable=True)
         name = found.transaction.producer_group
         if not name:
-            raise TransactionUnknown()  # its producer group is gone, and with it everybody's right to it
+            raise TransactionUnknown()  # its producer group is gone, and with it all rights to it
         remember_owner(proxy, *place, name)
     try:
         admission.require(action, PRODUCER_GROUP, name)

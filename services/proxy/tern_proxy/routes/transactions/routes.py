@@ -1,4 +1,4 @@
-"""The rows of transactions and their checks."""
+"""Rows of transactions and their checks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -57,7 +57,7 @@ from tern_wire.errors import (
 )
 from tern_wire.paths import JSON, MSGPACK, TRANSACTIONS_PATH, transaction_path
 
-# Examples ---------------------------------------------------------------------------------------------------------
+# Examples -----------------------------------------------------------------------------------------
 _ID, _MESSAGE_ID = "AQAAAAAGQAAAAAAABwAAAAAAAAAAYnJva2VyLWEAAAAAAAAAAAAAAAA", "7F3A9C01D2E4B5A6978800000000002A"
 _BEGUN = Begun(
     transaction_id=_ID,
@@ -117,9 +117,9 @@ _SEVERAL_TEXT = (
     '{"producer_group": "shop", "messages": [{"topic": "orders", "body": "1"}, {"topic": "orders", "body": "2"}]}'
 )
 _PACKED = {"producer_group": "shop", "messages": [{"topic": "orders", "body": "bytes, as MessagePack's bin"}]}
-_RESOLUTION = {"outcome": "commit", "reason": "the bank says that it is paid"}
+_RESOLUTION = {"outcome": "commit", "reason": "the bank has confirmed the payment"}
 
-# Parameters and bodies --------------------------------------------------------------------------------------------
+# Parameters and bodies ----------------------------------------------------------------------------
 _PRODUCER_GROUP: Schema = {"type": "string", "pattern": GROUP_PATTERN}
 _DURATION: Schema = {"type": "string", "pattern": DURATION_PATTERN}
 _AFTER_MS: Schema = {
@@ -128,7 +128,7 @@ _AFTER_MS: Schema = {
     "maximum": limits.CHECK_AFTER_MAX_MS,
 }
 _CHECK_AFTER: Schema = {"anyOf": [_DURATION, _AFTER_MS]}
-_WHO = "Who is asked what became of it."
+_WHO = "The producer group, which gets its checks."
 _BEGIN_PARAMETERS = (
     in_query("producer_group", _PRODUCER_GROUP, f"{_WHO} Parameter or header is needed."),
     in_query("check_after", _CHECK_AFTER, CHECKED_AFTER),
@@ -139,7 +139,7 @@ _BEGIN_PARAMETERS = (
 _ONCE = in_header(
     paths.HEADER_IDEMPOTENCY_KEY,
     {"type": "string", "minLength": 1, "maxLength": limits.IDEMPOTENCY_KEY_SIZE_MAX_BYTES},
-    "Stands for the whole transaction; a repeat is answered with the first one. The first message may carry it instead.",
+    "For the whole transaction; a repeat returns the first one. The first message may carry it instead.",
 )
 
 
@@ -147,7 +147,7 @@ def _example(kind: type[msgspec.Struct], example: Mapping[str, Any]) -> Schema:
     return {"schema": ref(kind), "examples": {"several": {"value": example}}}
 
 
-# Errors -----------------------------------------------------------------------------------------------------------
+# Errors -------------------------------------------------------------------------------------------
 _REFUSED: Errors = (IllegalGroup, ProducerGroupNotFound, TooManyOpenTransactions)
 _FOUND: Errors = (IllegalGroup, ProducerGroupNotFound, *ROUTED)
 _OF_ID: Errors = (*ASKED, *BROKER, TransactionIdInvalid, TransactionUnknown)
@@ -182,21 +182,21 @@ ROUTES = (
         post_receive_checks,
         id="receiveChecks",
         tag="producer groups",
-        summary="Receive questions about open transactions",
+        summary="Receive checks of open transactions",
         about=(
-            "For producers that have no `check_url`. A check is its receiver's for "
-            f"{CLAIM_MS // 1_000} s (`answer_by`): commit or roll the transaction back, as with any transaction. Who does not answer says that "
-            "the outcome is not known yet, and is asked again later."
+            "For producers without a `check_url`. A check is assigned to its receiver for "
+            f"{CLAIM_MS // 1_000} s (`answer_by`): commit or roll the transaction back, as with any transaction. No answer means that "
+            "the outcome is not known yet; the check is issued again later."
         ),
         hot="checks",
         asks=("TXN producer-group {producer_group}", _CREATE.format("{producer_group}")),
         parameters=(
             number("max_messages", 1, limits.CHECKS_CLAIMED_MAX, ChecksRequest().max_messages, CHECKS),
-            in_query("wait", ref("Wait"), "Answer at the first check, or empty when the time is over."),
+            in_query("wait", ref("Wait"), "Answer at the first check, or empty at the end of the time."),
             ENCODING_IN_JSON,
         ),
         takes=takes(ChecksRequest, long_poll={"max_messages": 16, "wait": "20s"}),
-        gives={200: gives(Checks(checks=[_CHECK]), "Questions, perhaps none.", paths.HEADER_WAIT_APPLIED)},
+        gives={200: gives(Checks(checks=[_CHECK]), "Checks, possibly none.", paths.HEADER_WAIT_APPLIED)},
         errors=(*ASKED, *READ, *BROKER, *_FOUND, IllegalWait, BatchTooLarge, UnsupportedEncoding, DiskFull),
         bodies=((JSON, '{"max_messages": 16, "wait": "100ms"}'),),
     ),
@@ -208,8 +208,8 @@ ROUTES = (
         tag="transactions",
         summary="Begin a transaction with one message",
         about=(
-            "The body is the message, as in a send. It is stored, and nobody receives it until the transaction is committed. The topic is of "
-            "type TRANSACTION or MIXED; a message group or a delivery time does not go together with a transaction."
+            "The body is the message, as in a send. It is stored, and invisible until the transaction is committed. The topic is of "
+            "type TRANSACTION or MIXED; a message group or a delivery time cannot be combined with a transaction."
         ),
         hot="begin",
         asks=(
@@ -236,7 +236,7 @@ ROUTES = (
         summary="Begin a transaction with several messages",
         about=(
             f"1 to {limits.TRANSACTION_MESSAGES_MAX} messages for one or several topics, all stored in one broker group, at most "
-            f"{limits.TRANSACTION_SIZE_MAX_BYTES:,} bytes with their properties. They become visible together, or none does."
+            f"{limits.TRANSACTION_SIZE_MAX_BYTES:,} bytes with their properties. They become visible together, or not at all."
         ),
         hot="begin_several",
         asks=(
@@ -264,12 +264,12 @@ ROUTES = (
         tag="transactions",
         summary="List transactions that have not ended",
         parameters=(
-            in_query("producer_group", _PRODUCER_GROUP, "Only of this one."),
+            in_query("producer_group", _PRODUCER_GROUP, "Only of this producer group."),
             in_query("state", {"enum": ["open", "expired"]}, "Only these; both by default."),
-            in_query("older_than", _DURATION, "Only those that began so long ago, such as `5m`."),
+            in_query("older_than", _DURATION, "Only those with at least this age, such as `5m`."),
             *(LIMIT, CURSOR),
         ),
-        gives={200: gives(TransactionPage(transactions=[_OPEN], next_cursor=""), "The oldest first.")},
+        gives={200: gives(TransactionPage(transactions=[_OPEN], next_cursor=""), "Oldest first.")},
         errors=(*ASKED, *BROKER, *_FOUND),
         query="?producer_group=shop&older_than=0s&limit=10",
     ),
@@ -286,12 +286,12 @@ ROUTES = (
     ),
     _end(
         *(post_commit, "commit", "Commit"),
-        "All messages are visible afterwards. The same again is answered the same way.",
+        "All messages are visible afterwards. A repeat has the same answer.",
         _COMMITTED,
     ),
     _end(
         *(post_rollback, "rollback", "Roll back"),
-        "No message will ever be visible. The same again is answered the same way.",
+        "No message will ever be visible. A repeat has the same answer.",
         _ROLLED_BACK,
     ),
     Route(
@@ -300,13 +300,14 @@ ROUTES = (
         post_resolve,
         id="resolveTransaction",
         tag="transactions",
-        summary="End a transaction by hand",
-        # Against what the producers may say: an operator's, not a producer's.
+        summary="Resolve a transaction",
+        # A resolution can contradict the producers, so it is an operator's right and not a
+        # producer's.
         asks=("ALTER producer-group of the transaction",),
         is_admin=True,
         takes=takes(TransactionResolution, is_needed=True, commit=_RESOLUTION),
         gives={200: gives(msgspec.structs.replace(_COMMITTED, by="hand"), "It has ended so, now or before.")},
         errors=(*_ENDED, MessageTooLarge),
-        bodies=((JSON, '{"outcome": "commit", "reason": "the bank says that it is paid"}'),),
+        bodies=((JSON, '{"outcome": "commit", "reason": "the bank has confirmed the payment"}'),),
     ),
 )

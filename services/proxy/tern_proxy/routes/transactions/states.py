@@ -1,6 +1,6 @@
-"""Transactions as people look after them: described, listed, resolved by hand.
+"""Handlers for the administration of transactions: described, listed, resolved by an operator.
 
-An id names its broker group, so one is asked; a list goes through all of them.
+An id names its broker group, so one broker group is asked; a list covers all of them.
 """
 
 import msgspec
@@ -19,9 +19,10 @@ from tern_wire.transactions import BY_HAND
 
 
 async def get_transaction(call: Call, transaction_id: str) -> Transaction:
-    """One transaction: its state, its messages, and each time it was asked about, who asked and what the answer was.
+    """Return one transaction: its state, its messages, and each check with its checker and its
+    answer.
 
-    Of an ended one the outcome is remembered, among the 262,144 of its broker group that ended last.
+    Ended transactions are remembered up to the last 262,144 of their broker group.
     """
     ids = call.proxy.transaction_ids(call.namespace)
     transaction = ids.read(transaction_id)
@@ -32,7 +33,8 @@ async def get_transaction(call: Call, transaction_id: str) -> Transaction:
 
 
 async def list_transactions(call: Call) -> TransactionPage:
-    """Transactions that have not ended, the oldest first in each broker group: open ones, and expired ones, which nobody has answered for.
+    """List transactions that have not ended, oldest first in each broker group: open ones, and
+    expired ones, whose checks went unanswered.
 
     `older_than` is an age, such as `5m`. Page by page: `next_cursor` is empty on the last one.
     """
@@ -51,7 +53,7 @@ async def list_transactions(call: Call) -> TransactionPage:
     names = [name for name in await broker_group_names(call.proxy) if behind is None or name >= behind[0]]
     for name in names:
         if len(rows) == asked.limit:
-            # Perhaps the next broker group has nothing: the page behind the cursor says so.
+            # The next broker group may have none: then the page behind the cursor is empty.
             return _page(rows, last)
         after = behind[1] if behind is not None and name == behind[0] else 0
         part = msgspec.structs.replace(asked, after=after, limit=asked.limit - len(rows))
@@ -80,7 +82,9 @@ def _page(rows: list[Transaction], last: Place | None) -> TransactionPage:
 
 
 async def post_resolve(call: Call, transaction_id: str) -> EndedTransaction:
-    """End a transaction by hand, an expired one too: `outcome` commit or rollback, and the `reason`, which is kept with it."""
+    """End a transaction, even an expired one, as an operator: `outcome` commit or rollback, and the
+    `reason`, which is stored with it.
+    """
     outcome, reason = read_resolution(await call.read(TransactionResolution))
     transaction = call.proxy.transaction_ids(call.namespace).read(transaction_id)
     await require_of_transaction(call.proxy, call.admission, ALTER, transaction)
