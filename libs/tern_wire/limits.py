@@ -281,12 +281,11 @@ AUTH_FAILURES_PER_MIN, AUTH_FAILURES_KEPT_MAX = 10, 65_536
 SESSIONS_KEPT_MAX = 8_192
 # How far the clocks of a signer and a proxy may differ, as AWS allows; a nonce is remembered until its signature is too old ...
 SIGNATURE_WINDOW_MS = 300_000
-# ... so many of them, 90 bytes each: 3,490 signed requests a second. Full means refused, never forgotten early.
+# ... so many of them, 90 bytes each: 3,490 signed requests a second, above what a core verifies. Full means refused, never forgotten early.
 SIGNATURE_NONCES_MAX, SIGNATURE_NONCE_LENGTH_MAX = 1_048_576, 64
 # Characters of a nonce: fewer would meet by chance.
 SIGNATURE_NONCE_LENGTH_MIN = 8
-# Keys of signers that are kept ready to verify with, 1 KiB each: public halves, and secrets that were computed, which end with the table of
-# principals that has their salts. Below the principals that there may be; computing one again takes some microseconds.
+# Public keys that are kept ready to verify with, 1 KiB each. Below the principals that there may be; reading one again takes some microseconds.
 SIGNATURE_KEYS_KEPT_MAX = 8_192
 # Refusals that are audited one by one, a second; the others are counted, and the count is told.
 AUDITED_REFUSALS_PER_S = 100

@@ -50,7 +50,7 @@ class PrincipalCalls(AsyncClient):
                 raise
 
     async def create_key(self, principal: str, **options: Unpack[KeyOptions]) -> Document:
-        """A new key of *principal*. A bearer or HMAC key is in `key` of this answer and nowhere else. PrincipalNotFound, LimitReached."""
+        """A new key of *principal*. A bearer key is in `key` of this answer and nowhere else. PrincipalNotFound, LimitReached."""
         return read_document(await self._call(key_request(principal, options)))
 
     async def revoke_key(self, principal: str, kid: str) -> None:

@@ -11,7 +11,7 @@ from tern_client.transport.exchange import Request
 from tern_wire import paths
 from tern_wire.errors import ClientKeyNotFound
 from tern_wire.link.codec import encode_json
-from tern_wire.principals.client_keys import is_kid
+from tern_wire.principals.client_keys import check_key_type, is_kid
 from tern_wire.principals.principals import Grant, check_principal
 
 _JSON_HEADERS = (("Content-Type", paths.JSON),)
@@ -29,8 +29,9 @@ class PrincipalOptions(TypedDict, total=False):
 
 
 class KeyOptions(TypedDict, total=False):
-    """Settings of a key. `type`: `bearer`, `ed25519` or `hmac-sha256`. `public_key`: 43 characters of base64url, an Ed25519 one. Without both the
-    key is a bearer key. `expires_at` or `expires_in` (`90d`); `networks` such as `10.0.0.0/8`, from which alone it is good."""
+    """Settings of a key. `type`: `bearer` or `ed25519`. `public_key`: an Ed25519 one, 43 characters of
+    base64url. Without both the key is a bearer key. `expires_at` or `expires_in` (`90d`); `networks` such as
+    `10.0.0.0/8`, from which alone it is good."""
 
     type: str | None
     public_key: str | None
@@ -60,8 +61,11 @@ def principal_request(principal: str, options: PrincipalOptions) -> Request:
 
 
 def key_request(principal: str, options: KeyOptions) -> Request:
-    """Give *principal* a key. Not repeated when its outcome is not known: that would be one more key."""
+    """Give *principal* a key; InvalidField for a type that is not made. Not repeated when its outcome is unknown:
+    that would be one more key."""
     document = {name: value for name, value in options.items() if value is not None}
+    if kind := options.get("type"):
+        check_key_type(kind)
     path = paths.keys_path(check_principal(principal))
     return Request("POST", path, _JSON_HEADERS, encode_json(document), repeatable=False)
 

@@ -1,11 +1,15 @@
-"""Who sends a request: by a bearer key, or by a signature. What was found once for a header's bytes is remembered until anything changes.
+"""Authentication: the principal of a request, by a bearer key or by a signature.
 
-    Authorization: Bearer mqk_<kid>_<secret>     compared with the SHA-256 that the table of principals has
+    Authorization: Bearer mqk_<kid>_<secret>     compared with the SHA-256 in the table of principals
     Signature, Signature-Input                   see signed_requests.py
 
-Law: a request is its principal's only by the newest table that this proxy has; when there is a new one, everything that was remembered is gone.
-Whatever is wrong with credentials, the answer is the same and has cost the same; what it was is for the audit. A request with both kinds, or with
-two of one, is refused. Owner: the event loop. Reference: RFC 6750, RFC 9110 11.
+The session of an Authorization header is cached by the header's bytes until the table changes.
+
+Law: a request has a principal only by the newest table of this proxy; a new table empties the cache.
+All wrong credentials get the same answer at the same cost; the reason is for the audit. One exception
+follows from the request alone: the 401 of a signature that names HMAC says what to do instead, whatever
+its kid is. A request with both kinds of credentials, or with two of one kind, is refused.
+Owner: the event loop. Reference: RFC 6750, RFC 9110 11.
 """
 
 from collections.abc import Callable
@@ -14,17 +18,16 @@ from typing import Protocol
 
 from starlette.types import Scope
 
-from tern_proxy.access.signed_requests import NotSigned, VerifyingKey, read_signature
+from tern_proxy.access.signed_requests import HmacSigned, NotSigned, read_signature
 from tern_proxy.core.access.credential_limits import Failures, Nonces
 from tern_proxy.core.access.quotas import Bucket
 from tern_proxy.core.access.rights import Access
 from tern_service.clock import Clock
-from tern_wire.errors import TernError, TooManyFailures, Unauthenticated, WarmingUp
+from tern_wire.errors import HmacNotAccepted, TernError, TooManyFailures, Unauthenticated, WarmingUp
 from tern_wire.kept_topics import KeptTopics
-from tern_wire.limits import AUTH_FAILURES_PER_MIN, SESSIONS_KEPT_MAX, SIGNATURE_KEYS_KEPT_MAX, SIGNATURE_WINDOW_MS
+from tern_wire.limits import AUTH_FAILURES_PER_MIN, SESSIONS_KEPT_MAX, SIGNATURE_WINDOW_MS
 from tern_wire.principals.client_keys import ROOT_KID, ClientKey, digest_of, is_bearer_of, kid_of, root_key_text
 from tern_wire.principals.principals import ROOT, Principal, PrincipalTable
-from tern_wire.principals.signing_secrets import SigningSecrets
 
 # Where it is in the scope of a signed request what its body must hash to, by algorithm.
 DIGESTS = "tern.digests"
@@ -52,14 +55,12 @@ class Principals(Protocol):
 
 
 class Session:
-    """Credentials that are good from *from_ms* until *until_ms* (wall time). *verifying*: what the key's signatures are verified with, if it signs."""
+    """Credentials that are good from *from_ms* until *until_ms* (wall time)."""
 
-    __slots__ = ("access", "bucket", "from_ms", "key", "kid", "until_ms", "verifying")
+    __slots__ = ("access", "bucket", "from_ms", "key", "kid", "until_ms")
 
-    def __init__(
-        self, access: Access, key: ClientKey, bucket: Bucket | None, verifying: VerifyingKey | None = None
-    ) -> None:
-        self.access, self.key, self.kid, self.bucket, self.verifying = access, key, key.kid, bucket, verifying
+    def __init__(self, access: Access, key: ClientKey, bucket: Bucket | None) -> None:
+        self.access, self.key, self.kid, self.bucket = access, key, key.kid, bucket
         self.from_ms, self.until_ms = key.not_before_ms, key.expires_ms or _FOR_EVER_MS
 
 
@@ -80,9 +81,6 @@ class Authenticator:
         self._root_key = ClientKey(kid=ROOT_KID, digest=digest_of(root_key_text(cluster_key)))
         self._table: PrincipalTable | None = None
         self._sessions: dict[bytes, Session] = {}
-        self._secrets = SigningSecrets(cluster_key)
-        # Whose key signs, by kid, with the secret that was computed for it from its salt in this very table.
-        self._signers: dict[str, Session] = {}
         self._accesses: dict[str, Access] = {}
         self._buckets: dict[str, Bucket] = {}
         self._failures, self._nonces = Failures(), Nonces()
@@ -127,7 +125,6 @@ class Authenticator:
     def _renew(self) -> None:
         self._table = self._principals.table
         self._sessions.clear()
-        self._signers.clear()
         known = self._table.principals
         # What did not change is the same object, and so is what was worked out about it.
         self._accesses = {
@@ -157,42 +154,31 @@ class Authenticator:
 
     def _look_signed(self, scope: Scope) -> Session:
         now_ms, address = self._clock.now_ms(), address_of(scope)
-        found: Session | None = None
+        found: tuple[Principal, ClientKey] | None = None
 
-        def find_key(kid: str) -> VerifyingKey | None:
+        def find_key(kid: str) -> bytes:
             nonlocal found
-            found = self._signers.get(kid) or self._signer(kid)
-            return found.verifying if found is not None and not self._failures.is_over(address, kid, now_ms) else None
+            found = self._find(kid)
+            return b"" if found is None or self._failures.is_over(address, kid, now_ms) else found[1].public_key
 
         try:
             signed = read_signature(scope, find_key, now_ms)
+        except HmacSigned as error:
+            # Nothing is verified, so there is nothing to guess and nothing to count.
+            raise Refused(HmacNotAccepted(), error.kid[:64], error.reason) from None
         except NotSigned as error:
             if self._find(error.kid) is None:
                 self._refuse_early(error.kid)
             raise self._refuse(scope, error.kid[:64], error.reason) from None
         assert found is not None
-        self._check(scope, found.key, now_ms)
+        principal, key = found
+        self._check(scope, key, now_ms)
         end_s = signed.created_s + SIGNATURE_WINDOW_MS // 1_000
         if not self._nonces.take(signed.kid, signed.nonce, now_ms // 1_000, end_s):
             raise self._refuse(scope, signed.kid, "a signature that was used before")
         if signed.digests:
             scope[DIGESTS] = signed.digests
-        return found
-
-    def _signer(self, kid: str) -> Session | None:
-        """The session of whoever signs with that key, which is not yet known to be good; None when there is no such key."""
-        found = self._find(kid)
-        if found is None:
-            return None
-        if len(self._signers) >= SIGNATURE_KEYS_KEPT_MAX:
-            self._signers.clear()
-        session = self._signers[kid] = self._session(*found, self._verifying(*found))
-        return session
-
-    def _verifying(self, principal: Principal, key: ClientKey) -> VerifyingKey:
-        if key.salt and self._secrets.is_there:
-            return VerifyingKey(secret=self._secrets.of(principal.name, key.kid, key.salt))
-        return VerifyingKey(public_key=key.public_key)
+        return self._session(principal, key)
 
     def _find(self, kid: str) -> tuple[Principal, ClientKey] | None:
         if kid == ROOT_KID:
@@ -212,12 +198,12 @@ class Authenticator:
         if key.networks and not key.is_good_from(address_of(scope)):
             raise self._refuse(scope, key.kid, "a key out of its networks")
 
-    def _session(self, principal: Principal, key: ClientKey, verifying: VerifyingKey | None = None) -> Session:
+    def _session(self, principal: Principal, key: ClientKey) -> Session:
         access = self._accesses.get(principal.name)
         if access is None or access.principal is not principal:
             access = Access(principal, kept=self._kept, seal=self._seal)
             self._accesses[principal.name] = access
-        return Session(access, key, self._bucket(principal), verifying)
+        return Session(access, key, self._bucket(principal))
 
     def _bucket(self, principal: Principal) -> Bucket | None:
         limits = (principal.requests_per_s, principal.bytes_per_s)

@@ -23,9 +23,8 @@ _SCHEMES = {
         "in": "header",
         "name": "Signature-Input",
         "description": (
-            "A request signed with an Ed25519 or HMAC key (RFC 9421): @method, @path, @query, @authority, and content-digest where there is a "
-            "body; with `created` (within 300 s), `keyid` (the kid), `alg` (`ed25519`, or `hmac-sha256`, which must be named) and `nonce` (8 to "
-            "64 characters, used once)."
+            "A request signed with an Ed25519 key (RFC 9421): @method, @path, @query, @authority, and content-digest where there is a "
+            "body; with `created` (within 300 s), `keyid` (the kid), `nonce` (8 to 64 characters, used once) and, if at all, `alg` `ed25519`."
         ),
     },
 }

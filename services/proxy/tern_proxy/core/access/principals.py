@@ -1,7 +1,6 @@
-"""Principals, their keys and their grants as the HTTP API writes them, and as they are replicated: one turned into the other. Pure.
+"""Principals, their keys and their grants: converted between the HTTP API's form and the replicated one. Pure.
 
-What a key is made of is never shown: of a bearer key there is only a hash, of an HMAC key a salt, and their texts are in the one answer that
-has made them.
+The text of a bearer key is in the one answer that makes it and nowhere else; the cluster stores a hash.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,21 +22,19 @@ from tern_wire.errors import InvalidField, PrincipalChanged
 from tern_wire.principals.client_keys import (
     BEARER,
     ED25519,
-    HMAC,
-    KEY_TYPES,
+    NOT_ACCEPTED,
     TIME_MAX_MS,
     ClientKey,
     bearer_text,
     check_description,
+    check_key_type,
     decoded,
     digest_of,
     encoded_public_key,
-    hmac_text,
     read_networks,
 )
 from tern_wire.principals.documents import PrincipalDocument, settings_change
 from tern_wire.principals.principals import CLUSTER, GROUP, PRODUCER_GROUP, TOPIC, Grant, read_grant
-from tern_wire.principals.signing_secrets import SigningSecrets
 from tern_wire.times import parse_duration_ms, parse_time_ms
 
 # Parameter of GET /v1/acls -> kind.
@@ -84,20 +81,13 @@ def _settings(document: PrincipalDocument) -> tuple[Any, ...]:
     return document.description, document.grants, document.requests_per_s, document.bytes_per_s
 
 
-def new_key(
-    principal: str, kid: str, chance: bytes, settings: KeySettings, secrets: SigningSecrets, now_ms: int
-) -> tuple[ClientKey, str]:
-    """The key of *principal* that *settings* ask for, called *kid*, and its text, "" of one that the client has made.
+def new_key(kid: str, chance: bytes, settings: KeySettings, now_ms: int) -> tuple[ClientKey, str]:
+    """The key *kid* that *settings* describe, and its text, "" for an Ed25519 key, which the client has made.
 
-    *chance*: 32 random bytes, of which it is made. InvalidField; ClusterKeyMissing when an HMAC key is asked for and *secrets* has none.
+    *chance*: 32 random bytes, the secret of a bearer key. InvalidField.
     """
     kind, public_key = _kind(settings)
-    text, salt = "", b""
-    if kind == BEARER:
-        text = bearer_text(kid, chance)
-    elif kind == HMAC:
-        salt = chance
-        text = hmac_text(kid, secrets.of(principal, kid, salt))
+    text = bearer_text(kid, chance) if kind == BEARER else ""
     if settings.expires_at is not None and settings.expires_in is not None:
         raise InvalidField(reason="Give 'expires_at' or 'expires_in', not both", pointer="/expires_in")
     not_before_ms = _time_ms(settings.not_before, "/not_before")
@@ -110,9 +100,8 @@ def new_key(
         raise InvalidField(reason="The key would never be good: it ends before it begins", pointer=pointer)
     key = ClientKey(
         kid=kid,
-        digest=digest_of(text) if kind == BEARER else b"",
+        digest=digest_of(text) if text else b"",
         public_key=public_key,
-        salt=salt,
         not_before_ms=not_before_ms,
         expires_ms=expires_ms,
         created_ms=now_ms,
@@ -123,15 +112,14 @@ def new_key(
 
 
 def _kind(settings: KeySettings) -> tuple[str, bytes]:
-    """Which type of key is asked for, and the public key if it comes with one; InvalidField."""
+    """The type of the key, and the public key if the request has one; InvalidField."""
     public_key = decoded(settings.public_key) if settings.public_key else b""
     if public_key is None:
         raise InvalidField(
             reason="A public key is 43 characters of base64url: 32 bytes of Ed25519", pointer="/public_key"
         )
     kind = settings.type or (ED25519 if public_key else BEARER)
-    if kind not in KEY_TYPES:
-        raise InvalidField(reason=f"'type' is one of {', '.join(KEY_TYPES)}", pointer="/type")
+    check_key_type(kind)
     if bool(public_key) != (kind == ED25519):
         reason = (
             f"A key of type {kind} {'is made here and has' if public_key else 'is made by the client, which sends'} "
@@ -163,11 +151,11 @@ def grant_state(grant: Grant) -> principals.Grant:
 
 
 def key_state(key: ClientKey, now_ms: int) -> ClientKeyState:
-    """What everybody with DESCRIBE of the cluster may see of a key."""
+    """The public facts of a key, for DESCRIBE of the cluster."""
     return ClientKeyState(
         kid=key.kid,
         type=key.kind,
-        state="expired" if key.is_expired(now_ms) else "active" if key.is_good_at(now_ms) else "not-yet",
+        state=_state(key, now_ms),
         not_before=key.not_before_ms,
         expires_at=key.expires_ms,
         created_at=key.created_ms,
@@ -175,6 +163,12 @@ def key_state(key: ClientKey, now_ms: int) -> ClientKeyState:
         description=key.description,
         public_key=encoded_public_key(key.public_key) if key.public_key else UNSET,
     )
+
+
+def _state(key: ClientKey, now_ms: int) -> str:
+    if not key.is_accepted:
+        return NOT_ACCEPTED
+    return "expired" if key.is_expired(now_ms) else "active" if key.is_good_at(now_ms) else "not-yet"
 
 
 def principal_state(known: PrincipalDocument, now_ms: int) -> PrincipalState:

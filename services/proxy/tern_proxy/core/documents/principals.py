@@ -6,13 +6,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from tern_proxy.core.documents.values import Cursor, DurationText, shown, words
 from tern_wire import limits
-from tern_wire.principals.client_keys import KEY_TYPES, KID_LENGTH
+from tern_wire.principals.client_keys import HMAC, KEY_TYPES, KID_LENGTH, NOT_ACCEPTED
 from tern_wire.principals.documents import QUOTA_MAX
 from tern_wire.principals.principals import ACTIONS, ACTIONS_OF, ALL, EFFECTS, KINDS, PRINCIPAL_PATTERN
 
 _AT_EACH_PROXY = "At each proxy; 0: unlimited."
 _ACTIONS = "; ".join(f"{kind}: {', '.join(sorted(actions))}" for kind, actions in ACTIONS_OF.items())
-_KEY_TYPE = "Empty: `ed25519` with a `public_key`, else `bearer`. `hmac-sha256`: a secret that signs requests."
+_KEY_TYPE = "Empty: `ed25519` with a `public_key`, else `bearer`."
 Effect = Annotated[str, words(*EFFECTS)]
 Kind = Annotated[str, words(*KINDS)]
 
@@ -58,9 +58,9 @@ class PrincipalSettings(Struct, forbid_unknown_fields=True):
 
 
 class KeySettings(Struct, forbid_unknown_fields=True):
-    """The body of POST /v1/principals/{principal}/keys; every field has a default. With a `public_key` (Ed25519, base64url) the principal signs
-    its requests with a key that it has made; with `type` `hmac-sha256` it signs them with a secret, without both it gets a bearer key: those are
-    in the answer and nowhere else."""
+    """The body of POST /v1/principals/{principal}/keys; every field has a default. With a `public_key` (Ed25519,
+    base64url) the principal signs its requests with a key that it has made. Without one it gets a bearer key, which
+    is in the answer and nowhere else."""
 
     type: Annotated[str, words("", *KEY_TYPES, text=_KEY_TYPE)] = ""
     public_key: Annotated[str, shown(pattern="^$|^[A-Za-z0-9_-]{43}$")] = ""
@@ -82,7 +82,7 @@ PrincipalName = Annotated[str, Meta(pattern=f"^{PRINCIPAL_PATTERN}$")]
 Kid = Annotated[str, Meta(pattern=f"^[A-Za-z0-9]{{{KID_LENGTH}}}$", description="The key's name, which is no secret.")]
 PublicKey = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{43}$", description="32 bytes of Ed25519, base64url.")]
 KeyText = Annotated[
-    str, Meta(pattern="^mq[kh]_[A-Za-z0-9]{16}_[A-Za-z0-9_-]{43}$", description="The bearer or HMAC key. Keep it.")
+    str, Meta(pattern="^mqk_[A-Za-z0-9]{16}_[A-Za-z0-9_-]{43}$", description="The bearer key. Keep it.")
 ]
 Pattern = Annotated[str, Meta(description="A name, or the begin of names and `*`.", max_length=128)]
 Quota = Annotated[int, Meta(ge=0, le=QUOTA_MAX, description=_AT_EACH_PROXY)]
@@ -102,8 +102,8 @@ class ClientKeyState(Struct, kw_only=True):
     """What is known of a key; never the key."""
 
     kid: Kid
-    type: Annotated[str, words(*KEY_TYPES)]
-    state: Annotated[str, words("active", "not-yet", "expired")]
+    type: Annotated[str, words(*KEY_TYPES, HMAC, text=f"`{HMAC}`: of an earlier build, `{NOT_ACCEPTED}`.")]
+    state: Annotated[str, words("active", "not-yet", "expired", NOT_ACCEPTED)]
     not_before: Moment
     expires_at: Moment
     created_at: Moment

@@ -17,13 +17,12 @@ from tern_proxy.routes.principals.writes import found, write, write_everywhere
 from tern_wire.errors import ClientKeyNotFound, TernError
 from tern_wire.principals.client_keys import KID_ALPHABET, KID_LENGTH, SECRET_SIZE_BYTES, ClientKey, is_kid
 from tern_wire.principals.documents import PrincipalDocument, addition, revocation
-from tern_wire.principals.signing_secrets import SigningSecrets
 
 _SECRET = {"Cache-Control": "no-store"}
 
 
 async def post_key(call: Call, principal: str) -> Answer:
-    """Give a principal a key. A bearer or HMAC key is in `key` of this answer and nowhere else.
+    """Give a principal a key. A bearer key is in `key` of this answer and nowhere else.
 
     At most two keys of a principal are live, so that one can be exchanged while the other is in use (429 limit-reached); expired ones make
     room. `missing_broker_groups` have not answered; they get it as soon as they do, and until then the key works at every proxy that
@@ -35,7 +34,7 @@ async def post_key(call: Call, principal: str) -> Answer:
     kid = "".join(secrets.choice(KID_ALPHABET) for _ in range(KID_LENGTH))
     chance = secrets.token_bytes(SECRET_SIZE_BYTES)
     now_ms = proxy.clock.now_ms()
-    key, text = new_key(principal, kid, chance, settings, SigningSecrets(proxy.cluster_key), now_ms)
+    key, text = new_key(kid, chance, settings, now_ms)
     change = addition(before, key, now_ms)
     try:
         written = await write(proxy, change)
