@@ -1,7 +1,8 @@
-"""The errors of authentication, authorization and quotas. Imported from errors.py, where the table of all errors is.
+"""The errors of authentication, authorization and quotas. Imported from errors.py, where the table
+of all errors is.
 
-Law: what an error says of a key, a principal or a grant is the same whatever was wrong with it; why is for the audit log. What depends on the
-text of the request alone may differ (HmacNotAccepted).
+Law: what an error says of a key, a principal or a grant is the same whatever was wrong with it; why
+is for the audit log. What depends on the text of the request alone may differ (HmacNotAccepted).
 """
 
 from tern_wire.tern_error import TernError
@@ -16,7 +17,9 @@ class Unauthenticated(TernError):
 
 
 class HmacNotAccepted(Unauthenticated):
-    """The same code, so that clients of earlier builds, which alone sign so, raise the error that they have for it."""
+    """A signature with hmac-sha256. The code is that of Unauthenticated, which clients of earlier
+    builds have: only those sign so.
+    """
 
     fix = (
         "The request is signed with hmac-sha256, which is not accepted any more. Make an Ed25519 key (ternmq key create PRINCIPAL --type ed25519 --out FILE) or a bearer "

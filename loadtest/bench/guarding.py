@@ -1,12 +1,13 @@
-"""`python -m loadtest.bench.guarding`: the cost of authentication and authorization at the proxy, in this process, on one core.
+"""`python -m loadtest.bench.guarding`: the cost of authentication and authorization at the proxy,
+in this process, on one core.
 
-The guard is the real one, in front of an application that does nothing. The principal has 100 grants, and the table 1,000
-principals. Rounds with and without the guard alternate, so that a busy machine slows both. Each figure is one line of JSON,
-as in the other benches.
+The guard is the real one, in front of an application that does nothing. The principal has 100
+grants, and the table 1,000 principals. Rounds with and without the guard alternate, so that a busy
+machine slows both. Each figure is one line of JSON, as in the other benches.
 
-Signed requests have three figures: the whole; `..._verify`, the bare Ed25519 over as many bytes; and `..._without_verify`, the
-difference, which is the library's reader of RFC 9421 and the guard. With a body means 1 KiB, read and hashed. `sdk_sign` is
-the cost of signing for the client.
+Signed requests have three figures: the whole; `..._verify`, the bare Ed25519 over as many bytes;
+and `..._without_verify`, the difference, which is the library's reader of RFC 9421 and the guard.
+With a body means 1 KiB, read and hashed. `sdk_sign` is the cost of signing for the client.
 """
 
 import statistics
@@ -31,7 +32,8 @@ from tern_wire.routing.route import Routes
 ROUNDS, REQUESTS = 15, 4_000
 # Each is signed anew, which takes longer than the rest of the bench.
 SIGNED_ROUNDS, SIGNED_REQUESTS = 9, 500
-# Of a bearer key: a small part of a send. Of a signed request: a proxy's core verifies 2,000 a second.
+# Of a bearer key: a small part of a send. Of a signed request: a proxy's core verifies 2,000 a
+# second.
 BAR_US, SIGNED_BAR_US = 20.0, 500.0
 # The bytes that the SDK signs of a request with a body.
 BASE_SIZE_BYTES = 400

@@ -1,4 +1,6 @@
-"""`ternmq key create|ls|revoke`: keys of clients. A key is written to a file or shown once, and never logged."""
+"""`ternmq key create|ls|revoke`: keys of clients. A key is written to a file or shown once, and
+never logged.
+"""
 
 import os
 from collections.abc import Iterator
@@ -89,7 +91,8 @@ def create_key(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Give a principal a new key. The principal is created if it is not there; it can do nothing before `ternmq acl grant`.
+    """Give a principal a new key. The principal is created if it is not there; it can do nothing
+    before `ternmq acl grant`.
 
     Without --out the key is the only line on stdout, this once.
 
@@ -124,7 +127,8 @@ def list_keys(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """List keys by their names (kid), which are no secret, and until when and from where each is good.
+    """List keys by their names (kid), which are no secret, and until when and from where each is
+    good.
 
     [bold]Examples[/bold]
 
@@ -157,10 +161,11 @@ def revoke_key(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Revoke a key: within 5 s no proxy takes it any more, and it never becomes good again. Repeating this is safe.
+    """Revoke a key: within 5 s no proxy takes it any more, and it never becomes good again.
+    Repeating this is safe.
 
-    If a broker group does not answer, this fails and says so: proxies that reach another one refuse the key already, and the rest follows by
-    itself; repeat until it succeeds to be sure.
+    If a broker group does not answer, this fails and says so: proxies that reach another one refuse
+    the key already, and the rest follows by itself; repeat until it succeeds to be sure.
 
     [bold]Examples[/bold]
 
@@ -208,7 +213,9 @@ def _end(expires: str | None) -> Any:
 
 @contextmanager
 def _private_file(path: Path | None) -> Iterator[int | None]:
-    """A new file that only its owner reads, made before there is a key to keep; it goes again if that fails."""
+    """A new file that only its owner reads, made before there is a key to keep; it goes again if
+    that fails.
+    """
     if path is None:
         yield None
         return

@@ -1,15 +1,16 @@
-"""Credentials of a client: a key in a file, and a certificate authority in a file. Read here and nowhere else.
+"""Credentials of a client: a key in a file, and a certificate authority in a file. Read here and
+nowhere else.
 
     key_file=, or TERNMQ_KEY_FILE    one line: a bearer key `mqk_...`, sent with every request, or a signing key
                                      `mqs_...`, which is never sent
     ca_file=, or TERNMQ_CA_FILE      PEM; without it, https trusts the authorities of the system
 
-A file that is replaced is read again within REREAD_INTERVAL_S, so a key is rotated without a restart. "" in
-place of a file means none, whatever the environment says. Keys are never arguments: every process of the
-machine can read a command line.
+A file that is replaced is read again within REREAD_INTERVAL_S, so a key is rotated without a
+restart. "" in place of a file means none, whatever the environment says. Keys are never arguments:
+every process of the machine can read a command line.
 
-Law: a bearer key leaves this process over TLS, or to this machine. Owner: one client; safe to share between
-its threads.
+Law: a bearer key leaves this process over TLS, or to this machine. Owner: one client; safe to share
+between its threads.
 """
 
 import os
@@ -41,7 +42,9 @@ _NAME_CA = "Name the cluster's ca.crt, in PEM, by ca_file or TERNMQ_CA_FILE"
 
 
 class CredentialsUnusable(TernError, ValueError):
-    """A file that was named cannot be used, or may not be used with these endpoints. Raised by clients, never on the wire."""
+    """A file that was named cannot be used, or may not be used with these endpoints. Raised by
+    clients, never on the wire.
+    """
 
     code: ClassVar[str] = "credentials-unusable"
     status: ClassVar[int] = 400
@@ -60,8 +63,9 @@ class Credentials:
     def __init__(
         self, endpoints: Sequence[str], key_file: FileName | None = None, ca_file: FileName | None = None
     ) -> None:
-        """None stands for the environment. CredentialsUnusable when a file cannot be used, or a key would travel in the clear;
-        ExtraMissing when a library for its signatures is not installed."""
+        """None stands for the environment. CredentialsUnusable when a file cannot be used, or a key
+        would travel in the clear; ExtraMissing when a library for its signatures is not installed.
+        """
         self._key_file = os.fspath(os.environ.get(KEY_FILE, "") if key_file is None else key_file)
         self._ca_file = os.fspath(os.environ.get(CA_FILE, "") if ca_file is None else ca_file)
         self._prove: Prove | None = None

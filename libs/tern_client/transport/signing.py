@@ -5,11 +5,12 @@
     Signature:       pyhms=:<64 bytes in base64>:
     Content-Digest:  sha-256=:<32 bytes in base64>:
 
-The namespace and the digest of a body are covered where there are any; each attempt has its own nonce.
+The namespace and the digest of a body are covered where there are any; each attempt has its own
+nonce.
 
-Law: the signed bytes come from one template, and are to the byte what the library of RFC 9421 makes of the
-request (`tests/unit/client/transport/test_signing.py` compares them). Nothing is parsed here, the library
-takes ten times as long, and the SDK's plain installation does without it.
+Law: the signed bytes come from one template, and are to the byte what the library of RFC 9421 makes
+of the request (`tests/unit/client/transport/test_signing.py` compares them). Nothing is parsed
+here, the library takes ten times as long, and the SDK's plain installation does without it.
 Reference: RFC 9421 sections 2.2, 2.5, 3.1, 3.3.6; RFC 9530.
 """
 
@@ -57,7 +58,8 @@ class _Signer:
 
 
 def signature_base(request: Request, endpoint: str, parameters: str) -> tuple[bytes, str, str]:
-    """What is to be signed of *request* to *endpoint*; what says so, which ends in *parameters* (`;created=...`); and the digest, "" without a body.
+    """What is to be signed of *request* to *endpoint*; what says so, which ends in *parameters*
+    (`;created=...`); and the digest, "" without a body.
 
     ValueError when its path or namespace is no printable ASCII, of which nothing is made here.
     """
@@ -82,7 +84,9 @@ def signature_base(request: Request, endpoint: str, parameters: str) -> tuple[by
 
 @lru_cache(maxsize=_ENDPOINTS_KEPT)
 def _place(endpoint: str) -> tuple[str, str]:
-    """The line of the signature base for `@authority`, without the scheme's own port; and what stands before the path of a request."""
+    """The line of the signature base for `@authority`, without the scheme's own port; and what
+    stands before the path of a request.
+    """
     address = urlsplit(endpoint)
     match = _PORT.fullmatch(address.netloc.rpartition("@")[2].lower())
     assert match is not None

@@ -1,4 +1,6 @@
-"""An Ed25519 key for tests: its owner's half, its row in the table of principals, and requests that it signs."""
+"""An Ed25519 key for tests: its owner's half, its row in the table of principals, and requests that
+it signs.
+"""
 
 import hmac
 from base64 import b64encode

@@ -5,11 +5,12 @@
 
 The session of an Authorization header is cached by the header's bytes until the table changes.
 
-Law: a request has a principal only by the newest table of this proxy; a new table empties the cache.
-All wrong credentials get the same answer at the same cost; the reason is for the audit. One exception
-follows from the request alone: the 401 of a signature that names HMAC says what to do instead, whatever
-its kid is. A request with both kinds of credentials, or with two of one kind, is refused.
-Owner: the event loop. Reference: RFC 6750, RFC 9110 11.
+Law: a request has a principal only by the newest table of this proxy; a new table empties the
+cache. All wrong credentials get the same answer at the same cost; the reason is for the audit. One
+exception follows from the request alone: the 401 of a signature that names HMAC says what to do
+instead, whatever its kid is. A request with both kinds of credentials, or with two of one kind, is
+refused. Owner: the event loop.
+Reference: RFC 6750, RFC 9110 11.
 """
 
 from collections.abc import Callable
@@ -29,29 +30,29 @@ from tern_wire.limits import AUTH_FAILURES_PER_MIN, SESSIONS_KEPT_MAX, SIGNATURE
 from tern_wire.principals.client_keys import ROOT_KID, ClientKey, digest_of, is_bearer_of, kid_of, root_key_text
 from tern_wire.principals.principals import ROOT, Principal, PrincipalTable
 
-# Where it is in the scope of a signed request what its body must hash to, by algorithm.
+# The key in the scope of a signed request for the hashes that its body must have, by algorithm.
 DIGESTS = "tern.digests"
 _BEARER = b"bearer "
 _FOR_EVER_MS = 1 << 62
 
 
 class Principals(Protocol):
-    """Where principals come from."""
+    """The source of principals."""
 
     @property
     def table(self) -> PrincipalTable:
-        """All that are known; another object when anything has changed."""
+        """All principals; another object after each change."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether they have been asked for once."""
+        """Whether they have been read once."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether every broker group has told its own."""
+        """Whether every broker group has been read."""
 
     def follow(self, told: Callable[[], None]) -> None:
-        """Call *told* whenever there is another table, before anything else can happen."""
+        """Call *told* at each new table, before anything else can happen."""
 
 
 class Session:
@@ -65,7 +66,7 @@ class Session:
 
 
 class Refused(Exception):
-    """Credentials that are not good: how that is answered, and for the audit which kid was claimed and why."""
+    """Wrong credentials: the error of the answer, and for the audit the kid and the reason."""
 
     def __init__(self, error: TernError, kid: str, reason: str) -> None:
         super().__init__(reason)
@@ -86,7 +87,10 @@ class Authenticator:
         self._failures, self._nonces = Failures(), Nonces()
 
     def find(self, scope: Scope) -> Session:
-        """Whose request it is; Refused. What a signed request's body must hash to is in its scope then, at DIGESTS."""
+        """The session of a request; Refused.
+
+        The scope of a signed request with a body has the body's hashes at DIGESTS then.
+        """
         raw: bytes | None = None
         signed = False
         for name, value in scope["headers"]:
@@ -110,7 +114,10 @@ class Authenticator:
         return self._look_signed(scope) if signed else self._look(scope, raw)
 
     def again(self, session: Session, address: str) -> Session | None:
-        """What the credentials of *session*, used from *address*, are by the newest table and the time that it is; None: not good any more."""
+        """*session* by the newest table and the time; None when its credentials are no longer good.
+
+        *address*: where they are used from.
+        """
         if self._principals.table is not self._table:
             self._renew()
         found, was = self._find(session.kid), session.key
@@ -126,7 +133,7 @@ class Authenticator:
         self._table = self._principals.table
         self._sessions.clear()
         known = self._table.principals
-        # What did not change is the same object, and so is what was worked out about it.
+        # An unchanged principal is the same object, so its rights and its bucket stay.
         self._accesses = {
             name: access for name, access in self._accesses.items() if known.get(name, ROOT) is access.principal
         }
@@ -186,7 +193,7 @@ class Authenticator:
         return self._principals.table.find(kid)
 
     def _refuse_early(self, kid: str) -> None:
-        """WarmingUp while it may be that the key is good and this proxy does not know."""
+        """WarmingUp while the key may be good and this proxy has not read it yet."""
         if kid and kid != ROOT_KID and not (self._principals.is_ready and self._principals.is_whole):
             raise Refused(WarmingUp(), kid, "principals are not known yet")
 

@@ -1,4 +1,5 @@
-"""Signed requests (RFC 9421): the client has an Ed25519 key, of which the cluster keeps the public half.
+"""Signed requests (RFC 9421): the client has an Ed25519 key, of which the cluster keeps the public
+half.
 
 A signature covers at least @method, @path, @query and @authority, content-digest (sha-256 or
 sha-512) if there is a body, and mq-namespace if there is one. It has `created` (at most 300 s from
@@ -39,7 +40,8 @@ DIGEST = "content-digest"
 # The namespace decides whose names the path has, so it is covered where there is one.
 NAMESPACE = HEADER.decode()
 _HASHES: dict[str, Callable[[bytes], Any]] = {"sha-256": sha256, "sha-512": sha512}
-# Verifies signatures of unknown kids. Its private half is public, so nothing that it verifies is let through.
+# Verifies signatures of unknown kids. Its private half is public, so nothing that it verifies is
+# let through.
 _NOBODY = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
 # Of a kid: the public half of its key, b"" when there is no such key or it does not sign.
 FindKey = Callable[[str], bytes]
@@ -73,14 +75,17 @@ class HmacSigned(NotSigned):
 
 
 def read_signature(scope: Scope, find: FindKey, now_ms: int) -> Signed:
-    """The signature of the request; NotSigned unless it holds. *find*: the key of a kid, if it may be used now."""
+    """The signature of the request; NotSigned unless it holds. *find*: the key of a kid, if it may
+    be used now.
+    """
     keys, with_body = _Keys(find), has_body(scope)
     required = (*COVERED, *((DIGEST,) if with_body else ()), *((NAMESPACE,) if SCOPE_HEADERS in scope else ()))
     try:
         (result,) = _Verifier(now_ms, keys).verify(_View(scope), max_age=None)
         covered: dict[str, str] = result.covered_components
         for name in required:
-            # Without parameters. The library's own check says the same and parses every name twice, for 0.1 ms.
+            # Without parameters. The library's own check says the same and parses every name twice,
+            # for 0.1 ms.
             if f'"{name}"' not in covered:
                 raise InvalidSignature(f"{name} is not covered")
         nonce, created_s = result.nonce or "", int(result.parameters["created"])
@@ -97,7 +102,9 @@ def read_signature(scope: Scope, find: FindKey, now_ms: int) -> Signed:
 
 
 def receive_checked(receive: Receive, digests: dict[str, bytes]) -> Receive:
-    """*receive*, which raises Unauthenticated in place of a body's last piece unless the body is the signed one."""
+    """*receive*, which raises Unauthenticated in place of a body's last piece unless the body is
+    the signed one.
+    """
     hashes: dict[str, Any] = {}
     is_whole = False
 
@@ -147,10 +154,11 @@ class _Verifier(HTTPMessageVerifier):
         self._now_ms = now_ms
 
     def validate_created_and_expires(self, sig_input: Any, max_age: Any = None) -> None:
-        """InvalidSignature unless it was made at most SIGNATURE_WINDOW_MS from now and has not expired.
+        """InvalidSignature unless it was made at most SIGNATURE_WINDOW_MS from now and has not
+        expired.
 
-        The library calls this first, before it looks at the algorithm and the key; so HmacSigned follows
-        from what the request says, and not from the kind of the key that it names.
+        The library calls this first, before it looks at the algorithm and the key; so HmacSigned
+        follows from what the request says, and not from the kind of the key that it names.
         """
         if sig_input.params.get("alg") == HMAC:
             raise HmacSigned(str(sig_input.params.get("keyid", "")), "an HMAC signature")

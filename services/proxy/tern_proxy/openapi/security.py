@@ -1,4 +1,5 @@
-"""What the API document says of credentials and permissions: the two schemes, and for each operation what the table of requirements asks.
+"""What the API document says of credentials and permissions: the two schemes, and for each
+operation what the table of requirements asks.
 
     "security": either scheme, or none where the mesh does not ask for credentials (every listener on loopback)
     "x-required-permissions": ["PUB topic {topic}", ...], as core/access/requirements.py writes them

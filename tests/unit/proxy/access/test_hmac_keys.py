@@ -1,4 +1,6 @@
-"""HMAC keys of earlier builds: not made, not accepted, still listed, and removable. And the types of keys that are made."""
+"""HMAC keys of earlier builds: not made, not accepted, still listed, and removable. And the types
+of keys that are made.
+"""
 
 from typing import Any
 
@@ -20,7 +22,9 @@ OLD_KEY = ClientKey(kid="H" * 16, salt=SALT)
 
 
 async def given_old_keys(mesh: ProxyMesh, *keys: ClientKey) -> None:
-    """The broker group has a principal *shop* with those keys, as a proxy of an earlier build has told it."""
+    """The broker group has a principal *shop* with those keys, as a proxy of an earlier build has
+    told it.
+    """
     known = settings_change(PrincipalDocument(name="shop"))
     mesh.broker.principals.put({"document": known.packed(), "base": -1}, memoryview(b""))
     for key in keys:
@@ -30,7 +34,9 @@ async def given_old_keys(mesh: ProxyMesh, *keys: ClientKey) -> None:
 
 
 async def test_a_key_of_an_earlier_build_is_listed_as_not_accepted_and_can_be_revoked() -> None:
-    """Its type and state say so, its salt is in no answer, and its place is free after the revocation."""
+    """Its type and state say so, its salt is in no answer, and its place is free after the
+    revocation.
+    """
     async with proxy_mesh() as mesh:
         await given_old_keys(mesh, OLD_KEY, ClientKey(kid="G" * 16, salt=SALT, expires_ms=1))
         for path in (SHOP, "/v1/principals"):
@@ -50,7 +56,9 @@ async def test_a_key_of_an_earlier_build_is_listed_as_not_accepted_and_can_be_re
 
 
 async def test_a_request_that_is_signed_with_hmac_is_told_what_to_do_instead() -> None:
-    """401 with the command that makes another key; nothing is stored, and repeats do not lock anybody out."""
+    """401 with the command that makes another key; nothing is stored, and repeats do not lock
+    anybody out.
+    """
     async with guarded_mesh() as mesh:
         mesh.clock.ms = NOW_MS
         publish(mesh, OLD_KEY, KEY)
@@ -64,7 +72,9 @@ async def test_a_request_that_is_signed_with_hmac_is_told_what_to_do_instead() -
 
 
 async def test_that_answer_says_nothing_of_the_key() -> None:
-    """An HMAC key, an Ed25519 key, none, and one whose secret everybody can read: the same answer but for the request's id."""
+    """An HMAC key, an Ed25519 key, none, and one whose secret everybody can read: the same answer
+    but for the request's id.
+    """
     async with guarded_mesh() as mesh:
         mesh.clock.ms = NOW_MS
         publish(mesh, OLD_KEY, KEY)
@@ -77,7 +87,9 @@ async def test_that_answer_says_nothing_of_the_key() -> None:
 
 
 async def test_an_ed25519_signature_or_a_bearer_key_that_names_an_hmac_key_is_refused() -> None:
-    """Neither with the salt, which brokers know, nor with zeros as the private half, nor with the old text as a bearer key."""
+    """Neither with the salt, which brokers know, nor with zeros as the private half, nor with the
+    old text as a bearer key.
+    """
     async with guarded_mesh() as mesh:
         sign_in(mesh)
         publish(mesh, ClientKey(kid=KID, salt=SALT))

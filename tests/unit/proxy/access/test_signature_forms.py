@@ -1,4 +1,6 @@
-"""Signatures that the SDK does not write: every form of RFC 9421 is read, and a form that says too little, or two things, is refused."""
+"""Signatures that the SDK does not write: every form of RFC 9421 is read, and a form that says too
+little, or two things, is refused.
+"""
 
 import base64
 import hashlib
@@ -120,7 +122,9 @@ def verdict(scope: dict[str, Any]) -> Signed | str:
     ],
 )
 def test_every_form_of_the_rfc_is_read(changed: dict[str, Any]) -> None:
-    """Another order, more fields, white space, another digest, optional parameters: a client needs no SDK of ours."""
+    """Another order, more fields, white space, another digest, optional parameters: a client needs
+    no SDK of ours.
+    """
     said = verdict(Case(**changed).scope())
     assert isinstance(said, Signed), said
     assert said.kid == KID
@@ -153,6 +157,15 @@ def test_a_signature_that_says_too_little_or_something_odd_is_refused(changed: d
     """Each is signed as it stands, so only what it says, or leaves out, is wrong with it."""
     said = verdict(Case(**changed).scope())
     assert isinstance(said, str), said
+
+
+@pytest.mark.parametrize("more", [b"proxy:8080", b"elsewhere"])
+@pytest.mark.parametrize("at", [0, 2])
+def test_a_second_host_is_refused(more: bytes, at: int) -> None:
+    """Before or after the signed one, equal or not: a signature is for one authority."""
+    scope = Case().scope()
+    scope["headers"].insert(at, (b"host", more))
+    assert isinstance(verdict(scope), str)
 
 
 def test_a_signature_that_names_hmac_is_told_apart_by_what_it_says_alone() -> None:

@@ -1,4 +1,6 @@
-"""Signed requests: what the SDK signs is let through, and one changed bit, an old one, or the same one again is not."""
+"""Signed requests: what the SDK signs is let through, and one changed bit, an old one, or the same
+one again is not.
+"""
 
 import base64
 import hashlib
@@ -94,14 +96,17 @@ def test_one_flipped_bit_in_what_is_signed_is_refused(data: st.DataObject) -> No
         signed = verified(scope)
     except NotSigned:
         return
-    # A bit that says nothing: white space, a letter's case in a label, base64's unused ones. Then it says what was signed.
+    # A bit that says nothing: white space, a letter's case in a label, base64's unused ones. Then
+    # it says what was signed.
     assert signed == verified(scope_of(REQUEST, headers))
 
 
 @settings(deadline=None)
 @given(data=st.data())
 def test_whatever_is_covered_cannot_be_changed(data: st.DataObject) -> None:
-    """Method, path, query, host, namespace, digest: any other value of any of them, and the signature does not hold."""
+    """Method, path, query, host, namespace, digest: any other value of any of them, and the
+    signature does not hold.
+    """
     request = with_fields(REQUEST, headers=(("MQ-Namespace", "acme"),))
     scope = scope_of(request, sign(request))
     scope[SCOPE_HEADERS] = scope["headers"]
@@ -172,7 +177,9 @@ def test_a_signature_that_says_too_little_is_refused(left_out: str, monkeypatch:
 
 
 def test_a_namespace_is_signed_where_there_is_one() -> None:
-    """The door takes it off the headers; it is one of what was signed all the same, and cannot be added, taken away or changed."""
+    """The door takes it off the headers; it is one of what was signed all the same, and cannot be
+    added, taken away or changed.
+    """
     request = with_fields(REQUEST, headers=(*REQUEST.headers, ("MQ-Namespace", "acme")))
     scope = scope_of(request, sign(request))
     stripped = scope_of(REQUEST, sign(request))["headers"]
@@ -194,7 +201,9 @@ def test_an_unknown_key_and_a_wrong_one_are_refused_alike(key: bytes) -> None:
 
 
 def test_every_kid_costs_one_look_up_and_one_verification(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Known, without a public half, or unknown: the time of a refusal does not say which keys there are."""
+    """Known, without a public half, or unknown: the time of a refusal does not say which keys there
+    are.
+    """
     verified_with: list[Any] = []
 
     class Counted(algorithms.ED25519):
@@ -218,7 +227,9 @@ def test_every_kid_costs_one_look_up_and_one_verification(monkeypatch: pytest.Mo
 
 
 def test_the_public_half_of_nobody_lets_nobody_in() -> None:
-    """What an unknown kid is verified with has a private half that everybody knows; that is no way in."""
+    """What an unknown kid is verified with has a private half that everybody knows; that is no way
+    in.
+    """
     headers = sign(private=bytes(32))
     with pytest.raises(NotSigned, match="no such key"):
         read_signature(scope_of(REQUEST, headers), lambda _: b"", NOW_MS)
@@ -288,7 +299,9 @@ async def test_another_body_than_the_signed_one_is_refused_and_not_stored() -> N
 
 @pytest.mark.anyio
 async def test_a_body_in_pieces_is_hashed_as_one() -> None:
-    """Every algorithm that was told must agree at the last piece, and what comes after it is nobody's body."""
+    """Every algorithm that was told must agree at the last piece, and what comes after it is
+    nobody's body.
+    """
     hashes = {"sha-256": hashlib.sha256(b"hello").digest(), "sha-512": hashlib.sha512(b"hello").digest()}
     wrong = hashes | {"sha-512": bytes(64)}
 
@@ -345,7 +358,9 @@ async def test_a_key_and_a_signature_together_are_refused() -> None:
 
 @pytest.mark.anyio
 async def test_a_signature_gives_the_rights_of_its_principal_and_no_more() -> None:
-    """A topic of another principal is as if it were not there; with grants for it, and a second key, it is there."""
+    """A topic of another principal is as if it were not there; with grants for it, and a second
+    key, it is there.
+    """
     async with guarded_mesh() as mesh:
         sign_in(mesh)
         theirs = Request("POST", "/v1/topics/invoices/messages", (), b"x")

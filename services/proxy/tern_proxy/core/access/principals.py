@@ -1,6 +1,8 @@
-"""Principals, their keys and their grants: converted between the HTTP API's form and the replicated one. Pure.
+"""Principals, their keys and their grants: converted between the HTTP API's form and the replicated
+one. Pure.
 
-The text of a bearer key is in the one answer that makes it and nowhere else; the cluster stores a hash.
+The text of a bearer key is in the one answer that makes it and nowhere else; the cluster stores a
+hash.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -55,7 +57,8 @@ def shown_version(document: PrincipalDocument) -> int:
 
 
 def put_change(known: PrincipalDocument, settings: PrincipalSettings) -> tuple[PrincipalDocument, bool]:
-    """What a PUT asks for, and whether that is news. If it is none, it is *known* itself, for broker groups that have missed it.
+    """What a PUT asks for, and whether that is news. If it is none, it is *known* itself, for
+    broker groups that have missed it.
 
     InvalidField; PrincipalChanged when it is not at the version that the PUT expects.
     """
@@ -82,7 +85,8 @@ def _settings(document: PrincipalDocument) -> tuple[Any, ...]:
 
 
 def new_key(kid: str, chance: bytes, settings: KeySettings, now_ms: int) -> tuple[ClientKey, str]:
-    """The key *kid* that *settings* describe, and its text, "" for an Ed25519 key, which the client has made.
+    """The key *kid* that *settings* describe, and its text, "" for an Ed25519 key, which the client
+    has made.
 
     *chance*: 32 random bytes, the secret of a bearer key. InvalidField.
     """
@@ -187,7 +191,9 @@ def principal_state(known: PrincipalDocument, now_ms: int) -> PrincipalState:
 def acl_rows(
     documents: Iterable[PrincipalDocument], objects: Mapping[str, str]
 ) -> Iterator[tuple[str, PrincipalGrant]]:
-    """Grants with whose they are: all of them, or those that speak of one of *objects* (kind -> name). With a key that sorts them by principal."""
+    """Grants with whose they are: all of them, or those that speak of one of *objects* (kind ->
+    name). With a key that sorts them by principal.
+    """
     for known in documents:
         for number, grant in enumerate(known.grants):
             if not objects or any(grant.is_of(kind, name) for kind, name in objects.items() if kind != CLUSTER):

@@ -25,8 +25,10 @@ _Duration = DurationText | Annotated[int, shown(minimum=1)] | None
 
 
 class GrantSettings(Struct, forbid_unknown_fields=True):
-    """What a principal may do, or (`effect` deny) may not: `actions` on the objects of a `kind` whose name is `pattern`, or begins with what
-    stands before its `*`. A deny wins over every allow."""
+    """What a principal may do, or (`effect` deny) may not: `actions` on the objects of a `kind`
+    whose name is `pattern`, or begins with what stands before its `*`. A deny wins over every
+    allow.
+    """
 
     actions: Annotated[
         list[Annotated[str, words(*ACTIONS, ALL)]],
@@ -45,8 +47,10 @@ class GrantSettings(Struct, forbid_unknown_fields=True):
 
 
 class PrincipalSettings(Struct, forbid_unknown_fields=True):
-    """The body of PUT /v1/principals/{principal}. What is left out stays, or gets its default in a new principal; `grants` replaces all that it
-    has. With `version`, only if it is at that one (0: not there)."""
+    """The body of PUT /v1/principals/{principal}. What is left out stays, or gets its default in a
+    new principal; `grants` replaces all that it has. With `version`, only if it is at that one (0:
+    not there).
+    """
 
     description: _Text | UnsetType = UNSET
     grants: Annotated[list[GrantSettings], shown(maxItems=limits.GRANTS_PER_PRINCIPAL_MAX)] | UnsetType = UNSET
@@ -58,9 +62,10 @@ class PrincipalSettings(Struct, forbid_unknown_fields=True):
 
 
 class KeySettings(Struct, forbid_unknown_fields=True):
-    """The body of POST /v1/principals/{principal}/keys; every field has a default. With a `public_key` (Ed25519,
-    base64url) the principal signs its requests with a key that it has made. Without one it gets a bearer key, which
-    is in the answer and nowhere else."""
+    """The body of POST /v1/principals/{principal}/keys; every field has a default. With a
+    `public_key` (Ed25519, base64url) the principal signs its requests with a key that it has made.
+    Without one it gets a bearer key, which is in the answer and nowhere else.
+    """
 
     type: Annotated[str, words("", *KEY_TYPES, text=_KEY_TYPE)] = ""
     public_key: Annotated[str, shown(pattern="^$|^[A-Za-z0-9_-]{43}$")] = ""

@@ -1,7 +1,8 @@
 """Keys of principals: made and revoked.
 
-The text of a key is told once, so a new one is answered 201 as soon as one broker group has it, with the names of those that do not.
-Whatever else is said of a change of principals (`principals.py`) holds for a revocation too.
+The text of a key is told once, so a new one is answered 201 as soon as one broker group has it,
+with the names of those that do not. Whatever else is said of a change of principals
+(`principals.py`) holds for a revocation too.
 """
 
 import secrets
@@ -24,9 +25,10 @@ _SECRET = {"Cache-Control": "no-store"}
 async def post_key(call: Call, principal: str) -> Answer:
     """Give a principal a key. A bearer key is in `key` of this answer and nowhere else.
 
-    At most two keys of a principal are live, so that one can be exchanged while the other is in use (429 limit-reached); expired ones make
-    room. `missing_broker_groups` have not answered; they get it as soon as they do, and until then the key works at every proxy that
-    reaches one of the others.
+    At most two keys of a principal are live, so that one can be exchanged while the other is in use
+    (429 limit-reached); expired ones make room. `missing_broker_groups` have not answered; they get
+    it as soon as they do, and until then the key works at every proxy that reaches one of the
+    others.
     """
     proxy = call.proxy
     settings = await call.read(KeySettings)
@@ -53,7 +55,9 @@ async def post_key(call: Call, principal: str) -> Answer:
 
 
 async def delete_key(call: Call, principal: str, kid: str) -> None:
-    """Revoke a key: every proxy refuses it within 5 s, and it never becomes good again. Repeating this is safe."""
+    """Revoke a key: every proxy refuses it within 5 s, and it never becomes good again. Repeating
+    this is safe.
+    """
     before = await found(call.proxy.principals, principal)
     gone = ClientKey(kid=kid, version=dict(before.revoked).get(kid, 0))
     key = next((each for each in before.keys if each.kid == kid), gone)

@@ -1,10 +1,12 @@
 """Principals with their grants: declared, described, listed, deleted.
 
-A change is told to every broker group (`writes.py`). 2xx: all of them have it, and every proxy follows within 5 s, this one at
-once. 503 principal-partly-written: some have it for good, and proxies that reach one of these follow within 5 s; the others get it as soon as
-they answer, and a repeat of the request makes sure. 409 principal-changed: another change counts, or, made at the same time where neither
-writer reached all groups, one of the two: read again. Any other error: no broker group has changed anything, or (504 outcome-unknown) nobody
-knows. A key is the exception (`keys.py`).
+A change is told to every broker group (`writes.py`). 2xx: all of them have it, and every proxy
+follows within 5 s, this one at once. 503 principal-partly-written: some have it for good, and
+proxies that reach one of these follow within 5 s; the others get it as soon as they answer, and a
+repeat of the request makes sure. 409 principal-changed: another change counts, or, made at the same
+time where neither writer reached all groups, one of the two: read again. Any other error: no broker
+group has changed anything, or (504 outcome-unknown) nobody knows. A key is the exception
+(`keys.py`).
 """
 
 from tern_proxy.core.access.principals import KIND_OF, acl_rows, grant_state, principal_state, put_change
@@ -29,7 +31,9 @@ PUT_ATTEMPTS = 4
 
 
 async def get_whoami(call: Call) -> WhoAmI:
-    """Who asks, and what they may do. Where credentials are not required, `principal` is empty and everything is allowed."""
+    """Who asks, and what they may do. Where credentials are not required, `principal` is empty and
+    everything is allowed.
+    """
     name = call.admission.principal
     me = call.proxy.principals.table.principals.get(name)
     return WhoAmI(
@@ -43,7 +47,9 @@ async def get_whoami(call: Call) -> WhoAmI:
 
 
 async def list_principals(call: Call) -> PrincipalPage:
-    """Principals in order of their names, page by page, with their grants and what is known of their keys. `q` looks in names."""
+    """Principals in order of their names, page by page, with their grants and what is known of
+    their keys. `q` looks in names.
+    """
     page = read_page(call.query, {"name": str})
     principals = call.proxy.principals
     await principals.refresh()
@@ -61,8 +67,9 @@ async def get_principal(call: Call, principal: str) -> PrincipalState:
 async def put_principal(call: Call, principal: str) -> Answer:
     """Declare a principal: afterwards it is there, with what was named. 201 when it is new.
 
-    What is left out stays; `grants` replaces all of them. With `version` only if nobody has changed it since (409 principal-changed); 0
-    stands for one that is not there. It can do nothing before it has a grant and a key.
+    What is left out stays; `grants` replaces all of them. With `version` only if nobody has changed
+    it since (409 principal-changed); 0 stands for one that is not there. It can do nothing before
+    it has a grant and a key.
     """
     proxy = call.proxy
     check_principal(principal)
@@ -83,8 +90,10 @@ async def put_principal(call: Call, principal: str) -> Answer:
 
 
 async def delete_principal(call: Call, principal: str) -> None:
-    """Delete a principal with its grants and keys: every proxy refuses them within 5 s. The name is free again. Repeating this is safe: 404
-    is answered only where nobody knows of such a principal, nor that it was deleted."""
+    """Delete a principal with its grants and keys: every proxy refuses them within 5 s. The name is
+    free again. Repeating this is safe: 404 is answered only where nobody knows of such a principal,
+    nor that it was deleted.
+    """
     proxy = call.proxy
     check_principal(principal)
     before = await known(proxy.principals, principal)
@@ -97,7 +106,9 @@ async def delete_principal(call: Call, principal: str) -> None:
 
 
 async def list_acls(call: Call) -> AclPage:
-    """Grants of all principals, or those that speak of `topic`, `group` or `producer_group`: literal ones, and prefixes of that name."""
+    """Grants of all principals, or those that speak of `topic`, `group` or `producer_group`:
+    literal ones, and prefixes of that name.
+    """
     page = read_page(call.query, {"name": str})
     principals = call.proxy.principals
     await principals.refresh()

@@ -1,13 +1,17 @@
-"""Principals changed: a change told to every broker group, and what is promised when some of them do not answer.
+"""Principals changed: a change told to every broker group, and what is promised when some of them
+do not answer.
 
-Every broker group that answers has the change for good, and from then on every proxy that reaches it: who joins what two groups say takes
-the newer settings, and never a key that one of them knows as revoked (`tern_wire/principals/documents.py`). So a change does not wait for a
-broker group that is without a leader. It is reported as partly done (503 principal-partly-written, which names both kinds of groups), since a
-proxy that reaches only the others has not heard of it; a repeat completes it, and the proxies do that by themselves too, as soon as the
-group answers. If no group has it, nothing was done.
+Every broker group that answers has the change for good, and from then on every proxy that reaches
+it: who joins what two groups say takes the newer settings, and never a key that one of them knows
+as revoked (`tern_wire/principals/documents.py`). So a change does not wait for a broker group that
+is without a leader. It is reported as partly done (503 principal-partly-written, which names both
+kinds of groups), since a proxy that reaches only the others has not heard of it; a repeat completes
+it, and the proxies do that by themselves too, as soon as the group answers. If no group has it,
+nothing was done.
 
-Changes of settings go from group to group in the order of their names, each only if the settings there are those that the change was made
-from: of two writers one is told that it was too late. What only takes away goes to all at once, whatever is there.
+Changes of settings go from group to group in the order of their names, each only if the settings
+there are those that the change was made from: of two writers one is told that it was too late. What
+only takes away goes to all at once, whatever is there.
 """
 
 import asyncio
@@ -40,8 +44,9 @@ async def write(
 ) -> Written:
     """Tell all broker groups of *change*. What this returns counts at this proxy already.
 
-    *base*: the version of the settings that it changes, PrincipalChanged if they are others by now; ANY_VERSION: whatever there is.
-    Raises the first refusal (PrincipalChanged, LimitReached, ...), and the first trouble if no group has taken it.
+    *base*: the version of the settings that it changes, PrincipalChanged if they are others by now;
+    ANY_VERSION: whatever there is. Raises the first refusal (PrincipalChanged, LimitReached, ...),
+    and the first trouble if no group has taken it.
     """
     names = await broker_group_names(proxy)
     asked = PutPrincipal(document=Raw(encode_msgpack(change.packed())), base=base, is_repair=is_repair)
