@@ -1,7 +1,8 @@
-"""Errors of authentication, authorization and quotas. Imported from errors.py, which has the table.
+"""The errors of authentication, authorization and quotas. Imported from errors.py, where the table
+of all errors is.
 
-Law: the text of an error about a key, a principal or a grant is the same for every cause. The cause
-is in the audit log.
+Law: what an error says of a key, a principal or a grant is the same whatever was wrong with it; why
+is for the audit log. What depends on the text of the request alone may differ (HmacNotAccepted).
 """
 
 from tern_wire.tern_error import TernError
@@ -12,6 +13,17 @@ class Unauthenticated(TernError):
     fix = (
         "Send 'Authorization: Bearer <key>' with a key that is valid now and from here, or sign the request with one (RFC 9421). "
         "Keys are made with: ternmq key create."
+    )
+
+
+class HmacNotAccepted(Unauthenticated):
+    """A signature with hmac-sha256. The code is that of Unauthenticated, which clients of earlier
+    builds have: only those sign so.
+    """
+
+    fix = (
+        "The request is signed with hmac-sha256, which is not accepted any more. Make an Ed25519 key (ternmq key create PRINCIPAL --type ed25519 --out FILE) or a bearer "
+        "key, give it to the client, and revoke the HMAC key."
     )
 
 
@@ -45,14 +57,6 @@ class PrincipalNotFound(TernError):
 class ClientKeyNotFound(TernError):
     code, status, title = "client-key-not-found", 404, "The principal has no such key"
     fix = "Principal '{principal}' has no key '{kid}': it never had, or it was revoked. List its keys: `ternmq key ls {principal}`."
-
-
-class ClusterKeyMissing(TernError):
-    code, status, title = "cluster-key-missing", 409, "Secrets of this kind of key cannot be computed here"
-    fix = (
-        "Secrets of hmac-sha256 keys are computed from the cluster key, and this proxy was started without its 32 bytes. Start it with "
-        "--cluster-key-file, ask another proxy, or make a key of another type (bearer, ed25519)."
-    )
 
 
 class PrincipalChanged(TernError):

@@ -9,7 +9,7 @@ import httpx
 
 from tern_client import BlockingAdmin, RetryPolicy
 from tern_wire.errors import TernError
-from tern_wire.principals.client_keys import HMAC, read_key_text, signing_text
+from tern_wire.principals.client_keys import read_key_text, signing_text
 from tests.support.mesh.secure_mesh import SecureMesh, bearer, grant
 
 BODY = f"canary-{secrets.token_hex(16)}"
@@ -34,7 +34,7 @@ def secret_parts(mesh: SecureMesh, *keys: str) -> dict[str, bytes]:
     return found
 
 
-def use_everything(mesh: SecureMesh, key: str, signing_key: str, hmac_key: str, directory: Path) -> Iterator[str]:
+def use_everything(mesh: SecureMesh, key: str, signing_key: str, directory: Path) -> Iterator[str]:
     """Requests that work and requests that fail, each with secrets in it; what they are answered with."""
     with mesh.with_key(key) as client:
         for answer in (
@@ -62,14 +62,13 @@ def use_everything(mesh: SecureMesh, key: str, signing_key: str, hmac_key: str, 
                 key,
                 f"bearer  {key}x",
                 f"Bearer {signing_key}",
-                f"Bearer {hmac_key}",
             ),
         ):
             answer = nobody.get("/v1/whoami", headers={"Authorization": authorization})
             yield f"{answer.headers} {answer.text}"
         raw = nobody.post("/v1/topics/canaries/messages", content=BODY, headers={"X-Key": key, "Cookie": f"key={key}"})
         yield f"{raw.headers} {raw.text}"
-    for name, text in (("bearer", key), ("signing", signing_key), ("hmac", hmac_key)):
+    for name, text in (("bearer", key), ("signing", signing_key)):
         file = directory / f"{name}.key"
         file.write_text(text)
         file.chmod(0o600)
@@ -116,27 +115,23 @@ def test_no_secret_is_in_anything_that_is_written_or_shown(secure_mesh: SecureMe
     )
     key = secure_mesh.new_key("canary", *everything)
     signing_key = signing_text("C" * 16, secrets.token_bytes(32))
-    hmac_key = secure_mesh.settled("POST", "/v1/principals/canary/keys", json={"type": HMAC}).json()["key"]
-    answers = "\n".join(use_everything(secure_mesh, key, signing_key, hmac_key, tmp_path))
-    hidden = secret_parts(secure_mesh, key, signing_key, hmac_key)
+    answers = "\n".join(use_everything(secure_mesh, key, signing_key, tmp_path))
+    hidden = secret_parts(secure_mesh, key, signing_key)
     seen = {"answers": answers.encode(), **dict(what_can_be_seen(secure_mesh))}
     hits = [f"{secret} in {place}" for place, text in seen.items() for secret, part in hidden.items() if part in text]
     # The one answer that shows a secret is that of the PUT that has set it.
     assert hits == ["a callback secret in answers"]
     kid = key.split("_")[1].encode()
     assert kid in seen["/v1/principals"]
-    assert hmac_key.split("_")[1].encode() in seen["/v1/principals"]
     assert kid in seen["the audit"]
     assert bearer(key)["Authorization"].encode().split(b"_")[1] == kid
 
 
 def test_the_brokers_files_have_no_key(secure_mesh: SecureMesh) -> None:
-    """What is kept of a key at rest is its hash, or a salt, in the log and in the saved state alike."""
+    """At rest there is the hash of a key, in the log and in the saved state alike."""
     key = secure_mesh.new_key("at-rest", grant("topic", "at-rest", "PUB"))
-    hmac_key = secure_mesh.settled("POST", "/v1/principals/at-rest/keys", json={"type": HMAC}).json()["key"]
-    hidden = {name: part for name, part in secret_parts(secure_mesh, key, hmac_key).items() if name.startswith("key")}
+    hidden = {name: part for name, part in secret_parts(secure_mesh, key).items() if name.startswith("key")}
     files = [path for path in (secure_mesh.directory / "data").rglob("*") if path.is_file()]
     hits = [f"{secret} in {path}" for path in files for secret, part in hidden.items() if part in path.read_bytes()]
     assert hits == []
-    for text in (key, hmac_key):
-        assert any(text.split("_")[1].encode() in path.read_bytes() for path in files), "the search finds what is there"
+    assert any(key.split("_")[1].encode() in path.read_bytes() for path in files), "the search finds what is there"

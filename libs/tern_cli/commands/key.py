@@ -1,4 +1,6 @@
-"""`ternmq key create|ls|revoke`: the keys with which clients say who they are. A key is written to a file or shown once, and never logged."""
+"""`ternmq key create|ls|revoke`: keys of clients. A key is written to a file or shown once, and
+never logged.
+"""
 
 import os
 from collections.abc import Iterator
@@ -15,32 +17,41 @@ from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output, show_json, show_rows, show_warning
 from tern_cli.readable import shown_time
 from tern_client import BlockingAdmin
-from tern_wire.errors import PrincipalNotFound
+from tern_wire.errors import InvalidField, PrincipalNotFound
 from tern_wire.extras import need_extra
 from tern_wire.limits import KEYS_LIVE_MAX, PRINCIPAL_TEXT_LENGTH_MAX
-from tern_wire.principals.client_keys import encoded_public_key, signing_text
+from tern_wire.principals.client_keys import NOT_ACCEPTED, check_key_type, encoded_public_key, signing_text
 
 key_app = typer.Typer(
     no_args_is_help=True,
     help=f"""Create, list and revoke the keys of clients.
 
-    A key belongs to a principal, and a principal may do what its grants say: see `ternmq acl`. The cluster keeps a hash of it, its public half, or
-    a salt, so a lost key cannot be read again: create another one. At most {KEYS_LIVE_MAX} keys of a principal are live, which is what it takes to
-    rotate: create the new one, give it to the clients, revoke the old one. Clients read keys from files: --key-file, TERNMQ_KEY_FILE.""",
+    A key belongs to a principal, and a principal may do what its grants say: see `ternmq acl`. The cluster stores a hash of
+    the key, or its public half, so a lost key cannot be read again: create another one. A principal has at most
+    {KEYS_LIVE_MAX} keys, enough to rotate: create the new one, give it to the clients, revoke the old one. Clients read keys
+    from files: --key-file, TERNMQ_KEY_FILE.""",
 )
 
 PrincipalName = Annotated[
     str, typer.Argument(metavar="PRINCIPAL", help="Who a client is, such as billing-service.", show_default=False)
 ]
+_REPLACED = "no longer accepted; make an Ed25519 key"
 _COLUMNS = ("kid", "principal", "type", "state", "expires", "networks", "description")
 
 
 class KeyType(StrEnum):
-    """What a client does with its key."""
+    """How a client proves that it has its key."""
 
     BEARER = "bearer"
     ED25519 = "ed25519"
-    HMAC = "hmac-sha256"
+
+
+def _key_type(text: str) -> KeyType:
+    try:
+        check_key_type(text)
+    except InvalidField as error:
+        raise typer.BadParameter(f"{error.fields['reason']}.") from None
+    return KeyType(text)
 
 
 @key_app.command("create")
@@ -55,8 +66,9 @@ def create_key(
         KeyType,
         typer.Option(
             "--type",
-            help="bearer: the key is sent with each request. ed25519: it signs each request and never leaves the client; it is made here. "
-            "hmac-sha256: it signs each request, at a fraction of the cost; proxies can compute it.",
+            parser=_key_type,
+            metavar="<bearer|ed25519>",
+            help="bearer: the key is sent with each request. ed25519: it is made here, signs each request and never leaves the client.",
         ),
     ] = KeyType.BEARER,
     expires: Annotated[
@@ -79,7 +91,8 @@ def create_key(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Give a principal a new key. The principal is created if it is not there; it can do nothing before `ternmq acl grant`.
+    """Give a principal a new key. The principal is created if it is not there; it can do nothing
+    before `ternmq acl grant`.
 
     Without --out the key is the only line on stdout, this once.
 
@@ -88,14 +101,12 @@ def create_key(
     ternmq key create billing --out billing.key
     ternmq key create billing --expires 90d --network 10.0.0.0/8 > billing.key
     ternmq key create billing --type ed25519 --out billing.key
-    ternmq key create billing --type hmac-sha256 --out billing.key
     """
     made = _ed25519() if kind is KeyType.ED25519 else None
     with _private_file(out) as keep, administration(endpoint) as admin:
         is_new = _is_made(admin, principal)
         document = admin.create_key(
             principal,
-            type=kind.value if kind is KeyType.HMAC else None,
             public_key=encoded_public_key(made[1]) if made else None,
             not_before=not_before,
             networks=network,
@@ -116,7 +127,8 @@ def list_keys(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """List keys by their names (kid), which are no secret, and until when and from where each is good.
+    """List keys by their names (kid), which are no secret, and until when and from where each is
+    good.
 
     [bold]Examples[/bold]
 
@@ -130,6 +142,7 @@ def list_keys(
         rows = [
             {
                 **row,
+                "state": _REPLACED if row["state"] == NOT_ACCEPTED else row["state"],
                 "expires": shown_time(row["expires_at"]) or "never",
                 "networks": ", ".join(row["networks"]) or "anywhere",
             }
@@ -148,10 +161,11 @@ def revoke_key(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Revoke a key: within 5 s no proxy takes it any more, and it never becomes good again. Repeating this is safe.
+    """Revoke a key: within 5 s no proxy takes it any more, and it never becomes good again.
+    Repeating this is safe.
 
-    If a broker group does not answer, this fails and says so: proxies that reach another one refuse the key already, and the rest follows by
-    itself; repeat until it succeeds to be sure.
+    If a broker group does not answer, this fails and says so: proxies that reach another one refuse
+    the key already, and the rest follows by itself; repeat until it succeeds to be sure.
 
     [bold]Examples[/bold]
 
@@ -199,7 +213,9 @@ def _end(expires: str | None) -> Any:
 
 @contextmanager
 def _private_file(path: Path | None) -> Iterator[int | None]:
-    """A new file that only its owner reads, made before there is a key to keep; it goes again if that fails."""
+    """A new file that only its owner reads, made before there is a key to keep; it goes again if
+    that fails.
+    """
     if path is None:
         yield None
         return

@@ -93,7 +93,7 @@ def up(
     majority of its brokers is up.
 
     If the directory's cluster.key is lost, a new one is made, with a warning: receipt handles given out before are refused,
-    and their messages are delivered again; clients' keys of the type hmac-sha256 are refused and have to be made again.
+    and their messages are delivered again.
 
     [bold]Examples[/bold]
 

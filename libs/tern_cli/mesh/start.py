@@ -208,8 +208,7 @@ def _refuse_other_options(files: MeshFiles, asked: AskedOptions) -> None:
 def _lost_key(files: MeshFiles) -> str:
     return (
         f"{files.key} was lost, and a new one has been made. No message is lost, but receipt handles given out before are refused: "
-        "what they stood for is delivered again when its lease ends. Clients' keys of the type hmac-sha256 are refused too. If you have a copy of the old key, stop the mesh, "
-        "put it back and start again."
+        "what they stood for is delivered again when its lease ends. If you have a copy of the old key, stop the mesh, put it back and start again."
     )
 
 

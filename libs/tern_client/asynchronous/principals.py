@@ -26,11 +26,15 @@ class PrincipalCalls(AsyncClient):
     __slots__ = ()
 
     async def whoami(self) -> Document:
-        """Who this client is: its principal ("" where credentials are not required), grants and quotas."""
+        """Who this client is: its principal ("" where credentials are not required), grants and
+        quotas.
+        """
         return read_document(await self._call(get_request(paths.WHOAMI_PATH)))
 
     async def put_principal(self, principal: str, **options: Unpack[PrincipalOptions]) -> Document:
-        """Create *principal*, or give it what is named. PrincipalPartlyWritten when not every broker group has it in time: repeat."""
+        """Create *principal*, or give it what is named. PrincipalPartlyWritten when not every
+        broker group has it in time: repeat.
+        """
         return read_document(await self._call(principal_request(principal, options)))
 
     async def principal(self, principal: str) -> Document:
@@ -42,7 +46,9 @@ class PrincipalCalls(AsyncClient):
         return await self._drive(all_rows(self._course, paths.PRINCIPALS_PATH, "principals", {}, now_ms()))
 
     async def delete_principal(self, principal: str, *, missing_ok: bool = False) -> None:
-        """Delete it with its keys: refused everywhere within 5 s. PrincipalNotFound unless that is *missing_ok*; PrincipalPartlyWritten."""
+        """Delete it with its keys: refused everywhere within 5 s. PrincipalNotFound unless that is
+        *missing_ok*; PrincipalPartlyWritten.
+        """
         try:
             await self._call(Request("DELETE", path_of(principal)))
         except PrincipalNotFound:
@@ -50,11 +56,15 @@ class PrincipalCalls(AsyncClient):
                 raise
 
     async def create_key(self, principal: str, **options: Unpack[KeyOptions]) -> Document:
-        """A new key of *principal*. A bearer or HMAC key is in `key` of this answer and nowhere else. PrincipalNotFound, LimitReached."""
+        """A new key of *principal*. A bearer key is in `key` of this answer and nowhere else.
+        PrincipalNotFound, LimitReached.
+        """
         return read_document(await self._call(key_request(principal, options)))
 
     async def revoke_key(self, principal: str, kid: str) -> None:
-        """Revoke a key: refused everywhere within 5 s, for good. ClientKeyNotFound, PrincipalNotFound, PrincipalPartlyWritten: repeat."""
+        """Revoke a key: refused everywhere within 5 s, for good. ClientKeyNotFound,
+        PrincipalNotFound, PrincipalPartlyWritten: repeat.
+        """
         await self._call(revoke_request(principal, kid))
 
     async def acls(self, **wanted: Unpack[AclFilter]) -> list[Document]:

@@ -25,11 +25,15 @@ class BlockingPrincipalCalls(BlockingClient):
     """What BlockingAdmin can do about principals."""
 
     def whoami(self) -> Document:
-        """Who this client is: its principal ("" where credentials are not required), grants and quotas."""
+        """Who this client is: its principal ("" where credentials are not required), grants and
+        quotas.
+        """
         return read_document(self._call(get_request(paths.WHOAMI_PATH)))
 
     def put_principal(self, principal: str, **options: Unpack[PrincipalOptions]) -> Document:
-        """Create *principal*, or give it what is named. PrincipalPartlyWritten when not every broker group has it in time: repeat."""
+        """Create *principal*, or give it what is named. PrincipalPartlyWritten when not every
+        broker group has it in time: repeat.
+        """
         return read_document(self._call(principal_request(principal, options)))
 
     def principal(self, principal: str) -> Document:
@@ -41,7 +45,9 @@ class BlockingPrincipalCalls(BlockingClient):
         return self._drive(all_rows(self._course, paths.PRINCIPALS_PATH, "principals", {}, now_ms()))
 
     def delete_principal(self, principal: str, *, missing_ok: bool = False) -> None:
-        """Delete it with its keys: refused everywhere within 5 s. PrincipalNotFound unless that is *missing_ok*; PrincipalPartlyWritten."""
+        """Delete it with its keys: refused everywhere within 5 s. PrincipalNotFound unless that is
+        *missing_ok*; PrincipalPartlyWritten.
+        """
         try:
             self._call(Request("DELETE", path_of(principal)))
         except PrincipalNotFound:
@@ -49,11 +55,15 @@ class BlockingPrincipalCalls(BlockingClient):
                 raise
 
     def create_key(self, principal: str, **options: Unpack[KeyOptions]) -> Document:
-        """A new key of *principal*. A bearer or HMAC key is in `key` of this answer and nowhere else. PrincipalNotFound, LimitReached."""
+        """A new key of *principal*. A bearer key is in `key` of this answer and nowhere else.
+        PrincipalNotFound, LimitReached.
+        """
         return read_document(self._call(key_request(principal, options)))
 
     def revoke_key(self, principal: str, kid: str) -> None:
-        """Revoke a key: refused everywhere within 5 s, for good. ClientKeyNotFound, PrincipalNotFound, PrincipalPartlyWritten: repeat."""
+        """Revoke a key: refused everywhere within 5 s, for good. ClientKeyNotFound,
+        PrincipalNotFound, PrincipalPartlyWritten: repeat.
+        """
         self._call(revoke_request(principal, kid))
 
     def acls(self, **wanted: Unpack[AclFilter]) -> list[Document]:

@@ -1,7 +1,8 @@
 """Principals, keys and grants: requests as values. Pure.
 
-A grant is a map {effect, actions, kind, pattern}, or a `tern_wire.principals.principals.Grant`. What is left out (None) of a principal stays as it is, or
-gets its default in a new one; `grants` replaces all that it has. Durations and times are as the HTTP API takes them: `90d`, RFC 3339, ms.
+A grant is a map {effect, actions, kind, pattern}, or a `tern_wire.principals.principals.Grant`.
+What is left out (None) of a principal stays as it is, or gets its default in a new one; `grants`
+replaces all that it has. Durations and times are as the HTTP API takes them: `90d`, RFC 3339, ms.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,15 +12,16 @@ from tern_client.transport.exchange import Request
 from tern_wire import paths
 from tern_wire.errors import ClientKeyNotFound
 from tern_wire.link.codec import encode_json
-from tern_wire.principals.client_keys import is_kid
+from tern_wire.principals.client_keys import check_key_type, is_kid
 from tern_wire.principals.principals import Grant, check_principal
 
 _JSON_HEADERS = (("Content-Type", paths.JSON),)
 
 
 class PrincipalOptions(TypedDict, total=False):
-    """Settings of a principal. Quotas are at each proxy, 0: unlimited. `version`: only if it is at that one, else PrincipalChanged; 0: only if
-    it is not there."""
+    """Settings of a principal. Quotas are at each proxy, 0: unlimited. `version`: only if it is at
+    that one, else PrincipalChanged; 0: only if it is not there.
+    """
 
     description: str | None
     grants: Sequence[Grant | Mapping[str, Any]] | None
@@ -29,8 +31,10 @@ class PrincipalOptions(TypedDict, total=False):
 
 
 class KeyOptions(TypedDict, total=False):
-    """Settings of a key. `type`: `bearer`, `ed25519` or `hmac-sha256`. `public_key`: 43 characters of base64url, an Ed25519 one. Without both the
-    key is a bearer key. `expires_at` or `expires_in` (`90d`); `networks` such as `10.0.0.0/8`, from which alone it is good."""
+    """Settings of a key. `type`: `bearer` or `ed25519`. `public_key`: an Ed25519 one, 43 characters
+    of base64url. Without both the key is a bearer key. `expires_at` or `expires_in` (`90d`);
+    `networks` such as `10.0.0.0/8`, from which alone it is good.
+    """
 
     type: str | None
     public_key: str | None
@@ -60,8 +64,12 @@ def principal_request(principal: str, options: PrincipalOptions) -> Request:
 
 
 def key_request(principal: str, options: KeyOptions) -> Request:
-    """Give *principal* a key. Not repeated when its outcome is not known: that would be one more key."""
+    """Give *principal* a key; InvalidField for a type that is not made. Not repeated when its
+    outcome is unknown: that would be one more key.
+    """
     document = {name: value for name, value in options.items() if value is not None}
+    if kind := options.get("type"):
+        check_key_type(kind)
     path = paths.keys_path(check_principal(principal))
     return Request("POST", path, _JSON_HEADERS, encode_json(document), repeatable=False)
 

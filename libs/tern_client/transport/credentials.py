@@ -1,12 +1,16 @@
-"""What a client proves itself with, and whom it trusts: a key in a file, a certificate authority in a file. Read here and nowhere else.
+"""Credentials of a client: a key in a file, and a certificate authority in a file. Read here and
+nowhere else.
 
-    key_file=, or TERNMQ_KEY_FILE    one line: a bearer key `mqk_...`, sent with every request, or a signing key `mqs_...` or `mqh_...`, which never is
-    ca_file=, or TERNMQ_CA_FILE      PEM; without it, https trusts what the system trusts
+    key_file=, or TERNMQ_KEY_FILE    one line: a bearer key `mqk_...`, sent with every request, or a signing key
+                                     `mqs_...`, which is never sent
+    ca_file=, or TERNMQ_CA_FILE      PEM; without it, https trusts the authorities of the system
 
-A file that is replaced is read again within REREAD_INTERVAL_S, so a key is rotated without a restart. "" in place of a file: none, whatever the
-environment says. Keys are never arguments: what is on a command line, every process of the machine can read.
+A file that is replaced is read again within REREAD_INTERVAL_S, so a key is rotated without a
+restart. "" in place of a file means none, whatever the environment says. Keys are never arguments:
+every process of the machine can read a command line.
 
-Law: a bearer key leaves this process over TLS, or to this machine. Owner: one client; safe to share between its threads.
+Law: a bearer key leaves this process over TLS, or to this machine. Owner: one client; safe to share
+between its threads.
 """
 
 import os
@@ -17,10 +21,10 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 from tern_client.transport.exchange import Headers, Request
-from tern_client.transport.signing import hmac_signer, signer
+from tern_client.transport.signing import signer
 from tern_wire.errors import TernError
 from tern_wire.extras import ExtraMissing
-from tern_wire.principals.client_keys import BEARER, HMAC, read_key_text
+from tern_wire.principals.client_keys import BEARER, HMAC_PREFIX, read_key_text
 from tern_wire.reasons import reason_of
 
 KEY_FILE, CA_FILE = "TERNMQ_KEY_FILE", "TERNMQ_CA_FILE"
@@ -33,11 +37,14 @@ Prove = Callable[[Request, str], Headers]
 
 
 _MAKE_KEY = "Make a key with `ternmq key create --out FILE`, and name it by key_file or TERNMQ_KEY_FILE"
+_REPLACE_HMAC = "Make an Ed25519 key with `ternmq key create PRINCIPAL --type ed25519 --out FILE`, and revoke this one"
 _NAME_CA = "Name the cluster's ca.crt, in PEM, by ca_file or TERNMQ_CA_FILE"
 
 
 class CredentialsUnusable(TernError, ValueError):
-    """A file that was named cannot be used, or may not be used with these endpoints. Raised by clients, never on the wire."""
+    """A file that was named cannot be used, or may not be used with these endpoints. Raised by
+    clients, never on the wire.
+    """
 
     code: ClassVar[str] = "credentials-unusable"
     status: ClassVar[int] = 400
@@ -56,8 +63,9 @@ class Credentials:
     def __init__(
         self, endpoints: Sequence[str], key_file: FileName | None = None, ca_file: FileName | None = None
     ) -> None:
-        """None stands for the environment. CredentialsUnusable when a file cannot be used, or a key would travel in the clear;
-        ExtraMissing when a library for its signatures is not installed."""
+        """None stands for the environment. CredentialsUnusable when a file cannot be used, or a key
+        would travel in the clear; ExtraMissing when a library for its signatures is not installed.
+        """
         self._key_file = os.fspath(os.environ.get(KEY_FILE, "") if key_file is None else key_file)
         self._ca_file = os.fspath(os.environ.get(CA_FILE, "") if ca_file is None else ca_file)
         self._prove: Prove | None = None
@@ -118,6 +126,9 @@ class Credentials:
             reason = error.strerror if isinstance(error, OSError) else "it is no text"
             raise CredentialsUnusable(reason=f"The key file {self._key_file} cannot be read ({reason})") from None
         key = read_key_text(text)
+        if text.startswith(HMAC_PREFIX):
+            reason = f"The file {self._key_file} holds an HMAC key, which is not accepted any more"
+            raise CredentialsUnusable(reason=reason, remedy=_REPLACE_HMAC)
         if key is None:
             raise CredentialsUnusable(reason=f"The file {self._key_file} does not hold a key")
         kind, kid, secret = key
@@ -125,6 +136,6 @@ class Credentials:
             header = (("Authorization", f"Bearer {text}"),)
             self._prove = lambda _request, _endpoint: header
         else:
-            self._prove = hmac_signer(kid, secret) if kind == HMAC else signer(kid, secret)
+            self._prove = signer(kid, secret)
         self._seen = (found.st_mtime_ns, found.st_size, found.st_ino)
         self._read_at_s = time.monotonic()

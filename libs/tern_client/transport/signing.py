@@ -1,17 +1,19 @@
-"""Signed requests: used by credentials.py for keys that sign, with Ed25519 or with HMAC-SHA256.
+"""Signed requests: used by credentials.py for Ed25519 keys.
 
-    Signature-Input: pyhms=("@method" "@path" "@query" "@authority" "mq-namespace" "content-digest");created=1800000000;keyid="<kid>";alg="<alg>";nonce="<22>"
-    Signature:       pyhms=:<64 bytes of Ed25519, or 32 of HMAC, in base64>:
+    Signature-Input: pyhms=("@method" "@path" "@query" "@authority" "mq-namespace" "content-digest")
+                     ;created=1800000000;keyid="<kid>";alg="ed25519";nonce="<22>"          (one line)
+    Signature:       pyhms=:<64 bytes in base64>:
     Content-Digest:  sha-256=:<32 bytes in base64>:
 
-The namespace and the digest of a body are covered where there are any; each attempt has its own nonce.
+The namespace and the digest of a body are covered where there are any; each attempt has its own
+nonce.
 
-Law: what is signed is written from one template, and is to the byte what the general library makes of such a request, which takes fifty times as
-long (`tests/unit/client/transport/test_signing.py` compares them).
-Reference: RFC 9421 sections 2.2, 2.5, 3.1, 3.3.3, 3.3.6; RFC 9530.
+Law: the signed bytes come from one template, and are to the byte what the library of RFC 9421 makes
+of the request (`tests/unit/client/transport/test_signing.py` compares them). Nothing is parsed
+here, the library takes ten times as long, and the SDK's plain installation does without it.
+Reference: RFC 9421 sections 2.2, 2.5, 3.1, 3.3.6; RFC 9530.
 """
 
-import hmac
 import re
 import secrets
 import time
@@ -24,7 +26,7 @@ from urllib.parse import urlsplit
 from tern_client.transport.exchange import Headers, Request
 from tern_wire.extras import need_extra
 from tern_wire.paths import HEADER_NAMESPACE
-from tern_wire.principals.client_keys import ED25519, HMAC
+from tern_wire.principals.client_keys import ED25519
 
 NAMESPACE = HEADER_NAMESPACE.lower()
 _NONCE_SIZE_BYTES = 16
@@ -40,8 +42,8 @@ class _Signer:
 
     __slots__ = ("_after_kid", "_now_s", "_sign")
 
-    def __init__(self, kid: str, algorithm: str, sign: Sign, now_s: Callable[[], float]) -> None:
-        self._after_kid = f';keyid="{kid}";alg="{algorithm}";nonce="'
+    def __init__(self, kid: str, sign: Sign, now_s: Callable[[], float]) -> None:
+        self._after_kid = f';keyid="{kid}";alg="{ED25519}";nonce="'
         self._sign, self._now_s = sign, now_s
 
     def __call__(self, request: Request, endpoint: str) -> Headers:
@@ -56,7 +58,8 @@ class _Signer:
 
 
 def signature_base(request: Request, endpoint: str, parameters: str) -> tuple[bytes, str, str]:
-    """What is to be signed of *request* to *endpoint*; what says so, which ends in *parameters* (`;created=...`); and the digest, "" without a body.
+    """What is to be signed of *request* to *endpoint*; what says so, which ends in *parameters*
+    (`;created=...`); and the digest, "" without a body.
 
     ValueError when its path or namespace is no printable ASCII, of which nothing is made here.
     """
@@ -81,7 +84,9 @@ def signature_base(request: Request, endpoint: str, parameters: str) -> tuple[by
 
 @lru_cache(maxsize=_ENDPOINTS_KEPT)
 def _place(endpoint: str) -> tuple[str, str]:
-    """The line of the signature base for `@authority`, without the scheme's own port; and what stands before the path of a request."""
+    """The line of the signature base for `@authority`, without the scheme's own port; and what
+    stands before the path of a request.
+    """
     address = urlsplit(endpoint)
     match = _PORT.fullmatch(address.netloc.rpartition("@")[2].lower())
     assert match is not None
@@ -92,13 +97,11 @@ def _place(endpoint: str) -> tuple[str, str]:
 
 
 def signer(kid: str, private_key: bytes, now_s: Callable[[], float] = time.time) -> _Signer:
-    """What signs requests with an Ed25519 key: 32 bytes, RFC 8032. *now_s*: seconds since 1970. ExtraMissing without `ternmq[security]`."""
+    """Sign requests with an Ed25519 key: 32 bytes, RFC 8032. *now_s*: seconds since 1970.
+
+    ExtraMissing without `ternmq[security]`.
+    """
     need_extra("security", "An Ed25519 key", "cryptography")
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - optional, and 100 ms
 
-    return _Signer(kid, ED25519, Ed25519PrivateKey.from_private_bytes(private_key).sign, now_s)
-
-
-def hmac_signer(kid: str, secret: bytes, now_s: Callable[[], float] = time.time) -> _Signer:
-    """What signs requests with an HMAC key: 32 bytes. *now_s*: seconds since 1970."""
-    return _Signer(kid, HMAC, lambda base: hmac.digest(secret, base, "sha256"), now_s)
+    return _Signer(kid, Ed25519PrivateKey.from_private_bytes(private_key).sign, now_s)

@@ -1,10 +1,13 @@
-"""For whom a proxy asks: the principal of an admin request, in the head of the link request, sealed with a key that proxies and brokers have.
+"""The principal of an admin request, in the head of the link request, sealed with a key of proxies
+and brokers.
 
-    principal: [name, MAC 16]     MAC = BLAKE2b(key of the cluster for this; code 2, size of the name 2, name, the head without this field)
+    principal: [name, MAC 16]     MAC = BLAKE2b(a key derived from the cluster key; code 2, size of the name 2,
+                                  name, the head without this field)
 
-The link has shown that its other end has the cluster key and is a proxy; the seal says that a proxy meant this principal for this very request,
-so that no name can be put to another request, by whoever else writes to a link. A broker takes it from proxies only, writes it into its audit log,
-and decides nothing by it: what a principal may do is decided where it has shown its key.
+The handshake of the link proves that its other end has the cluster key and is a proxy. The seal
+binds the principal to this one request, so the name cannot be moved to another request. A broker
+accepts it from proxies only, writes it into its log, and decides nothing by it: the proxy that
+authenticated the client decides.
 """
 
 import hmac
@@ -21,7 +24,7 @@ from tern_wire.link.requests import RequestCode
 FIELD = "principal"
 MAC_SIZE_BYTES = 16
 _PREFIX = struct.Struct(">HH")
-# Requests that change what is not a client's own place: those tell for whom.
+# Admin requests: they carry the principal.
 TELLING = frozenset(
     {
         *(RequestCode.CREATE_TOPIC, RequestCode.DELETE_TOPIC, RequestCode.CREATE_GROUP, RequestCode.DELETE_GROUP),
@@ -32,7 +35,7 @@ TELLING = frozenset(
 
 
 class CallerSeal:
-    """Puts principals into heads, and reads them. Immutable."""
+    """Writes principals into heads, and reads them. Immutable."""
 
     __slots__ = ("_key",)
 
@@ -40,12 +43,14 @@ class CallerSeal:
         self._key = blake2b(b"caller", key=cluster_key, digest_size=32).digest()
 
     def put(self, head: Mapping[str, Any], code: int, principal: str) -> dict[str, Any]:
-        """*head* of a request of that *code*, which is for *principal*."""
+        """*head*, of a request of that *code*, with *principal*."""
         own = {name: value for name, value in head.items() if name != FIELD}
         return {**own, FIELD: [principal, self._mac(own, code, principal)]}
 
     def take(self, head: dict[str, Any], code: int) -> str:
-        """For whom the request is, and *head* is without it; "" when it says nothing. LinkBodyMalformed unless a proxy has sealed it."""
+        """Take the principal out of *head*; "" when there is none. LinkBodyMalformed unless a proxy
+        has sealed it.
+        """
         found = head.pop(FIELD, None)
         if found is None:
             return ""
@@ -55,7 +60,7 @@ class CallerSeal:
             or not isinstance(found[0], str)
             or not isinstance(found[1], bytes)
         ):
-            raise LinkBodyMalformed(reason="a principal that is none")
+            raise LinkBodyMalformed(reason="a malformed principal")
         principal, mac = found
         if len(principal) > PRINCIPAL_NAME_LENGTH_MAX or not hmac.compare_digest(mac, self._mac(head, code, principal)):
             raise LinkBodyMalformed(reason="a principal that no proxy has sealed for this request")

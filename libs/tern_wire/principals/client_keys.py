@@ -1,14 +1,20 @@
-"""Keys of clients: how they are written, what the cluster keeps of them, and when, from where and by whom each is good. Pure.
+"""Keys of clients: their text, what the cluster stores of them, and when and from where each is
+good. Pure.
 
-    mqk_<kid>_<43>   a bearer key: 256 random bits, base64url without padding; whoever has this text is the principal
-    mqs_<kid>_<43>   a signing key: the 32 bytes of an Ed25519 private key (RFC 8032), as above; it never leaves its owner
-    mqh_<kid>_<43>   a signing key whose secret the cluster can compute (hmac-sha256): see signing_secrets.py
+    mqk_<kid>_<43>   a bearer key: 256 random bits, base64url without padding; its holder is the principal
+    mqs_<kid>_<43>   a signing key: the 32 bytes of an Ed25519 private key, as above; it never leaves its owner
+    mqh_<kid>_<43>   an HMAC key of an earlier build, not accepted any more
 
-*kid*: 16 letters or digits, the key's name, which is no secret: logs and lists show it. The cluster keeps of a bearer key the SHA-256 of its
-whole text, of an Ed25519 key the public half, of an HMAC key a salt. 256 random bits need no slow hash: there is nothing to guess.
+*kid*: 16 letters or digits, the key's name, which is no secret: logs and lists show it. The cluster
+stores the SHA-256 of a bearer key's whole text, and the public half of an Ed25519 key. 256 random
+bits need no slow hash: there is nothing to guess.
 
-The root key is computed from the cluster key, so every proxy knows it without having been told, and it cannot be revoked but by a new
-cluster key: `mqk_root000000000000_<base64url(HMAC-SHA256(cluster key, "ternmq root key 1"))>`.
+Law: replicated state and data directories may hold HMAC keys of earlier builds, as a salt. They
+load, are listed, can be revoked, and never authenticate anybody.
+
+The root key is computed from the cluster key, so every proxy has it without a message, and only a
+new cluster key revokes it: `mqk_root000000000000_<base64url(HMAC-SHA256(cluster key, "ternmq root
+key 1"))>`.
 Reference: RFC 4648 section 5 (base64url); RFC 8032; RFC 4632 (networks).
 """
 
@@ -26,30 +32,35 @@ from tern_wire.limits import KEY_NETWORKS_MAX, PRINCIPAL_TEXT_LENGTH_MAX
 from tern_wire.settings.topic_settings import is_whole
 
 BEARER, ED25519, HMAC = "bearer", "ed25519", "hmac-sha256"
-KEY_TYPES = (BEARER, ED25519, HMAC)
+# The state of a key whose type is not accepted any more, as the HTTP API says it.
+NOT_ACCEPTED = "not-accepted"
+# The types that are made and accepted.
+KEY_TYPES = (BEARER, ED25519)
 BEARER_PREFIX, SIGNING_PREFIX, HMAC_PREFIX = "mqk_", "mqs_", "mqh_"
 KID_LENGTH, SECRET_SIZE_BYTES, DIGEST_SIZE_BYTES, SALT_SIZE_BYTES = 16, 32, 32, 32
-# What a new kid is drawn from: 95 bits of it, so that none is given twice.
+# The alphabet of new kids: 95 bits, so that none is given twice.
 KID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 ROOT_KID = "root000000000000"
 TIME_MAX_MS = (1 << 53) - 1
 
 _KID = re.compile(rf"[A-Za-z0-9]{{{KID_LENGTH}}}")
-_KIND_OF = {BEARER_PREFIX: BEARER, SIGNING_PREFIX: ED25519, HMAC_PREFIX: HMAC}
-_TEXT = re.compile(rf"(mqk_|mqs_|mqh_)([A-Za-z0-9]{{{KID_LENGTH}}})_([A-Za-z0-9_-]{{43}})")
+_KIND_OF = {BEARER_PREFIX: BEARER, SIGNING_PREFIX: ED25519}
+_TEXT = re.compile(rf"(mqk_|mqs_)([A-Za-z0-9]{{{KID_LENGTH}}})_([A-Za-z0-9_-]{{43}})")
 _ROOT_LABEL = b"ternmq root key 1"
-# An unknown kid is compared with this, which is the hash of no key, so that it takes as long as a known one.
+# Compared with for unknown kids, so that they take as long as known ones. It is the hash of no key.
 _NO_DIGEST = bytes(DIGEST_SIZE_BYTES)
 _NETWORKS_KEPT = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientKey:
-    """What the cluster knows of one key. One of *digest*, the SHA-256 of a bearer key's text, *public_key*, 32 bytes of Ed25519, and *salt*,
-    32 bytes of chance from which whoever has the cluster key computes the secret of an HMAC key.
+    """One key, as the cluster stores it: *digest*, the SHA-256 of a bearer key's text, or
+    *public_key*, 32 bytes of Ed25519, or *salt*, 32 bytes of an HMAC key, which is not accepted any
+    more.
 
-    Good from *not_before_ms* (0: at once) until *expires_ms* (0: for ever), ms since 1970 (UTC), and only from *networks* (none: from
-    anywhere), which narrow and never widen. *version*: when the principal got it, counted in versions of the principal's document.
+    Good from *not_before_ms* (0: at once) until *expires_ms* (0: for ever), ms since 1970 (UTC),
+    and only from *networks* (none: from anywhere). *version*: the version of the principal's
+    document that added it.
     """
 
     kid: str
@@ -68,8 +79,13 @@ class ClientKey:
         """`bearer`, `ed25519` or `hmac-sha256`."""
         return ED25519 if self.public_key else HMAC if self.salt else BEARER
 
+    @property
+    def is_accepted(self) -> bool:
+        """Whether this release accepts keys of its kind."""
+        return not self.salt
+
     def is_expired(self, now_ms: int) -> bool:
-        """Whether it will never be good again."""
+        """Whether its time is over."""
         return 0 < self.expires_ms <= now_ms
 
     def is_good_at(self, now_ms: int) -> bool:
@@ -77,25 +93,30 @@ class ClientKey:
         return self.not_before_ms <= now_ms and not self.is_expired(now_ms)
 
     def is_good_from(self, address: str) -> bool:
-        """Whether a client at *address* (an IP address as text; an IPv4 one written in IPv6 is that IPv4 one) may use it."""
+        """Whether a client at *address* (an IP address as text; an IPv4 one written in IPv6 is that
+        IPv4 one) may use it.
+        """
         return not self.networks or any(_contains(network, address) for network in self.networks)
 
     def packed(self) -> list[Any]:
-        """As a document of a principal carries it: 9 members, as ever, and the salt after them if there is one."""
+        """As a document of a principal carries it: 9 members, and the salt after them if there is
+        one.
+        """
         times = (self.not_before_ms, self.expires_ms, self.created_ms)
         packed = [self.kid, self.digest, self.public_key, *times, list(self.networks), self.description, self.version]
         return [*packed, self.salt] if self.salt else packed
 
 
 def read_client_key(packed: Any) -> ClientKey:
-    """What `ClientKey.packed` has written; InvalidField with what is not allowed."""
+    """Read the output of `ClientKey.packed`; InvalidField for a wrong member."""
     if not isinstance(packed, list | tuple) or len(packed) not in {9, 10}:
         raise InvalidField(reason="A key has 9 members, or 10 with a salt", pointer="/keys")
     kid, digest, public_key, not_before_ms, expires_ms, created_ms, networks, description, version = packed[:9]
     if not is_kid(kid) or kid == ROOT_KID:
         reason = f"A kid is {KID_LENGTH} letters or digits, and not that of the root key"
         raise InvalidField(reason=reason, pointer="/keys/kid")
-    # A tenth member is a salt, and never empty: each key is packed in one way only, on which nodes agree to the byte.
+    # A tenth member is a salt, and never empty: each key has one packed form, so that replicas
+    # agree to the byte.
     sizes = tuple(map(_size, (digest, public_key, *packed[9:])))
     if sizes not in {(DIGEST_SIZE_BYTES, 0), (0, SECRET_SIZE_BYTES), (0, 0, SALT_SIZE_BYTES)}:
         raise InvalidField(
@@ -118,7 +139,9 @@ def read_client_key(packed: Any) -> ClientKey:
 
 
 def read_networks(texts: Any, pointer: str = "/networks") -> tuple[str, ...]:
-    """Networks in their usual form, such as `10.0.0.0/8` or `2001:db8::/32`; an address alone is a network of one. InvalidField."""
+    """Networks in their usual form, such as `10.0.0.0/8` or `2001:db8::/32`; an address alone is a
+    network of one. InvalidField.
+    """
     if not isinstance(texts, list | tuple) or len(texts) > KEY_NETWORKS_MAX:
         raise InvalidField(reason=f"'networks' is a list of at most {KEY_NETWORKS_MAX}", pointer=pointer)
     found: dict[str, None] = {}
@@ -131,6 +154,15 @@ def read_networks(texts: Any, pointer: str = "/networks") -> tuple[str, ...]:
             reason = f"'{str(text)[:60]}' is no network such as 10.0.0.0/8: {str(error)[:120]}"
             raise InvalidField(reason=reason, pointer=f"{pointer}/{number}") from error
     return tuple(found)
+
+
+def check_key_type(kind: str, pointer: str = "/type") -> None:
+    """InvalidField, with the alternative, unless keys of the type *kind* can be made."""
+    if kind == HMAC:
+        reason = f"Keys of type {HMAC} are not made any more. Take {ED25519}, whose key the client makes, or {BEARER}"
+        raise InvalidField(reason=reason, pointer=pointer)
+    if kind not in KEY_TYPES:
+        raise InvalidField(reason=f"'type' is one of {', '.join(KEY_TYPES)}", pointer=pointer)
 
 
 def check_description(text: Any, pointer: str = "/description") -> str:
@@ -148,22 +180,19 @@ def is_kid(text: Any) -> bool:
 
 
 def bearer_text(kid: str, secret: bytes) -> str:
-    """A bearer key as its owner keeps it, of SECRET_SIZE_BYTES of chance."""
+    """The text of a bearer key, from SECRET_SIZE_BYTES of random bytes."""
     return f"{BEARER_PREFIX}{kid}_{_encoded(secret)}"
 
 
 def signing_text(kid: str, private_key: bytes) -> str:
-    """A signing key as its owner keeps it, of the 32 bytes of an Ed25519 private key."""
+    """The text of a signing key, from the 32 bytes of an Ed25519 private key."""
     return f"{SIGNING_PREFIX}{kid}_{_encoded(private_key)}"
 
 
-def hmac_text(kid: str, secret: bytes) -> str:
-    """An HMAC key as its owner keeps it, of the 32 bytes that `SigningSecrets.of` computes."""
-    return f"{HMAC_PREFIX}{kid}_{_encoded(secret)}"
-
-
 def read_key_text(text: str) -> tuple[str, str, bytes] | None:
-    """What kind of key *text* is (one of KEY_TYPES), its kid and its 32 secret bytes; None when it is written otherwise."""
+    """The type (one of KEY_TYPES), the kid and the 32 secret bytes of a key's text; None for any
+    other text.
+    """
     match = _TEXT.fullmatch(text)
     if match is None:
         return None
@@ -172,18 +201,20 @@ def read_key_text(text: str) -> tuple[str, str, bytes] | None:
 
 
 def kid_of(bearer: str) -> str:
-    """The kid in the text of a bearer key; "" when it is written otherwise."""
+    """The kid in the text of a bearer key; "" for any other text."""
     match = _TEXT.fullmatch(bearer)
     return match[2] if match is not None and match[1] == BEARER_PREFIX else ""
 
 
 def digest_of(bearer: str) -> bytes:
-    """What the cluster keeps of a bearer key: the SHA-256 of its text."""
+    """The SHA-256 of a bearer key's text, which the cluster stores."""
     return sha256(bearer.encode("utf-8", "surrogatepass")).digest()
 
 
 def is_bearer_of(key: ClientKey | None, text: str) -> bool:
-    """Whether *text* is the bearer key *key*; takes as long whether it is, is not, or is not known at all (None)."""
+    """Whether *text* is the bearer key *key*. It takes the same time for a right, a wrong and an
+    unknown key (None).
+    """
     known = key.digest if key is not None and key.digest else _NO_DIGEST
     return hmac.compare_digest(digest_of(text), known)
 
@@ -194,14 +225,17 @@ def root_key_text(cluster_key: bytes) -> str:
 
 
 def decoded(text: str) -> bytes | None:
-    """The 32 bytes of 43 characters of base64url, as secrets and public keys are written; None when *text* is not those."""
+    """The 32 bytes in 43 characters of base64url, the form of secrets and public keys; None for any
+    other text.
+    """
     if len(text) != 43 or not text.isascii():
         return None
     try:
         data = urlsafe_b64decode(text + "=")
     except ValueError:
         return None
-    # The last two bits of the text say nothing; two texts of one key would be two keys to whoever compares texts.
+    # The last two bits of the text are unused. Each key has one text only, since texts are
+    # compared.
     return data if len(data) == SECRET_SIZE_BYTES and _encoded(data) == text else None
 
 

@@ -1,20 +1,23 @@
-"""A principal as it is replicated: one document, the same in every broker group, and how two that differ become one. Pure.
+"""A principal as it is replicated: one document in every broker group, and the merge of two that
+differ. Pure.
 
-Every broker group has every principal, and no group is asked before another: a change is itself a document, that is joined with what is there.
-`joined` is commutative, associative and idempotent, so that it does not matter in which order, how often and by whom a change is told to a
-broker group, and those that missed one get it later from any proxy.
+Every broker group has every principal, in no order of groups: a change is itself a document, joined
+with the one that is there. `joined` is commutative, associative and idempotent, so neither the
+order nor the number of the writes to a broker group matters, and a group that missed a change gets
+it later from any proxy.
 
-Law: what was taken away never comes back by a join. Settings (grants, quotas) are those of the highest *version*. A key that was revoked
-stays revoked, whoever had not heard of it. A principal is there while its *version* is above that of its last deletion, and its keys are
-those with a version above that and above *floor*: what came before died with it.
+Law: a removal is never undone by a join. Settings (grants, quotas) are those of the highest
+*version*. A revoked key stays revoked, also after a join with a document that still has it. A
+principal exists while its *version* is above that of its last deletion. Its keys are those with a
+version above that deletion and above *floor*.
 
-      {name, version, description, grants, requests_per_s, bytes_per_s}   settings, and how often the document had changed by then
+      {name, version, description, grants, requests_per_s, bytes_per_s}   settings, and the document's version
       {deleted, deleted_ms}    version and time (ms since 1970) of the last deletion
-      {keys, revoked}          keys, each with the version in which it was made; [kid, that version] of each one that was revoked
+      {keys, revoked}          keys, each with the version that added it; [kid, that version] of each revoked one
       {floor}                  keys up to this version are gone, so that *revoked* need not name them
 
-Reference: M. Shapiro et al., "A comprehensive study of Convergent and Commutative Replicated Data Types" (2011): a register in which the last
-writer wins, and a set of two phases.
+Reference: M. Shapiro et al., "A comprehensive study of Convergent and Commutative Replicated Data
+Types" (2011): a last-writer-wins register and a two-phase set.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,15 +31,18 @@ from tern_wire.principals.client_keys import TIME_MAX_MS, ClientKey, check_descr
 from tern_wire.principals.principals import Grant, Principal, check_grants, check_principal, read_grant
 from tern_wire.settings.topic_settings import is_whole
 
-# Requests and bytes a second: far above what a proxy does.
+# Requests and bytes a second: far above the capacity of a proxy.
 QUOTA_MAX = 1 << 40
-# So far a deletion reaches beyond what its writer has seen: a key that somebody else adds at this moment dies with it.
+# A deletion reaches so many versions beyond its writer's: it also ends a key that another writer
+# adds at this moment.
 DELETION_LEAP = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrincipalDocument:
-    """One principal with its history, as far as that matters; or a change of it. `joined` gives it its one normal form."""
+    """One principal with the part of its history that matters; or a change of it. `joined` gives
+    the normal form.
+    """
 
     name: str
     version: int = 0
@@ -63,11 +69,13 @@ class PrincipalDocument:
 
     @property
     def settled(self) -> int:
-        """The version of its settings, or of its deletion if that came later: what whoever changes settings must have seen."""
+        """The version of its settings, or of its deletion if that came later. A change of settings
+        is based on it.
+        """
         return max(self.version, self.deleted)
 
     def principal(self) -> Principal | None:
-        """Who that is for whoever decides; None when it is deleted, or never was."""
+        """The principal for authorization; None when it is deleted, or never existed."""
         if not self.is_there:
             return None
         return Principal(
@@ -79,7 +87,7 @@ class PrincipalDocument:
         )
 
     def packed(self) -> dict[str, Any]:
-        """As a map, of what is not empty."""
+        """The document as a map, without empty members."""
         document: dict[str, Any] = {
             "name": self.name,
             "version": self.version,
@@ -97,7 +105,7 @@ class PrincipalDocument:
 
 
 def read_principal_document(packed: Any) -> PrincipalDocument:
-    """What `PrincipalDocument.packed` has written, in its normal form; InvalidField with what is not allowed."""
+    """Read the output of `PrincipalDocument.packed`, in normal form; InvalidField for a wrong part."""
     if not isinstance(packed, Mapping):
         raise InvalidField(reason="A principal is a map", pointer="/")
     numbers = {name: _number(packed, name, TIME_MAX_MS) for name in ("version", "deleted", "deleted_ms", "floor")} | {
@@ -115,7 +123,7 @@ def read_principal_document(packed: Any) -> PrincipalDocument:
 
 
 def joined(one: PrincipalDocument, other: PrincipalDocument) -> PrincipalDocument:
-    """Both as one, in its normal form. They are of the same principal."""
+    """Merge two documents of the same principal, in normal form."""
     if one is other or one.version != other.version:
         settings = one if one.version >= other.version else other
     else:
@@ -131,7 +139,7 @@ def joined(one: PrincipalDocument, other: PrincipalDocument) -> PrincipalDocumen
     for key in (*one.keys, *other.keys):
         if key.version > max(dead, gone.get(key.kid, 0)):
             known = keys.get(key.kid, key)
-            # One kid is one key; if somebody has made two of it, all agree on which.
+            # A kid names one key; if there are two of it, all replicas choose the same.
             keys[key.kid] = max(known, key, key=lambda each: (each.version, encode_msgpack(each.packed())))
     if settings.version <= deleted:
         settings = PrincipalDocument(name=settings.name, version=settings.version)
@@ -146,7 +154,7 @@ def joined(one: PrincipalDocument, other: PrincipalDocument) -> PrincipalDocumen
 
 
 def _rank(document: PrincipalDocument) -> bytes:
-    """Of two writers of one version, who did not know of each other, all choose the same."""
+    """Order two concurrent writes of one version, so that all replicas choose the same."""
     settings = replace(document, deleted=0, deleted_ms=0, floor=0, keys=(), revoked=())
     return encode_msgpack(settings.packed())
 
@@ -160,7 +168,9 @@ def settings_change(
     requests_per_s: int | None = None,
     bytes_per_s: int | None = None,
 ) -> PrincipalDocument:
-    """The change that gives *known* these settings and makes it if it is not there; None: as it was, or the default. InvalidField."""
+    """The change that gives *known* these settings and makes it if it is not there; None: as it
+    was, or the default. InvalidField.
+    """
     quotas = {"requests_per_s": requests_per_s, "bytes_per_s": bytes_per_s}
     named = {name: _number({name: value}, name, QUOTA_MAX) for name, value in quotas.items() if value is not None}
     return PrincipalDocument(
@@ -178,14 +188,16 @@ def deletion(known: PrincipalDocument, now_ms: int) -> PrincipalDocument:
 
 
 def addition(known: PrincipalDocument, key: ClientKey, now_ms: int) -> PrincipalDocument:
-    """The change that gives *known* the new *key*, and drops its expired ones; LimitReached when it has KEYS_LIVE_MAX that are not."""
+    """The change that gives *known* the new *key*, and drops its expired ones; LimitReached when it
+    has KEYS_LIVE_MAX that are not.
+    """
     live = [old for old in known.keys if not old.is_expired(now_ms)]
     if len(live) >= KEYS_LIVE_MAX:
         raise LimitReached(what=f"Keys of '{known.name}'", actual=len(live), limit=KEYS_LIVE_MAX)
     revoked = tuple((old.kid, old.version) for old in known.keys if old not in live)
     floor = 0
     if len(known.revoked) + len(revoked) >= REVOKED_KEPT_MAX:
-        # All that are older than the oldest live key need no names.
+        # Keys older than the oldest live one need no names.
         floor = min((old.version for old in live), default=known.latest + 1) - 1
         left = sum(version > floor for _, version in (*known.revoked, *revoked))
         if left >= REVOKED_KEPT_MAX:

@@ -1,11 +1,13 @@
-"""Who asks, in one header: a request without a body, signed with the 32-byte cluster key. For doors that only nodes may use.
+"""Peer proof: one header that signs a request without a body with the 32-byte cluster key. For
+routes of nodes only.
 
     MQ-Peer-Proof: 1 broker-a-2 1795000000123 00112233445566778899aabbccddeeff 9f86d081...
                    |     |           |                 |                           |
-                version node   time, ms, of the asker  nonce, 16 bytes in hex      HMAC-SHA256 in hex
+                version node   time, ms, of the client  nonce, 16 bytes in hex     HMAC-SHA256 in hex
 
-The mac covers a word of its own, method, path with query, node, group id, time and nonce, each with its length before it. A proof is good
-within 60 s of the server's clock, and once. What is answered is neither encrypted nor signed: that is the work of TLS under it.
+The mac covers a constant label, method, path with query, node, group id, time and nonce, each with
+its length before it. A proof is good within 60 s of the server's clock, and once. The answer is
+neither encrypted nor signed: that is the work of TLS under it.
 Reference: HMAC of RFC 2104.
 """
 
@@ -24,7 +26,7 @@ _SIZE = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerRequest:
-    """What is signed. *target*: path and query as they are on the wire; *time_ms*: since 1970."""
+    """The signed facts. *target*: path and query as they are on the wire; *time_ms*: since 1970."""
 
     method: str
     target: str
@@ -35,30 +37,33 @@ class PeerRequest:
 
 
 def proof_header(key: bytes, request: PeerRequest) -> str:
-    """The header's value. The nonce (32 hex digits) must never be used again."""
+    """The value of the header. Its nonce (32 hex digits) must never be used again."""
     return f"1 {request.node} {request.time_ms} {request.nonce} {_mac(key, request)}"
 
 
 class PeerProofs:
-    """What one server knows of its group's nodes. Owner: the door that asks it."""
+    """Verifies proofs of the nodes of one broker group. Owner: the route that uses it."""
 
     def __init__(self, key: bytes, group_id: str, nodes: frozenset[str]) -> None:
         self._key, self._group_id, self._nodes = key, group_id, nodes
-        # Nonces that were used, in the order of their coming, and until when each must be remembered.
+        # Used nonces in the order of their arrival, with the end of the time in which each could
+        # come again.
         self._used: dict[str, int] = {}
 
     def require(self, header: str, method: str, target: str, now_ms: int) -> str:
-        """The node that asks. PeerProofRefused unless it has shown the key, for this very request, now, for the first time."""
+        """The node that sends the request. PeerProofRefused unless the proof is of this request,
+        made now, and new.
+        """
         match = _HEADER.fullmatch(header)
         if match is None:
-            raise PeerProofRefused(reason="There is no proof of knowing the cluster key")
+            raise PeerProofRefused(reason="There is no proof with the cluster key")
         node, time_ms, nonce = match[1], int(match[2]), match[3]
         request = PeerRequest(
             method=method, target=target, node=node, group_id=self._group_id, time_ms=time_ms, nonce=nonce
         )
-        # One answer to all that could tell a stranger something.
+        # One answer for a wrong key and an unknown node: a stranger learns nothing.
         if not hmac.compare_digest(match[4], _mac(self._key, request)) or node not in self._nodes:
-            raise PeerProofRefused(reason="The proof is not one of this group's cluster key")
+            raise PeerProofRefused(reason="The proof is not made with this group's cluster key")
         if abs(time_ms - now_ms) > PEER_PROOF_WINDOW_MS:
             raise PeerProofRefused(reason=f"The proof was made {now_ms - time_ms} ms ago by this node's clock")
         self._forget(now_ms)

@@ -1,13 +1,18 @@
-"""Principals: who a client is, what it may do, and the one function that decides. Pure; the proxy enforces, the command line explains.
+"""Principals: the identity of a client, its grants, and the one function that decides. Pure; the
+proxy enforces, the command line explains.
 
-A grant allows or denies some actions on the objects of one kind whose name is its pattern, or begins with what stands before the `*`:
+A grant allows or denies actions on the objects of one kind whose name is its pattern, or begins
+with the text before its `*`:
 
     allow PUB,DESCRIBE topic orders     deny PUB topic orders-audit-*     allow ALL group *     allow ADMIN cluster
 
-`decide`: what no grant allows is denied; a grant that denies wins, however specific another is. `is_permitted`: and whoever may use or change
-an object may DESCRIBE it, unless a grant denies just that. ALL stands for every action of the kind. The cluster is one object, with the pattern `*`.
-Root (the holder of the root key) manages everything and never sends or receives: a key that can do all must not lie about in clients.
-Reference: Kafka's ACLs (deny wins, READ and WRITE imply DESCRIBE, literal and prefixed patterns); RocketMQ's ACL 2.0 (actions and resources).
+`decide`: an action without a grant is denied; a deny wins over every allow, however specific.
+`is_permitted`: a principal that may use or change an object may also DESCRIBE it, unless a grant
+denies that. ALL stands for every action of the kind. The cluster is one object, with the pattern
+`*`. Root, the holder of the root key, manages everything and never sends or receives: an
+all-powerful key has no place in clients.
+Reference: Kafka's ACLs (deny wins, READ and WRITE imply DESCRIBE, literal and prefixed patterns);
+RocketMQ's ACL 2.0 (actions and resources).
 """
 
 import re
@@ -26,19 +31,19 @@ PUB, SUB, ACK, SEEK, CREATE, ALTER, DELETE, DESCRIBE, LIST, TXN, ADMIN, AUDIT = 
 )
 ALL = "ALL"
 _MANAGING = (CREATE, ALTER, DELETE, DESCRIBE, LIST)
-# A grant of anything else would never be asked for.
+# The actions of each kind; a grant of another one would have no effect.
 ACTIONS_OF: Mapping[str, frozenset[str]] = {
     CLUSTER: frozenset({DESCRIBE, ADMIN, AUDIT}),
     TOPIC: frozenset({*_MANAGING, PUB, SUB}),
     GROUP: frozenset({*_MANAGING, SUB, ACK, SEEK}),
     PRODUCER_GROUP: frozenset({*_MANAGING, TXN}),
 }
-# Not CREATE and LIST: whoever may make a thing does not learn whether it is there.
+# Not CREATE and LIST: they do not tell whether an object exists.
 DESCRIBING = frozenset({PUB, SUB, ACK, SEEK, ALTER, DELETE, TXN, ADMIN})
 ROOT_ACTIONS = frozenset({*_MANAGING, ADMIN, AUDIT})
 ALLOW, DENY = EFFECTS = ("allow", "deny")
 ROOT_NAME = "root"
-# Words that stand for somebody in logs and answers.
+# Names with a meaning in logs and answers.
 RESERVED_NAMES = frozenset({ROOT_NAME, "anonymous"})
 
 PRINCIPAL_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._@-]{{0,{PRINCIPAL_NAME_LENGTH_MAX - 1}}}"
@@ -49,7 +54,7 @@ _OBJECT_PATTERN = re.compile(r"(?=.)[A-Za-z0-9_%-]{0,127}\*?")
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Grant:
-    """One line of what a principal may do, or may not. *actions* may hold ALL; *pattern*: a name, or `prefix*`."""
+    """One rule that allows or denies. *actions* may hold ALL; *pattern*: a name, or `prefix*`."""
 
     effect: str
     kind: str
@@ -57,7 +62,7 @@ class Grant:
     actions: tuple[str, ...]
 
     def is_of(self, kind: str, name: str) -> bool:
-        """Whether it speaks of the *kind* called *name* (of the cluster any name will do)."""
+        """Whether it applies to the *kind* called *name* (any name, for the cluster)."""
         if self.kind != kind:
             return False
         if self.pattern.endswith("*"):
@@ -65,7 +70,7 @@ class Grant:
         return name == self.pattern
 
     def names(self, action: str) -> bool:
-        """Whether it speaks of *action*."""
+        """Whether it names *action*."""
         return action in self.actions or ALL in self.actions
 
     @property
@@ -74,7 +79,7 @@ class Grant:
         return not DESCRIBING.isdisjoint(self.actions)
 
     def document(self) -> dict[str, Any]:
-        """As the HTTP API writes it."""
+        """The grant in the form of the HTTP API."""
         return {"effect": self.effect, "actions": list(self.actions), "kind": self.kind, "pattern": self.pattern}
 
     def __str__(self) -> str:
@@ -83,7 +88,9 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who a client is. Quotas are per proxy; 0: unlimited. *keys* are all that it has, also those whose time is not, or is over."""
+    """The identity of a client. Quotas are per proxy; 0: unlimited. *keys* include expired and
+    future ones.
+    """
 
     name: str
     grants: tuple[Grant, ...] = ()
@@ -94,7 +101,9 @@ class Principal:
 
     @property
     def number(self) -> int:
-        """For places that have room for 8 bytes, such as transaction ids; never 0, which is nobody."""
+        """A number for places with room for 8 bytes, such as transaction ids; never 0, which stands
+        for none.
+        """
         return principal_number(self.name)
 
 
@@ -103,8 +112,9 @@ ROOT = Principal(name=ROOT_NAME, is_root=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrincipalTable:
-    """Every principal that a proxy knows, and whose each key is. Immutable: a change makes a new one, in which what did not change is the
-    very same object. *version* grows with every change."""
+    """All principals of a proxy, and the owner of each key. Immutable: a change makes a new table,
+    in which unchanged principals are the same objects. *version* grows with every change.
+    """
 
     version: int = 0
     principals: Mapping[str, Principal] = field(default_factory=dict)
@@ -118,12 +128,14 @@ class PrincipalTable:
         return cls(version=version, principals=named, by_kid=by_kid)
 
     def find(self, kid: str) -> tuple[Principal, ClientKey] | None:
-        """Whose key that is, and the key; whether the key is good now and from there is asked of the key."""
+        """The key and its principal. Whether the key is good at this time and from this address is
+        a question to the key.
+        """
         return self.by_kid.get(kid)
 
 
 def decide(principal: Principal, action: str, kind: str, name: str = "") -> bool:
-    """Whether the grants of *principal* say, word for word, that it may do *action* to the *kind* called *name* (no matter what, of the cluster)."""
+    """Whether the grants of *principal* allow *action* on the *kind* called *name*, word for word."""
     if principal.is_root:
         return action in ROOT_ACTIONS
     is_allowed = False
@@ -137,7 +149,9 @@ def decide(principal: Principal, action: str, kind: str, name: str = "") -> bool
 
 
 def is_permitted(principal: Principal, action: str, kind: str, name: str = "") -> bool:
-    """As `decide`, with the DESCRIBE that other actions imply: what the proxy lets through."""
+    """Whether the proxy lets the action through: `decide`, with the DESCRIBE that other actions
+    imply.
+    """
     is_said = decide(principal, action, kind, name)
     if is_said or action != DESCRIBE or is_denied(principal, action, kind, name):
         return is_said
@@ -145,17 +159,17 @@ def is_permitted(principal: Principal, action: str, kind: str, name: str = "") -
 
 
 def is_denied(principal: Principal, action: str, kind: str, name: str = "") -> bool:
-    """Whether a grant of *principal* denies just that, whatever others allow."""
+    """Whether a grant of *principal* denies the action, whatever others allow."""
     return any(grant.effect == DENY and grant.names(action) and grant.is_of(kind, name) for grant in principal.grants)
 
 
 def deciding(principal: Principal, action: str, kind: str, name: str = "") -> Iterator[Grant]:
-    """The grants that `is_permitted` has heard, those that deny first: why the answer is as it is."""
-    heard = [grant for grant in principal.grants if grant.is_of(kind, name)]
-    yield from (grant for grant in heard if grant.effect == DENY and grant.names(action))
+    """The grants behind the answer of `is_permitted`, denials first."""
+    applying = [grant for grant in principal.grants if grant.is_of(kind, name)]
+    yield from (grant for grant in applying if grant.effect == DENY and grant.names(action))
     yield from (
         grant
-        for grant in heard
+        for grant in applying
         if grant.effect == ALLOW and (grant.names(action) or (action == DESCRIBE and grant.describes))
     )
 
@@ -167,7 +181,9 @@ def principal_number(name: str) -> int:
 
 # Reading ----------------------------------------------------------------------------------------------------------
 def check_principal(name: Any, pointer: str = "path/principal") -> str:
-    """Return *name*; InvalidField unless it is 1 to 64 letters, digits or `._@-`, the first a letter or digit, and not reserved."""
+    """Return *name*; InvalidField unless it is 1 to 64 letters, digits or `._@-`, the first a
+    letter or digit, and not reserved.
+    """
     if not isinstance(name, str) or _NAME.fullmatch(name) is None or name in RESERVED_NAMES:
         reason = (
             f"'{str(name)[:80]}' is no principal. Use 1 to {PRINCIPAL_NAME_LENGTH_MAX} letters, digits or '._@-', beginning with a "
@@ -178,7 +194,9 @@ def check_principal(name: Any, pointer: str = "path/principal") -> str:
 
 
 def read_grant(effect: Any, actions: Any, kind: Any, pattern: Any, pointer: str = "") -> Grant:
-    """The grant of those, its actions in their usual order; InvalidField below *pointer* with what is not allowed."""
+    """The grant with its actions in their usual order; InvalidField below *pointer* for a wrong
+    part.
+    """
     if effect not in EFFECTS:
         raise InvalidField(reason=f"'effect' is one of {', '.join(EFFECTS)}", pointer=f"{pointer}/effect")
     if kind not in KINDS:

@@ -25,7 +25,6 @@ SERVICES = ("namesrv", "broker", "proxy", "txn-checker")
 MORE = (
     "up --secure",
     "key create x --type ed25519",
-    "key create x --type hmac-sha256",
     "demo flights --no-spark",
     "demo transfer --checks pull",
     *(f"serve {service}" for service in SERVICES),

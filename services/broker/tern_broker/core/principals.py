@@ -1,7 +1,9 @@
-"""Principals of one broker group: what each was joined to so far, and in which order they changed, so that a proxy asks for the rest only.
+"""Principals of one broker group: the joined document of each, in the order of their changes, so
+that a proxy reads only the changes since its last read.
 
-Law: a change is joined with what is there (`tern_wire/principals/documents.py`), so nothing that was taken away comes back, in whatever order broker
-groups hear of things. Only what would be too much is refused, and what a client wanted to change that was changed meanwhile.
+Law: a change is joined with the document that is there (`tern_wire/principals/documents.py`), so a
+removal is never undone, in whatever order broker groups get changes. A change is refused only above
+a limit, or when it is based on settings that have changed meanwhile.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,18 +30,18 @@ from tern_wire.link.commands import CommandKind
 from tern_wire.principals.documents import PrincipalDocument, joined, read_principal_document
 from tern_wire.settings.topic_settings import is_whole
 
-# A change that does not care what was there.
+# The base of a change that applies to any version.
 ANY_VERSION = -1
 
 
 class Principals:
-    """By name, and by when each has changed last. Owner: the state machine."""
+    """Principals by name, in the order of their last change. Owner: the state machine."""
 
     def __init__(self) -> None:
-        # Name -> (revision, document, the same in MessagePack: states are saved and proxies told without another thought), in the order of
-        # revisions. One that changes goes to the end.
+        # Name -> (revision, document, the document in MessagePack, for saved states and proxies),
+        # in the order of revisions. A change moves its principal to the end.
         self._all: dict[str, tuple[int, PrincipalDocument, bytes]] = {}
-        # How often anything has changed; and the bytes of all documents.
+        # The number of changes so far; and the bytes of all documents.
         self.revision = 0
         self._size_bytes = 0
 
@@ -58,14 +60,16 @@ class Principals:
         """As Part."""
 
     def get(self, name: str) -> PrincipalDocument | None:
-        """The principal of that name, or what is left of it; None when it was never heard of here."""
+        """The document of that name, also of a deleted principal; None when there is none."""
         found = self._all.get(name)
         return None if found is None else found[1]
 
     def changed_after(self, revision: int, limit: int) -> dict[str, Any]:
-        """At most *limit* of those that changed after *revision*, in that order, and as many as fit into one answer."""
+        """At most *limit* principals that changed after *revision*, in that order, as many as fit
+        into one answer.
+        """
         if revision > self.revision:
-            # The group was made anew since: whoever asks starts again.
+            # The broker group was created again since: the reader starts from the beginning.
             revision = 0
         later = sum(1 for _ in self._later(revision))
         found: list[list[Any]] = []
@@ -91,7 +95,7 @@ class Principals:
         before = PrincipalDocument(name=change.name) if known is None else known[1]
         after = joined(before, change)
         if after == before:
-            # Said before, or overtaken: what was asked for is so.
+            # A repeat, or overtaken by a later change: the state is as requested.
             return {"changed": False, "revision": self.revision, "version": after.settled}
         if base != ANY_VERSION and before.settled > base:
             raise PrincipalChanged(principal=change.name, actual=before.settled, expected=base)
@@ -106,10 +110,10 @@ class Principals:
         if grown > 0 and self._size_bytes + grown > PRINCIPALS_SIZE_MAX_BYTES and not _takes_away(before, after):
             actual = self._size_bytes + grown
             raise LimitReached(what="bytes of all principals", actual=actual, limit=PRINCIPALS_SIZE_MAX_BYTES)
-        # From here on nothing is refused.
+        # Nothing is refused below this line.
         self.revision += 1
         self._keep(after, self.revision, packed)
-        # The sum is a witness of the whole document, for the digest that nodes compare.
+        # The checksum puts the whole document into the digest that replicas compare.
         witness = {"size": self._size_bytes, "crc": crc32(packed)}
         return {"changed": True, "revision": self.revision, "version": after.settled, **witness}
 
@@ -119,7 +123,7 @@ class Principals:
         self._all[document.name] = (revision, document, packed)
 
     def _forget_deleted(self, now_ms: int) -> None:
-        """Make room: of those that were deleted long ago nothing needs to be known any more."""
+        """Make room: drop principals that were deleted long ago."""
         for name, (_, document, packed) in list(self._all.items()):
             if not document.is_there and document.deleted_ms + DELETED_PRINCIPAL_KEPT_MS <= now_ms:
                 del self._all[name]
@@ -148,7 +152,9 @@ class Principals:
 
 
 def read_put(request: Mapping[str, Any]) -> tuple[PrincipalDocument, int, bool]:
-    """The change, the version that it changes (ANY_VERSION: whichever there is), and whether a proxy only tells what others know. InvalidField."""
+    """The change, the version that it is based on (or ANY_VERSION), and whether it repairs a group
+    that lacks it. InvalidField.
+    """
     base, is_repair = request.get("base", ANY_VERSION), request.get("is_repair", False)
     if not is_whole(base, ANY_VERSION, (1 << 53) - 1) or not isinstance(is_repair, bool):
         raise InvalidField(reason="'base' is a version, 'is_repair' true or false", pointer="/base")
@@ -170,5 +176,5 @@ def _check_size(before: PrincipalDocument, after: PrincipalDocument, size: int, 
 
 
 def _takes_away(before: PrincipalDocument, after: PrincipalDocument) -> bool:
-    """Whether the change does nothing but revoke or delete: that is never refused for want of room."""
+    """Whether the change only revokes or deletes: such a change is never refused for lack of room."""
     return after.version == before.version and set(after.keys) <= set(before.keys)

@@ -1,13 +1,15 @@
-"""Authentication of requests by a bearer key or a signature.
+"""Authentication: the principal of a request, by a bearer key or by a signature.
 
-Sessions are cached by the header's bytes until anything changes.
+    Authorization: Bearer mqk_<kid>_<secret>     compared with the SHA-256 in the table of principals
+    Signature, Signature-Input                   see signed_requests.py
 
-    Authorization: Bearer mqk_<kid>_<secret>   compared with the SHA-256 in the table of principals
-    Signature, Signature-Input                 see signed_requests.py
+The session of an Authorization header is cached by the header's bytes until the table changes.
 
-Law: a session is valid only for the newest table of this proxy; a new table clears the cache. Every
-failure has the same answer at the same cost; the cause is recorded in the audit only. A request
-with both kinds of credentials, or with two of one kind, is refused. Owner: the event loop.
+Law: a request has a principal only by the newest table of this proxy; a new table empties the
+cache. All wrong credentials get the same answer at the same cost; the reason is for the audit. One
+exception follows from the request alone: the 401 of a signature that names HMAC says what to do
+instead, whatever its kid is. A request with both kinds of credentials, or with two of one kind, is
+refused. Owner: the event loop.
 Reference: RFC 6750, RFC 9110 11.
 """
 
@@ -17,62 +19,54 @@ from typing import Protocol
 
 from starlette.types import Scope
 
-from tern_proxy.access.signed_requests import NotSigned, VerifyingKey, read_signature
+from tern_proxy.access.signed_requests import HmacSigned, NotSigned, read_signature
 from tern_proxy.core.access.credential_limits import Failures, Nonces
 from tern_proxy.core.access.quotas import Bucket
 from tern_proxy.core.access.rights import Access
 from tern_service.clock import Clock
-from tern_wire.errors import TernError, TooManyFailures, Unauthenticated, WarmingUp
+from tern_wire.errors import HmacNotAccepted, TernError, TooManyFailures, Unauthenticated, WarmingUp
 from tern_wire.kept_topics import KeptTopics
-from tern_wire.limits import AUTH_FAILURES_PER_MIN, SESSIONS_KEPT_MAX, SIGNATURE_KEYS_KEPT_MAX, SIGNATURE_WINDOW_MS
+from tern_wire.limits import AUTH_FAILURES_PER_MIN, SESSIONS_KEPT_MAX, SIGNATURE_WINDOW_MS
 from tern_wire.principals.client_keys import ROOT_KID, ClientKey, digest_of, is_bearer_of, kid_of, root_key_text
 from tern_wire.principals.principals import ROOT, Principal, PrincipalTable
-from tern_wire.principals.signing_secrets import SigningSecrets
 
-# Key in the scope of a signed request for the expected digests of its body, by algorithm.
+# The key in the scope of a signed request for the hashes that its body must have, by algorithm.
 DIGESTS = "tern.digests"
 _BEARER = b"bearer "
 _FOR_EVER_MS = 1 << 62
 
 
 class Principals(Protocol):
-    """Source of the principals."""
+    """The source of principals."""
 
     @property
     def table(self) -> PrincipalTable:
-        """Table of all known principals; another object after every change."""
+        """All principals; another object after each change."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether the principals were loaded once."""
+        """Whether they have been read once."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether every broker group has sent its principals."""
+        """Whether every broker group has been read."""
 
     def follow(self, told: Callable[[], None]) -> None:
-        """Call *told* at every new table, before any other event."""
+        """Call *told* at each new table, before anything else can happen."""
 
 
 class Session:
-    """Valid credentials from *from_ms* until *until_ms* (wall time).
+    """Credentials that are good from *from_ms* until *until_ms* (wall time)."""
 
-    *verifying*: the key that verifies signatures, if any.
-    """
+    __slots__ = ("access", "bucket", "from_ms", "key", "kid", "until_ms")
 
-    __slots__ = ("access", "bucket", "from_ms", "key", "kid", "until_ms", "verifying")
-
-    def __init__(
-        self, access: Access, key: ClientKey, bucket: Bucket | None, verifying: VerifyingKey | None = None
-    ) -> None:
-        self.access, self.key, self.kid, self.bucket, self.verifying = access, key, key.kid, bucket, verifying
+    def __init__(self, access: Access, key: ClientKey, bucket: Bucket | None) -> None:
+        self.access, self.key, self.kid, self.bucket = access, key, key.kid, bucket
         self.from_ms, self.until_ms = key.not_before_ms, key.expires_ms or _FOR_EVER_MS
 
 
 class Refused(Exception):
-    """Invalid credentials: the error of the answer, and for the audit the claimed kid and the
-    reason.
-    """
+    """Wrong credentials: the error of the answer, and for the audit the kid and the reason."""
 
     def __init__(self, error: TernError, kid: str, reason: str) -> None:
         super().__init__(reason)
@@ -88,17 +82,14 @@ class Authenticator:
         self._root_key = ClientKey(kid=ROOT_KID, digest=digest_of(root_key_text(cluster_key)))
         self._table: PrincipalTable | None = None
         self._sessions: dict[bytes, Session] = {}
-        self._secrets = SigningSecrets(cluster_key)
-        # Sessions of signers by kid, with the secret computed from the salt in the current table.
-        self._signers: dict[str, Session] = {}
         self._accesses: dict[str, Access] = {}
         self._buckets: dict[str, Bucket] = {}
         self._failures, self._nonces = Failures(), Nonces()
 
     def find(self, scope: Scope) -> Session:
-        """Return the session of a request. Raise Refused.
+        """The session of a request; Refused.
 
-        The expected digests of a signed request's body are then in its scope, at DIGESTS.
+        The scope of a signed request with a body has the body's hashes at DIGESTS then.
         """
         raw: bytes | None = None
         signed = False
@@ -123,10 +114,9 @@ class Authenticator:
         return self._look_signed(scope) if signed else self._look(scope, raw)
 
     def again(self, session: Session, address: str) -> Session | None:
-        """Return the session for the credentials of *session*, used from *address*, by the newest
-        table and the current time.
+        """*session* by the newest table and the time; None when its credentials are no longer good.
 
-        Return None if they are no longer valid.
+        *address*: where they are used from.
         """
         if self._principals.table is not self._table:
             self._renew()
@@ -142,9 +132,8 @@ class Authenticator:
     def _renew(self) -> None:
         self._table = self._principals.table
         self._sessions.clear()
-        self._signers.clear()
         known = self._table.principals
-        # Unchanged principals are the same objects, so their derived rights are kept.
+        # An unchanged principal is the same object, so its rights and its bucket stay.
         self._accesses = {
             name: access for name, access in self._accesses.items() if known.get(name, ROOT) is access.principal
         }
@@ -172,44 +161,31 @@ class Authenticator:
 
     def _look_signed(self, scope: Scope) -> Session:
         now_ms, address = self._clock.now_ms(), address_of(scope)
-        found: Session | None = None
+        found: tuple[Principal, ClientKey] | None = None
 
-        def find_key(kid: str) -> VerifyingKey | None:
+        def find_key(kid: str) -> bytes:
             nonlocal found
-            found = self._signers.get(kid) or self._signer(kid)
-            return found.verifying if found is not None and not self._failures.is_over(address, kid, now_ms) else None
+            found = self._find(kid)
+            return b"" if found is None or self._failures.is_over(address, kid, now_ms) else found[1].public_key
 
         try:
             signed = read_signature(scope, find_key, now_ms)
+        except HmacSigned as error:
+            # Nothing is verified, so there is nothing to guess and nothing to count.
+            raise Refused(HmacNotAccepted(), error.kid[:64], error.reason) from None
         except NotSigned as error:
             if self._find(error.kid) is None:
                 self._refuse_early(error.kid)
             raise self._refuse(scope, error.kid[:64], error.reason) from None
         assert found is not None
-        self._check(scope, found.key, now_ms)
+        principal, key = found
+        self._check(scope, key, now_ms)
         end_s = signed.created_s + SIGNATURE_WINDOW_MS // 1_000
         if not self._nonces.take(signed.kid, signed.nonce, now_ms // 1_000, end_s):
             raise self._refuse(scope, signed.kid, "a signature that was used before")
         if signed.digests:
             scope[DIGESTS] = signed.digests
-        return found
-
-    def _signer(self, kid: str) -> Session | None:
-        """Return the session of the signing key, before its signature is verified; None when there
-        is no such key.
-        """
-        found = self._find(kid)
-        if found is None:
-            return None
-        if len(self._signers) >= SIGNATURE_KEYS_KEPT_MAX:
-            self._signers.clear()
-        session = self._signers[kid] = self._session(*found, self._verifying(*found))
-        return session
-
-    def _verifying(self, principal: Principal, key: ClientKey) -> VerifyingKey:
-        if key.salt and self._secrets.is_there:
-            return VerifyingKey(secret=self._secrets.of(principal.name, key.kid, key.salt))
-        return VerifyingKey(public_key=key.public_key)
+        return self._session(principal, key)
 
     def _find(self, kid: str) -> tuple[Principal, ClientKey] | None:
         if kid == ROOT_KID:
@@ -217,7 +193,7 @@ class Authenticator:
         return self._principals.table.find(kid)
 
     def _refuse_early(self, kid: str) -> None:
-        """Raise WarmingUp while the key may be valid and unknown to this proxy."""
+        """WarmingUp while the key may be good and this proxy has not read it yet."""
         if kid and kid != ROOT_KID and not (self._principals.is_ready and self._principals.is_whole):
             raise Refused(WarmingUp(), kid, "principals are not known yet")
 
@@ -229,12 +205,12 @@ class Authenticator:
         if key.networks and not key.is_good_from(address_of(scope)):
             raise self._refuse(scope, key.kid, "a key out of its networks")
 
-    def _session(self, principal: Principal, key: ClientKey, verifying: VerifyingKey | None = None) -> Session:
+    def _session(self, principal: Principal, key: ClientKey) -> Session:
         access = self._accesses.get(principal.name)
         if access is None or access.principal is not principal:
             access = Access(principal, kept=self._kept, seal=self._seal)
             self._accesses[principal.name] = access
-        return Session(access, key, self._bucket(principal), verifying)
+        return Session(access, key, self._bucket(principal))
 
     def _bucket(self, principal: Principal) -> Bucket | None:
         limits = (principal.requests_per_s, principal.bytes_per_s)

@@ -1,5 +1,5 @@
-"""Credentials and permissions in the API document: the two schemes, and the required permissions of
-each operation.
+"""What the API document says of credentials and permissions: the two schemes, and for each
+operation what the table of requirements asks.
 
     "security": either scheme, or none where the mesh requires no credentials (loopback only)
     "x-required-permissions": ["PUB topic {topic}", ...], as core/access/requirements.py writes them
@@ -24,9 +24,8 @@ _SCHEMES = {
         "in": "header",
         "name": "Signature-Input",
         "description": (
-            "A request signed with an Ed25519 or HMAC key (RFC 9421): @method, @path, @query, @authority, and content-digest where there is a "
-            "body; with `created` (within 300 s), `keyid` (the kid), `alg` (`ed25519`, or `hmac-sha256`, which must be named) and `nonce` (8 to "
-            "64 characters, used once)."
+            "A request signed with an Ed25519 key (RFC 9421): @method, @path, @query, @authority, and content-digest where there is a "
+            "body; with `created` (within 300 s), `keyid` (the kid), `nonce` (8 to 64 characters, used once) and, if at all, `alg` `ed25519`."
         ),
     },
 }

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from tern_cli.app import app
 from tern_wire.errors import LimitReached, PrincipalNotFound, PrincipalPartlyWritten
-from tern_wire.principals.client_keys import bearer_text, encoded_public_key, hmac_text, read_key_text
+from tern_wire.principals.client_keys import bearer_text, encoded_public_key, read_key_text
 from tests.support.client.scripted_proxy import Asked, Reply, blocking_proxy, refused, said
 
 RUNNER = CliRunner()
@@ -29,7 +29,6 @@ KEY: dict[str, Any] = {
     "description": "till 3",
 }
 SHOP: dict[str, Any] = {"principal": "shop", "version": 1, "grants": [], "keys": [KEY], "requests_per_s": 0}
-HMAC_TEXT = hmac_text(KID, bytes(range(32)))
 MADE = {**KEY, "principal": "shop", "key": TEXT, "missing_broker_groups": []}
 
 
@@ -47,8 +46,6 @@ def cluster(asked: Asked) -> Reply:
         if public_key := document.get("public_key"):
             signing = {name: value for name, value in MADE.items() if name != "key"}
             return said({**signing, "type": "ed25519", "public_key": public_key}, 201)
-        if kind := document.get("type"):
-            return said({**MADE, "type": kind, "key": HMAC_TEXT}, 201)
         return said(MADE, 201)
     if asked.path == "/v1/principals/shop":
         return said(SHOP)
@@ -109,16 +106,22 @@ def test_a_signing_key_is_made_here_and_only_its_public_half_travels(tmp_path: P
     assert all(out.read_text().strip()[-43:] not in each.body.decode() for each in asked)
 
 
-def test_a_key_with_a_secret_is_made_by_the_proxy_and_kept_here(tmp_path: Path) -> None:
-    """In a file of its owner's, or on stdout, as a bearer key; the type is asked for by its name, which an older proxy refuses."""
+def test_hmac_keys_are_not_made_any_more(tmp_path: Path) -> None:
+    """The error names both alternatives; nobody is asked, and no file is made."""
     out = tmp_path / "shop.key"
     done, asked = run(cluster, "key", "create", "shop", "--type", "hmac-sha256", "--out", str(out))
-    assert done.exit_code == 0, done.output
-    assert (out.read_text(), stat.S_IMODE(out.stat().st_mode)) == (f"{HMAC_TEXT}\n", 0o600)
-    assert HMAC_TEXT[-43:] not in done.output
-    assert json.loads(asked[1].body) == {"type": "hmac-sha256"}
-    done, _ = run(cluster, "key", "create", "shop", "--type", "hmac-sha256")
-    assert (done.exit_code, done.stdout) == (0, f"{HMAC_TEXT}\n")
+    assert (done.exit_code, asked, out.exists()) == (2, [], False)
+    assert "not made any more" in done.stderr and "ed25519" in done.stderr and "bearer" in done.stderr
+
+
+def test_an_hmac_key_of_an_earlier_build_is_listed_with_what_to_do() -> None:
+    """For people in words, for programs as the API says it."""
+    old = {**SHOP, "keys": [{**KEY, "type": "hmac-sha256", "state": "not-accepted"}]}
+    done, _ = run(lambda _: said(old), "key", "ls", "shop")
+    assert "hmac-sha256" in done.stdout
+    assert "no longer accepted; make an Ed25519 key" in " ".join(done.stdout.split())
+    done, _ = run(lambda _: said(old), "key", "ls", "shop", "-o", "json")
+    assert json.loads(done.stdout)[0]["state"] == "not-accepted"
 
 
 def test_no_file_is_overwritten_and_none_is_left_when_there_is_no_key(tmp_path: Path) -> None:

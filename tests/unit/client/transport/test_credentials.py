@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from tern_client import BlockingAdmin, Producer
 from tern_client.transport.credentials import CA_FILE, KEY_FILE, REREAD_INTERVAL_S, Credentials, CredentialsUnusable
 from tern_client.transport.exchange import Request
-from tern_wire.principals.client_keys import bearer_text, hmac_text, signing_text
+from tern_wire.principals.client_keys import bearer_text, signing_text
 
 HERE, THERE = "http://127.0.0.1:8080", "https://proxy.example:8443"
 KEY, OTHER = bearer_text("A" * 16, bytes(32)), bearer_text("B" * 16, bytes(range(32)))
@@ -54,10 +53,9 @@ def test_the_environment_names_files_unless_an_argument_does(tmp_path: Path, mon
     assert Credentials((HERE,), "").applied(REQUEST, HERE) is REQUEST
 
 
-@pytest.mark.parametrize("write", [signing_text, hmac_text])
-def test_a_signing_key_signs_each_request_anew_and_is_never_sent(tmp_path: Path, write: Callable[..., str]) -> None:
+def test_a_signing_key_signs_each_request_anew_and_is_never_sent(tmp_path: Path) -> None:
     """Two attempts have two nonces; a body has its digest; the key itself is in none of it."""
-    text = write("S" * 16, bytes(range(32)))
+    text = signing_text("S" * 16, bytes(range(32)))
     credentials = Credentials((THERE,), key_file(tmp_path, text))
     one, two = (dict(credentials.applied(REQUEST, THERE).headers) for _ in range(2))
     assert one.keys() == {"MQ-Tag", "Signature-Input", "Signature", "Content-Digest"}
@@ -65,36 +63,43 @@ def test_a_signing_key_signs_each_request_anew_and_is_never_sent(tmp_path: Path,
     assert text[-43:] not in str((one, two))
 
 
-def test_a_key_with_a_secret_needs_nothing_but_the_sdk(tmp_path: Path) -> None:
-    """Where neither cryptography nor the library of signatures is installed, HMAC keys sign, and Ed25519 keys name the extra that they need."""
+def test_a_signing_key_names_the_extra_that_it_needs(tmp_path: Path) -> None:
+    """Where cryptography is not installed, bearer keys work and Ed25519 keys say what to install; the library of signatures is never needed."""
     script = """
 import sys
-sys.modules.update({"cryptography": None, "http_message_signatures": None})
+sys.modules.update({sys.argv[3]: None, "http_message_signatures": None})
 from tern_client.transport.credentials import Credentials
 from tern_wire.extras import ExtraMissing
 from tern_client.transport.exchange import Request
-made = Credentials(("https://proxy",), sys.argv[1]).applied(Request("GET", "/v1/topics"), "https://proxy")
-assert "Signature" in dict(made.headers)
-try:
-    Credentials(("https://proxy",), sys.argv[2])
-except ExtraMissing as error:
-    print(error)
+for file in sys.argv[1:3]:
+    try:
+        made = Credentials(("https://proxy",), file).applied(Request("GET", "/v1/topics"), "https://proxy")
+        print(*(name for name, _ in made.headers))
+    except ExtraMissing as error:
+        print(error)
 """
-    keys = (
-        key_file(tmp_path, hmac_text("S" * 16, bytes(32)), "one"),
-        key_file(tmp_path, signing_text("S" * 16, bytes(32)), "two"),
-    )
+    keys = (key_file(tmp_path, KEY, "one"), key_file(tmp_path, signing_text("S" * 16, bytes(32)), "two"))
     path = os.pathsep.join(sys.path)
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", script, *map(str, keys)],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "ternmq[security]" in done.stdout
+    for hidden, second in (("cryptography", "ternmq[security]"), ("nothing", "Signature-Input Signature")):
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", script, *map(str, keys), hidden],
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        assert (lines[0], second in lines[1]) == ("Authorization", True), lines
+
+
+def test_an_hmac_key_is_refused_with_its_alternative(tmp_path: Path) -> None:
+    """When the client is made; the text of the key is not shown."""
+    text = "mqh" + signing_text("S" * 16, bytes(range(32)))[3:]
+    with pytest.raises(CredentialsUnusable, match="--type ed25519") as refused:
+        Credentials((THERE,), key_file(tmp_path, text))
+    assert text[-43:] not in str(refused.value)
 
 
 def test_a_key_is_not_sent_in_the_clear_beyond_this_machine(tmp_path: Path) -> None:

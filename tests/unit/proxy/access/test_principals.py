@@ -347,5 +347,5 @@ def test_what_is_shown_of_a_key_is_no_secret() -> None:
     assert key_document(replace(key, not_before_ms=9), 8)["state"] == "not-yet"
     assert key_document(ClientKey(kid=kid, public_key=secret), 0)["public_key"] == encoded_public_key(secret)
     of_hmac = key_document(ClientKey(kid=kid, salt=secret), 0)
-    assert (of_hmac["type"], of_hmac.keys()) == (HMAC, shown.keys())
+    assert (of_hmac["type"], of_hmac["state"], of_hmac.keys()) == (HMAC, "not-accepted", shown.keys())
     assert encoded_public_key(secret) not in str(of_hmac)

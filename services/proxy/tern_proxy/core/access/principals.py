@@ -1,7 +1,8 @@
-"""Principals, keys and grants: conversion between the HTTP API and the replicated form. Pure.
+"""Principals, their keys and their grants: converted between the HTTP API's form and the replicated
+one. Pure.
 
-Key material is never shown: a bearer key is stored as a hash, an HMAC key as a salt, and their
-texts are only in the answer to their creation.
+The text of a bearer key is in the one answer that makes it and nowhere else; the cluster stores a
+hash.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,21 +24,19 @@ from tern_wire.errors import InvalidField, PrincipalChanged
 from tern_wire.principals.client_keys import (
     BEARER,
     ED25519,
-    HMAC,
-    KEY_TYPES,
+    NOT_ACCEPTED,
     TIME_MAX_MS,
     ClientKey,
     bearer_text,
     check_description,
+    check_key_type,
     decoded,
     digest_of,
     encoded_public_key,
-    hmac_text,
     read_networks,
 )
 from tern_wire.principals.documents import PrincipalDocument, settings_change
 from tern_wire.principals.principals import CLUSTER, GROUP, PRODUCER_GROUP, TOPIC, Grant, read_grant
-from tern_wire.principals.signing_secrets import SigningSecrets
 from tern_wire.times import parse_duration_ms, parse_time_ms
 
 # Parameter of GET /v1/acls -> kind.
@@ -58,7 +57,8 @@ def shown_version(document: PrincipalDocument) -> int:
 
 
 def put_change(known: PrincipalDocument, settings: PrincipalSettings) -> tuple[PrincipalDocument, bool]:
-    """Return the change of a PUT, and whether it has news.
+    """What a PUT asks for, and whether that is news. If it is none, it is *known* itself, for
+    broker groups that have missed it.
 
     Without news it is *known* itself, for broker groups that missed it. Raise InvalidField, or
     PrincipalChanged when the principal is not at the version that the PUT expects.
@@ -85,22 +85,14 @@ def _settings(document: PrincipalDocument) -> tuple[Any, ...]:
     return document.description, document.grants, document.requests_per_s, document.bytes_per_s
 
 
-def new_key(
-    principal: str, kid: str, chance: bytes, settings: KeySettings, secrets: SigningSecrets, now_ms: int
-) -> tuple[ClientKey, str]:
-    """Return the key of *principal* for *settings*, named *kid*, and its text, "" if the client has
-    made it.
+def new_key(kid: str, chance: bytes, settings: KeySettings, now_ms: int) -> tuple[ClientKey, str]:
+    """The key *kid* that *settings* describe, and its text, "" for an Ed25519 key, which the client
+    has made.
 
-    *chance*: 32 random bytes, the key material. Raise InvalidField, or ClusterKeyMissing for an
-    HMAC key without *secrets*.
+    *chance*: 32 random bytes, the secret of a bearer key. InvalidField.
     """
     kind, public_key = _kind(settings)
-    text, salt = "", b""
-    if kind == BEARER:
-        text = bearer_text(kid, chance)
-    elif kind == HMAC:
-        salt = chance
-        text = hmac_text(kid, secrets.of(principal, kid, salt))
+    text = bearer_text(kid, chance) if kind == BEARER else ""
     if settings.expires_at is not None and settings.expires_in is not None:
         raise InvalidField(reason="Give 'expires_at' or 'expires_in', not both", pointer="/expires_in")
     not_before_ms = _time_ms(settings.not_before, "/not_before")
@@ -113,9 +105,8 @@ def new_key(
         raise InvalidField(reason="The key would never be good: it ends before it begins", pointer=pointer)
     key = ClientKey(
         kid=kid,
-        digest=digest_of(text) if kind == BEARER else b"",
+        digest=digest_of(text) if text else b"",
         public_key=public_key,
-        salt=salt,
         not_before_ms=not_before_ms,
         expires_ms=expires_ms,
         created_ms=now_ms,
@@ -126,15 +117,14 @@ def new_key(
 
 
 def _kind(settings: KeySettings) -> tuple[str, bytes]:
-    """Return the requested type of key, and the public key if it has one. Raise InvalidField."""
+    """The type of the key, and the public key if the request has one; InvalidField."""
     public_key = decoded(settings.public_key) if settings.public_key else b""
     if public_key is None:
         raise InvalidField(
             reason="A public key is 43 characters of base64url: 32 bytes of Ed25519", pointer="/public_key"
         )
     kind = settings.type or (ED25519 if public_key else BEARER)
-    if kind not in KEY_TYPES:
-        raise InvalidField(reason=f"'type' is one of {', '.join(KEY_TYPES)}", pointer="/type")
+    check_key_type(kind)
     if bool(public_key) != (kind == ED25519):
         reason = (
             f"A key of type {kind} {'is made here and has' if public_key else 'is made by the client, which sends'} "
@@ -166,11 +156,11 @@ def grant_state(grant: Grant) -> principals.Grant:
 
 
 def key_state(key: ClientKey, now_ms: int) -> ClientKeyState:
-    """Return the public part of a key, visible with DESCRIBE of the cluster."""
+    """The public facts of a key, for DESCRIBE of the cluster."""
     return ClientKeyState(
         kid=key.kid,
         type=key.kind,
-        state="expired" if key.is_expired(now_ms) else "active" if key.is_good_at(now_ms) else "not-yet",
+        state=_state(key, now_ms),
         not_before=key.not_before_ms,
         expires_at=key.expires_ms,
         created_at=key.created_ms,
@@ -178,6 +168,12 @@ def key_state(key: ClientKey, now_ms: int) -> ClientKeyState:
         description=key.description,
         public_key=encoded_public_key(key.public_key) if key.public_key else UNSET,
     )
+
+
+def _state(key: ClientKey, now_ms: int) -> str:
+    if not key.is_accepted:
+        return NOT_ACCEPTED
+    return "expired" if key.is_expired(now_ms) else "active" if key.is_good_at(now_ms) else "not-yet"
 
 
 def principal_state(known: PrincipalDocument, now_ms: int) -> PrincipalState:
@@ -196,9 +192,8 @@ def principal_state(known: PrincipalDocument, now_ms: int) -> PrincipalState:
 def acl_rows(
     documents: Iterable[PrincipalDocument], objects: Mapping[str, str]
 ) -> Iterator[tuple[str, PrincipalGrant]]:
-    """Yield grants with their principals, each with a sort key by principal.
-
-    Without *objects* (kind -> name) all of them; otherwise those that apply to one of the objects.
+    """Grants with whose they are: all of them, or those that speak of one of *objects* (kind ->
+    name). With a key that sorts them by principal.
     """
     for known in documents:
         for number, grant in enumerate(known.grants):

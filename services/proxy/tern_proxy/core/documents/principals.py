@@ -6,13 +6,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from tern_proxy.core.documents.values import Cursor, DurationText, shown, words
 from tern_wire import limits
-from tern_wire.principals.client_keys import KEY_TYPES, KID_LENGTH
+from tern_wire.principals.client_keys import HMAC, KEY_TYPES, KID_LENGTH, NOT_ACCEPTED
 from tern_wire.principals.documents import QUOTA_MAX
 from tern_wire.principals.principals import ACTIONS, ACTIONS_OF, ALL, EFFECTS, KINDS, PRINCIPAL_PATTERN
 
 _AT_EACH_PROXY = "At each proxy; 0: unlimited."
 _ACTIONS = "; ".join(f"{kind}: {', '.join(sorted(actions))}" for kind, actions in ACTIONS_OF.items())
-_KEY_TYPE = "Empty: `ed25519` with a `public_key`, else `bearer`. `hmac-sha256`: a secret that signs requests."
+_KEY_TYPE = "Empty: `ed25519` with a `public_key`, else `bearer`."
 Effect = Annotated[str, words(*EFFECTS)]
 Kind = Annotated[str, words(*KINDS)]
 
@@ -25,10 +25,9 @@ _Duration = DurationText | Annotated[int, shown(minimum=1)] | None
 
 
 class GrantSettings(Struct, forbid_unknown_fields=True):
-    """A permission of a principal, or with `effect` deny a prohibition.
-
-    `actions` on the objects of a `kind` whose name is `pattern`, or begins with the part before its
-    `*`. A deny overrides every allow.
+    """What a principal may do, or (`effect` deny) may not: `actions` on the objects of a `kind`
+    whose name is `pattern`, or begins with what stands before its `*`. A deny wins over every
+    allow.
     """
 
     actions: Annotated[
@@ -48,11 +47,9 @@ class GrantSettings(Struct, forbid_unknown_fields=True):
 
 
 class PrincipalSettings(Struct, forbid_unknown_fields=True):
-    """The body of PUT /v1/principals/{principal}.
-
-    Omitted fields stay as they are, or get their defaults in a new principal; `grants` replaces all
-    grants. With `version`, the change applies only at that version (0: only if the principal does
-    not exist).
+    """The body of PUT /v1/principals/{principal}. What is left out stays, or gets its default in a
+    new principal; `grants` replaces all that it has. With `version`, only if it is at that one (0:
+    not there).
     """
 
     description: _Text | UnsetType = UNSET
@@ -65,11 +62,9 @@ class PrincipalSettings(Struct, forbid_unknown_fields=True):
 
 
 class KeySettings(Struct, forbid_unknown_fields=True):
-    """The body of POST /v1/principals/{principal}/keys; every field has a default.
-
-    With a `public_key` (Ed25519, base64url) the principal signs its requests with its own key. With
-    `type` `hmac-sha256` it signs them with a secret; without both it gets a bearer key. Secrets and
-    bearer keys are in this answer only.
+    """The body of POST /v1/principals/{principal}/keys; every field has a default. With a
+    `public_key` (Ed25519, base64url) the principal signs its requests with a key that it has made.
+    Without one it gets a bearer key, which is in the answer and nowhere else.
     """
 
     type: Annotated[str, words("", *KEY_TYPES, text=_KEY_TYPE)] = ""
@@ -92,8 +87,7 @@ PrincipalName = Annotated[str, Meta(pattern=f"^{PRINCIPAL_PATTERN}$")]
 Kid = Annotated[str, Meta(pattern=f"^[A-Za-z0-9]{{{KID_LENGTH}}}$", description="The key's name, which is not secret.")]
 PublicKey = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{43}$", description="32 bytes of Ed25519, base64url.")]
 KeyText = Annotated[
-    str,
-    Meta(pattern="^mq[kh]_[A-Za-z0-9]{16}_[A-Za-z0-9_-]{43}$", description="The bearer or HMAC key, shown only here."),
+    str, Meta(pattern="^mqk_[A-Za-z0-9]{16}_[A-Za-z0-9_-]{43}$", description="The bearer key. Keep it.")
 ]
 Pattern = Annotated[str, Meta(description="A name, or a prefix of names and `*`.", max_length=128)]
 Quota = Annotated[int, Meta(ge=0, le=QUOTA_MAX, description=_AT_EACH_PROXY)]
@@ -113,8 +107,8 @@ class ClientKeyState(Struct, kw_only=True):
     """Description of a key, without the key itself."""
 
     kid: Kid
-    type: Annotated[str, words(*KEY_TYPES)]
-    state: Annotated[str, words("active", "not-yet", "expired")]
+    type: Annotated[str, words(*KEY_TYPES, HMAC, text=f"`{HMAC}`: of an earlier build, `{NOT_ACCEPTED}`.")]
+    state: Annotated[str, words("active", "not-yet", "expired", NOT_ACCEPTED)]
     not_before: Moment
     expires_at: Moment
     created_at: Moment

@@ -1,8 +1,8 @@
 """Handlers for keys of principals: created and revoked.
 
-The text of a key is returned once, so a new key is answered 201 as soon as one broker group has it,
-with the names of those that do not. The other guarantees of changes of principals (`principals.py`)
-hold for revocations, too.
+The text of a key is told once, so a new one is answered 201 as soon as one broker group has it,
+with the names of those that do not. Whatever else is said of a change of principals
+(`principals.py`) holds for a revocation too.
 """
 
 import secrets
@@ -18,18 +18,17 @@ from tern_proxy.routes.principals.writes import found, write, write_everywhere
 from tern_wire.errors import ClientKeyNotFound, TernError
 from tern_wire.principals.client_keys import KID_ALPHABET, KID_LENGTH, SECRET_SIZE_BYTES, ClientKey, is_kid
 from tern_wire.principals.documents import PrincipalDocument, addition, revocation
-from tern_wire.principals.signing_secrets import SigningSecrets
 
 _SECRET = {"Cache-Control": "no-store"}
 
 
 async def post_key(call: Call, principal: str) -> Answer:
-    """Create a key of a principal.
+    """Give a principal a key. A bearer key is in `key` of this answer and nowhere else.
 
-    A bearer or HMAC key is in `key` of this answer and nowhere else. A principal has at most two
-    live keys, so that one can be replaced while the other is in use (429 limit-reached); expired
-    ones make room. `missing_broker_groups` have not answered; they get the key as soon as they do,
-    and until then it works at every proxy that reaches one of the others.
+    At most two keys of a principal are live, so that one can be exchanged while the other is in use
+    (429 limit-reached); expired ones make room. `missing_broker_groups` have not answered; they get
+    it as soon as they do, and until then the key works at every proxy that reaches one of the
+    others.
     """
     proxy = call.proxy
     settings = await call.read(KeySettings)
@@ -37,7 +36,7 @@ async def post_key(call: Call, principal: str) -> Answer:
     kid = "".join(secrets.choice(KID_ALPHABET) for _ in range(KID_LENGTH))
     chance = secrets.token_bytes(SECRET_SIZE_BYTES)
     now_ms = proxy.clock.now_ms()
-    key, text = new_key(principal, kid, chance, settings, SigningSecrets(proxy.cluster_key), now_ms)
+    key, text = new_key(kid, chance, settings, now_ms)
     change = addition(before, key, now_ms)
     try:
         written = await write(proxy, change)
@@ -56,7 +55,9 @@ async def post_key(call: Call, principal: str) -> Answer:
 
 
 async def delete_key(call: Call, principal: str, kid: str) -> None:
-    """Revoke a key: every proxy refuses it within 5 s, permanently. A repeat is safe."""
+    """Revoke a key: every proxy refuses it within 5 s, and it never becomes good again. Repeating
+    this is safe.
+    """
     before = await found(call.proxy.principals, principal)
     gone = ClientKey(kid=kid, version=dict(before.revoked).get(kid, 0))
     key = next((each for each in before.keys if each.kid == kid), gone)

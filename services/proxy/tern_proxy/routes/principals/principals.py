@@ -1,11 +1,11 @@
 """Handlers for principals with their grants: declared, described, listed, deleted.
 
-A change is sent to every broker group (`writes.py`). 2xx: all of them have it, and every proxy
-applies it within 5 s, this one at once. 503 principal-partly-written: some have it permanently, and
-proxies that reach one of these apply it within 5 s; the others get it as soon as they answer, and a
-repeat of the request verifies that. 409 principal-changed: another change took effect, or one of
-two concurrent changes where neither writer reached all groups: read again. Any other error: no
-broker group has changed anything, or (504 outcome-unknown) the outcome is unknown. Keys differ
+A change is told to every broker group (`writes.py`). 2xx: all of them have it, and every proxy
+follows within 5 s, this one at once. 503 principal-partly-written: some have it for good, and
+proxies that reach one of these follow within 5 s; the others get it as soon as they answer, and a
+repeat of the request makes sure. 409 principal-changed: another change counts, or, made at the same
+time where neither writer reached all groups, one of the two: read again. Any other error: no broker
+group has changed anything, or (504 outcome-unknown) nobody knows. A key is the exception
 (`keys.py`).
 """
 
@@ -31,9 +31,8 @@ PUT_ATTEMPTS = 4
 
 
 async def get_whoami(call: Call) -> WhoAmI:
-    """Return the caller and its rights.
-
-    Where credentials are not required, `principal` is empty and everything is allowed.
+    """Who asks, and what they may do. Where credentials are not required, `principal` is empty and
+    everything is allowed.
     """
     name = call.admission.principal
     me = call.proxy.principals.table.principals.get(name)
@@ -48,8 +47,8 @@ async def get_whoami(call: Call) -> WhoAmI:
 
 
 async def list_principals(call: Call) -> PrincipalPage:
-    """List principals in order of their names, page by page, with their grants and descriptions of
-    their keys. `q` is a part of the name.
+    """Principals in order of their names, page by page, with their grants and what is known of
+    their keys. `q` looks in names.
     """
     page = read_page(call.query, {"name": str})
     principals = call.proxy.principals
@@ -68,9 +67,9 @@ async def get_principal(call: Call, principal: str) -> PrincipalState:
 async def put_principal(call: Call, principal: str) -> Answer:
     """Declare a principal: afterwards it exists, with the given fields. 201 when it is new.
 
-    Omitted fields stay as they are; `grants` replaces all of them. With `version` only if it has
-    not changed since (409 principal-changed); 0 stands for a principal that does not exist. A
-    principal has no rights before it has a grant and a key.
+    What is left out stays; `grants` replaces all of them. With `version` only if nobody has changed
+    it since (409 principal-changed); 0 stands for one that is not there. It can do nothing before
+    it has a grant and a key.
     """
     proxy = call.proxy
     check_principal(principal)
@@ -91,10 +90,9 @@ async def put_principal(call: Call, principal: str) -> Answer:
 
 
 async def delete_principal(call: Call, principal: str) -> None:
-    """Delete a principal with its grants and keys: every proxy refuses them within 5 s.
-
-    The name becomes free. A repeat is safe: 404 is answered only where neither the principal nor
-    its deletion is known.
+    """Delete a principal with its grants and keys: every proxy refuses them within 5 s. The name is
+    free again. Repeating this is safe: 404 is answered only where nobody knows of such a principal,
+    nor that it was deleted.
     """
     proxy = call.proxy
     check_principal(principal)
@@ -108,7 +106,7 @@ async def delete_principal(call: Call, principal: str) -> None:
 
 
 async def list_acls(call: Call) -> AclPage:
-    """List grants of all principals, or those that apply to `topic`, `group` or `producer_group`:
+    """Grants of all principals, or those that speak of `topic`, `group` or `producer_group`:
     literal ones, and prefixes of that name.
     """
     page = read_page(call.query, {"name": str})

@@ -28,7 +28,6 @@ from tern_proxy.routes.principals.principals import (
 from tern_proxy.routes.route import Gives, Route, gives, in_query, takes
 from tern_wire.errors import (
     ClientKeyNotFound,
-    ClusterKeyMissing,
     DiskFull,
     LimitReached,
     MessageTooLarge,
@@ -37,7 +36,7 @@ from tern_wire.errors import (
     PrincipalPartlyWritten,
 )
 from tern_wire.paths import ACLS_PATH, JSON, PRINCIPALS_PATH, WHOAMI_PATH, keys_path, principal_path
-from tern_wire.principals.client_keys import BEARER, HMAC
+from tern_wire.principals.client_keys import BEARER
 
 _KID = "Zk3vQ8mT1xWc5RbN"
 _GRANT = Grant(effect="allow", actions=["PUB"], kind="topic", pattern="orders*")
@@ -149,13 +148,9 @@ ROUTES = (
             KeySettings,
             bearer={"expires_in": "90d", "networks": ["10.0.0.0/8"]},
             signing={"public_key": "1" * 42 + "E"},
-            signing_with_a_secret={"type": HMAC},
         ),
-        gives={201: gives(_MADE, "The only answer that shows the key.", "Cache-Control")},
-        errors=(
-            *(*ASKED, *READ, *BROKER, *ROUTED, PrincipalNotFound, LimitReached, MessageTooLarge, DiskFull),
-            ClusterKeyMissing,
-        ),
+        gives={201: gives(_MADE, "The only time that the key is shown.", "Cache-Control")},
+        errors=(*ASKED, *READ, *BROKER, *ROUTED, PrincipalNotFound, LimitReached, MessageTooLarge, DiskFull),
         bodies=((JSON, '{"expires_in": "90d"}'),),
     ),
     Route(

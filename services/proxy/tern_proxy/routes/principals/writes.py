@@ -1,16 +1,17 @@
-"""Writes of principals to every broker group, and the guarantees when some do not answer.
+"""Principals changed: a change told to every broker group, and what is promised when some of them
+do not answer.
 
-Every broker group that answers has the change permanently, and so does every proxy that reaches it
-from then on: merging the answers of two groups keeps the newer settings, and never a key that one
-of them has revoked (`tern_wire/principals/documents.py`). So a change does not wait for a broker
-group without a leader. It is reported as partly done (503 principal-partly-written, which names
-both kinds of groups), since a proxy that reaches only the others does not have it. A repeat
-completes it, and the proxies also complete it by themselves as soon as the group answers. If no
-group has it, nothing was done.
+Every broker group that answers has the change for good, and from then on every proxy that reaches
+it: who joins what two groups say takes the newer settings, and never a key that one of them knows
+as revoked (`tern_wire/principals/documents.py`). So a change does not wait for a broker group that
+is without a leader. It is reported as partly done (503 principal-partly-written, which names both
+kinds of groups), since a proxy that reaches only the others has not heard of it; a repeat completes
+it, and the proxies do that by themselves too, as soon as the group answers. If no group has it,
+nothing was done.
 
-Changes of settings are sent from group to group in the order of their names, each only if the
-settings there are those from which the change was made: one of two concurrent writers gets the
-refusal. Changes that only remove are sent to all groups at once, unconditionally.
+Changes of settings go from group to group in the order of their names, each only if the settings
+there are those that the change was made from: of two writers one is told that it was too late. What
+only takes away goes to all at once, whatever is there.
 """
 
 import asyncio
@@ -43,9 +44,9 @@ async def write(
 ) -> Written:
     """Send *change* to all broker groups. A returned change is in effect at this proxy.
 
-    *base*: the version of the settings that it changes, PrincipalChanged if they have changed
-    since; ANY_VERSION for any. Raise the first refusal (PrincipalChanged, LimitReached, ...), and
-    the first error if no group has accepted it.
+    *base*: the version of the settings that it changes, PrincipalChanged if they are others by now;
+    ANY_VERSION: whatever there is. Raises the first refusal (PrincipalChanged, LimitReached, ...),
+    and the first trouble if no group has taken it.
     """
     names = await broker_group_names(proxy)
     asked = PutPrincipal(document=Raw(encode_msgpack(change.packed())), base=base, is_repair=is_repair)
