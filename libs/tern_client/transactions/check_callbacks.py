@@ -75,7 +75,7 @@ class _CheckApp:
 
     def __init__(self, checker: AsyncChecker, secrets: Sequence[str], size_max_bytes: int) -> None:
         need_extra("webhooks", "Answering checks by callback")
-        from standardwebhooks import Webhook  # noqa: PLC0415 - of an extra, for who answers by callback only
+        from standardwebhooks import Webhook  # noqa: PLC0415 - of an extra, for callbacks only
 
         if not secrets or not all(secrets):
             raise ValueError("a check secret is needed: the check_secret of the producer group")
