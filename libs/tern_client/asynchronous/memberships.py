@@ -32,12 +32,15 @@ from tern_wire.routing.membership import Strategy
 
 class Membership(AsyncClient):
     """One member of a consumer group. It sends no heartbeats by itself: the program calls
-    `heartbeat` every 30 s. Tasks may share it. Owns its connections.
+    `heartbeat` every 30 s.
+
+    Tasks may share a member, which owns its connections. Arguments beside those of all clients:
 
     - *subscriptions*: topic to filter, such as `A || B`, `*` or `sql:...`.
-    - *member*: its id, by default a unique one. *room*: where it runs, for strategies that use it.
-    - *strategy*: how queues are assigned. *queues*: the queues of each topic for the strategy that
-      is configured by hand.
+    - *member*: its id, up to 128 characters and unique in the group; by default a generated one.
+    - *strategy*: `averagely` (default), `averagely-by-circle`, `by-config`, `by-machine-room`,
+      `machine-room-nearby` or `consistent-hash`, as RocketMQ defines them.
+    - *room*: its machine room. *queues*: the queues of each topic that it reads under `by-config`.
 
     Example:
 

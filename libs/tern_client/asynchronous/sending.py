@@ -87,8 +87,8 @@ class PlainProducer(RequestCalls):
         """Send one message; return its receipt when it is durable on a majority of nodes. The
         arguments are those of OutgoingMessage.
 
-        MessageTooLarge for a body over 4 MiB. TopicNotFound. OutcomeUnknown: the message may be
-        stored.
+        MessageTooLarge: the body is over 4 MiB. TopicNotFound, unless proxies create topics.
+        OutcomeUnknown: the message may be stored.
         """
         message = OutgoingMessage(
             body=body,

@@ -33,7 +33,7 @@ class BlockingProducer(BlockingRequestCalls):
 
     Example:
 
-        from tern_client import OutgoingMessage, BlockingProducer
+        from tern_client import BlockingProducer, OutgoingMessage
 
 
         def main() -> None:
@@ -84,8 +84,8 @@ class BlockingProducer(BlockingRequestCalls):
         """Send one message; return its receipt when it is durable on a majority of nodes. The
         arguments are those of OutgoingMessage.
 
-        MessageTooLarge for a body over 4 MiB. TopicNotFound. OutcomeUnknown: the message may be
-        stored.
+        MessageTooLarge: the body is over 4 MiB. TopicNotFound, unless proxies create topics.
+        OutcomeUnknown: the message may be stored.
         """
         message = OutgoingMessage(
             body=body,

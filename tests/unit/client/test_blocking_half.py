@@ -22,7 +22,7 @@ class Admin(AsyncClient):
 
         import asyncio
 
-        from tern_client import Admin, Producer
+        from tern_client import Admin, OutgoingMessage, Producer
 
 
         async def main() -> None:
@@ -51,7 +51,7 @@ class BlockingAdmin(BlockingClient):
 
     Example:
 
-        from tern_client import BlockingAdmin, BlockingProducer
+        from tern_client import BlockingAdmin, BlockingProducer, OutgoingMessage
 
 
         def main() -> None:
