@@ -206,7 +206,7 @@ class BlockingConsumer(BlockingSettleCalls):
             if not self._release_unseen(unseen):
                 self._caller.drive(self._subscription.shorten(self._course, unseen, now_ms()))
         except TernError as error:
-            logger.warning("%d messages that nobody has seen could not be given back: %s", len(unseen), error)
+            logger.warning("%d messages that no handler has seen could not be released: %s", len(unseen), error)
 
     def _release_unseen(self, unseen: list[ReceivedMessage]) -> bool:
         """Release *unseen*; False when the proxy is of a release without that action, and nothing
@@ -239,6 +239,6 @@ def _end_unclosed(process: int, caller: BlockingCaller, subscription: Subscripti
         if unseen and not caller.drive(subscription.release(course, unseen, now_ms())):
             caller.drive(subscription.shorten(course, unseen, now_ms()))
     except TernError as error:
-        logger.warning("%d messages that nobody has seen could not be given back: %s", len(unseen), error)
+        logger.warning("%d messages that no handler has seen could not be released: %s", len(unseen), error)
     finally:
         caller.close()

@@ -262,7 +262,7 @@ class Consumer(SettleCalls):
             if not await self._release_unseen(unseen):
                 await self._caller.drive(self._subscription.shorten(self._course, unseen, now_ms()))
         except TernError as error:
-            logger.warning("%d messages that nobody has seen could not be given back: %s", len(unseen), error)
+            logger.warning("%d messages that no handler has seen could not be released: %s", len(unseen), error)
 
     async def _release_unseen(self, unseen: list[ReceivedMessage]) -> bool:
         """Release *unseen*; False when the proxy is of a release without that action, and nothing

@@ -87,7 +87,9 @@ def reply_request(
     InvalidField when the message was not a request.
     """
     if not reply_to or not correlation_id:
-        raise InvalidField(reason="This message is no request: nobody waits for a reply to it", pointer="/reply_to")
+        raise InvalidField(
+            reason="This message is not a request: no client waits for a reply to it", pointer="/reply_to"
+        )
     fields = [("reply_to", reply_to), ("correlation_id", correlation_id), ("idempotency_key", os.urandom(16).hex())]
     fields += [("key", key) for key in keys]
     path = f"{paths.replies_path(check_topic(topic))}?{urlencode(fields)}"

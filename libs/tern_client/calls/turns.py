@@ -48,7 +48,8 @@ class TurnNotReached(TernError):
     retryable: ClassVar[bool] = True
     title: ClassVar[str] = "An earlier message of its message group could not be sent"
     fix: ClassVar[str] = (
-        "It waited {waited_ms} ms for earlier messages of its message group, which failed, and was not sent. Send it again, or not, as the group needs."
+        "The message waited {waited_ms} ms for earlier messages of its message group, which failed, and was not sent. "
+        "Send it again if it may be stored without them."
     )
 
 

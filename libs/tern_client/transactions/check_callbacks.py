@@ -88,7 +88,7 @@ class _CheckApp:
             await _live(receive, send)
             return
         if scope["type"] != "http":
-            raise ValueError(f"this app speaks HTTP only, not {scope['type']}")
+            raise ValueError(f"this application serves HTTP only, not {scope['type']}")
         try:
             if scope["method"] != "POST":
                 raise _Refused(405, "Checks are sent by POST")
@@ -111,7 +111,7 @@ class _CheckApp:
         while is_more:
             message = await receive()
             if message["type"] != "http.request":
-                raise _Refused(400, "The caller went away")
+                raise _Refused(400, "The caller closed the connection")
             part = message.get("body", b"")
             size_bytes += len(part)
             if size_bytes > self._size_max_bytes:
@@ -128,11 +128,11 @@ class _CheckApp:
             raise _Refused(401, "The signature is not this producer group's, or its time is more than 5 minutes off")
         nonce = headers.get(HEADER_CHECK_NONCE.lower(), "")
         if not is_nonce(nonce):
-            raise _Refused(400, f"A check has a {HEADER_CHECK_NONCE}, without which nobody would believe its answer")
+            raise _Refused(400, f"A check has the header {HEADER_CHECK_NONCE}, which its answer is signed for")
         try:
             return _Asked(read_check(read_json(body, dict, nodes_max=0)["data"]), secret, nonce)
         except (TernError, LookupError, TypeError, ValueError, AttributeError) as error:
-            raise _Refused(400, "The body is no check of a transaction") from error
+            raise _Refused(400, "The body is not a check of a transaction") from error
 
     async def _answer(self, check: Check) -> tuple[int, dict[str, str]]:
         try:

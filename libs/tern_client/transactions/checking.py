@@ -129,7 +129,9 @@ def tell(
         try:
             yield from end(course, check.transaction_id, decision, began_ms)
         except TernError as error:
-            log.warning("The answer %s to the check of %s was not taken: %s", decision, check.transaction_id, error)
+            log.warning(
+                "The proxy did not accept the answer %s to the check of %s: %s", decision, check.transaction_id, error
+            )
             return None
     return decision
 

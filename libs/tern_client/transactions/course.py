@@ -62,8 +62,8 @@ class LocalTransactionFailed(TernError):
     status: ClassVar[int] = 500
     title: ClassVar[str] = "The local transaction failed"
     fix: ClassVar[str] = (
-        "{reason}. Transaction {transaction_id} stays open, since it may have taken effect: the checker asks. "
-        "Return False from the local transaction when it is certain that it did not."
+        "{reason}. Transaction {transaction_id} stays open until its check, since the local transaction may have taken "
+        "effect. Return False from it when it certainly did not."
     )
 
 

@@ -310,7 +310,7 @@ def decision_of(answer: object) -> Decision:
         return Decision.COMMIT if answer else Decision.ROLLBACK
     if isinstance(answer, str) and answer in _WORDS:
         return Decision(answer)
-    raise ValueError(f"{repr(answer)[:80]} is no outcome: True or 'commit', False or 'rollback', None or 'unknown'")
+    raise ValueError(f"{repr(answer)[:80]} is not a decision: True or 'commit', False or 'rollback', None or 'unknown'")
 
 
 _WORDS = frozenset(Decision)

@@ -71,7 +71,7 @@ class PlainTransport:
             if request.wait_ms:
                 self._polling.add(connection)  # before the check: `abandon` may come at any moment
                 if self._is_abandoned:
-                    raise http.client.NotConnected("the consumer was told to stop")
+                    raise http.client.NotConnected("the consumer was stopped")
             connection.putrequest(request.method, path_prefix(endpoint) + request.path, skip_accept_encoding=True)
             for name, value in request.headers:
                 connection.putheader(name, value)

@@ -125,7 +125,7 @@ class Credentials:
                 found = os.fstat(file.fileno())
                 text = file.read(_KEY_SIZE_MAX_BYTES).decode("ascii").strip()
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise CredentialsUnusable(reason=f"The key file {self._key_file} cannot be read ({reason})") from None
         key = read_key_text(text)
         if key is None:

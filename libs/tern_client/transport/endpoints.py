@@ -39,7 +39,9 @@ class EndpointMalformed(TernError, ValueError):
     code: ClassVar[str] = "endpoint-malformed"
     status: ClassVar[int] = 400
     title: ClassVar[str] = "This is not an endpoint"
-    fix: ClassVar[str] = "{endpoint} is no endpoint: {reason}. Use the URL of a proxy, such as http://127.0.0.1:8080."
+    fix: ClassVar[str] = (
+        "{endpoint} is not an endpoint: {reason}. Use the URL of a proxy, such as http://127.0.0.1:8080."
+    )
 
 
 class Endpoints:
@@ -100,13 +102,13 @@ def _fault(url: str) -> str:
     if not address.hostname:
         return "it names no host"
     if "?" in url or "#" in url:
-        return "a query or fragment means nothing here"
+        return "it holds a query or a fragment, which have no meaning here"
     if "@" in address.netloc:
-        return "it holds a user name, which nobody asks for; keys are named by key_file or TERNMQ_KEY_FILE"
+        return "it holds a user name, which proxies do not use; name a key file by key_file or TERNMQ_KEY_FILE"
     if address.path.rstrip("/").endswith("/v1"):
-        return "it ends with /v1, with which the path of every request begins; leave that out"
+        return "it ends with /v1, but the path of every request begins with that; leave it out"
     if not address.path.isascii() or any(letter in address.path for letter in '"<>\\^`{|}'):
-        return "its path holds a letter that no URL has; write it as %XX"
+        return "its path holds a character that URLs do not allow; write it as %XX"
     try:
         port = address.port
     except ValueError:
