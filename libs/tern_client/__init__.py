@@ -1,24 +1,85 @@
-"""The SDK: Producer, Consumer and Admin for asyncio, and the same for threads. Talks HTTP to any proxy of a cluster.
+"""The SDK of TernMQ, a message queue behind HTTP: producers, consumers and administration.
 
-    from tern_client import Consumer, Producer, run
+What to import, for asyncio and for threads:
+
+    send messages                          Producer              BlockingProducer
+    receive as one of a consumer group     Consumer              BlockingConsumer
+    send in step with a database           TransactionProducer   BlockingTransactionProducer
+    read all messages by offset            PullConsumer          BlockingPullConsumer
+    share out queues among members         Membership            BlockingMembership
+    declare, inspect, repair               Admin                 BlockingAdmin
+
+Both columns have the same methods: `async with`, `async for` and `await` on the left, plain `with`
+and `for` on the right. A client takes the URL of a proxy, or of several. `run` runs a program until
+it ends, or until Ctrl-C or SIGTERM, and lets its clients close in order.
+
+Example of producing:
+
+    from tern_client import OutgoingMessage, Producer, run
 
 
     async def main() -> None:
         async with Producer("http://127.0.0.1:8080") as producer:
-            await producer.send("orders", b"hello")
+            receipt = await producer.send("orders", b"order 1", tag="new")
+            print(receipt.offset)  # -> 0
+            later = OutgoingMessage(body=b"order 2", delay="1h")
+            outcome = await producer.send_batch("orders", [later])
+            print(len(outcome.confirmed()))  # -> 1
 
+
+    run(main())
+
+Example of consuming:
+
+    from tern_client import Consumer, run
+
+
+    async def main() -> None:
         async with Consumer("http://127.0.0.1:8080", "orders", "billing") as consumer:
             async for message in consumer:
-                print(message.body, flush=True)
-                consumer.confirm(message)  # acked with the next receive
+                print(message.body, message.tag)  # -> b'order 1' new
+                consumer.confirm(message)  # acked with the next receive, or by close
+                break  # a worker leaves this out and ends by Ctrl-C or SIGTERM
 
 
-    run(main())  # until Ctrl-C or SIGTERM
+    run(main())
 
-The same for threads: BlockingProducer and BlockingConsumer, `with` and `for`, and `run(main)`.
+Example of a transaction:
 
-To send: Producer.send, send_batch, send_soon; TransactionProducer.send. To receive with leases: Consumer, by group. To read by offset:
-PullConsumer. To declare, list, look up and redrive: Admin. Errors are TernError, with a code and a sentence that says what to do.
+    from tern_client import BegunTransaction, BlockingTransactionProducer, Check, HalfMessage
+
+    PAID = set()  # a table of the shop's database
+
+
+    def pay(begun: BegunTransaction) -> bool:
+        PAID.add(begun.transaction_id)
+        return True  # commit; False rolls back, None leaves the decision to the checker
+
+
+    def is_paid(check: Check) -> bool:
+        return check.transaction_id in PAID
+
+
+    endpoint = "http://127.0.0.1:8080"
+    with BlockingTransactionProducer(endpoint, "shop", checker=is_paid) as producer:
+        sent = producer.send(HalfMessage(topic="orders", body=b"order 3 is paid"), pay)
+    print(sent.state)  # -> committed
+
+Example of administration:
+
+    from tern_client import BlockingAdmin, TernError
+
+    with BlockingAdmin("http://127.0.0.1:8080") as admin:
+        print(admin.create_topic("orders", type="MIXED")["type"])  # -> MIXED
+        print(admin.lag("billing", "orders")["lag"])  # -> 1
+        try:
+            admin.topic("no-such-topic")
+        except TernError as error:
+            print(error.code)  # -> topic-not-found
+
+Errors are TernError: `code` is stable, `detail` says what to do, `retryable` whether a repeat may
+succeed, and `fields` holds the values in `detail`. Clients repeat calls by themselves until their
+deadline (RetryPolicy).
 """
 
 from tern_client.asynchronous.admin import Admin

@@ -1,4 +1,6 @@
-"""The blocking Consumer, for threads and scripts: the same decisions as the async one, one thread at a time, and `stop` from any."""
+"""The blocking Consumer, for threads and scripts: the decisions of the async one, in one thread,
+with a `stop` for any thread.
+"""
 
 import logging
 import os
@@ -22,17 +24,40 @@ from tern_wire.errors import TernError
 from tern_wire.limits import RECEIVE_SIZE_DEFAULT_BYTES, WAIT_MAX_MS
 
 logger = logging.getLogger("tern_client.consumer")
-# Of a consumer that nobody closed: so long its program may take to end for what is still to be settled.
+# The longest time for which a consumer that was not closed delays the end of its program, to settle
+# the rest.
 _LAST_WORDS_MS = 3_000
 
 
 class BlockingConsumer(BlockingSettleCalls):
-    """Messages of one topic for one group. Not to be shared between threads, but for `stop`: give each thread its own.
+    """Receives the messages of one topic for one consumer group: `for message in consumer`, then
+    `consumer.confirm(message)`.
 
-    A loop over it waits for the next message without end. What ends it: `stop`, from another thread or a signal handler; `break`; or
-    `until_idle` instead. It receives ahead and gives back as the async Consumer's does. A message whose lease was over, by *clock* (ms since
-    the epoch), before the loop came to it is not handed out: the broker delivers it again. `close` acks what was confirmed; after that every
-    use is refused (ClientClosed), iterating as well.
+    Threads do not share a consumer, but any thread may call `stop`. The arguments, and what a loop
+    receives ahead and releases, are those of the async Consumer, without *in_flight_max*.
+
+    A loop waits for the next message without end. It ends by `break`, by `stop` from another thread
+    or a signal handler, or by `until_idle` instead of a plain loop. A message whose lease is over,
+    by *clock* (milliseconds since 1970), is not handed out: the broker delivers it again. `close`
+    acks the confirmed messages; later uses raise ClientClosed.
+
+    Example:
+
+        from tern_client import BlockingConsumer, BlockingProducer
+
+        with BlockingProducer("http://127.0.0.1:8080") as producer:
+            producer.send("orders", b"order 1")
+            producer.send("orders", b"order 2")
+        with BlockingConsumer("http://127.0.0.1:8080", "orders", "billing") as consumer:
+            numbers = []
+            for message in consumer.until_idle(idle_ms=50):
+                try:
+                    numbers.append(int(message.body.split()[1]))
+                except ValueError as error:
+                    consumer.dead_letter(str(error), message)
+                else:
+                    consumer.confirm(message)  # acked with the next receive, or by close
+            print(numbers)  # -> [1, 2]
     """
 
     def __init__(
@@ -71,26 +96,29 @@ class BlockingConsumer(BlockingSettleCalls):
         self._prefetch = Prefetch(max_messages)
         self._can_release = True
         self._is_stopped = False
-        # A forked child has a copy of all this, and no say in it.
+        # A forked child has a copy of this consumer and must not settle for it.
         self._process = os.getpid()
-        # Of one that is dropped, or still open when its program ends: nothing of it may refer to this consumer.
+        # Settles for a consumer that is dropped, or still open at the end of its program. None of
+        # these may refer to the consumer.
         last = (self._process, self._caller, self._subscription, self._prefetch)
         self._last_words = weakref.finalize(self, _end_unclosed, *last)
 
     def stop(self) -> None:
-        """End the loop, for good: where it waits at once, where it handles a message after that one. From any thread or signal handler.
+        """End the loop for good: at once where it waits, else after the message in hand. Any thread
+        or signal handler may call it.
 
-        Every receive is [] from now on; what was handed out can be settled until `close`. Behind a forward proxy a wait goes on to its end.
+        Later receives return []. Messages that were handed out can be settled until `close`. Behind
+        a forward proxy, a wait continues to its end.
         """
         self._is_stopped = True
         self._caller.abandon()
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        """Messages, without end, until `stop`."""
+        """Iterate over messages until `stop`."""
         return self._iterate(None)
 
     def until_idle(self, idle_ms: int = 0) -> Iterator[ReceivedMessage]:
-        """As a loop over this, but it ends once there has been no message for *idle_ms*."""
+        """Iterate over messages until none has come for *idle_ms*, or until `stop`."""
         return self._iterate(idle_ms)
 
     def _iterate(self, idle_ms: int | None) -> Generator[ReceivedMessage, None, None]:
@@ -108,13 +136,15 @@ class BlockingConsumer(BlockingSettleCalls):
                 if not self._fill(left_ms) and idle_ms is not None and idle_from_ms + idle_ms <= self._clock():
                     return
         finally:
-            # However it ends; one that is simply dropped is closed by Python.
+            # Any end of the loop. Python closes one that is dropped.
             del ITERATING[loop]
             if not self._is_closed and os.getpid() == self._process:
                 self._give_back(self._prefetch.clear())
 
     def _fill(self, left_ms: int | None) -> bool:
-        """Receive ahead, and wait for it as long as the consumer does, at most *left_ms*: whether something came."""
+        """Receive ahead, with the consumer's wait, at most *left_ms*; return whether messages
+        came.
+        """
         began_ms = self._clock()
         wait_ms = self._subscription.wait_ms if left_ms is None else min(max(left_ms, 0), WAIT_MAX_MS)
         messages = self.receive(self._prefetch.ask(began_ms), wait_ms)
@@ -128,9 +158,11 @@ class BlockingConsumer(BlockingSettleCalls):
         return bool(messages)
 
     def receive(self, max_messages: int = 0, wait_ms: int | None = None, attempt_id: str = "") -> list[ReceivedMessage]:
-        """One receive: up to *max_messages* (0: the consumer's), [] when the wait passed without any, or after `stop`. Confirmations go along.
+        """Receive up to *max_messages* (0: the consumer's) with leases; [] when *wait_ms* (None:
+        the consumer's) passes without any, or after `stop`.
 
-        The same *attempt_id* (at most 64 characters) again gets the same messages, as long as their leases last.
+        Confirmations are sent along. A repeat with the same *attempt_id* (at most 64 characters)
+        returns the same messages while their leases last.
         """
         self._check_open()
         if self._is_stopped:
@@ -142,7 +174,7 @@ class BlockingConsumer(BlockingSettleCalls):
         except CallAbandoned:
             messages = []
         if self._is_closed:
-            # Meanwhile, by another thread, which could not know of these.
+            # Closed by another thread meanwhile, which could not release these messages.
             try:
                 self._settle_rest()
                 self._give_back(messages)
@@ -151,7 +183,7 @@ class BlockingConsumer(BlockingSettleCalls):
         return messages
 
     def confirm(self, *messages: ReceivedMessage) -> None:
-        """These are done: they are acked with the next receive or at `close`."""
+        """Mark *messages* as done: they are acked with the next receive or by `close`."""
         self._check_open()
         self._subscription.pending.add(Settle(message.receipt_handle) for message in messages)
 
@@ -167,22 +199,26 @@ class BlockingConsumer(BlockingSettleCalls):
         _settle_pending(self._caller, self._subscription)
 
     def _give_back(self, unseen: list[ReceivedMessage]) -> None:
-        """Nobody will see these here. Where that fails they come again when their leases end, and this attempt counts."""
+        """Release *unseen*, or shorten their leases. Where that fails they come again when their
+        leases end, and this attempt counts.
+        """
         try:
             if not self._release_unseen(unseen):
                 self._caller.drive(self._subscription.shorten(self._course, unseen, now_ms()))
         except TernError as error:
-            logger.warning("%d messages that nobody has seen could not be given back: %s", len(unseen), error)
+            logger.warning("%d messages that no handler has seen could not be released: %s", len(unseen), error)
 
     def _release_unseen(self, unseen: list[ReceivedMessage]) -> bool:
-        """Give them back uncounted; False when the proxy is of a release that cannot, and nothing has happened."""
+        """Release *unseen*; False when the proxy is of a release without that action, and nothing
+        has happened.
+        """
         if unseen and self._can_release:
             self._can_release = self._caller.drive(self._subscription.release(self._course, unseen, now_ms()))
         return self._can_release or not unseen
 
 
 def _settle_pending(caller: BlockingCaller, subscription: Subscription) -> None:
-    # Past the check that the consumer is open: it closes only after this.
+    # Without the check that the consumer is open: it is closing now.
     while pending := subscription.pending.take():
         try:
             caller.drive(subscription.settle(caller.course, pending, now_ms()))
@@ -192,7 +228,7 @@ def _settle_pending(caller: BlockingCaller, subscription: Subscription) -> None:
 
 
 def _end_unclosed(process: int, caller: BlockingCaller, subscription: Subscription, prefetch: Prefetch) -> None:
-    """What `close` would have done, in a short time: the program ends, perhaps because there is no proxy."""
+    """Do the work of `close` in a short time. The program ends, perhaps because no proxy runs."""
     if os.getpid() != process:
         return
     course = replace(caller.course, policy=replace(caller.course.policy, deadline_ms=_LAST_WORDS_MS))
@@ -203,6 +239,6 @@ def _end_unclosed(process: int, caller: BlockingCaller, subscription: Subscripti
         if unseen and not caller.drive(subscription.release(course, unseen, now_ms())):
             caller.drive(subscription.shorten(course, unseen, now_ms()))
     except TernError as error:
-        logger.warning("%d messages that nobody has seen could not be given back: %s", len(unseen), error)
+        logger.warning("%d messages that no handler has seen could not be released: %s", len(unseen), error)
     finally:
         caller.close()

@@ -1,4 +1,6 @@
-"""The end of a client: the error of those that come too late, and how a second `close` meets the first, in asyncio and between threads."""
+"""The end of a client: the error of calls that come too late, and how a second `close` meets the
+first, in asyncio and between threads.
+"""
 
 import asyncio
 from typing import ClassVar
@@ -7,7 +9,20 @@ from tern_wire.errors import TernError
 
 
 class ClientClosed(TernError):
-    """The client was closed before, or while this waited; nothing was sent for it. Never on the wire."""
+    """The client was closed before the call, or during it; nothing was sent for the call. Make a
+    new client. Never on the wire.
+
+    Example:
+
+        from tern_client import BlockingProducer, ClientClosed
+
+        producer = BlockingProducer("http://127.0.0.1:8080")
+        producer.close()
+        try:
+            producer.send("orders", b"too late")
+        except ClientClosed as error:
+            print(error.code)  # -> client-closed
+    """
 
     code: ClassVar[str] = "client-closed"
     status: ClassVar[int] = 409
@@ -26,21 +41,23 @@ class Closing:
         self._is_over = asyncio.Event()
 
     def end(self) -> None:
-        """The first one is done."""
+        """Mark the first `close` as done."""
         self._is_over.set()
 
     async def wait(self) -> None:
-        """Return when the first one is done."""
+        """Return when the first `close` is done."""
         await self._is_over.wait()
 
 
 class BlockingClosing:
-    """As Closing, of a blocking client. A later one waits for nothing: it may come from a thread that the first one waits for."""
+    """The first `close` of a blocking client. A later one does not wait: its thread may be one that
+    the first one waits for.
+    """
 
     __slots__ = ()
 
     def end(self) -> None:
-        """The first one is done."""
+        """Do nothing."""
 
     def wait(self) -> None:
         """Return at once."""

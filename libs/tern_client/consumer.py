@@ -1,4 +1,6 @@
-"""The async Consumer: receives with a lease, settles with the next receive, and ends without losing what was confirmed or counting what nobody saw."""
+"""The async Consumer: receives with leases, settles with the next receive, and releases what its
+loops have not handed out.
+"""
 
 import asyncio
 import logging
@@ -22,26 +24,56 @@ from tern_wire.limits import RECEIVE_SIZE_DEFAULT_BYTES
 logger = logging.getLogger("tern_client.consumer")
 T = TypeVar("T")
 WAIT_DEFAULT_MS = 20_000
-# A loop that finds nothing asks again: not at once, when its consumer, or a proxy without room, does not wait.
+# The pause of a loop before it receives again at once: its consumer, or a proxy without room, does
+# not wait.
 EMPTY_PAUSE_MS = 250
-# A confirmed message whose next receive does not come is acked after this: far below any lease, far above a batch's work.
+# A confirmed message is acked after this time without a receive: far below any lease, far above the
+# work of a batch.
 SETTLE_LINGER_MS = 500
 IN_FLIGHT_MAX = 1_024
 
 
 class Consumer(SettleCalls):
-    """Messages of one topic for one group: `async for message in consumer`, then `consumer.confirm(message)`.
+    """Receives the messages of one topic for one consumer group: `async for message in consumer`,
+    then `consumer.confirm(message)`.
 
-    Owns its connections, the messages it has not handed out yet, and the confirmations it has not sent yet. At most
-    *in_flight_max* messages are received and neither confirmed, acked nor past the end of their lease; beyond that the loop waits
-    for one of these. *clock* says when a lease is over, in ms since the epoch. What waited here beyond its lease is not handed out: the broker
-    delivers it again.
+    - *max_messages*, *max_bytes*: the most messages and bytes of one receive (32, 1 MiB).
+    - *wait_ms*: the wait of a long poll, up to 30,000 (20,000). *invisible_ms*: the visibility
+      timeout; None: the group's.
+    - *tags* (`A || B`) or *sql* filters messages; by default the group's members' subscription
+      does.
+    - *in_flight_max*: the most messages that are received and neither settled nor past the end of
+      their lease. At that number the loop waits.
+    - *clock* returns milliseconds since 1970; it decides when a lease is over. A message whose
+      lease ends before the loop takes it is not handed out: the broker delivers it again.
+    - *endpoints*, *namespace*, *policy*, *key_file*, *ca_file*: as for the Producer.
 
-    A loop receives ahead what its handler does in a moment, at most *max_messages*, and one message at first. An attempt counts when the loop
-    hands its message out: what it has received and not handed out is given back uncounted when it ends, by `break`, an exception, a cancellation
-    or `close`. Only a process that is killed gives nothing back.
+    A loop receives ahead what its handler processes in a moment: one message at first, at most
+    *max_messages*. A delivery attempt counts when the loop hands its message out. When a loop ends
+    by `break`, an exception, a cancellation or `close`, the messages that it has not handed out are
+    released: visible at once, uncounted. A killed process releases nothing.
 
-    `close` acks what was confirmed. A receive that waits then, and every use after it, iterating as well, ends with ClientClosed.
+    `close` acks the confirmed messages. A receive that waits then, and every later use, raises
+    ClientClosed.
+
+    Example:
+
+        import asyncio
+
+        from tern_client import Consumer, Producer
+
+
+        async def main() -> None:
+            async with Producer("http://127.0.0.1:8080") as producer:
+                await producer.send("orders", b"order 1")
+            async with Consumer("http://127.0.0.1:8080", "orders", "billing") as consumer:
+                async for message in consumer:
+                    print(message.body, message.attempt)  # -> b'order 1' 1
+                    consumer.confirm(message)  # acked with the next receive, or by close
+                    break
+
+
+        asyncio.run(main())
     """
 
     __slots__ = (
@@ -93,7 +125,7 @@ class Consumer(SettleCalls):
         self._clock = clock or epoch_ms
         self._leases = Leases(in_flight_max)
         self._prefetch = Prefetch(max_messages)
-        # Loops that hand out what is there; what they have asked to be given back; and whether the proxy knows how.
+        # Running loops, releases in the background, and whether the proxy supports releases.
         self._loops = 0
         self._background: set[asyncio.Task[Any]] = set()
         self._can_release = True
@@ -103,13 +135,13 @@ class Consumer(SettleCalls):
         self._flushing: asyncio.Task[None] | None = None
 
     async def __aiter__(self) -> AsyncGenerator[ReceivedMessage, None]:
-        """Messages, without end: it waits for the next one. Several tasks may iterate at a time."""
+        """Iterate over messages without end. Several tasks may iterate at a time."""
         self._loops += 1
         try:
             while True:
                 yield await anext(self)
         finally:
-            # However it ends; one that is simply dropped is closed by the event loop.
+            # Any end of the loop. The event loop closes one that is dropped.
             self._loops -= 1
             if not self._loops and not self._is_closed:
                 await self._give_back(self._prefetch.clear())
@@ -129,20 +161,23 @@ class Consumer(SettleCalls):
     async def receive(
         self, max_messages: int = 0, wait_ms: int | None = None, attempt_id: str = ""
     ) -> list[ReceivedMessage]:
-        """One receive: up to *max_messages* (0: the consumer's), [] when the wait passed without any. Confirmations go along.
+        """Receive up to *max_messages* (0: the consumer's) with leases; [] when *wait_ms* (None:
+        the consumer's) passes without any.
 
-        The same *attempt_id* (at most 64 characters) again gets the same messages, as long as their leases last.
-        Waits first while all that may be in flight is. ClientClosed when this is closed, before or meanwhile.
+        Confirmations are sent along. A repeat with the same *attempt_id* (at most 64 characters)
+        returns the same messages while their leases last. The call first waits while
+        *in_flight_max* messages are in flight. ClientClosed when the consumer is closed before or
+        meanwhile.
         """
         self._check_open()
-        # A task of its own, so that closing can end it without cancelling the caller.
+        # A task of its own, so that closing can end the receive without cancelling the caller.
         receiving = asyncio.get_running_loop().create_task(self._receive(max_messages, wait_ms, attempt_id))
         self._receiving.add(receiving)
         try:
             messages = await receiving
         except asyncio.CancelledError:
             if not self._is_closed and _has_come(receiving):
-                # In this very moment: nobody is there to take it.
+                # The answer came at the moment of the cancellation: release its messages.
                 self._in_background(self._give_back(receiving.result()))
             caller = asyncio.current_task()
             if self._is_closed and caller and not caller.cancelling():
@@ -150,11 +185,13 @@ class Consumer(SettleCalls):
             raise
         finally:
             self._receiving.discard(receiving)
-        self._check_open()  # closing has given them back already
+        self._check_open()  # closing has released them already
         return messages
 
     def confirm(self, *messages: ReceivedMessage) -> None:
-        """These are done: they are acked with the next receive, or 500 ms from now. Use `ack` to know that it happened."""
+        """Mark *messages* as done: they are acked with the next receive, or within 500 ms. Use
+        `ack` for an ack with a result.
+        """
         self._check_open()
         self._subscription.pending.add(Settle(message.receipt_handle) for message in messages)
         self._done([message.receipt_handle for message in messages])
@@ -162,7 +199,9 @@ class Consumer(SettleCalls):
             self._timer = asyncio.get_running_loop().call_later(SETTLE_LINGER_MS / 1000, self._on_timer)
 
     async def extend(self, invisible_ms: int, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """Keep the leases for *invisible_ms* from now; the errors by receipt handle. The handles stay the same."""
+        """Extend the leases of *messages* to *invisible_ms* from now; return the errors by receipt
+        handle. The handles stay the same.
+        """
         errors = await super().extend(invisible_ms, *messages)
         extended = [message.receipt_handle for message in messages if message.receipt_handle not in errors]
         self._leases.extend(extended, self._clock() + invisible_ms)
@@ -177,7 +216,7 @@ class Consumer(SettleCalls):
         if receiving:
             done, _ = await asyncio.wait(receiving)
             for task in done:
-                # Its answer came in this very moment; the caller gets ClientClosed.
+                # The answer came at the moment of the cancellation. The caller gets ClientClosed.
                 if _has_come(task):
                     unread += task.result()
         if self._flushing:
@@ -197,7 +236,7 @@ class Consumer(SettleCalls):
         return messages
 
     async def _wait_for_room(self) -> None:
-        """Until a message is done, or the first lease should be over."""
+        """Wait until a message is done, or the first lease should be over."""
         self._room.clear()
         end_ms = self._leases.first_end_ms
         timer = None
@@ -214,27 +253,32 @@ class Consumer(SettleCalls):
         self._leases.release(handles)
         self._room.set()
 
-    # What nobody has seen --------------------------------------------------------------------------------------------
+    # Messages that no handler has seen ---------------------------------------------------------
     async def _give_back(self, unseen: list[ReceivedMessage]) -> None:
-        """Nobody will see these here. Where that fails they come again when their leases end, and this attempt counts."""
+        """Release *unseen*, or shorten their leases. Where that fails they come again when their
+        leases end, and this attempt counts.
+        """
         try:
             if not await self._release_unseen(unseen):
                 await self._caller.drive(self._subscription.shorten(self._course, unseen, now_ms()))
         except TernError as error:
-            logger.warning("%d messages that nobody has seen could not be given back: %s", len(unseen), error)
+            logger.warning("%d messages that no handler has seen could not be released: %s", len(unseen), error)
 
     async def _release_unseen(self, unseen: list[ReceivedMessage]) -> bool:
-        """Give them back uncounted; False when the proxy is of a release that cannot, and nothing has happened."""
+        """Release *unseen*; False when the proxy is of a release without that action, and nothing
+        has happened.
+        """
         self._done([message.receipt_handle for message in unseen])
         if unseen and self._can_release:
             steps = self._subscription.release(self._course, unseen, now_ms())
-            # Goes on when who waits for it is cancelled: being told to stop is why most are given back.
+            # The release continues when its caller is cancelled: a cancellation is the usual reason
+            # for one.
             releasing = self._in_background(self._caller.drive(steps))
             self._can_release = await asyncio.shield(releasing)
         return self._can_release or not unseen
 
     def _in_background(self, work: Coroutine[None, None, T]) -> asyncio.Task[T]:
-        """Begin *work*, which closing waits for."""
+        """Start *work* as a task that closing waits for."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._forget)
@@ -242,7 +286,7 @@ class Consumer(SettleCalls):
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._background.discard(task)
-        _has_come(task)  # whoever waited for it may be gone: an error is nobody's then
+        _has_come(task)  # its caller may be gone; the error is retrieved here
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -250,14 +294,16 @@ class Consumer(SettleCalls):
             self._flushing = asyncio.get_running_loop().create_task(self._flush_quietly())
 
     async def _flush_quietly(self) -> None:
-        """In the background an error only means later: the confirmations are kept and go with the next receive or close."""
+        """Flush in the background. After an error the confirmations are kept for the next receive
+        or close.
+        """
         try:
             await self._flush()
         except TernError:
             return
 
     async def _flush(self) -> None:
-        """Settle what waits; what fails for now waits on, for the next receive."""
+        """Settle what waits. Settles that fail for now wait for the next receive."""
         pending = self._subscription.pending
         later: list[Settle] = []
         while pending:
@@ -272,10 +318,10 @@ class Consumer(SettleCalls):
         pending.give_back(later)
 
     async def _settle(self, settles: list[Settle]) -> dict[str, TernError]:
-        """Settle now, also while this closes."""
+        """Settle now, also during close."""
         return await self._caller.drive(self._subscription.settle(self._course, settles, now_ms()))
 
 
 def _has_come(task: asyncio.Task[Any]) -> bool:
-    """Whether *task* has brought what it was for; takes note of its error otherwise."""
+    """Whether *task* has a result. Its error is marked as retrieved."""
     return task.done() and not task.cancelled() and not task.exception()

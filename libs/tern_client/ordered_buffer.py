@@ -1,9 +1,11 @@
-"""Messages of `send_soon` that have a message group, until it is their turn. Pure: time is an argument.
+"""Messages of `send_soon` with a message group, until it is their turn. Pure: time is an argument.
 
-     add -> run of its message group -> first of its group: ready -> 5 ms, a full batch or a hurry -> batch -> settled -> the next run is ready
+    add -> run of its message group -> first of its group: ready
+        -> 5 ms, a full batch or a hurry -> batch -> settled -> the next run is ready
 
-A run is what came for one message group while it could not leave; it grows until it is taken. So a message group has one batch on the way, and
-what gathers meanwhile goes as the next one. Batches on the way have no message group in common, and none waits for another's.
+A run holds the messages that came for one message group while it could not leave; it grows until it
+is taken. So a message group has one batch in flight, and the messages that gather meanwhile form
+the next one. Batches in flight have no message group in common, and none waits for another's.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +18,7 @@ from tern_client.calls.turns import Turn, Turns, is_given_up
 from tern_wire.errors import TernError
 
 Token = TypeVar("Token")
-# Message, token, size, and when it was taken (ms).
+# Message, token, size in bytes, and the time when it was taken (ms).
 Waiting = tuple[OutgoingMessage, Token, int, float]
 
 
@@ -35,13 +37,17 @@ class Run(Turn, Generic[Token]):
 
 @dataclass(slots=True)
 class OrderedBatch(Batch[Token]):
-    """A batch, the runs that it took whole, and for each message its run and when the buffer got it (ms)."""
+    """A batch, the runs that it took whole, and for each message its run and the time when the
+    buffer took it (ms).
+    """
 
     runs: list[Run[Token]] = field(default_factory=list)
     waits: list[tuple[Run[Token], float]] = field(default_factory=list)
 
     def drop_overdue(self, now_ms: float, deadline_ms: float) -> list[tuple[Token, float]]:
-        """Leave out what is overdue: tokens, and how long they waited (ms). Its bytes count until the batch is settled."""
+        """Remove overdue messages; return their tokens, and how long they waited (ms). Their bytes
+        count until the batch is settled.
+        """
         late = {
             number: now_ms - at_ms
             for number, (run, at_ms) in enumerate(self.waits)
@@ -58,7 +64,7 @@ class OrderedBatch(Batch[Token]):
         return dropped
 
     def note(self, errors: Mapping[int, TernError]) -> None:
-        """What became of the messages: by number, the *errors* of those that are not stored."""
+        """Note the *errors* by number of the messages that are not stored."""
         for number, error in errors.items():
             self.waits[number][0].has_failed |= is_given_up(error)
 
@@ -74,7 +80,9 @@ class _Ready(Generic[Token]):
 
 
 class OrderedBuffer(Generic[Token]):
-    """Owned by one Producer, whose other sends stand in the same *turns*."""
+    """The runs of one Producer, which are turns among its other sends in *turns*. Owner: that
+    Producer.
+    """
 
     __slots__ = ("_limits", "_ready", "_turns", "waiting")
 
@@ -85,7 +93,7 @@ class OrderedBuffer(Generic[Token]):
         self.waiting = 0
 
     def add(self, topic: str, message: OutgoingMessage, token: Token, now_ms: float) -> None:
-        """Take *message*, which has a message group."""
+        """Add *message*, which has a message group."""
         size_bytes = size_of(message)
         run = self._turns.last((topic, message.message_group))
         if not isinstance(run, Run) or run.is_taken:
@@ -101,7 +109,7 @@ class OrderedBuffer(Generic[Token]):
             ready.size_bytes += size_bytes
 
     def ready(self, run: Run[Token]) -> None:
-        """It is *run*'s turn."""
+        """Let *run* leave: its turn has come."""
         topic = run.keys[0][0]
         ready = self._ready.get(topic)
         if ready is None:
@@ -112,7 +120,7 @@ class OrderedBuffer(Generic[Token]):
         ready.size_bytes += run.size_bytes
 
     def hurry(self, turns: Iterable[Turn]) -> None:
-        """Somebody waits for *turns*: no company is worth it."""
+        """Make *turns* due at once, since a caller waits for them."""
         for run in turns:
             if isinstance(run, Run) and not run.is_taken:
                 run.due_ms = 0.0
@@ -121,7 +129,9 @@ class OrderedBuffer(Generic[Token]):
                     ready.due_ms = 0.0
 
     def take(self, now_ms: float, *, is_hurried: bool = False) -> OrderedBatch[Token] | None:
-        """The next batch that is full or due; with *is_hurried*, whatever may leave."""
+        """Take the next batch that is full or due; with *is_hurried*, any that may leave. None
+        without one.
+        """
         limits = self._limits
         for topic, ready in self._ready.items():
             is_full = ready.size_bytes >= limits.size_max_bytes or ready.count >= limits.messages_max
@@ -149,14 +159,15 @@ class OrderedBuffer(Generic[Token]):
             ready.count -= len(whole.messages) + (len(run.messages) if whole is not run else 0)
             ready.size_bytes -= whole.size_bytes + (run.size_bytes if whole is not run else 0)
         self.waiting -= len(batch.messages)
-        # Behind the other topics; what is left of it has waited longer than its linger, and goes as soon as there is room.
+        # Behind the other topics. The rest has waited for longer than its linger time, and leaves
+        # as soon as there is room.
         del self._ready[topic]
         if ready.runs:
             self._ready[topic] = ready
         return batch
 
     def _fitting(self, batch: Batch[Token], run: Run[Token]) -> int:
-        """How many of *run*'s messages have room in *batch*; one at least when it is empty."""
+        """Return how many of *run*'s messages fit into *batch*; at least one when it is empty."""
         count, size_bytes = len(batch.messages), batch.size_bytes
         for number, (_, _, size, _) in enumerate(run.messages):
             if count and (count >= self._limits.messages_max or size_bytes + size > self._limits.size_max_bytes):
@@ -165,7 +176,7 @@ class OrderedBuffer(Generic[Token]):
         return len(run.messages)
 
     def _cut(self, run: Run[Token], count: int) -> Run[Token]:
-        """The first *count* messages of *run* as a run of their own before it."""
+        """Split the first *count* messages from *run* into a run before it."""
         topic, message_group = run.keys[0]
         part = Run[Token](topic, message_group, run.due_ms)
         part.messages, run.messages = run.messages[:count], run.messages[count:]
@@ -176,5 +187,5 @@ class OrderedBuffer(Generic[Token]):
 
     @property
     def next_due_ms(self) -> float | None:
-        """When `take` will next have something; None when nothing may leave."""
+        """When `take` will next return a batch; None when nothing may leave."""
         return min((ready.due_ms for ready in self._ready.values()), default=None)

@@ -1,7 +1,8 @@
 """Sends that wait for their turn: the async shell and the blocking one over `turns`.
 
-A send without a message group passes by. One with message groups begins when all earlier sends of these by the same client are settled. An
-async one that has begun goes on to its end when its caller is cancelled, since what was sent may be stored; what waits behind it waits on.
+A send without a message group takes no turn. A send with message groups begins when all earlier
+sends to them by the same client are settled. An async send that has begun continues when its caller
+is cancelled, since it may be stored; later sends still wait for its end.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from tern_client.transport.clock import now_ms
 from tern_wire.errors import TernError
 
 T = TypeVar("T")
-# Makes the steps of a send when it is its turn.
+# Makes the steps of a send when its turn comes.
 MakeSteps = Callable[[], Generator[Step, Outcome, T]]
 
 
@@ -36,7 +37,7 @@ class _CallTurn(Turn):
 
 
 class OrderedCalls(AsyncClient):
-    """What the async Producer does in turn. Owns the turns, and the tasks of what is on the way."""
+    """The turns of an async Producer, and the tasks of its sends in flight. Owner of both."""
 
     __slots__ = ("_sending", "_turns")
 
@@ -46,7 +47,9 @@ class OrderedCalls(AsyncClient):
         self._sending: set[asyncio.Task[Any]] = set()
 
     async def _drive_in_turn(self, topic: str, messages: Iterable[OutgoingMessage], steps: MakeSteps[T]) -> T:
-        """Do what *steps* make when nothing earlier of the *messages*' message groups is unsettled; TurnNotReached."""
+        """Drive the steps that *steps* makes once every earlier send to the message groups of
+        *messages* is settled; TurnNotReached.
+        """
         self._check_open()
         keys = keys_of(topic, messages)
         if not keys:
@@ -56,14 +59,15 @@ class OrderedCalls(AsyncClient):
         if self._turns.enter(turn):
             turn.may_begin.set_result(None)
         task = self._keep(self._take_turn(turn, steps))
-        # Not at the end of the task: one that is cancelled before its first step has none.
+        # A callback, not the end of the task: a task that is cancelled before its first step has no
+        # end.
         task.add_done_callback(lambda _: self._leave(turn))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not turn.has_begun:
                 task.cancel()
-            # Nobody else hears its error.
+            # Retrieve the error of a task without a caller, so that asyncio does not report it.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
             raise
 
@@ -74,7 +78,7 @@ class OrderedCalls(AsyncClient):
             return told(await self._caller.drive(steps()))
 
     def _keep(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """*work* as a task that `flush` and `close` wait for."""
+        """Start *work* as a task that `flush` and `close` wait for."""
         task = asyncio.get_running_loop().create_task(work)
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
@@ -88,15 +92,15 @@ class OrderedCalls(AsyncClient):
                 first.may_begin.set_result(None)
 
     def _begin_run(self, turn: Turn) -> None:
-        """It is the turn of something that is no call."""
+        """Begin *turn*, a run of `send_soon`."""
         raise NotImplementedError
 
     def _hurry(self, keys: Iterable[Key]) -> None:
-        """A call is about to wait for what is before it in the queues of *keys*."""
+        """Send what is before a call in the queues of *keys*, since the call waits for it."""
 
 
 class BlockingOrderedCalls(BlockingClient):
-    """What the blocking Producer does in turn, for all threads that share it."""
+    """The turns of a blocking Producer, for all threads that share it."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -104,7 +108,9 @@ class BlockingOrderedCalls(BlockingClient):
         self._turns_lock = threading.Lock()
 
     def _drive_in_turn(self, topic: str, messages: Iterable[OutgoingMessage], steps: MakeSteps[T]) -> T:
-        """As OrderedCalls; the order of threads is that in which they come here."""
+        """Drive the steps that *steps* makes in turn. The order of threads is the order of their
+        calls; TurnNotReached.
+        """
         keys = keys_of(topic, messages)
         if not keys:
             return self._drive(steps())
@@ -128,7 +134,9 @@ class BlockingOrderedCalls(BlockingClient):
 
 @contextmanager
 def _outcome_of(turn: Turn, entered_ms: float, deadline_ms: float) -> Iterator[Callable[[T], T]]:
-    """It is *turn*'s turn, which has waited since *entered_ms*: TurnNotReached, or what its send in the block gives or raises is kept for those behind it."""
+    """Run the block in *turn*, which has waited since *entered_ms*; keep whether its send was given
+    up, for the turns behind it. TurnNotReached.
+    """
 
     def told(result: T) -> T:
         turn.has_failed = isinstance(result, BatchOutcome) and any(map(is_given_up, result.errors.values()))

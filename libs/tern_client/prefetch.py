@@ -1,12 +1,15 @@
-"""What a consumer's loop receives ahead of its handler: how much, in which order, and what goes back. Pure: times are arguments, in ms.
+"""Messages that a consumer's loop receives ahead of its handler: how many, in which order, and
+which are released. Pure: times are arguments, in ms.
 
-     ask --> receive --add--> waits here --take--> handed to the handler: from here on the attempt counts
-                       |           '--clear--> the loop has ended: given back, uncounted
-                       '--surplus--> suspects: given back, uncounted
+    ask --> receive --add--> waits here --take--> handed to the handler: the attempt counts now
+                      |           '--clear--> the loop has ended: released, uncounted
+                      '--surplus--> suspects: released, uncounted
 
-Law: what is leased and not handed out stays small, since a process that is killed gives nothing back and all of it counts. A loop begins with
-one message and doubles as long as its handler keeps pace; it never asks for more than its handler does in WORK_AHEAD_MS, or in RECEIVES_AHEAD times
-the time of a receive where the proxy is far, within WORK_AHEAD_MAX_MS. So a receive costs a quick handler at most a twentieth of its time.
+Law: the messages that are leased and not handed out stay few, since a killed process releases
+nothing and their attempts count. A loop begins with one message and doubles while its handler keeps
+pace. It never requests more than the handler processes in WORK_AHEAD_MS; where the proxy is far, in
+RECEIVES_AHEAD times the time of a receive, within WORK_AHEAD_MAX_MS. So a receive costs a quick
+handler at most a twentieth of its time.
 """
 
 from collections import deque
@@ -18,14 +21,16 @@ from tern_client.calls.models import ReceivedMessage
 WORK_AHEAD_MS = 100
 WORK_AHEAD_MAX_MS = 1_000
 RECEIVES_AHEAD = 20
-# Of so many receives that brought something the quickest tells how far the proxy is: the others waited for messages.
+# The quickest of so many receives with messages tells the distance to the proxy. The others waited
+# for messages.
 _RECEIVES_KEPT = 8
-# A message that comes for the third time may be why its consumers ended. The next one behind it must not pay for that.
+# A message on its third attempt may have ended its consumers. The messages behind it must not pay
+# for that.
 SUSPECT_ATTEMPT = 3
 
 
 class Pace:
-    """How many messages one loop asks for. Owner: its Prefetch."""
+    """The number of messages that one loop requests. Owner: its Prefetch."""
 
     __slots__ = ("_began_ms", "_count", "_count_max", "_handled", "_took_ms")
 
@@ -33,11 +38,11 @@ class Pace:
         self._count_max = count_max
         self._took_ms: deque[int] = deque(maxlen=_RECEIVES_KEPT)
         self._count = 1
-        # What was received since the last question, and when.
+        # Messages received since the last request, and when they came.
         self._began_ms = self._handled = 0
 
     def received(self, count: int, began_ms: int, now_ms: int) -> None:
-        """A receive, which began at *began_ms*, has brought *count*."""
+        """Note a receive of *count* messages that began at *began_ms*."""
         if not count:
             return
         self._took_ms.append(max(now_ms - began_ms, 0))
@@ -46,9 +51,10 @@ class Pace:
         self._handled += count
 
     def ask(self, now_ms: int) -> int:
-        """How many the next receive asks for, now that the handler has come to the end of what there was."""
+        """Return how many messages to request next. The handler has finished all earlier ones."""
         if self._handled:
-            # A clock that was set back measures nothing; a handler that is done within a tick is quick.
+            # A clock that was set back measures nothing. A handler that ends within a tick is
+            # quick.
             each_ms = max(now_ms - self._began_ms, 0) / self._handled
             self._handled = 0
             ahead_ms = min(max(WORK_AHEAD_MS, RECEIVES_AHEAD * min(self._took_ms)), WORK_AHEAD_MAX_MS)
@@ -57,12 +63,14 @@ class Pace:
         return self._count
 
     def begin_again(self) -> None:
-        """With one message."""
+        """Begin again with one message."""
         self._count, self._handled = 1, 0
 
 
 class Prefetch:
-    """What one consumer has received for its loops and not handed out. Owner: the consumer; bounded by one receive a loop."""
+    """Messages that one consumer has received for its loops and not handed out. Owner: the
+    consumer. Bound: one receive for each loop.
+    """
 
     __slots__ = ("_are_suspects", "_pace", "_received")
 
@@ -72,16 +80,18 @@ class Prefetch:
         self._are_suspects = False
 
     def ask(self, now_ms: int) -> int:
-        """How many the next receive asks for."""
+        """Return how many messages the next receive requests."""
         return self._pace.ask(now_ms)
 
     def add(
         self, messages: Sequence[ReceivedMessage], began_ms: int, now_ms: int, *, may_return: bool = True
     ) -> list[ReceivedMessage]:
-        """These came of a receive that began at *began_ms*; what of them is to be given back, nothing unless *may_return*.
+        """Add the *messages* of a receive that began at *began_ms*; return those to release, none
+        unless *may_return*.
 
-        At the first suspect after a while, it alone stays of all suspects, behind the others, and the pace begins again: whatever it does
-        to its handler happens to no other message in hand. Suspects whose handler lives on come as fast as all others.
+        At the first suspect after a while, only that suspect stays, behind the other messages, and
+        the pace begins again. Whatever it does to its handler then happens to no other message.
+        Suspects whose handler survives come as fast as all others.
         """
         self._pace.received(len(messages), began_ms, now_ms)
         suspects = [message for message in messages if message.attempt >= SUSPECT_ATTEMPT]
@@ -97,13 +107,13 @@ class Prefetch:
         return suspects[1:]
 
     def keep(self, messages: Sequence[ReceivedMessage], now_ms: int) -> None:
-        """These could not be given back: they are handed out after all."""
+        """Add *messages* that could not be released: they are handed out."""
         self._received.add(messages, now_ms)
 
     def take(self, now_ms: int) -> ReceivedMessage | None:
-        """The next one, to be handed out; None when there is none whose lease is not over."""
+        """Take the next message to hand out; None when there is none with a lease that lasts."""
         return self._received.take(now_ms)
 
     def clear(self) -> list[ReceivedMessage]:
-        """All that wait; none does any longer."""
+        """Take all waiting messages."""
         return self._received.clear()

@@ -1,8 +1,12 @@
-"""The async Producer: single sends, batches, and `send_soon`, which gathers messages for a few milliseconds and sends them together.
+"""The async Producer: single sends, batches, and `send_soon`, which gathers messages for a few
+milliseconds and sends them together.
 
-     send_soon -> room in the buffer ┬-> no message group: batch of its topic ─────────────────────────> 4 on the way -> receipts
-                                     └-> message group:    run -> its turn -> batch of what may leave -> 4 on the way -> receipts -> next turns
-     send, send_batch, request ------> with message groups: its turn -> sent
+    send_soon -> room in the buffer
+                  |-> no message group: batch of its topic ----------------> 4 in flight -> receipts
+                  '-> message group: run -> its turn -> batch of runs -----> 4 in flight -> receipts
+                                             ^                                   |
+                                             '------------ next turns -----------'
+    send, send_batch, request ------> with message groups: its turn -> sent
 
 The turns are in `turns.py`, the runs of message groups in `ordered_buffer.py`.
 """
@@ -25,9 +29,10 @@ from tern_client.transport.retrying import RetryPolicy
 from tern_client.transport.transport import Transport
 from tern_wire.errors import TernError
 
-# What send_soon may hold before it waits: a second or two of a fast producer, and nothing for the memory of a small machine.
+# The most bytes that send_soon buffers before it waits: a second or two of a fast producer, and
+# little memory for a small machine.
 BUFFER_SIZE_MAX_BYTES = 16 * 1024 * 1024
-# Batches on the way at a time: enough to fill a proxy's lane while another is being made durable.
+# Batches in flight at a time: enough to fill a proxy's lane while another batch is made durable.
 BATCHES_IN_FLIGHT_MAX = 4
 
 Receipt = asyncio.Future[SendReceipt]
@@ -35,7 +40,7 @@ Receipt = asyncio.Future[SendReceipt]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
-    """A message that the buffer has no room for yet."""
+    """A message that waits for room in the buffer."""
 
     topic: str
     message: OutgoingMessage
@@ -44,17 +49,49 @@ class _Waiting:
 
 
 class Producer(PlainProducer):
-    """Sends messages, and requests that wait for their reply. Every message gets an idempotency key unless *idempotent* is off, so that repeats are stored once.
+    """Sends messages, and requests that wait for a reply. Tasks of one event loop may share a
+    producer.
 
-    Messages of one message group are stored in the order in which they were given to this producer, by whichever of its methods: the next
-    ones are sent when the earlier ones are settled, repeats and all. One that fails for good leaves a gap: those behind it are sent all the
-    same, as Kafka's idempotent producer does. If its error is OutcomeUnknown it may still be stored, late and once; whoever must not
-    have it behind the later ones waits for each receipt. What has waited for longer than the deadline when the one before it is given up fails
-    with TurnNotReached, unsent.
+    - *endpoints*: URLs of proxies, such as http://127.0.0.1:8080; EndpointMalformed. When one
+      fails, the next one is used.
+    - *idempotent*: every message gets an idempotency key, so that a repeat is stored once.
+    - *limits*, *buffer_size_max_bytes*: batches of `send_soon`, and the most bytes that it buffers
+      (16 MiB).
+    - *namespace*: all topics are in it. *policy*: patience and pauses. *key_file*, *ca_file*:
+      credentials.
 
-    Owns its connections and its buffer. Use it as an async context manager, or call `close`, which flushes first; after that
-    sends are refused (ClientClosed). *endpoints* are proxies' URLs, such as http://127.0.0.1:8080 (EndpointMalformed when they are
-    not); the next one is used when one fails. Errors are TernError: what it raises was not stored, but for OutcomeUnknown.
+    Use the producer as an async context manager, or call `close`, which flushes first. Later sends
+    are refused with ClientClosed.
+
+    Errors are TernError. A send that raises was not stored, with one exception: after
+    OutcomeUnknown the message may be stored, late and once.
+
+    Messages of one message group are stored in the order of the calls, whichever methods send them.
+    The next message is sent when the earlier ones are stored or have failed for good, all repeats
+    included. A failed message leaves a gap, and those behind it are sent, as Kafka's idempotent
+    producer does. A program that cannot accept a late message behind later ones waits for each
+    receipt. After a failure, a message that has waited for longer than the deadline fails with
+    TurnNotReached, unsent.
+
+    Example:
+
+        import asyncio
+
+        from tern_client import OutgoingMessage, Producer
+
+
+        async def main() -> None:
+            async with Producer("http://127.0.0.1:8080") as producer:
+                receipt = await producer.send("orders", b"order 1", tag="new", keys=["1"])
+                print(receipt.offset)  # -> 0
+                batch = [OutgoingMessage(body=b"order 2"), OutgoingMessage(body=b"order 3")]
+                outcome = await producer.send_batch("orders", batch)
+                print(len(outcome.confirmed()))  # -> 2
+                soon = await producer.send_soon("orders", OutgoingMessage(body=b"order 4"))
+                print((await soon).offset)  # -> 3
+
+
+        asyncio.run(main())
     """
 
     __slots__ = (
@@ -95,16 +132,19 @@ class Producer(PlainProducer):
         self._buffered_max = buffer_size_max_bytes
         self._ordered: OrderedBuffer[Receipt] = OrderedBuffer(limits or BatchLimits(), self._turns)
         self._ordered_in_flight = 0
-        # Who waits until the buffer has room for a message, in the order of coming.
+        # Messages that wait for room in the buffer, in the order of the calls.
         self._room: deque[_Waiting] = deque()
         self._batches = asyncio.Semaphore(BATCHES_IN_FLIGHT_MAX)
         self._timer: asyncio.TimerHandle | None = None
 
     async def send_soon(self, topic: str, message: OutgoingMessage) -> Receipt:
-        """Put *message* into the buffer; await the returned future for its receipt. Waits only while the buffer is full.
+        """Put *message* into the buffer; await the returned future for its receipt. Waits only
+        while the buffer is full.
 
-        It is sent 5 ms after the first of its batch, or when 256 KiB or 1,024 messages have come together; with a message group, not
-        before the earlier ones of that are settled. ClientClosed when this is closed while it waits: the message was not taken.
+        The message is sent 5 ms after the first one of its batch, or when 256 KiB or 1,024 messages
+        have gathered. With a message group, it is sent after the earlier messages of that group are
+        settled. ClientClosed when the producer is closed during the wait: the message was not
+        taken.
         """
         self._check_open()
         keyed, size_bytes = with_key(message, self._keys), size_of(message)
@@ -121,7 +161,9 @@ class Producer(PlainProducer):
             raise
 
     async def flush(self) -> None:
-        """Send what waits and return when every batch has its outcome; outcomes are in the futures of `send_soon`."""
+        """Send the buffered messages; return when every batch has its outcome. The outcomes are in
+        the futures of `send_soon`.
+        """
         for batch in self._buffer.all():
             self._start(batch)
         self._start_ordered(is_hurried=True)
@@ -138,7 +180,7 @@ class Producer(PlainProducer):
         if self._timer:
             self._timer.cancel()
 
-    # The buffer --------------------------------------------------------------------------------------------------------
+    # The buffer -------------------------------------------------------------------------------
     def _has_room(self, size_bytes: int) -> bool:
         return not self._buffered_bytes or self._buffered_bytes + size_bytes <= self._buffered_max
 
@@ -155,7 +197,9 @@ class Producer(PlainProducer):
         return receipt
 
     def _make_room(self) -> None:
-        """Take messages in the order in which they came: a small one must not overtake a large one of its message group."""
+        """Take messages in the order of the calls: a small one must not overtake a large one of its
+        message group.
+        """
         while self._room and self._has_room(self._room[0].size_bytes):
             self._admit(self._room.popleft())
 
@@ -178,7 +222,7 @@ class Producer(PlainProducer):
         self._start_ordered()
         self._set_timer()
 
-    # Batches on the way ------------------------------------------------------------------------------------------------
+    # Batches in flight --------------------------------------------------------------------------
     def _start(self, batch: Batch[Receipt]) -> None:
         self._keep(self._send(batch))
 
@@ -215,7 +259,8 @@ class Producer(PlainProducer):
         self._set_timer()
 
     def _hurry(self, keys: Iterable[Key]) -> None:
-        # What waits for room was asked for before. Its bytes are its caller's already, so it may be taken beyond the limit.
+        # Messages that wait for room belong to earlier calls. Their callers hold the bytes already,
+        # so they may be taken beyond the limit.
         before = [each for each in self._room if (each.topic, each.message.message_group) in keys]
         for each in before:
             self._room.remove(each)
@@ -225,7 +270,9 @@ class Producer(PlainProducer):
         self._start_ordered()
 
     async def _settle(self, batch: Batch[Receipt]) -> Mapping[int, TernError]:
-        """Send one batch and hand out its receipts; the errors by number. An error of ours is an outcome, not a failure of this task."""
+        """Send one batch and hand out its receipts; return the errors by number. A TernError is an
+        outcome, not a failure of this task.
+        """
         try:
             outcome = BatchOutcome(receipts=())
             if batch.messages:

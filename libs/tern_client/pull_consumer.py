@@ -1,7 +1,8 @@
-"""PullConsumer: all queues of a topic, read by offset, for readers that keep their own place. Async, and blocking for threads.
+"""PullConsumer: reads all queues of a topic by offset and keeps its own place. Async, and blocking
+for threads.
 
-Every such consumer reads everything: that is what broadcast means. The async one waits at all queues at once; the blocking one looks at
-them in turn. Messages come in order within a queue.
+Every pull consumer reads all messages: a broadcast. The async one waits at all queues at once; the
+blocking one reads them in turn. Messages come in order within a queue.
 """
 
 import asyncio
@@ -21,17 +22,44 @@ from tern_client.transport.retrying import RetryPolicy
 from tern_client.transport.transport import Transport
 
 WAIT_DEFAULT_MS = 20_000
-# Pages that the async consumer holds beyond the one that it hands out.
+# Pages that the async consumer holds, beyond the one that it hands out.
 PAGES_AHEAD_MAX = 8
-# The blocking consumer waits so long at one queue before it looks at the others.
+# The longest wait of the blocking consumer at one queue before it reads the others.
 WAIT_AT_QUEUE_MS = 500
 
 
 class PullConsumer(PullCalls):
-    """`async for message in consumer`, then `await consumer.commit()`. Owns its connections, places and the pages it holds.
+    """Reads all messages of a topic: `async for message in consumer`, then
+    `await consumer.commit()`.
 
-    *offsets*: where places are kept (MemoryOffsets, FileOffsets, GroupOffsets). *start*: `earliest`, `latest` or `@time`, for queues without a
-    place. Iterating never ends by itself; `close` ends it with ClientClosed, and commits nothing.
+    - *offsets*: the store of places: MemoryOffsets (default), FileOffsets, GroupOffsets, or an
+      object with `load` and `save`.
+    - *start*: `earliest`, `latest` or `@time`, for queues without a place.
+    - *tags* (`A || B`) or *sql* filters messages. *max_messages*: the most messages of one page
+      (256). *wait_ms*: the wait of a long poll.
+    - *endpoints*, *namespace*, *policy*, *key_file*, *ca_file*: as for the Producer.
+
+    The loop has no end. `close` ends it with ClientClosed, and commits nothing.
+
+    Example:
+
+        import asyncio
+
+        from tern_client import FileOffsets, Producer, PullConsumer
+
+
+        async def main() -> None:
+            async with Producer("http://127.0.0.1:8080") as producer:
+                await producer.send("orders", b"order 1")
+            places = FileOffsets("places.json")
+            async with PullConsumer("http://127.0.0.1:8080", "orders", offsets=places) as consumer:
+                async for message in consumer:
+                    print(message.queue, message.offset, message.body)  # -> broker-a:0 0 b'order 1'
+                    await consumer.commit()  # the next run begins behind this message
+                    break
+
+
+        asyncio.run(main())
     """
 
     __slots__ = ("_next", "_page", "_pages", "_pullers", "_wait_ms")
@@ -69,7 +97,7 @@ class PullConsumer(PullCalls):
         )
         self._wait_ms = wait_ms
         self._pages: asyncio.Queue[tuple[str, PulledPage | BaseException]] = asyncio.Queue(PAGES_AHEAD_MAX)
-        # The page that is handed out, and which of its messages is next.
+        # The page that is handed out, and the index of its next message.
         self._page: PulledPage | None = None
         self._next = 0
         self._pullers: dict[str, asyncio.Task[None]] = {}
@@ -87,7 +115,9 @@ class PullConsumer(PullCalls):
         return message
 
     async def _take_page(self) -> None:
-        """The next page of any queue; returns without one when it is time to look for new queues."""
+        """Take the next page of any queue. Returns without one when it is time to look for new
+        queues.
+        """
         await self._look_for_queues()
         try:
             left_s = max(0.0, self._queues_due_ms - now_ms()) / 1_000
@@ -96,7 +126,7 @@ class PullConsumer(PullCalls):
             return
         self._check_open()
         if isinstance(page, BaseException):
-            # Asked again by whoever goes on after this.
+            # The queue is read again when the program continues after this error.
             self._pullers.pop(queue, None)
             self._queues_due_ms = 0.0
             raise page
@@ -111,7 +141,7 @@ class PullConsumer(PullCalls):
         await asyncio.gather(*pullers, return_exceptions=True)
         while not self._pages.empty():
             self._pages.get_nowait()
-        # Whoever waits in the loop is told.
+        # End the loop that waits.
         self._pages.put_nowait(("", ClientClosed(client=type(self).__name__)))
 
     async def _look_for_queues(self) -> None:
@@ -122,7 +152,9 @@ class PullConsumer(PullCalls):
                 self._pullers[queue] = asyncio.get_running_loop().create_task(self._pull(queue))
 
     async def _pull(self, queue: str) -> None:
-        """Pages of one queue, for as long as this is open. What fails for good is raised where messages are taken."""
+        """Read pages of *queue* while the consumer is open. A final error is raised where messages
+        are taken.
+        """
         try:
             while True:
                 await self._pages.put((queue, await self._next_page(queue, self._wait_ms)))
@@ -131,8 +163,25 @@ class PullConsumer(PullCalls):
 
 
 class BlockingPullConsumer(BlockingPullCalls):
-    """As PullConsumer, for threads; not to be shared between them, but for `stop`. A loop over it waits without end; `until_idle` ends when
-    nothing comes, `stop` ends either, and a loop anew goes on where the last one was."""
+    """Reads all messages of a topic: `for message in consumer`, then `consumer.commit()`. The
+    arguments are those of PullConsumer, without *wait_ms*.
+
+    Threads do not share a consumer, but any thread may call `stop`. A plain loop waits without end,
+    `until_idle` ends without new messages, and `stop` ends either. The next loop continues where
+    the last one ended.
+
+    Example:
+
+        from tern_client import BlockingProducer, BlockingPullConsumer, FileOffsets
+
+        with BlockingProducer("http://127.0.0.1:8080") as producer:
+            producer.send("orders", b"order 1")
+        places = FileOffsets("places.json")
+        with BlockingPullConsumer("http://127.0.0.1:8080", "orders", offsets=places) as consumer:
+            for message in consumer.until_idle():
+                print(message.queue, message.offset, message.body)  # -> broker-a:0 0 b'order 1'
+            consumer.commit()  # the next run begins behind this message
+    """
 
     def __init__(
         self,
@@ -168,15 +217,17 @@ class BlockingPullConsumer(BlockingPullCalls):
         self._queues: list[str] = []
 
     def __iter__(self) -> Iterator[PulledMessage]:
-        """Messages, without end, until `stop`."""
+        """Iterate over messages until `stop`."""
         return self._iterate(None)
 
     def until_idle(self, idle_ms: int = 0) -> Iterator[PulledMessage]:
-        """As a loop over this, but it ends once nothing has come for *idle_ms*."""
+        """Iterate over messages until none has come for *idle_ms*, or until `stop`."""
         return self._iterate(idle_ms)
 
     def stop(self) -> None:
-        """End the loop, for good: after the message in hand, or within half a second where it waits. From any thread or signal handler."""
+        """End the loop for good: after the message in hand, or within half a second where it waits.
+        Any thread or signal handler may call it.
+        """
         self._is_stopped = True
 
     def _iterate(self, idle_ms: int | None) -> Iterator[PulledMessage]:
@@ -193,7 +244,7 @@ class BlockingPullConsumer(BlockingPullCalls):
         while not self._is_stopped:
             if now_ms() >= self._queues_due_ms:
                 self._queues = self._find_queues()
-            # Waits at one queue a round, when the round before brought nothing.
+            # Wait at one queue in each round, when the round before found nothing.
             wait_ms = WAIT_AT_QUEUE_MS if idle_ms is None else min(WAIT_AT_QUEUE_MS, int(until_ms - now_ms()))
             wait_ms = 0 if found else max(wait_ms, 0)
             found, began_ms = 0, now_ms()
@@ -208,7 +259,7 @@ class BlockingPullConsumer(BlockingPullCalls):
                     yield message
                 if not page.messages:
                     self._places.hand(page, queue, -1)
-            # Another one is waited at next.
+            # Wait at another queue next.
             self._queues = self._queues[1:] + self._queues[:1]
             if found:
                 until_ms = now_ms() + (idle_ms or 0)

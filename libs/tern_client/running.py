@@ -1,6 +1,8 @@
-"""Running a program until it is done or told to stop: Ctrl-C and SIGTERM end it in order, without a traceback.
+"""Running a program until it ends or receives Ctrl-C or SIGTERM, which end it in order and without
+a traceback.
 
-Python dies of SIGTERM on the spot: no `with` ends, what a consumer has received ahead is not given back, and its attempts count.
+Python's default for SIGTERM ends the process at once: no `with` block ends, messages that a
+consumer has received ahead are not released, and their delivery attempts count.
 """
 
 import asyncio
@@ -13,27 +15,30 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
-# What shells make of a program that a signal has ended.
+# The exit status that shells give to a program that a signal has ended, less the signal's number.
 _STATUS_OF_SIGNALS = 128
 
 
 class Stoppable(Protocol):
-    """What a signal stops."""
+    """An object that a signal can stop."""
 
     def stop(self) -> None:
-        """End the loop that runs, from any thread or signal handler."""
+        """End the loop that runs. Any thread or signal handler may call it."""
 
 
-# Loops of blocking consumers that run, and over whom. Every loop removes itself.
+# Running loops over blocking consumers, each with its consumer. Every loop removes itself.
 ITERATING: dict[object, Stoppable] = {}
 
 
 def run(work: Coroutine[Any, Any, T] | Callable[[], T]) -> T:
-    """Run `main()` (a coroutine, as asyncio.run does) or `main` (a function with blocking clients), and return its value.
+    """Run `main()` (a coroutine, as asyncio.run does) or `main` (a function with blocking clients),
+    and return its value.
 
-    The first Ctrl-C or SIGTERM cancels the coroutine, or stops the loops over blocking consumers after the message in hand; without such a loop
-    it raises SystemExit in the function. The second one ends the program on the spot. After either it ends as SystemExit(128 + the signal's
-    number), whatever *work* returns. Outside the main thread signals do nothing here.
+    - The first Ctrl-C or SIGTERM cancels the coroutine. In a function it stops the loops over
+      blocking consumers after the message in hand; without such a loop it raises SystemExit.
+    - The second one ends the program at once.
+    - The program then ends with SystemExit(128 + the signal's number), whatever *work* returns.
+    - Outside the main thread signals have no effect here.
     """
     told: list[int] = []
     if isinstance(work, Coroutine):
@@ -76,7 +81,9 @@ async def _until_told(work: Coroutine[Any, Any, T], told: list[int]) -> T:
 
 @contextmanager
 def _as_before() -> Generator[None, None, None]:
-    """Signals are what they were, behind a block: an event loop that lets go of one leaves Python's own handler, not the one of before."""
+    """Restore the signal handlers behind the block. An event loop that removes its handler restores
+    Python's default, not the earlier handler.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,17 +1,15 @@
 """The README's own commands, run as a reader would: every block marked `sh {run}`, in order, in one shell, against a real mesh; every block
-marked `python {run}`, and the example of the SDK's own help, as a file of its own."""
+marked `python {run}` as a file of its own."""
 
 import os
 import re
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
-import tern_client
 from tests.support.mesh.mesh import Mesh, running_mesh
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -29,12 +27,8 @@ def runnable_blocks() -> list[str]:
 
 
 def programs() -> list[str]:
-    """The blocks marked as runnable programs, and what `help(tern_client)` shows first."""
-    found = re.findall(r"^```python \{run\}\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert tern_client.__doc__
-    shown = re.search(r"^( {4}from tern_client.*?)\n(?=^\S)", tern_client.__doc__, re.MULTILINE | re.DOTALL)
-    assert shown is not None
-    return [*found, textwrap.dedent(shown[1])]
+    """The blocks marked as runnable programs. Those of `help(tern_client)` run in tests/mesh/sdk."""
+    return re.findall(r"^```python \{run\}\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def run_program(mesh: Mesh, path: Path, program: str) -> tuple[set[str], str]:
@@ -59,9 +53,9 @@ def run_program(mesh: Mesh, path: Path, program: str) -> tuple[set[str], str]:
 
 
 @pytest.mark.timeout(120)
-def test_the_programs_of_the_readme_and_of_the_sdks_help_run_as_files(tmp_path: Path) -> None:
+def test_the_programs_of_the_readme_run_as_files(tmp_path: Path) -> None:
     """Each sends and receives, for ever; Ctrl-C ends it without a word."""
-    assert len(programs()) == 3
+    assert len(programs()) == 2
     with running_mesh(tmp_path / "mesh") as mesh:
         for name in ("topics/orders", "groups/billing"):
             mesh.settled("PUT", f"/v1/{name}")

@@ -1,1 +1,3 @@
-"""What clients can ask, written for asyncio. The folder `blocking` beside this one is made from it: change this one and say `make blocking`."""
+"""The calls of clients, written for asyncio. `make blocking` makes the folder `blocking` from this
+one.
+"""

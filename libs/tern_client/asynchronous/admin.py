@@ -1,4 +1,6 @@
-"""The calls of Admin: topics, groups, producer groups, principals, broker groups, offsets, and what the cluster looks like."""
+"""Admin, with its calls about offsets, members, messages that wait for their time, and the
+cluster.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -28,16 +30,42 @@ from tern_wire.paths import CLUSTER_PATH
 
 
 class Admin(TopicCalls, DeadLetterCalls, QueryCalls, ProducerGroupCalls, PrincipalCalls, BrokerGroupCalls):
-    """Declares and inspects, and reads queues by offset. May be shared between tasks. Owns its connections."""
+    """Declares, inspects and changes topics, groups and transactions; reads queues by offset.
+
+    It owns its connections, and tasks may share it. Its arguments are those of a producer. Errors
+    are TernError; TopicNotFound and GroupNotFound name what is missing.
+
+    Example:
+
+        import asyncio
+
+        from tern_client import Admin, Producer
+
+
+        async def main() -> None:
+            endpoint = "http://127.0.0.1:8080"
+            async with Admin(endpoint) as admin, Producer(endpoint) as producer:
+                topic = await admin.create_topic("orders", type="MIXED")
+                await admin.create_group("billing", max_attempts=5)
+                print(topic["type"])  # -> MIXED
+                await producer.send("orders", b"order 1", keys=["1"])
+                found = await admin.find("orders", "1")
+                print(found["messages"][0]["body"])  # -> b'order 1'
+                moved = await admin.seek("billing", "orders", "latest")
+                print(moved[0]["queue"], moved[0]["after"])  # -> broker-a:0 1
+
+
+        asyncio.run(main())
+    """
 
     __slots__ = ()
 
     async def offsets(self, topic: str) -> list[QueueOffsets]:
-        """Min and max offset of every queue of *topic*."""
+        """Return the least and the next offset of every queue of *topic*."""
         return read_offsets(await self._call(offsets_request(topic)))
 
     async def group_offsets(self, group: str, topic: str) -> dict[str, int]:
-        """The committed offset of every queue, written `broker-a:3`."""
+        """Return the committed offset of every queue (`broker-a:3`)."""
         return read_group_offsets(await self._call(group_offsets_request(group, topic)))
 
     async def commit_offsets(
@@ -48,42 +76,55 @@ class Admin(TopicCalls, DeadLetterCalls, QueryCalls, ProducerGroupCalls, Princip
         expected: Mapping[str, int] | None = None,
         epochs: Mapping[str, int] | None = None,
     ) -> None:
-        """Commit *offsets*; with *expected* only if those are committed now, else OffsetMoved; with the *epochs* of the queues' locks only if
-        nobody else has locked them since, else QueueLockLost."""
+        """Commit *offsets* of *group* in *topic*, by queue (`broker-a:3`).
+
+        - *expected*: commit only if these are the committed offsets now, else OffsetMoved.
+        - *epochs*: commit only if no other member has locked the queues since these epochs of their
+          locks, else QueueLockLost.
+        """
         await self._call(commit_request(group, topic, offsets, expected, epochs))
 
     async def members(self, group: str, role: str = "consumer") -> dict[str, Any]:
-        """Who is in *group*, what each said last, and where their subscriptions differ."""
+        """Return the members of *group*, the last heartbeat of each, and the topics in which their
+        subscriptions differ. *role*: consumer or producer.
+        """
         return read_document(await self._call(members_request(group, role)))
 
     async def assignments(self, group: str, topic: str, *, member: str = "", strategy: str = "") -> dict[str, Any]:
-        """Which member of *group* reads which queues of *topic*; only *member*'s if given; by default as the members say."""
+        """Return which member of *group* reads which queues of *topic*; with *member*, only its
+        queues. *strategy*: by default the members'.
+        """
         return read_document(await self._call(assignments_request(group, topic, member=member, strategy=strategy)))
 
     async def locks(self, group: str, topic: str) -> dict[str, Any]:
-        """Which queues of *topic* are locked, by which member, as of which epoch."""
+        """Return the locked queues of *topic*, each with its member and epoch."""
         return read_document(await self._call(locks_request(group, topic)))
 
     async def scheduled(
         self, topic: str, *, begin_ms: int = 0, end_ms: int | None = None, limit: int = 100, cursor: str = ""
     ) -> ScheduledPage:
-        """Messages of *topic* that wait for a delivery time in [*begin_ms*, *end_ms*), the next ones first, at most *limit*."""
+        """Return messages of *topic* with a delivery time in [*begin_ms*, *end_ms*), the next ones
+        first; at most *limit*.
+        """
         return read_scheduled(await self._call(scheduled_request(topic, begin_ms, end_ms, limit, cursor)))
 
     async def recall(self, topic: str, recall_handle: str) -> None:
-        """Take back a message that waits: it is not delivered. AlreadyDelivered when it is too late, NotScheduled if it was recalled."""
+        """Take back a message that waits for its delivery time. AlreadyDelivered when it is too
+        late, NotScheduled after a first recall.
+        """
         await self._call(recall_request(topic, recall_handle))
 
     async def cluster(self) -> dict[str, Any]:
-        """What the cluster looks like from a proxy."""
+        """Return the state of the cluster, from the view of one proxy."""
         return read_document(await self._call(get_request(CLUSTER_PATH)))
 
     async def pull_records(
         self, topic: str, queue: str, offset: int, end_offset: int, *, max_bytes: int = RECEIVE_SIZE_MAX_BYTES
     ) -> AsyncIterator[RecordPage]:
-        """Pages of records of *queue* (`broker-a:3`) from *offset* up to, not including, *end_offset*.
+        """Iterate over pages of records of *queue* (`broker-a:3`) from *offset* up to, not
+        including, *end_offset*.
 
-        Ends earlier when the queue does. OffsetExpired when *offset* is no longer kept.
+        Ends at the end of the queue. OffsetExpired when retention has dropped *offset*.
         """
         while offset < end_offset:
             page = read_page(await self._call(pull_request(topic, queue, offset, end_offset, max_bytes)))

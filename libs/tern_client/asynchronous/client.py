@@ -1,9 +1,10 @@
-"""What all clients share: their connections, the calls over them, and how they end.
+"""The parts that all clients share: their connections, the calls over them, and their end.
 
-      open --close()--> closed: nothing new begins; what waits is sent (`_finish`) --> connections closed --> over
+    open --close()--> closed: nothing new begins; the rest is sent (`_finish`)
+             --> connections closed --> over
 
-Law: a closed client refuses at once, with an error that says what to do. It never opens a connection again, since nobody would
-close that one.
+Law: a closed client refuses every call at once with ClientClosed. It never opens a connection
+again, since nothing would close that one.
 """
 
 from collections.abc import Generator, Sequence
@@ -36,7 +37,9 @@ class AsyncClient:
         ca_file: FileName | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """*namespace*: all topics and groups that this client names are in it. InvalidField, EndpointMalformed."""
+        """*namespace*: all topics and groups of this client's calls are in it. InvalidField,
+        EndpointMalformed.
+        """
         self._caller = AsyncCaller(
             endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
         )
@@ -44,10 +47,10 @@ class AsyncClient:
         self._first_close = Closing()
 
     async def close(self) -> None:
-        """Finish what waits and close all connections, once.
+        """Send what waits and close all connections, once.
 
-        In asyncio a second `close` returns when the first is done. Between threads it returns at once, and calls of other threads end as
-        they may.
+        In asyncio a second `close` returns when the first is done. Between threads it returns at
+        once, and calls of other threads may fail.
         """
         if self._is_closed:
             await self._first_close.wait()
@@ -70,7 +73,7 @@ class AsyncClient:
         await self.close()
 
     async def _finish(self) -> None:
-        """What a client still has to do when nothing new may begin."""
+        """Do the rest of a client's work after its last call."""
 
     @property
     def _course(self) -> Course:
@@ -81,7 +84,7 @@ class AsyncClient:
             raise ClientClosed(client=type(self).__name__)
 
     async def _drive(self, steps: Generator[Step, Outcome, T]) -> T:
-        """As AsyncCaller.drive, while this is open."""
+        """Drive *steps* while the client is open; ClientClosed."""
         self._check_open()
         return await self._caller.drive(steps)
 

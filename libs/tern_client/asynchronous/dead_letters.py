@@ -10,7 +10,7 @@ from tern_wire import paths
 
 
 class DeadLetterCalls(AsyncClient):
-    """What Admin can do with dead letters."""
+    """Calls of Admin about dead letters."""
 
     __slots__ = ()
 
@@ -26,14 +26,20 @@ class DeadLetterCalls(AsyncClient):
         limit: int = 0,
         cursor: str = "",
     ) -> dict[str, Any]:
-        """`messages` with `dlq` (origin, attempts, cause, reason, dead_at), bodies as bytes; `next_cursor` while there may be more."""
+        """Return a page of dead letters of *group*: `messages` with bodies as bytes, and
+        `next_cursor` while there may be more.
+
+        Each message has `dlq` with its origin, attempts, cause, reason and dead_at. *topic*, *tag*
+        and *reason* narrow the list, and so do *begin* and *end*, times as milliseconds since 1970
+        or RFC 3339.
+        """
         request = dead_letters_request(
             group, topic=topic, tag=tag, reason=reason, begin=begin, end=end, limit=limit, cursor=cursor
         )
         return read_document(await self._call(request))
 
     async def purge_dead_letters(self, group: str) -> int:
-        """Drop all dead letters of *group*, for good; how many there were."""
+        """Drop all dead letters of *group* for good; return their number."""
         return int(read_document(await self._call(purge_request(group)))["purged"])
 
     async def redrive(
@@ -52,10 +58,14 @@ class DeadLetterCalls(AsyncClient):
         dry_run: bool = False,
         idempotency_key: str = "",
     ) -> dict[str, Any]:
-        """Deliver dead letters to *group* again: those at *offsets* (`broker-a:17`), or that fit the conditions, or *everything*.
+        """Deliver dead letters to *group* again; return the task, whose progress `task` returns.
 
-        The task that does it; ask `task` how it is going. *rate*: messages a second, 0 for as fast as it goes. *to*: `origin`, their own
-        queues, which is also the default; where nothing else chooses, naming it means *everything*. *end* is the time before which they died.
+        - Those at *offsets* (`broker-a:17`), those that fit the conditions (see `dead_letters`), or
+          *everything*. *end* is the time before which they became dead letters.
+        - *to*: `origin`, their own queues, which is the default. Without *offsets* and conditions,
+          naming it means *everything*.
+        - *rate*: messages a second, 0 for no limit. *dry_run*: count, and deliver nothing.
+        - *idempotency_key*: a repeat with it returns the same task.
         """
         request = redrive_request(
             group,
@@ -74,7 +84,7 @@ class DeadLetterCalls(AsyncClient):
         return read_document(await self._call(request))
 
     async def task(self, task: str) -> dict[str, Any]:
-        """How a task is going; TaskNotFound."""
+        """Return the progress of a task; TaskNotFound."""
         return read_document(await self._call(get_request(paths.task_path(task))))
 
     async def cancel_task(self, task: str) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""One member's place in a consumer group.
+"""The place of one member in a consumer group, for programs that share out queues among themselves.
 
-member = Membership(endpoints, "billing", {"orders": "A || B"})
-await member.heartbeat()                       every 30 s; a member is gone after 120 s of silence
-for queue in await member.assigned("orders"):  pull it; ask again when the generation in a heartbeat's answer has moved
-await member.lock("orders", [queue])           for ordered reading: every 20 s, and only what is `locked` is yours
-await member.close()                           leaves: its queues and locks are free at once
+- `heartbeat` every 30 s: a member without heartbeats for 120 s is removed.
+- `assigned` returns the queues to pull. It is called again when the generation in a heartbeat's
+  answer has moved.
+- `lock` every 20 s, for ordered reading: only the queues in `locked` belong to the member.
+- `close` leaves the group: its queues and locks are free at once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,9 +31,35 @@ from tern_wire.routing.membership import Strategy
 
 
 class Membership(AsyncClient):
-    """One member of a consumer group. Owns its connections; it does nothing by itself, so send heartbeats.
+    """One member of a consumer group. It sends no heartbeats by itself: the program calls
+    `heartbeat` every 30 s.
 
-    May be shared between tasks: one can send the heartbeats.
+    Tasks may share a member, which owns its connections. Arguments beside those of all clients:
+
+    - *subscriptions*: topic to filter, such as `A || B`, `*` or `sql:...`.
+    - *member*: its id, up to 128 characters and unique in the group; by default a generated one.
+    - *strategy*: `averagely` (default), `averagely-by-circle`, `by-config`, `by-machine-room`,
+      `machine-room-nearby` or `consistent-hash`, as RocketMQ defines them.
+    - *room*: its machine room. *queues*: the queues of each topic that it reads under `by-config`.
+
+    Example:
+
+        import asyncio
+
+        from tern_client import Membership
+
+
+        async def main() -> None:
+            member = Membership("http://127.0.0.1:8080", "billing", {"orders": "*"})
+            async with member:
+                await member.heartbeat()  # every 30 s
+                queues = await member.assigned("orders")
+                print(queues)  # -> ['broker-a:0']
+                locks = await member.lock("orders", queues)  # every 20 s, for ordered reading
+                print(list(locks["locked"]))  # -> ['broker-a:0']
+
+
+        asyncio.run(main())
     """
 
     __slots__ = ("_has_joined", "_says")
@@ -54,7 +80,7 @@ class Membership(AsyncClient):
         ca_file: FileName | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """*subscriptions*: topic -> filter, as `A || B`, `*`, or `sql:...`. *member*: by default an id that nobody else has."""
+        """The arguments are explained at the class. InvalidField."""
         self._says = member_heartbeat(group, subscriptions, member, strategy, room, queues)
         self._has_joined = False
         super().__init__(
@@ -63,30 +89,36 @@ class Membership(AsyncClient):
 
     @property
     def member(self) -> str:
-        """Its id."""
+        """The id of the member."""
         return self._says.member
 
     async def heartbeat(self) -> dict[str, Any]:
-        """Say that it lives. `generation` moves when assignments may have; `subscription_conflict` names topics to mend."""
+        """Keep the membership for another 120 s. `generation` of the answer moves when assignments
+        may have changed; `subscription_conflict` names topics with different filters.
+        """
         self._has_joined = True
         return read_document(await self._call(heartbeat_request(self._says)))
 
     async def assigned(self, topic: str) -> list[str]:
-        """The queues of *topic* that it is to read, as `broker-a:3`; MemberNotFound when it is not heard any more."""
+        """Return the queues of *topic* for this member, such as `broker-a:3`; MemberNotFound after
+        120 s without a heartbeat.
+        """
         request = assignments_request(self._says.group, topic, member=self.member)
         return list(read_document(await self._call(request))["assignments"][self.member])
 
     async def lock(self, topic: str, queues: Iterable[str]) -> dict[str, Any]:
-        """Lock queues or renew: `locked` (queue -> epoch) and `held` (queue -> who has it)."""
+        """Lock queues or renew locks; return `locked` (queue to epoch) and `held` (queue to its
+        member).
+        """
         return read_document(await self._call(lock_request(self._says.group, topic, self.member, queues)))
 
     async def unlock(self, topic: str, queues: Iterable[str] = ()) -> list[str]:
-        """Give up locks, all of *topic* by default; those that it had."""
+        """Release locks, by default all of *topic*; return the released queues."""
         request = unlock_request(self._says.group, topic, self.member, queues)
         return list(read_document(await self._call(request))["unlocked"])
 
     async def _finish(self) -> None:
         if self._has_joined:
-            # Silence ends a membership, too.
+            # A membership without heartbeats ends as well.
             with suppress(TernError):
                 await self._caller.drive(call(self._course, leave_request(self._says.group, self.member), now_ms()))

@@ -21,33 +21,35 @@ from tern_wire.errors import PrincipalNotFound
 
 
 class PrincipalCalls(AsyncClient):
-    """What Admin can do about principals."""
+    """Calls of Admin about principals."""
 
     __slots__ = ()
 
     async def whoami(self) -> Document:
-        """Who this client is: its principal ("" where credentials are not required), grants and
-        quotas.
+        """Return the principal of this client ("" where credentials are not required), its grants
+        and quotas.
         """
         return read_document(await self._call(get_request(paths.WHOAMI_PATH)))
 
     async def put_principal(self, principal: str, **options: Unpack[PrincipalOptions]) -> Document:
-        """Create *principal*, or give it what is named. PrincipalPartlyWritten when not every
-        broker group has it in time: repeat.
+        """Create *principal*, or change the named settings of an existing one.
+        PrincipalPartlyWritten when not every broker group has it in time: repeat the call.
         """
         return read_document(await self._call(principal_request(principal, options)))
 
     async def principal(self, principal: str) -> Document:
-        """Its grants, quotas and what is known of its keys; PrincipalNotFound."""
+        """Return the grants and quotas of *principal*, and what is stored of its keys;
+        PrincipalNotFound.
+        """
         return read_document(await self._call(get_request(path_of(principal))))
 
     async def principals(self) -> list[Document]:
-        """All principals."""
+        """Return all principals."""
         return await self._drive(all_rows(self._course, paths.PRINCIPALS_PATH, "principals", {}, now_ms()))
 
     async def delete_principal(self, principal: str, *, missing_ok: bool = False) -> None:
-        """Delete it with its keys: refused everywhere within 5 s. PrincipalNotFound unless that is
-        *missing_ok*; PrincipalPartlyWritten.
+        """Delete *principal* with its keys, which are refused everywhere within 5 s.
+        PrincipalNotFound unless *missing_ok*; PrincipalPartlyWritten: repeat the call.
         """
         try:
             await self._call(Request("DELETE", path_of(principal)))
@@ -56,18 +58,18 @@ class PrincipalCalls(AsyncClient):
                 raise
 
     async def create_key(self, principal: str, **options: Unpack[KeyOptions]) -> Document:
-        """A new key of *principal*. A bearer key is in `key` of this answer and nowhere else.
+        """Make a key of *principal*. Only this answer contains a bearer key, as `key`.
         PrincipalNotFound, LimitReached.
         """
         return read_document(await self._call(key_request(principal, options)))
 
     async def revoke_key(self, principal: str, kid: str) -> None:
-        """Revoke a key: refused everywhere within 5 s, for good. ClientKeyNotFound,
-        PrincipalNotFound, PrincipalPartlyWritten: repeat.
+        """Revoke a key for good: it is refused everywhere within 5 s. ClientKeyNotFound,
+        PrincipalNotFound; PrincipalPartlyWritten: repeat the call.
         """
         await self._call(revoke_request(principal, kid))
 
     async def acls(self, **wanted: Unpack[AclFilter]) -> list[Document]:
-        """Grants with their principals."""
+        """Return grants with their principals; see AclFilter."""
         query = {name: str(value) for name, value in wanted.items() if value}
         return await self._drive(all_rows(self._course, paths.ACLS_PATH, "acls", query, now_ms()))

@@ -1,4 +1,4 @@
-"""Calls of a reader that keeps its own place: queues of its topic, their pages, and its places in them."""
+"""Calls of a pull consumer: the queues of its topic, their pages, and its places in them."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ from tern_wire.errors import GroupNotFound, OffsetExpired
 
 
 class PullCalls(AsyncClient):
-    """What pull consumers ask of their topic. Owner of the places."""
+    """Calls of pull consumers about their topic. Owner of the places."""
 
     __slots__ = ("_has_begun", "_offsets", "_places", "_queues_due_ms", "_settings")
 
@@ -48,7 +48,7 @@ class PullCalls(AsyncClient):
         ca_file: FileName | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """As PullConsumer."""
+        """The arguments are those of PullConsumer."""
         super().__init__(
             endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
         )
@@ -60,11 +60,11 @@ class PullCalls(AsyncClient):
 
     @property
     def skipped(self) -> int:
-        """Messages that retention dropped before this consumer came to them."""
+        """The number of messages that retention dropped before this consumer read them."""
         return self._places.skipped
 
     async def commit(self) -> None:
-        """Keep the places of everything that was handed out."""
+        """Save the places of all messages that were handed out. The next run begins behind them."""
         self._check_open()
         handed = dict(self._places.handed)
         if not isinstance(self._offsets, GroupOffsets):
@@ -83,7 +83,7 @@ class PullCalls(AsyncClient):
             return {}
 
     async def _find_queues(self) -> list[str]:
-        """All queues of the topic; they are to be looked for again in QUEUES_PERIOD_MS."""
+        """Return all queues of the topic. The next search is due in QUEUES_PERIOD_MS."""
         queues = [row.queue for row in read_offsets(await self._call(offsets_request(self._settings.topic)))]
         if not self._has_begun:
             self._places.begin(await self._load(), queues)
@@ -92,7 +92,9 @@ class PullCalls(AsyncClient):
         return queues
 
     async def _next_page(self, queue: str, wait_ms: int) -> PulledPage:
-        """The next page of *queue*, for which the proxy waits up to *wait_ms*; from the oldest message on when the place is no longer kept."""
+        """Return the next page of *queue*; the proxy waits up to *wait_ms* for a message. Continues
+        with the oldest message when the place was dropped.
+        """
         while True:
             try:
                 request = self._settings.request(queue, self._places.asked.get(queue), wait_ms)

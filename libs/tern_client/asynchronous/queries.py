@@ -1,4 +1,4 @@
-"""Calls that look at messages, topics and groups, and the one that moves a group."""
+"""Calls that inspect messages, topics and groups, and the one that moves a group."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,41 +18,57 @@ from tern_client.calls.queries import (
 
 
 class QueryCalls(AsyncClient):
-    """What Admin can look at, and move."""
+    """Calls of Admin that inspect messages, and move groups."""
 
     __slots__ = ()
 
     async def message(self, topic: str, message_id: str) -> dict[str, Any]:
-        """The message with that id, its `body` as bytes; MessageNotFound."""
+        """Return the message with that id, its `body` as bytes; MessageNotFound."""
         return read_document(await self._call(message_request(topic, message_id)))
 
     async def find(
         self, topic: str, key: str, *, begin: str | int = "", end: str | int = "", limit: int = 0, cursor: str = ""
     ) -> dict[str, Any]:
-        """`messages` with *key*, newest first; `next_cursor` when there are more, `truncated` when the search stopped at its bound."""
+        """Return `messages` with *key*, newest first, from the times *begin* to *end* (milliseconds
+        since 1970 or RFC 3339).
+
+        `next_cursor` is there when there are more; `truncated` when the search stopped at its
+        bound.
+        """
         request = find_request(topic, key, begin=begin, end=end, limit=limit, cursor=cursor)
         return read_document(await self._call(request))
 
     async def trace(self, topic: str, message_id: str) -> dict[str, Any]:
-        """Where the message is stored, and its `state` for each of `groups`."""
+        """Return where the message is stored, and its `state` in each of `groups`."""
         return read_document(await self._call(trace_request(topic, message_id)))
 
     async def seek(
         self, group: str, topic: str, to: Place, *, queues: Sequence[str] | None = None, dry_run: bool = False
     ) -> list[dict[str, Any]]:
-        """Move *group* in *queues* (None: all); `queue`, `before` (None: not begun) and `after` of each. Leases there are over."""
+        """Move *group* in *queues* (None: all) of *topic*; return `queue`, `before` (None: not
+        begun) and `after` of each. Leases there end.
+
+        *to*: `"earliest"`, `"latest"`, `{"time": ...}`, `{"shift": messages}` or
+        `{"offsets": {"broker-a:3": 42}}`. *dry_run*: move nothing.
+        """
         request = seek_request(group, topic, to, queues=queues, dry_run=dry_run)
         return list(read_document(await self._call(request))["queues"])
 
     async def offsets_at(self, topic: str, time: str | int) -> dict[str, int]:
-        """The first offset of every queue that was visible at *time* (ms since 1970, or RFC 3339) or later."""
+        """Return the first offset of every queue that became visible at *time* (milliseconds since
+        1970, or RFC 3339) or later.
+        """
         rows = read_document(await self._call(offsets_at_request(topic, time)))["queues"]
         return {row["queue"]: row["offset_at"] for row in rows}
 
     async def topic_stats(self, topic: str) -> dict[str, Any]:
-        """How much *topic* holds, and how fast messages come in and go out (over the last minute)."""
+        """Return the size of *topic*, and the rates of its messages in and out over the last
+        minute.
+        """
         return read_document(await self._call(topic_stats_request(topic)))
 
     async def lag(self, group: str, topic: str = "") -> dict[str, Any]:
-        """How far *group* is behind, in messages and in ms, in *topic* or in all that it reads."""
+        """Return how far *group* is behind, in messages and in milliseconds, in *topic* or in all
+        that it reads.
+        """
         return read_document(await self._call(lag_request(group, topic)))

@@ -22,7 +22,7 @@ from tern_wire.limits import REPLY_TIMEOUT_DEFAULT_MS
 
 
 class RequestCalls(OrderedCalls):
-    """What producers can ask."""
+    """Calls of producers about requests."""
 
     __slots__ = ()
 
@@ -36,10 +36,15 @@ class RequestCalls(OrderedCalls):
         client: str = "",
         **fields: Any,
     ) -> ReplyMessage:
-        """Send a request and wait for its reply; 1 ms to 30 s. ReplyTimeout: it is stored, and `find_reply` asks again, by its fields.
+        """Send a request and return its reply, which is awaited for *timeout*: 1 ms to 30 s, as
+        `"10s"`, milliseconds or a timedelta.
 
-        *client* is who asks, *correlation_id* which of its requests this is; the proxy makes what is left out. *fields*: as in `send`. With a
-        message group it is sent in turn, when its predecessor has its reply; the time for the reply begins then.
+        *client* names the sender, and *correlation_id* the request; the proxy makes those that are
+        left out. *fields* are those of `send`. With a message group the request takes its turn,
+        which ends with the reply; *timeout* begins with the turn.
+
+        ReplyTimeout: the request is stored, and its fields are arguments of `find_reply`.
+        IllegalTimeout.
         """
         timeout_ms, message = timeout_ms_of(timeout), message_of(body, fields)
         request = new_request(topic, message, timeout_ms, correlation_id, client)
@@ -48,23 +53,26 @@ class RequestCalls(OrderedCalls):
         )
 
     async def find_reply(self, topic: str, correlation_id: str, client: str = "", wait_ms: int = 0) -> ReplyMessage:
-        """The reply to a request that was stored before; NoReply when none came within *wait_ms*."""
+        """Return the reply to an earlier request; NoReply when none came within *wait_ms*."""
         return read_reply(await self._call(find_request(topic, correlation_id, client, wait_ms)))
 
     async def reply(self, topic: str, body: bytes, *, reply_to: str, correlation_id: str, **fields: Any) -> SendReceipt:
-        """Reply to a request of *topic* that somebody else has received. *fields*: content_type, properties, keys."""
+        """Reply to a request of *topic* that another client has received. *fields*: content_type,
+        properties, keys.
+        """
         request = reply_request(topic, body, reply_to=reply_to, correlation_id=correlation_id, **fields)
         return read_receipt(await self._call(request))
 
 
 class ReplyCalls(AsyncClient):
-    """How consumers reply."""
+    """Replies of consumers."""
 
     __slots__ = ()
 
     async def reply(self, request: ReceivedMessage, body: bytes, **fields: Any) -> SendReceipt:
-        """Reply to *request*, which is acked as any message. The first reply counts; one that comes too late is stored all the same.
+        """Reply to *request*, which must still be acked. The first reply counts; a reply after the
+        timeout is stored all the same.
 
-        *fields*: content_type, properties, keys.
+        *fields*: content_type, properties, keys. InvalidField when *request* is not a request.
         """
         return read_receipt(await self._call(reply_to_request(request, body, fields)))

@@ -1,4 +1,4 @@
-"""A producer that sends at once."""
+"""A producer that sends each message at once."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,38 @@ from tern_client.transport.transport import Transport
 
 
 class PlainProducer(RequestCalls):
-    """Sends messages; may be shared between tasks. Keys, errors and the order of message groups are those of the async Producer.
+    """Sends messages, and requests that wait for a reply. Tasks may share a producer.
 
-    Tasks that send to one message group take turns, in the order in which they call. After `close` sends are refused (ClientClosed).
+    - *endpoints*: URLs of proxies, such as http://127.0.0.1:8080; EndpointMalformed. When one
+      fails, the next one is used.
+    - *idempotent*: every message gets an idempotency key, so that a repeat is stored once.
+    - *namespace*: all topics are in it. *policy*: patience and pauses. *key_file*, *ca_file*:
+      credentials.
+
+    After `close` sends are refused with ClientClosed. Errors are TernError. A send that raises was
+    not stored, with one exception: after OutcomeUnknown the message may be stored, late and once.
+
+    Messages of one message group are stored in the order of the calls: a call waits for its turn. A
+    message that fails for good leaves a gap, and those behind it are sent. After a failure, a
+    message that has waited for longer than the deadline fails with TurnNotReached, unsent.
+
+    Example:
+
+        import asyncio
+
+        from tern_client import OutgoingMessage, Producer
+
+
+        async def main() -> None:
+            async with Producer("http://127.0.0.1:8080") as producer:
+                receipt = await producer.send("orders", b"order 1", tag="new", keys=["1"])
+                print(receipt.offset)  # -> 0
+                batch = [OutgoingMessage(body=b"order 2"), OutgoingMessage(body=b"order 3")]
+                outcome = await producer.send_batch("orders", batch)
+                print(len(outcome.confirmed()))  # -> 2
+
+
+        asyncio.run(main())
     """
 
     __slots__ = ("_keys",)
@@ -33,7 +62,7 @@ class PlainProducer(RequestCalls):
         ca_file: FileName | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """As Producer."""
+        """The arguments are explained at the class."""
         super().__init__(
             endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
         )
@@ -55,7 +84,12 @@ class PlainProducer(RequestCalls):
         deliver_at: str | int | datetime | None = None,
         delay_level: int | None = None,
     ) -> SendReceipt:
-        """Send one message now; returns when it is durable on a majority. MessageTooLarge for a body over 4 MiB."""
+        """Send one message; return its receipt when it is durable on a majority of nodes. The
+        arguments are those of OutgoingMessage.
+
+        MessageTooLarge: the body is over 4 MiB. TopicNotFound, unless proxies create topics.
+        OutcomeUnknown: the message may be stored.
+        """
         message = OutgoingMessage(
             body=body,
             tag=tag,
@@ -72,14 +106,20 @@ class PlainProducer(RequestCalls):
         return await self.send_message(topic, message)
 
     async def send_message(self, topic: str, message: OutgoingMessage) -> SendReceipt:
-        """As `send`, with the message as one value."""
+        """Send *message*; return its receipt when it is durable on a majority of nodes. Errors: see
+        `send`.
+        """
         keyed = with_key(message, self._keys)
         if not keyed.message_group:
             return await self._drive(send_one(self._course, topic, keyed, now_ms()))
         return await self._drive_in_turn(topic, [keyed], lambda: send_one(self._course, topic, keyed, now_ms()))
 
     async def send_batch(self, topic: str, messages: Sequence[OutgoingMessage]) -> BatchOutcome:
-        """Send many messages now, in as few requests as fit; what fails for now is repeated, each message once."""
+        """Send *messages* in as few requests as possible, and repeat those that fail for now. The
+        outcome holds each message's receipt or error.
+
+        BatchEmpty without messages.
+        """
         keyed = [with_key(message, self._keys) for message in messages]
         try:
             return await self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))

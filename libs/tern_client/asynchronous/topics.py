@@ -1,4 +1,4 @@
-"""Calls about topics and groups: declare, alter, delete, list."""
+"""Calls about topics and consumer groups: declare, alter, delete, list."""
 
 from typing import Unpack
 
@@ -21,25 +21,30 @@ from tern_wire.names import check_group, check_topic
 
 
 class TopicCalls(AsyncClient):
-    """What Admin can do about topics and groups."""
+    """Calls of Admin about topics and consumer groups."""
 
     __slots__ = ()
 
     async def create_topic(
         self, topic: str, queues: int | None = None, *, only_new: bool = False, **options: Unpack[TopicRest]
     ) -> Document:
-        """Create *topic* (8 queues, MIXED), or give it what is named; TopicConflict when it has more queues, AlreadyExists."""
+        """Create *topic* (by default 8 queues, type MIXED), or change the named settings of an
+        existing one.
+
+        TopicConflict when it has more queues than *queues*; AlreadyExists with *only_new*.
+        """
         named: TopicOptions = {"queues": queues, **options}
         return read_document(await self._call(topic_request("PUT", topic, named, only_new=only_new)))
 
     async def alter_topic(self, topic: str, **options: Unpack[TopicOptions]) -> Document:
-        """Change what is named; TopicNotFound."""
+        """Change the named settings of *topic*; TopicNotFound."""
         return read_document(await self._call(topic_request("PATCH", topic, options)))
 
     async def delete_topic(self, topic: str, *, missing_ok: bool = False) -> None:
-        """Delete *topic* with its messages; TopicNotFound unless that is *missing_ok*.
+        """Delete *topic* with its messages; TopicNotFound unless *missing_ok*.
 
-        If the outcome of a first attempt was not known, the repeat may find that it is gone.
+        After an unknown outcome the call is repeated, and the repeat may find that the topic is
+        gone.
         """
         try:
             await self._call(delete_request(paths.topic_path(check_topic(topic)), topic))
@@ -48,26 +53,34 @@ class TopicCalls(AsyncClient):
                 raise
 
     async def topic(self, topic: str) -> Document:
-        """Settings of *topic*, offsets of its queues, and the groups that read it."""
+        """Return the settings of *topic*, the offsets of its queues, and the groups that read it;
+        TopicNotFound.
+        """
         return read_document(await self._call(get_request(paths.topic_path(check_topic(topic)))))
 
     async def topics(self, q: str = "", *, sort: str = "name") -> list[Document]:
-        """All topics, or those with *q* in their names; *sort*: name, queues, type, with `-` in front turned round."""
+        """Return all topics, or those with *q* in their names. *sort*: name, queues or type; a `-`
+        in front reverses the order.
+        """
         steps = all_rows(self._course, paths.TOPICS_PATH, "topics", {"q": q, "sort": sort}, now_ms())
         return await self._drive(steps)
 
     async def create_group(self, group: str, *, only_new: bool = False, **options: Unpack[GroupOptions]) -> Document:
-        """Create *group*, or give it what is named."""
+        """Create *group*, or change the named settings of an existing one; AlreadyExists with
+        *only_new*.
+        """
         return read_document(await self._call(group_request("PUT", group, options, only_new=only_new)))
 
     async def alter_group(self, group: str, **options: Unpack[GroupOptions]) -> Document:
-        """Change what is named; GroupNotFound, GroupConflict."""
+        """Change the named settings of *group*; GroupNotFound, GroupConflict."""
         return read_document(await self._call(group_request("PATCH", group, options)))
 
     async def delete_group(self, group: str, *, missing_ok: bool = False) -> None:
-        """Delete *group* with its offsets, leases and dead letters; GroupNotFound unless that is *missing_ok*.
+        """Delete *group* with its offsets, leases and dead letters; GroupNotFound unless
+        *missing_ok*.
 
-        If the outcome of a first attempt was not known, the repeat may find that it is gone.
+        After an unknown outcome the call is repeated, and the repeat may find that the group is
+        gone.
         """
         try:
             await self._call(delete_request(paths.group_path(check_group(group)), group))
@@ -76,11 +89,13 @@ class TopicCalls(AsyncClient):
                 raise
 
     async def group(self, group: str, topic: str = "") -> Document:
-        """Settings of *group*, and how far it is in each topic (or in *topic*)."""
+        """Return the settings of *group*, and its progress in each topic or only in *topic*;
+        GroupNotFound.
+        """
         query = {"topic": check_topic(topic)} if topic else {}
         return read_document(await self._call(get_request(paths.group_path(check_group(group)), **query)))
 
     async def groups(self, q: str = "", *, sort: str = "name") -> list[Document]:
-        """All consumer groups, or those with *q* in their names."""
+        """Return all consumer groups, or those with *q* in their names. *sort* as in `topics`."""
         steps = all_rows(self._course, paths.GROUPS_PATH, "groups", {"q": q, "sort": sort}, now_ms())
         return await self._drive(steps)

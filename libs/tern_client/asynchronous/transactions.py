@@ -31,51 +31,67 @@ from tern_wire.names import check_group
 
 
 class TransactionCalls(AsyncClient):
-    """What transaction producers and Admin can do about transactions that have begun."""
+    """Calls of transaction producers and Admin about transactions that have begun."""
 
     __slots__ = ()
 
     async def commit(self, transaction_id: str) -> EndedTransaction:
-        """The messages become visible, now and for good; TransactionResolved when it was rolled back before, TransactionExpired."""
+        """Make the messages visible for good; TransactionResolved after a rollback,
+        TransactionExpired.
+        """
         return await self._drive(end(self._course, transaction_id, Decision.COMMIT, now_ms()))
 
     async def rollback(self, transaction_id: str) -> EndedTransaction:
-        """The messages never become visible; TransactionResolved when it was committed before, TransactionExpired."""
+        """Drop the messages, which never become visible; TransactionResolved after a commit,
+        TransactionExpired.
+        """
         return await self._drive(end(self._course, transaction_id, Decision.ROLLBACK, now_ms()))
 
     async def transaction(self, transaction_id: str) -> Transaction:
-        """A transaction with its messages and checks; TransactionUnknown when it ended so long ago that nobody remembers."""
+        """Return a transaction with its messages and checks; TransactionUnknown when it ended so
+        long ago that it is forgotten.
+        """
         return read_transaction(read_document(await self._call(transaction_request(transaction_id))))
 
     async def transactions(self, **wanted: Unpack[TransactionFilter]) -> TransactionPage:
-        """A page of transactions that have not ended, of all broker groups."""
+        """Return a page of transactions of all broker groups that have not ended; see
+        TransactionFilter.
+        """
         return read_transactions(await self._call(transactions_request(**wanted)))
 
 
 class ProducerGroupCalls(TransactionCalls):
-    """What Admin can do about producer groups and their transactions."""
+    """Calls of Admin about producer groups and their transactions."""
 
     __slots__ = ()
 
     async def resolve(self, transaction_id: str, decision: Decision, reason: str) -> EndedTransaction:
-        """End an open or expired transaction by hand, with a *reason* (1 to 256 characters) that stays with it."""
+        """End an open or expired transaction by hand. The *reason*, 1 to 256 characters, is stored
+        with it.
+        """
         return read_ended(await self._call(resolve_request(transaction_id, decision, reason)))
 
     async def create_producer_group(self, producer_group: str, **options: Unpack[ProducerGroupOptions]) -> Document:
-        """Create *producer_group*, or give it what is named; CheckUrlForbidden. A `check_secret` that this sets is told here only."""
+        """Create *producer_group*, or change the named settings of an existing one;
+        CheckUrlForbidden. Only this answer contains a `check_secret` that the call sets.
+        """
         return read_document(await self._call(producer_group_request(producer_group, options)))
 
     async def producer_group(self, producer_group: str) -> Document:
-        """Its settings, and how many of its transactions are open, expired, committed, rolled back; ProducerGroupNotFound."""
+        """Return its settings, and the numbers of its transactions that are open, expired,
+        committed and rolled back; ProducerGroupNotFound.
+        """
         return read_document(await self._call(get_request(paths.producer_group_path(check_group(producer_group)))))
 
     async def producer_groups(self) -> list[Document]:
-        """All producer groups."""
+        """Return all producer groups."""
         steps = all_rows(self._course, paths.PRODUCER_GROUPS_PATH, "producer_groups", {}, now_ms())
         return await self._drive(steps)
 
     async def delete_producer_group(self, producer_group: str, *, missing_ok: bool = False) -> None:
-        """Delete it; ProducerGroupBusy while transactions of it have not ended, ProducerGroupNotFound unless that is *missing_ok*."""
+        """Delete *producer_group*; ProducerGroupBusy while it has transactions that have not ended,
+        ProducerGroupNotFound unless *missing_ok*.
+        """
         try:
             await self._call(Request("DELETE", paths.producer_group_path(check_group(producer_group))))
         except ProducerGroupNotFound:

@@ -1,1 +1,3 @@
-"""What clients can ask, for threads: each file is made from the one of its name in `asynchronous`, by `make blocking`."""
+"""The calls of clients, for threads. `make blocking` makes each file from the one of its name in
+`asynchronous`.
+"""

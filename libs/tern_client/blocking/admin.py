@@ -1,5 +1,7 @@
-# Made from libs/tern_client/asynchronous/admin.py by `make blocking`: change that file, not this one.
-"""The calls of BlockingAdmin: topics, groups, producer groups, principals, broker groups, offsets, and what the cluster looks like."""
+# Made by `make blocking` from the file of this name in asynchronous/. Change that one.
+"""BlockingAdmin, with its calls about offsets, members, messages that wait for their time, and the
+cluster.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -36,14 +38,38 @@ class BlockingAdmin(
     BlockingPrincipalCalls,
     BlockingBrokerGroupCalls,
 ):
-    """Declares and inspects, and reads queues by offset. May be shared between threads. Owns its connections."""
+    """Declares, inspects and changes topics, groups and transactions; reads queues by offset.
+
+    It owns its connections, and threads may share it. Its arguments are those of a producer. Errors
+    are TernError; TopicNotFound and GroupNotFound name what is missing.
+
+    Example:
+
+        from tern_client import BlockingAdmin, BlockingProducer
+
+
+        def main() -> None:
+            endpoint = "http://127.0.0.1:8080"
+            with BlockingAdmin(endpoint) as admin, BlockingProducer(endpoint) as producer:
+                topic = admin.create_topic("orders", type="MIXED")
+                admin.create_group("billing", max_attempts=5)
+                print(topic["type"])  # -> MIXED
+                producer.send("orders", b"order 1", keys=["1"])
+                found = admin.find("orders", "1")
+                print(found["messages"][0]["body"])  # -> b'order 1'
+                moved = admin.seek("billing", "orders", "latest")
+                print(moved[0]["queue"], moved[0]["after"])  # -> broker-a:0 1
+
+
+        main()
+    """
 
     def offsets(self, topic: str) -> list[QueueOffsets]:
-        """Min and max offset of every queue of *topic*."""
+        """Return the least and the next offset of every queue of *topic*."""
         return read_offsets(self._call(offsets_request(topic)))
 
     def group_offsets(self, group: str, topic: str) -> dict[str, int]:
-        """The committed offset of every queue, written `broker-a:3`."""
+        """Return the committed offset of every queue (`broker-a:3`)."""
         return read_group_offsets(self._call(group_offsets_request(group, topic)))
 
     def commit_offsets(
@@ -54,42 +80,55 @@ class BlockingAdmin(
         expected: Mapping[str, int] | None = None,
         epochs: Mapping[str, int] | None = None,
     ) -> None:
-        """Commit *offsets*; with *expected* only if those are committed now, else OffsetMoved; with the *epochs* of the queues' locks only if
-        nobody else has locked them since, else QueueLockLost."""
+        """Commit *offsets* of *group* in *topic*, by queue (`broker-a:3`).
+
+        - *expected*: commit only if these are the committed offsets now, else OffsetMoved.
+        - *epochs*: commit only if no other member has locked the queues since these epochs of their
+          locks, else QueueLockLost.
+        """
         self._call(commit_request(group, topic, offsets, expected, epochs))
 
     def members(self, group: str, role: str = "consumer") -> dict[str, Any]:
-        """Who is in *group*, what each said last, and where their subscriptions differ."""
+        """Return the members of *group*, the last heartbeat of each, and the topics in which their
+        subscriptions differ. *role*: consumer or producer.
+        """
         return read_document(self._call(members_request(group, role)))
 
     def assignments(self, group: str, topic: str, *, member: str = "", strategy: str = "") -> dict[str, Any]:
-        """Which member of *group* reads which queues of *topic*; only *member*'s if given; by default as the members say."""
+        """Return which member of *group* reads which queues of *topic*; with *member*, only its
+        queues. *strategy*: by default the members'.
+        """
         return read_document(self._call(assignments_request(group, topic, member=member, strategy=strategy)))
 
     def locks(self, group: str, topic: str) -> dict[str, Any]:
-        """Which queues of *topic* are locked, by which member, as of which epoch."""
+        """Return the locked queues of *topic*, each with its member and epoch."""
         return read_document(self._call(locks_request(group, topic)))
 
     def scheduled(
         self, topic: str, *, begin_ms: int = 0, end_ms: int | None = None, limit: int = 100, cursor: str = ""
     ) -> ScheduledPage:
-        """Messages of *topic* that wait for a delivery time in [*begin_ms*, *end_ms*), the next ones first, at most *limit*."""
+        """Return messages of *topic* with a delivery time in [*begin_ms*, *end_ms*), the next ones
+        first; at most *limit*.
+        """
         return read_scheduled(self._call(scheduled_request(topic, begin_ms, end_ms, limit, cursor)))
 
     def recall(self, topic: str, recall_handle: str) -> None:
-        """Take back a message that waits: it is not delivered. AlreadyDelivered when it is too late, NotScheduled if it was recalled."""
+        """Take back a message that waits for its delivery time. AlreadyDelivered when it is too
+        late, NotScheduled after a first recall.
+        """
         self._call(recall_request(topic, recall_handle))
 
     def cluster(self) -> dict[str, Any]:
-        """What the cluster looks like from a proxy."""
+        """Return the state of the cluster, from the view of one proxy."""
         return read_document(self._call(get_request(CLUSTER_PATH)))
 
     def pull_records(
         self, topic: str, queue: str, offset: int, end_offset: int, *, max_bytes: int = RECEIVE_SIZE_MAX_BYTES
     ) -> Iterator[RecordPage]:
-        """Pages of records of *queue* (`broker-a:3`) from *offset* up to, not including, *end_offset*.
+        """Iterate over pages of records of *queue* (`broker-a:3`) from *offset* up to, not
+        including, *end_offset*.
 
-        Ends earlier when the queue does. OffsetExpired when *offset* is no longer kept.
+        Ends at the end of the queue. OffsetExpired when retention has dropped *offset*.
         """
         while offset < end_offset:
             page = read_page(self._call(pull_request(topic, queue, offset, end_offset, max_bytes)))

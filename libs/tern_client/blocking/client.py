@@ -1,10 +1,11 @@
-# Made from libs/tern_client/asynchronous/client.py by `make blocking`: change that file, not this one.
-"""What all clients share: their connections, the calls over them, and how they end.
+# Made by `make blocking` from the file of this name in asynchronous/. Change that one.
+"""The parts that all clients share: their connections, the calls over them, and their end.
 
-      open --close()--> closed: nothing new begins; what waits is sent (`_finish`) --> connections closed --> over
+    open --close()--> closed: nothing new begins; the rest is sent (`_finish`)
+             --> connections closed --> over
 
-Law: a closed client refuses at once, with an error that says what to do. It never opens a connection again, since nobody would
-close that one.
+Law: a closed client refuses every call at once with ClientClosed. It never opens a connection
+again, since nothing would close that one.
 """
 
 from collections.abc import Generator, Sequence
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 
 class BlockingClient:
-    """A client for threads; may be shared between them unless a subclass says otherwise. Owner of its connections."""
+    """A client for threads, which may share it. Owner of its connections."""
 
     def __init__(
         self,
@@ -35,7 +36,9 @@ class BlockingClient:
         ca_file: FileName | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
-        """*namespace*: all topics and groups that this client names are in it. InvalidField, EndpointMalformed."""
+        """*namespace*: all topics and groups of this client's calls are in it. InvalidField,
+        EndpointMalformed.
+        """
         self._caller = BlockingCaller(
             endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
         )
@@ -43,10 +46,10 @@ class BlockingClient:
         self._first_close = BlockingClosing()
 
     def close(self) -> None:
-        """Finish what waits and close all connections, once.
+        """Send what waits and close all connections, once.
 
-        In asyncio a second `close` returns when the first is done. Between threads it returns at once, and calls of other threads end as
-        they may.
+        In asyncio a second `close` returns when the first is done. Between threads it returns at
+        once, and calls of other threads may fail.
         """
         if self._is_closed:
             self._first_close.wait()
@@ -69,7 +72,7 @@ class BlockingClient:
         self.close()
 
     def _finish(self) -> None:
-        """What a client still has to do when nothing new may begin."""
+        """Do the rest of a client's work after its last call."""
 
     @property
     def _course(self) -> Course:
@@ -80,7 +83,7 @@ class BlockingClient:
             raise ClientClosed(client=type(self).__name__)
 
     def _drive(self, steps: Generator[Step, Outcome, T]) -> T:
-        """As BlockingCaller.drive, while this is open."""
+        """Drive *steps* while the client is open; ClientClosed."""
         self._check_open()
         return self._caller.drive(steps)
 

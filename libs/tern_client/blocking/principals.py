@@ -1,4 +1,4 @@
-# Made from libs/tern_client/asynchronous/principals.py by `make blocking`: change that file, not this one.
+# Made by `make blocking` from the file of this name in asynchronous/. Change that one.
 """Calls about principals, their keys and their grants."""
 
 from typing import Unpack
@@ -22,31 +22,33 @@ from tern_wire.errors import PrincipalNotFound
 
 
 class BlockingPrincipalCalls(BlockingClient):
-    """What BlockingAdmin can do about principals."""
+    """Calls of BlockingAdmin about principals."""
 
     def whoami(self) -> Document:
-        """Who this client is: its principal ("" where credentials are not required), grants and
-        quotas.
+        """Return the principal of this client ("" where credentials are not required), its grants
+        and quotas.
         """
         return read_document(self._call(get_request(paths.WHOAMI_PATH)))
 
     def put_principal(self, principal: str, **options: Unpack[PrincipalOptions]) -> Document:
-        """Create *principal*, or give it what is named. PrincipalPartlyWritten when not every
-        broker group has it in time: repeat.
+        """Create *principal*, or change the named settings of an existing one.
+        PrincipalPartlyWritten when not every broker group has it in time: repeat the call.
         """
         return read_document(self._call(principal_request(principal, options)))
 
     def principal(self, principal: str) -> Document:
-        """Its grants, quotas and what is known of its keys; PrincipalNotFound."""
+        """Return the grants and quotas of *principal*, and what is stored of its keys;
+        PrincipalNotFound.
+        """
         return read_document(self._call(get_request(path_of(principal))))
 
     def principals(self) -> list[Document]:
-        """All principals."""
+        """Return all principals."""
         return self._drive(all_rows(self._course, paths.PRINCIPALS_PATH, "principals", {}, now_ms()))
 
     def delete_principal(self, principal: str, *, missing_ok: bool = False) -> None:
-        """Delete it with its keys: refused everywhere within 5 s. PrincipalNotFound unless that is
-        *missing_ok*; PrincipalPartlyWritten.
+        """Delete *principal* with its keys, which are refused everywhere within 5 s.
+        PrincipalNotFound unless *missing_ok*; PrincipalPartlyWritten: repeat the call.
         """
         try:
             self._call(Request("DELETE", path_of(principal)))
@@ -55,18 +57,18 @@ class BlockingPrincipalCalls(BlockingClient):
                 raise
 
     def create_key(self, principal: str, **options: Unpack[KeyOptions]) -> Document:
-        """A new key of *principal*. A bearer key is in `key` of this answer and nowhere else.
+        """Make a key of *principal*. Only this answer contains a bearer key, as `key`.
         PrincipalNotFound, LimitReached.
         """
         return read_document(self._call(key_request(principal, options)))
 
     def revoke_key(self, principal: str, kid: str) -> None:
-        """Revoke a key: refused everywhere within 5 s, for good. ClientKeyNotFound,
-        PrincipalNotFound, PrincipalPartlyWritten: repeat.
+        """Revoke a key for good: it is refused everywhere within 5 s. ClientKeyNotFound,
+        PrincipalNotFound; PrincipalPartlyWritten: repeat the call.
         """
         self._call(revoke_request(principal, kid))
 
     def acls(self, **wanted: Unpack[AclFilter]) -> list[Document]:
-        """Grants with their principals."""
+        """Return grants with their principals; see AclFilter."""
         query = {name: str(value) for name, value in wanted.items() if value}
         return self._drive(all_rows(self._course, paths.ACLS_PATH, "acls", query, now_ms()))

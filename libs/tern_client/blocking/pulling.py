@@ -1,5 +1,5 @@
-# Made from libs/tern_client/asynchronous/pulling.py by `make blocking`: change that file, not this one.
-"""Calls of a reader that keeps its own place: queues of its topic, their pages, and its places in them."""
+# Made by `make blocking` from the file of this name in asynchronous/. Change that one.
+"""Calls of a pull consumer: the queues of its topic, their pages, and its places in them."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ from tern_wire.errors import GroupNotFound, OffsetExpired
 
 
 class BlockingPullCalls(BlockingClient):
-    """What pull consumers ask of their topic. Owner of the places."""
+    """Calls of pull consumers about their topic. Owner of the places."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class BlockingPullCalls(BlockingClient):
         ca_file: FileName | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
-        """As PullConsumer."""
+        """The arguments are those of BlockingPullConsumer."""
         super().__init__(
             endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
         )
@@ -59,11 +59,11 @@ class BlockingPullCalls(BlockingClient):
 
     @property
     def skipped(self) -> int:
-        """Messages that retention dropped before this consumer came to them."""
+        """The number of messages that retention dropped before this consumer read them."""
         return self._places.skipped
 
     def commit(self) -> None:
-        """Keep the places of everything that was handed out."""
+        """Save the places of all messages that were handed out. The next run begins behind them."""
         self._check_open()
         handed = dict(self._places.handed)
         if not isinstance(self._offsets, GroupOffsets):
@@ -82,7 +82,7 @@ class BlockingPullCalls(BlockingClient):
             return {}
 
     def _find_queues(self) -> list[str]:
-        """All queues of the topic; they are to be looked for again in QUEUES_PERIOD_MS."""
+        """Return all queues of the topic. The next search is due in QUEUES_PERIOD_MS."""
         queues = [row.queue for row in read_offsets(self._call(offsets_request(self._settings.topic)))]
         if not self._has_begun:
             self._places.begin(self._load(), queues)
@@ -91,7 +91,9 @@ class BlockingPullCalls(BlockingClient):
         return queues
 
     def _next_page(self, queue: str, wait_ms: int) -> PulledPage:
-        """The next page of *queue*, for which the proxy waits up to *wait_ms*; from the oldest message on when the place is no longer kept."""
+        """Return the next page of *queue*; the proxy waits up to *wait_ms* for a message. Continues
+        with the oldest message when the place was dropped.
+        """
         while True:
             try:
                 request = self._settings.request(queue, self._places.asked.get(queue), wait_ms)

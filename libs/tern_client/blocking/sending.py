@@ -1,5 +1,5 @@
-# Made from libs/tern_client/asynchronous/sending.py by `make blocking`: change that file, not this one.
-"""A producer that sends at once."""
+# Made by `make blocking` from the file of this name in asynchronous/. Change that one.
+"""A producer that sends each message at once."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,36 @@ from tern_client.transport.retrying import RetryPolicy
 
 
 class BlockingProducer(BlockingRequestCalls):
-    """Sends messages; may be shared between threads. Keys, errors and the order of message groups are those of the async Producer.
+    """Sends messages, and requests that wait for a reply. Threads may share a producer.
 
-    Threads that send to one message group take turns, in the order in which they call. After `close` sends are refused (ClientClosed).
+    - *endpoints*: URLs of proxies, such as http://127.0.0.1:8080; EndpointMalformed. When one
+      fails, the next one is used.
+    - *idempotent*: every message gets an idempotency key, so that a repeat is stored once.
+    - *namespace*: all topics are in it. *policy*: patience and pauses. *key_file*, *ca_file*:
+      credentials.
+
+    After `close` sends are refused with ClientClosed. Errors are TernError. A send that raises was
+    not stored, with one exception: after OutcomeUnknown the message may be stored, late and once.
+
+    Messages of one message group are stored in the order of the calls: a call waits for its turn. A
+    message that fails for good leaves a gap, and those behind it are sent. After a failure, a
+    message that has waited for longer than the deadline fails with TurnNotReached, unsent.
+
+    Example:
+
+        from tern_client import BlockingProducer, OutgoingMessage
+
+
+        def main() -> None:
+            with BlockingProducer("http://127.0.0.1:8080") as producer:
+                receipt = producer.send("orders", b"order 1", tag="new", keys=["1"])
+                print(receipt.offset)  # -> 0
+                batch = [OutgoingMessage(body=b"order 2"), OutgoingMessage(body=b"order 3")]
+                outcome = producer.send_batch("orders", batch)
+                print(len(outcome.confirmed()))  # -> 2
+
+
+        main()
     """
 
     def __init__(
@@ -32,7 +59,7 @@ class BlockingProducer(BlockingRequestCalls):
         ca_file: FileName | None = None,
         transport: BlockingTransport | None = None,
     ) -> None:
-        """As Producer."""
+        """The arguments are explained at the class."""
         super().__init__(
             endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
         )
@@ -54,7 +81,12 @@ class BlockingProducer(BlockingRequestCalls):
         deliver_at: str | int | datetime | None = None,
         delay_level: int | None = None,
     ) -> SendReceipt:
-        """Send one message now; returns when it is durable on a majority. MessageTooLarge for a body over 4 MiB."""
+        """Send one message; return its receipt when it is durable on a majority of nodes. The
+        arguments are those of OutgoingMessage.
+
+        MessageTooLarge: the body is over 4 MiB. TopicNotFound, unless proxies create topics.
+        OutcomeUnknown: the message may be stored.
+        """
         message = OutgoingMessage(
             body=body,
             tag=tag,
@@ -71,14 +103,20 @@ class BlockingProducer(BlockingRequestCalls):
         return self.send_message(topic, message)
 
     def send_message(self, topic: str, message: OutgoingMessage) -> SendReceipt:
-        """As `send`, with the message as one value."""
+        """Send *message*; return its receipt when it is durable on a majority of nodes. Errors: see
+        `send`.
+        """
         keyed = with_key(message, self._keys)
         if not keyed.message_group:
             return self._drive(send_one(self._course, topic, keyed, now_ms()))
         return self._drive_in_turn(topic, [keyed], lambda: send_one(self._course, topic, keyed, now_ms()))
 
     def send_batch(self, topic: str, messages: Sequence[OutgoingMessage]) -> BatchOutcome:
-        """Send many messages now, in as few requests as fit; what fails for now is repeated, each message once."""
+        """Send *messages* in as few requests as possible, and repeat those that fail for now. The
+        outcome holds each message's receipt or error.
+
+        BatchEmpty without messages.
+        """
         keyed = [with_key(message, self._keys) for message in messages]
         try:
             return self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))

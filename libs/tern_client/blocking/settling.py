@@ -1,5 +1,5 @@
-# Made from libs/tern_client/asynchronous/settling.py by `make blocking`: change that file, not this one.
-"""Calls that settle received messages now."""
+# Made by `make blocking` from the file of this name in asynchronous/. Change that one.
+"""Calls that settle received messages at once."""
 
 from tern_client.blocking.requesting import BlockingReplyCalls
 from tern_client.calls.documents import Settle
@@ -10,36 +10,46 @@ from tern_wire.errors import TernError
 
 
 class BlockingSettleCalls(BlockingReplyCalls):
-    """What consumers can say of messages that they have received."""
+    """Calls of consumers about messages that they have received."""
 
     # Set by the subclass.
     _subscription: Subscription
 
     @property
     def expired(self) -> int:
-        """How many confirmations came too late: those messages are delivered again."""
+        """The number of confirmations that came too late: their messages are delivered again."""
         return self._subscription.pending.expired
 
     def ack(self, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """Ack now; the errors by receipt handle, {} when the group will not see any of these again."""
+        """Ack *messages* at once; return the errors by receipt handle. {}: the group will not
+        receive any of these again.
+        """
         return self._end_leases([Settle(message.receipt_handle) for message in messages])
 
     def nack(self, *messages: ReceivedMessage, delay_ms: int | None = None) -> dict[str, TernError]:
-        """These have failed: they come again after *delay_ms* (None: as the group's retry policy says), or are dead letters after
-        the last attempt. The errors by receipt handle."""
+        """Give back failed *messages*: they come again after *delay_ms* (None: by the group's retry
+        policy). After its last attempt a message becomes a dead letter. Return the errors by
+        receipt handle.
+        """
         return self._end_leases([Settle(message.receipt_handle, "nack", delay_ms=delay_ms) for message in messages])
 
     def release(self, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """These go back unseen: visible at once, and this attempt does not count. For what nobody has handled of a `receive`; a loop does
-        it by itself. The errors by receipt handle."""
+        """Give back *messages* that no handler has seen: visible at once, and this attempt does not
+        count. A loop does this by itself; a program does it for the rest of a `receive`. Return the
+        errors by receipt handle.
+        """
         return self._end_leases([Settle(message.receipt_handle, "release") for message in messages])
 
     def dead_letter(self, reason: str, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """These are of no use to anybody in the group: dead letters, with *reason* (at most 1 KiB). The errors by receipt handle."""
+        """Make *messages* dead letters with a *reason* of at most 1 KiB, since no consumer of the
+        group can process them. Return the errors by receipt handle.
+        """
         return self._end_leases([Settle(message.receipt_handle, "dead_letter", reason=reason) for message in messages])
 
     def extend(self, invisible_ms: int, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """Keep the leases for *invisible_ms* from now; the errors by receipt handle. The handles stay the same."""
+        """Extend the leases of *messages* to *invisible_ms* from now; return the errors by receipt
+        handle. The handles stay the same.
+        """
         return self._settle_open([Settle(message.receipt_handle, "extend", invisible_ms) for message in messages])
 
     def _settle_open(self, settles: list[Settle]) -> dict[str, TernError]:
@@ -51,4 +61,4 @@ class BlockingSettleCalls(BlockingReplyCalls):
         return errors
 
     def _done(self, handles: list[str]) -> None:
-        """The messages with these handles are not in hand any more."""
+        """Note that the messages with these handles are settled."""

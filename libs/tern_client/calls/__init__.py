@@ -1,1 +1,3 @@
-"""What the SDK asks, as generators that a transport drives: one file a subject."""
+"""The calls of the SDK, as requests and as generators that a transport drives: one file for each
+subject.
+"""

@@ -1,6 +1,8 @@
-"""When waiting messages become a batch: 5 ms after the first, or at 256 KiB, or at 1,024 messages. Pure: time is an argument.
+"""When waiting messages become a batch: 5 ms after the first one, at 256 KiB, or at 1,024 messages.
+Pure: time is an argument.
 
-Measured reason: a request costs a client and a proxy 50 to 100 times what one more message in it costs.
+Measured reason: a request costs a client and a proxy 50 to 100 times as much as one more message in
+it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,9 +12,10 @@ from typing import Generic, TypeVar
 from tern_client.calls.models import OutgoingMessage
 from tern_wire.limits import BATCH_MESSAGES_MAX, BATCH_SIZE_MAX_BYTES, LANE_SIZE_MAX_BYTES
 
-# What a message adds around its body, tag, keys and properties in MessagePack, rounded up.
+# Bytes that a message adds to its body, tag, keys and properties in MessagePack, rounded up.
 MESSAGE_OVERHEAD_SIZE_BYTES = 128
-# What its record adds to that: the head, the message id, the names of properties, and a namespace before the topic.
+# Bytes that the record adds to that: the head, the message id, the names of properties, and a
+# namespace before the topic.
 RECORD_OVERHEAD_SIZE_BYTES = 256
 
 Token = TypeVar("Token")
@@ -20,7 +23,31 @@ Token = TypeVar("Token")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """When a batch is full, and how long a message may wait for company."""
+    """When a batch of `send_soon` is full, and how long a message may wait for others.
+
+    - `linger_ms`: the longest wait of the first message of a batch.
+    - `size_max_bytes`, `messages_max`: a batch that reaches either is sent at once.
+
+    Example:
+
+        import asyncio
+
+        from tern_client import BatchLimits, OutgoingMessage, Producer
+
+
+        async def main() -> None:
+            limits = BatchLimits(linger_ms=20, messages_max=100)
+            async with Producer("http://127.0.0.1:8080", limits=limits) as producer:
+                waiting = [
+                    await producer.send_soon("orders", OutgoingMessage(body=b"order %d" % number))
+                    for number in range(100)
+                ]
+                receipts = await asyncio.gather(*waiting)
+            print(len(receipts))  # -> 100
+
+
+        asyncio.run(main())
+    """
 
     linger_ms: float = 5.0
     size_max_bytes: int = 256 * 1024
@@ -29,7 +56,9 @@ class BatchLimits:
 
 @dataclass(slots=True)
 class Batch(Generic[Token]):
-    """Messages for one topic that travel together; a token per message says who waits for its receipt."""
+    """Messages of one topic that are sent together. The token of each message stands for its
+    receipt.
+    """
 
     topic: str
     due_ms: float
@@ -39,7 +68,9 @@ class Batch(Generic[Token]):
 
 
 class Accumulator(Generic[Token]):
-    """Gathers messages per topic. Owned by one Producer, which asks it for what is full or due."""
+    """Messages that wait for a batch, by topic. Owner: one Producer, which takes the batches that
+    are full or due.
+    """
 
     __slots__ = ("_limits", "_open")
 
@@ -48,7 +79,7 @@ class Accumulator(Generic[Token]):
         self._open: dict[str, Batch[Token]] = {}
 
     def add(self, topic: str, message: OutgoingMessage, token: Token, now_ms: float) -> list[Batch[Token]]:
-        """Take *message*; the batches that are full because of it, oldest first."""
+        """Add *message*; return the batches that are full because of it, oldest first."""
         size_bytes = size_of(message)
         ready: list[Batch[Token]] = []
         batch = self._open.get(topic)
@@ -65,23 +96,25 @@ class Accumulator(Generic[Token]):
         return ready
 
     def due(self, now_ms: float) -> list[Batch[Token]]:
-        """The batches whose first message has waited long enough."""
+        """Take the batches whose first message has waited for its linger time."""
         topics = [topic for topic, batch in self._open.items() if batch.due_ms <= now_ms]
         return [self._open.pop(topic) for topic in topics]
 
     def all(self) -> list[Batch[Token]]:
-        """Everything that waits, full or not."""
+        """Take all batches, full or not."""
         batches, self._open = list(self._open.values()), {}
         return batches
 
     @property
     def next_due_ms(self) -> float | None:
-        """When `due` will next have something; None when nothing waits."""
+        """When `due` will next return a batch; None when no message waits."""
         return min((batch.due_ms for batch in self._open.values()), default=None)
 
 
 def size_of(message: OutgoingMessage) -> int:
-    """About how many bytes *message* takes in a batch; never less than it does for ASCII names and values."""
+    """Estimate the bytes that *message* takes in a batch. The estimate is never too small for ASCII
+    names and values.
+    """
     extra = sum(map(len, message.keys)) + sum(len(name) + len(value) + 10 for name, value in message.properties.items())
     if message.message_group:
         extra += len(message.message_group) + 16
@@ -91,7 +124,9 @@ def size_of(message: OutgoingMessage) -> int:
 
 
 def stored_size_of(topic: str, message: OutgoingMessage) -> int:
-    """As many bytes as the record of *message* may have: what `size_of` leaves out, and letters that take four bytes."""
+    """Return the most bytes that the record of *message* may have: adds what `size_of` leaves out,
+    and four bytes for each letter outside ASCII.
+    """
     texts = (message.tag, message.message_group, *message.keys, *message.properties, *message.properties.values())
     return (
         size_of(message) + RECORD_OVERHEAD_SIZE_BYTES + len(topic) + sum(3 * len(t) for t in texts if not t.isascii())
@@ -99,11 +134,15 @@ def stored_size_of(topic: str, message: OutgoingMessage) -> int:
 
 
 def split(topic: str, messages: Sequence[OutgoingMessage]) -> Iterator[range]:
-    """Ranges of *messages* that each fit one request: at most 1,024 messages and 16 MiB with a margin of an eighth.
+    """Divide *messages* into ranges that each fit one request: at most 1,024 messages, and 16 MiB
+    less a margin of an eighth.
 
-    With a message group among them, ranges that a proxy passes on in one piece for each broker group, so that all of a message group in one
-    request is stored or none is: of several pieces, an earlier one may fail for now and a later one be stored. Whether they have keys
-    decides what is repeated, so those with and without are not mixed.
+    With a message group among the messages, a range is small enough for the proxy to pass it on in
+    one piece to each broker group. All messages of a message group in one request are then stored,
+    or none is. Of several pieces an earlier one could fail for now while a later one is stored.
+
+    Only messages with idempotency keys may be repeated, so a range of ordered messages has either
+    all of them with keys or none.
     """
     is_ordered = any(message.message_group for message in messages)
     size_max_bytes = LANE_SIZE_MAX_BYTES if is_ordered else BATCH_SIZE_MAX_BYTES - BATCH_SIZE_MAX_BYTES // 8

@@ -1,7 +1,8 @@
-"""Broker groups and where topics are placed in them: requests as values. Pure.
+"""Broker groups and the placement of topics in them: requests as values. Pure.
 
-All of it may be repeated: what is done is done, and what was broken off is completed. Broker groups are the cluster's; a topic's placement is asked for
-in the client's namespace, as everything of a topic is.
+All requests may be repeated: what is done stays done, and what was interrupted is completed. Broker
+groups belong to the cluster. The placement of a topic is in the client's namespace, like everything
+about a topic.
 """
 
 from collections.abc import Sequence
@@ -16,16 +17,16 @@ _JSON_HEADERS = (("Content-Type", paths.JSON),)
 
 
 def place_request(topic: str, broker_groups: Sequence[str]) -> Request:
-    """Place *topic*; safe to repeat, and a repeat completes it."""
+    """Request to place *topic*. A repeat is safe, and completes an interrupted request."""
     body = encode_json({"broker_groups": list(broker_groups)})
     return Request("PUT", paths.placement_path(check_topic(topic)), _JSON_HEADERS, body, repeatable=True)
 
 
 def join_request(broker_group: str) -> Request:
-    """Declare in *broker_group* what others have; safe to repeat."""
+    """Request to declare in *broker_group* the groups of the others. A repeat is safe."""
     return Request("POST", paths.join_path(quote(broker_group, safe="")), repeatable=True)
 
 
 def topics_path(broker_group: str) -> str:
-    """The path of the topics in *broker_group*."""
+    """Return the path of the topics in *broker_group*."""
     return paths.broker_group_topics_path(quote(broker_group, safe=""))

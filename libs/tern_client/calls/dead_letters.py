@@ -1,4 +1,4 @@
-"""Dead letters of a group: requests as values. Pure."""
+"""Dead letters of a consumer group: requests as values. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,9 @@ from tern_wire.paths import TO_ORIGIN
 
 
 def dead_letters_request(group: str, *, limit: int = 0, cursor: str = "", **conditions: str | int) -> Request:
-    """A page of dead letters. *conditions*: topic, tag, reason, begin, end; empty ones mean all."""
+    """Request a page of dead letters. *conditions*: topic, tag, reason, begin, end; an empty one
+    means all.
+    """
     fields = {**_named(conditions), "limit": limit, "cursor": cursor}
     query = urlencode({name: value for name, value in fields.items() if value not in {"", 0}})
     path = paths.dead_letters_path(check_group(group))
@@ -21,7 +23,7 @@ def dead_letters_request(group: str, *, limit: int = 0, cursor: str = "", **cond
 
 
 def purge_request(group: str) -> Request:
-    """Drop all dead letters of *group*."""
+    """Request to drop all dead letters of *group*."""
     return Request("DELETE", f"{paths.dead_letters_path(check_group(group))}?{urlencode({'confirm': group})}")
 
 
@@ -36,9 +38,11 @@ def redrive_request(
     idempotency_key: str = "",
     **conditions: str | int,
 ) -> Request:
-    """Begin a redrive. With *idempotency_key*, a repeat is the same task; without, one of its own that finds nothing left to do.
+    """Request a redrive. With *idempotency_key* a repeat is the same task; without, a new task that
+    finds nothing left to do.
 
-    InvalidField for a target other than `origin`. The wire has one `to`: a time where there is one, since origin is the default.
+    InvalidField for a target other than `origin`. The wire has one `to`, which is a time where
+    there is one: origin is the default.
     """
     if to not in {"", TO_ORIGIN}:
         raise InvalidField(reason=f"Dead letters go back to '{TO_ORIGIN}', not to '{to[:80]}'", pointer="/to")
@@ -57,10 +61,10 @@ def redrive_request(
 
 
 def cancel_request(task: str) -> Request:
-    """Cancel a task."""
+    """Request to cancel a task."""
     return Request("DELETE", paths.task_path(task))
 
 
 def _named(conditions: dict[str, str | int]) -> dict[str, str | int]:
-    """*begin* and *end* are from and to on the wire, which Python keeps for itself."""
+    """Rename *begin* and *end* to the wire's from and to; `from` is a keyword of Python."""
     return {{"begin": "from", "end": "to"}.get(name, name): value for name, value in conditions.items()}

@@ -1,4 +1,6 @@
-"""Requests of the HTTP API and what its answers say, as values. Pure: both clients build and read through here."""
+"""Requests of the HTTP API and the contents of its answers, as values. Pure; both clients build and
+read them here.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +16,7 @@ from tern_wire.link.codec import decode_msgpack, encode_msgpack
 from tern_wire.names import check_group, check_topic, parse_queue
 
 _PACKED = (("Content-Type", paths.MSGPACK), ("Accept", paths.MSGPACK))
-# Servers limit a request's head to 16 KiB; what could come near travels as a batch of one.
+# Servers limit a request's head to 16 KiB. A message with larger headers is sent as a batch of one.
 _HEADERS_SIZE_MAX_BYTES = 6 * 1024
 _TIMING_HEADERS = {
     "message_group": paths.HEADER_MESSAGE_GROUP,
@@ -26,8 +28,10 @@ _TIMING_HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """What to do with a lease: `ack`; `extend` for *invisible_ms* from now; `nack`, back after *delay_ms* (None: as the group says);
-    `release`, back at once and uncounted; or `dead_letter`, with a *reason*."""
+    """An action on a lease: `ack`; `extend` to *invisible_ms* from now; `nack`, visible again after
+    *delay_ms* (None: by the group's policy); `release`, visible at once and uncounted; or
+    `dead_letter`, with a *reason*.
+    """
 
     receipt_handle: str
     action: str = "ack"
@@ -36,7 +40,7 @@ class Settle:
     reason: str = ""
 
     def document(self) -> dict[str, Any]:
-        """As the API takes it."""
+        """Return the entry of the HTTP API."""
         entry: dict[str, Any] = {"receipt_handle": self.receipt_handle, "action": self.action}
         if self.action == "extend":
             entry["invisible"] = self.invisible_ms
@@ -48,7 +52,7 @@ class Settle:
 
 
 def send_request(topic: str, message: OutgoingMessage) -> Request:
-    """One message as a request of its own; what headers cannot carry goes as a batch of one."""
+    """Request to send one message. A message that headers cannot carry becomes a batch of one."""
     headers = message_headers(message)
     if headers is None:
         return batch_request(topic, [message])
@@ -57,7 +61,9 @@ def send_request(topic: str, message: OutgoingMessage) -> Request:
 
 
 def message_headers(message: OutgoingMessage, extra: Sequence[tuple[str, str]] = ()) -> Headers | None:
-    """All of *message* but its body, and *extra*; None when headers cannot carry it."""
+    """Return the headers of *message* without its body, and *extra*; None when headers cannot carry
+    it.
+    """
     headers = [("Content-Type", message.content_type)] if message.content_type else []
     if message.tag:
         headers.append((paths.HEADER_TAG, message.tag))
@@ -74,7 +80,9 @@ def message_headers(message: OutgoingMessage, extra: Sequence[tuple[str, str]] =
 
 
 def _fit(headers: Sequence[tuple[str, str]]) -> bool:
-    """Whether every value survives a header: printable ASCII without blanks at its ends, in a reasonable size."""
+    """Whether headers carry every value: printable ASCII without blanks at its ends, within
+    _HEADERS_SIZE_MAX_BYTES.
+    """
     values = [value for _, value in headers]
     return sum(map(len, values)) <= _HEADERS_SIZE_MAX_BYTES and all(
         value.isascii() and value.isprintable() and value == value.strip() for value in values
@@ -82,14 +90,14 @@ def _fit(headers: Sequence[tuple[str, str]]) -> bool:
 
 
 def batch_request(topic: str, messages: Sequence[OutgoingMessage]) -> Request:
-    """Many messages in MessagePack; repeatable when each has an idempotency key."""
+    """Request to send many messages in MessagePack; repeatable when each has an idempotency key."""
     body = encode_msgpack({"messages": [packed_message(message) for message in messages]})
     repeatable = all(message.idempotency_key for message in messages)
     return Request("POST", paths.batch_path(check_topic(topic)), _PACKED, body, repeatable=repeatable)
 
 
 def packed_message(message: OutgoingMessage) -> dict[str, Any]:
-    """As batches take it."""
+    """Return the entry of *message* in a batch."""
     packed: dict[str, Any] = {"body": message.body}
     if message.tag:
         packed["tag"] = message.tag
@@ -107,7 +115,9 @@ def packed_message(message: OutgoingMessage) -> dict[str, Any]:
 
 
 def read_results(response: Response) -> list[SendReceipt | TernError]:
-    """What became of each message, in input order, from the answer to one or to a batch."""
+    """Return the receipt or the error of each message in input order, from the answer to a single
+    send or to a batch.
+    """
     document = read_document(response)
     if "results" not in document:
         replayed = response.headers.get(paths.HEADER_REPLAYED.lower()) == "true"
@@ -143,7 +153,7 @@ def receive_request(
     tags: str = "",
     sql: str = "",
 ) -> Request:
-    """Lease up to *max_messages*; *settles* are applied before the wait begins."""
+    """Request to lease up to *max_messages*. *settles* are applied before the wait begins."""
     document: dict[str, Any] = {"max_messages": max_messages, "max_bytes": max_bytes, "wait": wait_ms}
     if invisible_ms is not None:
         document["invisible"] = invisible_ms
@@ -160,7 +170,7 @@ def receive_request(
 
 
 def read_received(response: Response) -> tuple[list[ReceivedMessage], dict[int, TernError]]:
-    """The messages, and the errors of piggy-backed settles by their index."""
+    """Return the messages, and the errors of the settles that were sent along, by index."""
     document = read_document(response)
     received = [_received(message) for message in document["messages"]]
     return received, _errors(document.get("settled") or [])
@@ -191,14 +201,14 @@ def _received(message: Mapping[str, Any]) -> ReceivedMessage:
 
 
 def settle_request(topic: str, group: str, settles: Sequence[Settle]) -> Request:
-    """Settle without receiving."""
+    """Request to settle without receiving."""
     body = json.dumps({"entries": [settle.document() for settle in settles]}).encode()
     path = paths.settle_path(check_topic(topic), check_group(group))
     return Request("POST", path, (("Content-Type", paths.JSON),), body)
 
 
 def read_settled(response: Response) -> dict[int, TernError]:
-    """The errors among settle results, by index; empty when all went well."""
+    """Return the errors of settles by index; {} when all succeeded."""
     return _errors(read_document(response).get("results") or [])
 
 
@@ -217,7 +227,9 @@ def commit_request(
     expected: Mapping[str, int] | None = None,
     epochs: Mapping[str, int] | None = None,
 ) -> Request:
-    """Commit offsets; with *expected* only if they are what is committed now, with *epochs* only if nobody else has locked the queues since."""
+    """Request to commit offsets: with *expected* only if those are committed now, with *epochs*
+    only if no other member has locked the queues since.
+    """
     document: dict[str, Any] = {"topic": check_topic(topic), "offsets": dict(offsets)}
     if expected:
         document["expected"] = dict(expected)
@@ -231,18 +243,18 @@ def _put(path: str, document: Mapping[str, Any]) -> Request:
 
 
 def get_request(path: str, **query: str | int) -> Request:
-    """A plain read."""
+    """Request to read *path*."""
     joined = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in query.items())
     return Request("GET", f"{path}?{joined}" if joined else path)
 
 
 def offsets_request(topic: str) -> Request:
-    """Min and max offset of every queue."""
+    """Request the least and the next offset of every queue."""
     return get_request(paths.offsets_path(check_topic(topic)))
 
 
 def read_offsets(response: Response) -> list[QueueOffsets]:
-    """The queues in the order of the answer."""
+    """Return the queues in the order of the answer."""
     return [
         QueueOffsets(queue=row["queue"], min_offset=row["min_offset"], max_offset=row["max_offset"])
         for row in read_document(response)["queues"]
@@ -250,31 +262,31 @@ def read_offsets(response: Response) -> list[QueueOffsets]:
 
 
 def group_offsets_request(group: str, topic: str) -> Request:
-    """What *group* has committed in *topic*."""
+    """Request the committed offsets of *group* in *topic*."""
     return get_request(paths.group_offsets_path(check_group(group)), topic=check_topic(topic))
 
 
 def read_group_offsets(response: Response) -> dict[str, int]:
-    """The committed offset of every queue, written `broker-a:3`."""
+    """Return the committed offset of every queue (`broker-a:3`)."""
     return dict(read_document(response)["offsets"])
 
 
 def pull_request(topic: str, queue: str, offset: int, end_offset: int, max_bytes: int) -> Request:
-    """Records of one queue from *offset* up to, not including, *end_offset*."""
+    """Request records of one queue from *offset* up to, not including, *end_offset*."""
     path = paths.pull_path(check_topic(topic), str(parse_queue(queue, topic)))
     request = get_request(path, offset=offset, end_offset=end_offset, max_bytes=max_bytes)
     return Request("GET", request.path, (("Accept", paths.RECORDS),))
 
 
 def read_page(response: Response) -> RecordPage:
-    """One page of records."""
+    """Return the page of records in *response*."""
     next_offset = int(response.headers[paths.HEADER_NEXT_OFFSET.lower()])
     max_offset = int(response.headers.get(paths.HEADER_MAX_OFFSET.lower(), next_offset))
     return RecordPage(data=response.body, next_offset=next_offset, max_offset=max_offset)
 
 
 def read_document(response: Response) -> dict[str, Any]:
-    """The body as an object, from MessagePack or JSON as the content type says."""
+    """Return the object in the body, which is MessagePack or JSON by its content type."""
     if response.headers.get("content-type", "").startswith(paths.MSGPACK):
         document = decode_msgpack(response.body)
     else:

@@ -1,8 +1,10 @@
-"""Which messages a consumer holds, and until when. Pure: time is an argument, in ms since the epoch, as `invisible_until` is.
+"""The messages that a consumer holds, and the ends of their leases. Pure: time is an argument, in
+milliseconds since 1970, as in `invisible_until`.
 
-Law: a message counts until it is done or its lease is over, whichever comes first. At that moment the broker delivers it
-again, to anybody, so a worker that died with it does not keep its place for ever. A client's clock that is wrong shifts only
-when there is room again; what may still be acked is the broker's to say.
+Law: a message counts as in flight until it is done or its lease is over, whichever comes first. At
+the end of a lease the broker delivers the message again, to any consumer, so a worker that died
+with it does not keep its place. A wrong clock of the client shifts only the time when there is room
+again; the broker decides what may still be acked.
 """
 
 from collections import deque
@@ -12,7 +14,9 @@ from tern_client.calls.models import ReceivedMessage
 
 
 class Leases:
-    """The end of each lease by receipt handle. Owned by one consumer; holds as many as it may have in flight."""
+    """The end of each lease by receipt handle. Owner: one consumer. Bound: the most messages that
+    it may have in flight.
+    """
 
     __slots__ = ("_count_max", "_end_ms")
 
@@ -21,35 +25,36 @@ class Leases:
         self._end_ms: dict[str, int] = {}
 
     def add(self, messages: Iterable[ReceivedMessage]) -> None:
-        """These have been received."""
+        """Note the leases of *messages*."""
         self._end_ms.update((message.receipt_handle, message.invisible_until) for message in messages)
 
     def release(self, handles: Iterable[str]) -> None:
-        """These are done; handles that are not held are ignored."""
+        """Remove leases that are done; unknown handles are ignored."""
         for handle in handles:
             self._end_ms.pop(handle, None)
 
     def extend(self, handles: Iterable[str], until_ms: int) -> None:
-        """These last until *until_ms* now; what is done or over stays so."""
+        """Extend these leases to *until_ms*. A lease that is done or over stays so."""
         self._end_ms.update((handle, until_ms) for handle in handles if handle in self._end_ms)
 
     def room(self, now_ms: int) -> int:
-        """How many more may be received, once those whose lease is over are gone."""
+        """Return how many more messages may be received. Removes leases that are over."""
         over = [handle for handle, end_ms in self._end_ms.items() if end_ms <= now_ms]
         self.release(over)
         return max(self._count_max - len(self._end_ms), 0)
 
     @property
     def first_end_ms(self) -> int | None:
-        """When the next lease is over; None when nothing is held."""
+        """The end of the first lease; None without leases."""
         return min(self._end_ms.values(), default=None)
 
 
 class Received:
-    """Messages that were received and not handed out yet. Owned by one consumer.
+    """Messages that were received and not handed out. Owner: one consumer.
 
-    Law: a message whose lease is over is not handed out. The broker gives it to somebody else, and what follows it in its message group after
-    that: a consumer that still handled it would handle it behind those. It comes again, to this consumer or another.
+    Law: a message whose lease is over is not handed out. The broker delivers it to another
+    consumer, and after that the messages behind it in its message group: a late handler would
+    process it behind those. It comes again, to this consumer or another.
     """
 
     __slots__ = ("_waiting",)
@@ -58,13 +63,15 @@ class Received:
         self._waiting: deque[tuple[ReceivedMessage, int | None]] = deque()
 
     def add(self, messages: Iterable[ReceivedMessage], now_ms: int) -> None:
-        """These came now. A clock that says that a lease was over when it began is wrong: it decides nothing then."""
+        """Add *messages*, which came now. A clock that puts the end of a lease before its begin is
+        wrong, and is ignored.
+        """
         for message in messages:
             end_ms = message.invisible_until
             self._waiting.append((message, end_ms if end_ms > now_ms else None))
 
     def take(self, now_ms: int) -> ReceivedMessage | None:
-        """The next one whose lease is not over; None when there is none."""
+        """Take the next message whose lease lasts; None without one."""
         while True:
             try:
                 message, end_ms = self._waiting.popleft()
@@ -74,6 +81,6 @@ class Received:
                 return message
 
     def clear(self) -> list[ReceivedMessage]:
-        """All that wait; none does any longer."""
+        """Take all waiting messages."""
         waiting, self._waiting = self._waiting, deque()
         return [message for message, _ in waiting]

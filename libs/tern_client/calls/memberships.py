@@ -1,4 +1,4 @@
-"""Members of groups: what a member says of itself, and the requests about members as values."""
+"""Members of groups: the heartbeat of a member, and requests about members as values."""
 
 import json
 import os
@@ -14,44 +14,44 @@ from tern_wire.names import check_group, check_topic
 from tern_wire.routing.membership import Heartbeat, Role, check_member, read_heartbeat
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests ---------------------------------------------------------------------------------------
 def heartbeat_request(says: Heartbeat) -> Request:
-    """A member says that it lives."""
+    """Request to keep a membership alive."""
     document = {name: value for name, value in says.document().items() if name != "group"}
     return _post(paths.heartbeat_path(says.group), document)
 
 
 def leave_request(group: str, member: str, role: str = Role.CONSUMER) -> Request:
-    """A member goes."""
+    """Request to remove a member."""
     path = paths.member_path(check_group(group), quote(check_member(member), safe=""))
     return Request("DELETE", f"{path}?role={Role(role)}")
 
 
 def members_request(group: str, role: str = Role.CONSUMER) -> Request:
-    """Who is in *group*."""
+    """Request the members of *group*."""
     return get_request(paths.members_path(check_group(group)), role=Role(role))
 
 
 def assignments_request(group: str, topic: str, *, member: str = "", strategy: str = "") -> Request:
-    """Who reads which queues of *topic*; only *member*'s when it is given."""
+    """Request which member reads which queues of *topic*; with *member*, only its queues."""
     wanted = {"member": member, "strategy": strategy}
     query = {name: value for name, value in wanted.items() if value}
     return get_request(paths.assignments_path(check_group(group)), topic=check_topic(topic), **query)
 
 
 def locks_request(group: str, topic: str) -> Request:
-    """Who holds which queues of *topic*."""
+    """Request the locks of queues of *topic*."""
     return get_request(paths.locks_path(check_group(group)), topic=check_topic(topic))
 
 
 def lock_request(group: str, topic: str, member: str, queues: Iterable[str]) -> Request:
-    """Lock queues, or renew locks."""
+    """Request to lock queues, or to renew locks."""
     document = {"topic": check_topic(topic), "member": check_member(member), "queues": list(queues)}
     return _post(paths.locks_path(check_group(group)), document)
 
 
 def unlock_request(group: str, topic: str, member: str, queues: Iterable[str] = ()) -> Request:
-    """Give up locks; all of *topic* when *queues* is empty."""
+    """Request to release locks; all of *topic* when *queues* is empty."""
     named = ",".join(queues)
     query = {"queues": named} if named else {}
     read = get_request(
@@ -61,12 +61,12 @@ def unlock_request(group: str, topic: str, member: str, queues: Iterable[str] = 
 
 
 def _post(path: str, document: Mapping[str, Any]) -> Request:
-    # Said twice is as good as said once, and a lock taken twice is renewed.
+    # Repeatable: a second heartbeat changes nothing, and a second lock renews the first.
     return Request("POST", path, (("Content-Type", paths.JSON),), json.dumps(document).encode())
 
 
 def _own_id() -> str:
-    """An id for a member that names none: where it runs, and something that nobody else has."""
+    """Return a unique id for a member without a name: its host, its process, and random digits."""
     host = "".join(
         letter for letter in socket.gethostname() if letter.isascii() and (letter.isalnum() or letter in "-.")
     )
@@ -81,7 +81,7 @@ def member_heartbeat(
     room: str,
     queues: Mapping[str, Sequence[str]] | None,
 ) -> Heartbeat:
-    """What a member says, with an id of its own where *member* is ""; InvalidField."""
+    """Return the heartbeat of a member, with a unique id where *member* is ""; InvalidField."""
     return read_heartbeat(
         {
             "group": group,

@@ -1,4 +1,6 @@
-"""What goes in and comes out of the SDK: messages, receipts, queue ranges. Frozen; times are ms since the epoch."""
+"""Messages, receipts and queue offsets: the values that the SDK takes and returns. Frozen; times
+are milliseconds since 1970.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,10 +11,24 @@ from tern_wire.errors import TernError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingMessage:
-    """One message to send. `queue` pins it (`broker-a:3`); an empty `idempotency_key` is filled in by the Producer.
+    """One message to send.
 
-    Messages of one `message_group` are delivered in order: that in which one producer's methods were called. At most one of `delay` (`"30s"`, ms, timedelta), `deliver_at` (RFC 3339, ms
-    since 1970, datetime) and `delay_level` (1 to 18) says when it is delivered.
+    - `body`: at most 4 MiB. `tag`, `keys` and `properties` are for filters and searches.
+    - `queue` pins the message to one queue, such as `broker-a:3`.
+    - `idempotency_key`: a message is stored once per key. The Producer fills in an empty one.
+    - `message_group`: messages of one group are delivered in the order in which one producer's
+      methods were called.
+    - At most one of `delay` (`"30s"`, milliseconds or a timedelta), `deliver_at` (RFC 3339,
+      milliseconds since 1970 or a datetime) and `delay_level` (1 to 18) delays the delivery.
+
+    Example:
+
+        from tern_client import BlockingProducer, OutgoingMessage
+
+        message = OutgoingMessage(body=b"order 17", tag="new", message_group="customer-4")
+        with BlockingProducer("http://127.0.0.1:8080") as producer:
+            receipt = producer.send_message("orders", message)
+        print(receipt.offset)  # -> 0
     """
 
     body: bytes
@@ -28,7 +44,9 @@ class OutgoingMessage:
     delay_level: int | None = None
 
     def timing(self) -> dict[str, str | int]:
-        """The fields that say when and in which order it is delivered, as the API takes them. A naive datetime is local time."""
+        """Return the fields for delivery time and order in the form of the HTTP API. A naive
+        datetime is local time.
+        """
         fields: dict[str, str | int] = {"message_group": self.message_group} if self.message_group else {}
         if self.delay is not None:
             span = self.delay
@@ -43,9 +61,20 @@ class OutgoingMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendReceipt:
-    """Where a message is stored, durable on a majority. `replayed`: an earlier send with the same key had stored it.
+    """The place of a stored message, which is durable on a majority of its broker group's nodes.
 
-    One that waits for its delivery time, `deliver_at`, has no offset yet (-1); `recall_handle` takes it back.
+    - `replayed`: an earlier send with the same idempotency key had stored the message.
+    - A message that waits for its delivery time has `deliver_at`, a `recall_handle` for
+      Admin.recall, and no offset yet (-1).
+
+    Example:
+
+        from tern_client import BlockingProducer, SendReceipt
+
+        with BlockingProducer("http://127.0.0.1:8080") as producer:
+            first = producer.send("orders", b"order 17", idempotency_key="order-17")
+            again: SendReceipt = producer.send("orders", b"order 17", idempotency_key="order-17")
+        print(again.message_id == first.message_id, again.replayed)  # -> True True
     """
 
     message_id: str
@@ -59,13 +88,26 @@ class SendReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOutcome:
-    """The outcome of a batch, in input order: a receipt, or None and an error under the same index."""
+    """The outcome of a batch in input order: a receipt, or None in `receipts` and an error under
+    the same index in `errors`.
+
+    Example:
+
+        from tern_client import BatchOutcome, BlockingProducer, OutgoingMessage
+
+        messages = [OutgoingMessage(body=b"small"), OutgoingMessage(body=bytes(5 * 1024 * 1024))]
+        with BlockingProducer("http://127.0.0.1:8080") as producer:
+            outcome: BatchOutcome = producer.send_batch("orders", messages)
+        print([receipt is not None for receipt in outcome.receipts])  # -> [True, False]
+        for index, error in outcome.errors.items():
+            print(index, error.code)  # -> 1 message-too-large
+    """
 
     receipts: tuple[SendReceipt | None, ...]
     errors: Mapping[int, TernError] = field(default_factory=dict)
 
     def confirmed(self) -> list[SendReceipt]:
-        """All receipts; raises the first error when a message was not stored."""
+        """Return all receipts; raise the first error when a message was not stored."""
         if self.errors:
             raise self.errors[min(self.errors)]
         return [receipt for receipt in self.receipts if receipt is not None]
@@ -73,7 +115,30 @@ class BatchOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedMessage:
-    """One message under lease: yours until `invisible_until`, then delivered again unless it was acked. `attempt` is 1-based."""
+    """One received message under its lease.
+
+    - The message is invisible to other consumers until `invisible_until`. It is delivered again
+      after that unless it was acked.
+    - `attempt` counts deliveries from 1. `receipt_handle` names the lease.
+    - A request has `correlation_id` and `reply_to`. Its sender waits for the reply until
+      `expires_at`; see Consumer.reply.
+
+    Example:
+
+        from tern_client import BlockingConsumer, BlockingProducer, ReceivedMessage
+
+
+        def handle(message: ReceivedMessage) -> None:
+            print(message.body, message.tag, message.attempt)  # -> b'order 17' new 1
+
+
+        with BlockingProducer("http://127.0.0.1:8080") as producer:
+            producer.send("orders", b"order 17", tag="new")
+        with BlockingConsumer("http://127.0.0.1:8080", "orders", "billing") as consumer:
+            for message in consumer.until_idle():
+                handle(message)
+                consumer.confirm(message)
+    """
 
     message_id: str
     topic: str
@@ -91,7 +156,7 @@ class ReceivedMessage:
     invisible_until: int
     message_group: str = ""
     deliver_at: int = 0
-    # Of a request: somebody waits until `expires_at` for the reply; see Consumer.reply.
+    # Of a request. Its sender waits until `expires_at` for the reply.
     correlation_id: str = ""
     reply_to: str = ""
     expires_at: int = 0
@@ -99,7 +164,30 @@ class ReceivedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyMessage:
-    """The reply to a request, as it is stored in the cluster's reply topic."""
+    """The reply to a request, as it is stored in the cluster's reply topic.
+
+    Example:
+
+        import threading
+
+        from tern_client import BlockingConsumer, BlockingProducer, ReplyMessage
+
+
+        def serve() -> None:
+            with BlockingConsumer("http://127.0.0.1:8080", "orders", "billing") as consumer:
+                for message in consumer:
+                    consumer.reply(message, message.body.upper())
+                    consumer.ack(message)
+                    return
+
+
+        server = threading.Thread(target=serve)
+        server.start()
+        with BlockingProducer("http://127.0.0.1:8080") as producer:
+            reply: ReplyMessage = producer.request("orders", b"ping", timeout="10s")
+        print(reply.body)  # -> b'PING'
+        server.join()
+    """
 
     message_id: str
     topic: str
@@ -116,7 +204,19 @@ class ReplyMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOffsets:
-    """Offsets of one queue: the oldest message's, and the one that the next message will get."""
+    """Offsets of one queue: the offset of its oldest message, and the offset that its next message
+    will get.
+
+    Example:
+
+        from tern_client import BlockingAdmin, BlockingProducer, QueueOffsets
+
+        with BlockingProducer("http://127.0.0.1:8080") as producer:
+            producer.send("orders", b"order 17")
+        with BlockingAdmin("http://127.0.0.1:8080") as admin:
+            queue: QueueOffsets = admin.offsets("orders")[0]
+        print(queue.queue, queue.min_offset, queue.max_offset)  # -> broker-a:0 0 1
+    """
 
     queue: str
     min_offset: int
@@ -125,7 +225,19 @@ class QueueOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPage:
-    """Concatenated records of one queue as they lie in the log (tern_wire.records.record reads them), and where the next page begins."""
+    """Records of one queue, concatenated as the log stores them, and the offset at which the next
+    page begins. `tern_wire.records` reads them.
+
+    Example:
+
+        from tern_client import BlockingAdmin, BlockingProducer, RecordPage
+
+        with BlockingProducer("http://127.0.0.1:8080") as producer:
+            producer.send("orders", b"order 17")
+        with BlockingAdmin("http://127.0.0.1:8080") as admin:
+            pages: list[RecordPage] = list(admin.pull_records("orders", "broker-a:0", 0, 1))
+        print(len(pages), b"order 17" in pages[0].data, pages[0].next_offset)  # -> 1 True 1
+    """
 
     data: bytes
     next_offset: int

@@ -1,8 +1,9 @@
 """Principals, keys and grants: requests as values. Pure.
 
-A grant is a map {effect, actions, kind, pattern}, or a `tern_wire.principals.principals.Grant`.
-What is left out (None) of a principal stays as it is, or gets its default in a new one; `grants`
-replaces all that it has. Durations and times are as the HTTP API takes them: `90d`, RFC 3339, ms.
+A grant is a map {effect, actions, kind, pattern}, or a `tern_wire.principals.principals.Grant`. A
+setting of a principal that is None or left out stays as it is, or gets its default in a new one;
+`grants` replaces all of its grants. Durations and times have the forms of the HTTP API: `90d`, RFC
+3339, milliseconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +20,8 @@ _JSON_HEADERS = (("Content-Type", paths.JSON),)
 
 
 class PrincipalOptions(TypedDict, total=False):
-    """Settings of a principal. Quotas are at each proxy, 0: unlimited. `version`: only if it is at
-    that one, else PrincipalChanged; 0: only if it is not there.
+    """Settings of a principal. Quotas apply at each proxy; 0: unlimited. `version`: change the
+    principal only if it has this version, else PrincipalChanged; 0: only if it does not exist.
     """
 
     description: str | None
@@ -31,9 +32,12 @@ class PrincipalOptions(TypedDict, total=False):
 
 
 class KeyOptions(TypedDict, total=False):
-    """Settings of a key. `type`: `bearer` or `ed25519`. `public_key`: an Ed25519 one, 43 characters
-    of base64url. Without both the key is a bearer key. `expires_at` or `expires_in` (`90d`);
-    `networks` such as `10.0.0.0/8`, from which alone it is good.
+    """Settings of a key; a bearer key unless `type` or `public_key` is given.
+
+    - `type`: `bearer` or `ed25519`. `public_key`: an Ed25519 key as 43 characters of
+      base64url.
+    - `expires_at` or `expires_in` (`90d`). `networks` such as `10.0.0.0/8`: the only ones from
+      which the key is accepted.
     """
 
     type: str | None
@@ -46,16 +50,16 @@ class KeyOptions(TypedDict, total=False):
 
 
 class AclFilter(TypedDict, total=False):
-    """Whose grants to list: those that speak of this object; none: all."""
+    """Which grants to list: those about this object; by default all."""
 
     topic: str
     group: str
     producer_group: str
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests ---------------------------------------------------------------------------------------
 def principal_request(principal: str, options: PrincipalOptions) -> Request:
-    """Declare *principal*; safe to repeat, also when its outcome is not known."""
+    """Request to declare *principal*. A repeat is safe, also after an unknown outcome."""
     document: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if "grants" in document:
         lines = document["grants"]
@@ -64,8 +68,8 @@ def principal_request(principal: str, options: PrincipalOptions) -> Request:
 
 
 def key_request(principal: str, options: KeyOptions) -> Request:
-    """Give *principal* a key; InvalidField for a type that is not made. Not repeated when its
-    outcome is unknown: that would be one more key.
+    """Request a key of *principal*; InvalidField for another type. It is not repeated after an unknown outcome: that could make a
+    second key.
     """
     document = {name: value for name, value in options.items() if value is not None}
     if kind := options.get("type"):
@@ -75,12 +79,14 @@ def key_request(principal: str, options: KeyOptions) -> Request:
 
 
 def revoke_request(principal: str, kid: str) -> Request:
-    """Revoke a key; safe to repeat. ClientKeyNotFound when that is no key's name."""
+    """Request to revoke a key; a repeat is safe. ClientKeyNotFound when *kid* is not the name of a
+    key.
+    """
     if not is_kid(kid):
         raise ClientKeyNotFound(principal=principal, kid=kid[:40])
     return Request("DELETE", paths.keys_path(check_principal(principal), kid))
 
 
 def path_of(principal: str) -> str:
-    """The path of *principal*; InvalidField for what is no name of one."""
+    """Return the path of *principal*; InvalidField when it is not a name."""
     return paths.principal_path(check_principal(principal))

@@ -1,8 +1,11 @@
-"""Reading a topic by offset: what a pull asks and answers, places in queues, and where they are kept. Nothing here waits.
+"""Reading a topic by offset: requests and answers of a pull, places in queues, and stores for
+places. Nothing here waits.
 
-A reader of its own keeps its own place: in memory, in a file, or at the brokers under a group that is its alone (a broadcast: a group a
-client). Law: a place says what was handed out. Whoever commits only after the work is done sees a message again after a crash, and
-loses none.
+A pull consumer keeps its own place: in memory, in a file, or at the brokers under a consumer group
+of its own. In a broadcast, each client has its own group.
+
+Law: a place counts the messages that were handed out. A program that commits only after its work
+sees a message again after a crash, and loses none.
 """
 
 import json
@@ -18,13 +21,29 @@ from tern_client.transport.exchange import Request, Response
 from tern_wire import paths
 from tern_wire.names import check_group, check_topic, parse_queue
 
-# A topic that grows has new queues; its readers see them after this.
+# New queues of a topic that grows are found after this time.
 QUEUES_PERIOD_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulledMessage:
-    """One message that was read by offset. Times are ms since the epoch."""
+    """One message that was read by offset. Times are milliseconds since 1970.
+
+    Example:
+
+        from tern_client import BlockingProducer, BlockingPullConsumer, PulledMessage
+
+
+        def show(message: PulledMessage) -> None:
+            print(message.queue, message.offset, message.body)  # -> broker-a:0 0 b'order 17'
+
+
+        with BlockingProducer("http://127.0.0.1:8080") as producer:
+            producer.send("orders", b"order 17")
+        with BlockingPullConsumer("http://127.0.0.1:8080", "orders") as consumer:
+            for message in consumer.until_idle():
+                show(message)
+    """
 
     message_id: str
     topic: str
@@ -41,7 +60,9 @@ class PulledMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulledPage:
-    """Messages of one queue, and where the next page begins: behind everything that was looked at, wanted or not."""
+    """Messages of one queue. The next page begins at `next_offset`, behind everything that was
+    looked at, whether or not the filter passed it.
+    """
 
     messages: list[PulledMessage]
     next_offset: int
@@ -50,7 +71,9 @@ class PulledPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullSettings:
-    """What a pull consumer asks for. At most one of *tags* (`A || B`) and *sql*; *start* is for queues without a place."""
+    """Settings of a pull consumer. At most one of *tags* (`A || B`) and *sql*; *start* is for
+    queues without a place.
+    """
 
     topic: str
     start: str = "earliest"
@@ -60,7 +83,9 @@ class PullSettings:
     max_bytes: int = 1 << 20
 
     def request(self, queue: str, place: int | None, wait_ms: int) -> Request:
-        """One page of *queue* from *place* on (None: where this consumer starts)."""
+        """Request one page of *queue* from *place* on. None: the consumer's start. The proxy waits
+        up to *wait_ms* for a message.
+        """
         query: dict[str, str | int] = {
             "offset": self.start if place is None else place,
             "max_messages": self.max_messages,
@@ -74,7 +99,7 @@ class PullSettings:
 
 
 def read_pulled(response: Response) -> PulledPage:
-    """The page in an answer."""
+    """Return the page in *response*."""
     document = read_document(response)
     messages = [
         PulledMessage(
@@ -99,68 +124,106 @@ def read_pulled(response: Response) -> PulledPage:
 
 @dataclass(slots=True)
 class Places:
-    """Where a consumer is in each queue: what it asks next, and behind which message that it has handed out. Owned by one consumer."""
+    """The places of one consumer in its queues: the next offset to request, and the next offset to
+    hand out. Owner: one consumer.
+    """
 
     asked: dict[str, int] = field(default_factory=dict)
     handed: dict[str, int] = field(default_factory=dict)
-    # Messages that retention dropped before this consumer came to them.
+    # Messages that retention dropped before this consumer read them.
     skipped: int = 0
 
     def begin(self, known: Mapping[str, int], queues: Iterable[str]) -> None:
-        """Go on at *known* places of *queues*; others begin where the consumer starts."""
+        """Continue at the *known* places of *queues*. Other queues begin at the consumer's
+        start.
+        """
         for queue in queues:
             if queue in known:
                 self.asked[queue] = self.handed[queue] = known[queue]
 
     def hand(self, page: PulledPage, queue: str, number: int) -> None:
-        """Message *number* of *page* is handed out; with the last one, what the page passed over behind it is done as well.
+        """Note that message *number* of *page* is handed out. The last message also finishes what
+        the filter passed over behind it.
 
-        A page without messages is done with number -1.
+        *number* is -1 for a page without messages.
         """
         is_last = number == len(page.messages) - 1
         self.handed[queue] = page.next_offset if is_last else page.messages[number].offset + 1
 
     def expired(self, queue: str, min_offset: int) -> None:
-        """What was asked for is gone: go on with the oldest message kept."""
+        """Continue with *min_offset*, the oldest message that is kept, since the requested one was
+        dropped.
+        """
         self.skipped += max(0, min_offset - self.asked.get(queue, min_offset))
         self.asked[queue] = self.handed[queue] = min_offset
 
 
 class OffsetStore(Protocol):
-    """Where places are kept between two lives of a consumer."""
+    """A store that keeps the places of a consumer from one run of the program to the next."""
 
     def load(self) -> dict[str, int]:
-        """Queue, written `broker-a:3`, to the next offset to read; {} at first."""
+        """Return the next offset to read of each queue (`broker-a:3`); {} at first."""
         ...
 
     def save(self, offsets: Mapping[str, int]) -> None:
-        """Keep *offsets*, all of them."""
+        """Keep *offsets*, which are all places."""
         ...
 
 
 class MemoryOffsets:
-    """Places that end with the process."""
+    """Places that are lost when the process ends. The default of pull consumers.
+
+    Example:
+
+        from tern_client import BlockingProducer, BlockingPullConsumer, MemoryOffsets
+
+        places = MemoryOffsets()
+        with BlockingProducer("http://127.0.0.1:8080") as producer:
+            producer.send("orders", b"order 17")
+        with BlockingPullConsumer("http://127.0.0.1:8080", "orders", offsets=places) as consumer:
+            print([message.body for message in consumer.until_idle()])  # -> [b'order 17']
+            consumer.commit()
+        print(places.load())  # -> {'broker-a:0': 1}
+    """
 
     def __init__(self) -> None:
         self._offsets: dict[str, int] = {}
 
     def load(self) -> dict[str, int]:
-        """As OffsetStore."""
+        """Return the offsets that were saved last."""
         return dict(self._offsets)
 
     def save(self, offsets: Mapping[str, int]) -> None:
-        """As OffsetStore."""
+        """Keep *offsets* in memory."""
         self._offsets = dict(offsets)
 
 
 class FileOffsets:
-    """Places in a JSON file of this client's own: {"queue": offset}. Written whole: a crash leaves the old one or the new one."""
+    """Places in a JSON file that only this client uses: {"queue": offset}. A crash leaves the
+    previous content or the new one, both whole.
+
+    Example:
+
+        from tern_client import BlockingProducer, BlockingPullConsumer, FileOffsets
+
+        with BlockingProducer("http://127.0.0.1:8080") as producer:
+            producer.send("orders", b"order 17")
+        for run in (1, 2):
+            places = FileOffsets("places.json")
+            consumer = BlockingPullConsumer("http://127.0.0.1:8080", "orders", offsets=places)
+            with consumer:
+                for message in consumer.until_idle():
+                    print(run, message.body)  # -> 1 b'order 17'
+                consumer.commit()
+    """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
 
     def load(self) -> dict[str, int]:
-        """As OffsetStore; ValueError when the file holds anything else."""
+        """Return the offsets in the file, {} when there is no file; ValueError when it holds
+        anything else.
+        """
         try:
             found: Any = json.loads(self._path.read_bytes())
         except FileNotFoundError:
@@ -170,7 +233,7 @@ class FileOffsets:
         return found
 
     def save(self, offsets: Mapping[str, int]) -> None:
-        """As OffsetStore. Durable here: when it returns."""
+        """Replace the file. Durable here: when this method returns."""
         beside = self._path.with_name(self._path.name + ".new")
         with beside.open("w") as file:
             json.dump(dict(offsets), file)
@@ -181,10 +244,25 @@ class FileOffsets:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """Places committed at the brokers, under a consumer *group* that this client has for itself (`billing-host1`); made if need be."""
+    """Places committed at the brokers under a consumer *group* that only this client uses, such as
+    `billing-host1`. The group is created when it does not exist.
+
+    Example:
+
+        from tern_client import BlockingAdmin, BlockingProducer, BlockingPullConsumer, GroupOffsets
+
+        places = GroupOffsets("billing-host1")
+        with BlockingProducer("http://127.0.0.1:8080") as producer:
+            producer.send("orders", b"order 17")
+        with BlockingPullConsumer("http://127.0.0.1:8080", "orders", offsets=places) as consumer:
+            print([message.body for message in consumer.until_idle()])  # -> [b'order 17']
+            consumer.commit()
+        with BlockingAdmin("http://127.0.0.1:8080") as admin:
+            print(admin.group_offsets("billing-host1", "orders"))  # -> {'broker-a:0': 1}
+    """
 
     group: str
 
     def request(self) -> Request:
-        """Declare the group, with the defaults of a new one."""
+        """Request to declare the group with the defaults of a new one."""
         return Request("PUT", paths.group_path(check_group(self.group)), (("Content-Type", paths.JSON),), b"{}")

@@ -1,11 +1,12 @@
-"""Request-reply: requests, replies and what is answered, as values, and the steps of a request.
+"""Request-reply: requests, replies and their answers as values, and the steps of a request.
 
     Producer.request -> POST .../requests -> the reply
-                            | reply-timeout before the time is over (a proxy that stops) -> GET .../requests/{correlation id} for the rest
+                            | reply-timeout before the time is over (a proxy that stops)
+                            '-> GET .../requests/{correlation id} for the rest of the time
     Consumer.reply   -> POST .../replies
 
-Law: a request is stored once, however often it is repeated: it has an idempotency key, and its correlation id follows from that, so every
-repeat waits for the same reply.
+Law: a request is stored once, however often it is repeated. It has an idempotency key from which
+its correlation id follows, so every repeat waits for the same reply.
 """
 
 import json
@@ -25,13 +26,15 @@ from tern_wire.names import check_topic
 from tern_wire.times import given_duration, parse_duration_ms
 
 Timeout = str | int | timedelta
-# So little time is left to nobody: not worth another question.
+# With less time left, the reply is not requested again.
 _LEFT_MIN_MS = 50
 
 
-# Requests and answers ---------------------------------------------------------------------------------------------
+# Requests and answers ---------------------------------------------------------------------------
 def timeout_ms_of(timeout: Timeout) -> int:
-    """Milliseconds of `"10s"`, `10_000` or a timedelta; IllegalTimeout for anything else."""
+    """Return the milliseconds of `"10s"`, `10_000` or a timedelta; IllegalTimeout for anything
+    else.
+    """
     if isinstance(timeout, timedelta):
         return timeout // timedelta(milliseconds=1)
     try:
@@ -43,7 +46,7 @@ def timeout_ms_of(timeout: Timeout) -> int:
 def new_request(
     topic: str, message: OutgoingMessage, timeout_ms: int, correlation_id: str = "", client: str = ""
 ) -> Request:
-    """*message* as a request that waits *timeout_ms* for its reply."""
+    """Request to send *message*, which waits *timeout_ms* for its reply."""
     fields: list[tuple[str, str | int]] = [("timeout", timeout_ms)]
     fields += [
         (name, text)
@@ -64,7 +67,7 @@ def new_request(
 
 
 def find_request(topic: str, correlation_id: str, client: str, wait_ms: int) -> Request:
-    """Look for the reply to a request that was stored before."""
+    """Request the reply to a request that was stored earlier."""
     query = urlencode({**({"client": client} if client else {}), "wait": wait_ms})
     path = paths.requests_path(check_topic(topic), quote(correlation_id, safe=""))
     return Request("GET", f"{path}?{query}", (("Accept", paths.MSGPACK),), wait_ms=wait_ms)
@@ -80,9 +83,13 @@ def reply_request(
     properties: Mapping[str, str] | None = None,
     keys: Sequence[str] = (),
 ) -> Request:
-    """*body* as the reply to a request of *topic*, with an idempotency key; InvalidField when that is none."""
+    """Request to send *body* as the reply to a request of *topic*, with an idempotency key;
+    InvalidField when the message was not a request.
+    """
     if not reply_to or not correlation_id:
-        raise InvalidField(reason="This message is no request: nobody waits for a reply to it", pointer="/reply_to")
+        raise InvalidField(
+            reason="This message is not a request: no client waits for a reply to it", pointer="/reply_to"
+        )
     fields = [("reply_to", reply_to), ("correlation_id", correlation_id), ("idempotency_key", os.urandom(16).hex())]
     fields += [("key", key) for key in keys]
     path = f"{paths.replies_path(check_topic(topic))}?{urlencode(fields)}"
@@ -90,7 +97,7 @@ def reply_request(
 
 
 def read_reply(response: Response) -> ReplyMessage:
-    """The reply in an answer."""
+    """Return the reply in *response*."""
     message = read_document(response)
     return ReplyMessage(
         message_id=message["message_id"],
@@ -119,11 +126,13 @@ def _headers(content_type: str, properties: Mapping[str, str], accept: str) -> t
 def ask(
     course: Course, topic: str, request: Request, timeout_ms: int, began_ms: float
 ) -> Generator[Step, Outcome, ReplyMessage]:
-    """Steps of a request; ReplyTimeout when no reply came in *timeout_ms*, other errors when it was not stored, or may not be."""
+    """Return the steps of a request. ReplyTimeout when no reply came in *timeout_ms*; after other
+    errors the request was not stored, or may not be.
+    """
     try:
         response = yield from call(course, request, began_ms)
     except ReplyTimeout as error:
-        # The clock is only known after a step, so ask for the shortest pause there is.
+        # The clock is only known after a step; this is the shortest one.
         at_ms = (yield Pause(0)).now_ms
         left_ms = int(timeout_ms - (at_ms - began_ms))
         correlation_id, client = error.fields.get("correlation_id"), error.fields.get("client")
@@ -138,20 +147,20 @@ def ask(
 
 
 def message_of(body: bytes, fields: Mapping[str, Any]) -> OutgoingMessage:
-    """With an idempotency key of its own, so that repeating it is harmless."""
+    """Return the message of a request. It gets an idempotency key, so that repeats are safe."""
     given = {**fields, "idempotency_key": fields.get("idempotency_key") or os.urandom(16).hex()}
     return OutgoingMessage(body=body, **given)
 
 
 def reply_to_request(request: ReceivedMessage, body: bytes, fields: Mapping[str, Any]) -> Request:
-    """*body* as the reply to *request*; InvalidField when that is none."""
+    """Request to send *body* as the reply to *request*; InvalidField when that is not a request."""
     return reply_request(
         request.topic, body, reply_to=request.reply_to, correlation_id=request.correlation_id, **fields
     )
 
 
 def read_receipt(response: Response) -> SendReceipt:
-    """The receipt in the answer to a reply."""
+    """Return the receipt in the answer to a reply."""
     (receipt,) = read_results(response)
     assert isinstance(receipt, SendReceipt), "a single send that failed has another status"
     return receipt

@@ -1,4 +1,6 @@
-"""When and in which order a message is delivered, as requests say it; and the messages that wait for their time. Pure."""
+"""Messages that wait for their delivery time: requests as values, and what the answers contain.
+Pure.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +15,20 @@ from tern_wire.names import check_topic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledMessage:
-    """A message that waits for `deliver_at` (ms since 1970); `recall_handle` takes it back."""
+    """A message that waits until `deliver_at` (milliseconds since 1970). Admin.recall takes it back
+    by its `recall_handle`.
+
+    Example:
+
+        from tern_client import BlockingAdmin, BlockingProducer, ScheduledMessage
+
+        with BlockingProducer("http://127.0.0.1:8080") as producer:
+            producer.send("orders", b"remind me", delay="1h", tag="reminder")
+        with BlockingAdmin("http://127.0.0.1:8080") as admin:
+            waiting: ScheduledMessage = admin.scheduled("orders").messages[0]
+            print(waiting.tag, waiting.body_size)  # -> reminder 9
+            admin.recall("orders", waiting.recall_handle)
+    """
 
     message_id: str
     queue: str
@@ -27,14 +42,31 @@ class ScheduledMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledPage:
-    """Messages that wait, the next ones first; with `next_cursor`, "" at the end, the list goes on."""
+    """One page of waiting messages, the next ones to be delivered first. `next_cursor` continues
+    the list; it is "" at the end.
+
+    Example:
+
+        from tern_client import BlockingAdmin, BlockingProducer, ScheduledPage
+
+        with BlockingProducer("http://127.0.0.1:8080") as producer:
+            for hours in (3, 1, 2):
+                producer.send("orders", b"reminder", delay=f"{hours}h", tag=f"in-{hours}h")
+        with BlockingAdmin("http://127.0.0.1:8080") as admin:
+            page: ScheduledPage = admin.scheduled("orders", limit=2)
+            print([message.tag for message in page.messages])  # -> ['in-1h', 'in-2h']
+            page = admin.scheduled("orders", cursor=page.next_cursor)
+            print([message.tag for message in page.messages])  # -> ['in-3h']
+    """
 
     messages: tuple[ScheduledMessage, ...]
     next_cursor: str = ""
 
 
 def scheduled_request(topic: str, begin_ms: int, end_ms: int | None, limit: int, cursor: str) -> Request:
-    """One page of the messages of *topic* whose time is in [*begin_ms*, *end_ms*)."""
+    """Request one page of the messages of *topic* with a delivery time in [*begin_ms*, *end_ms*).
+    None: without end.
+    """
     query: dict[str, str | int] = {"limit": limit}
     if begin_ms:
         query["from"] = begin_ms
@@ -46,14 +78,16 @@ def scheduled_request(topic: str, begin_ms: int, end_ms: int | None, limit: int,
 
 
 def read_scheduled(response: Response) -> ScheduledPage:
-    """The page."""
+    """Return the page in *response*."""
     document = read_document(response)
     messages = tuple(ScheduledMessage(**_known(message)) for message in document["messages"])
     return ScheduledPage(messages=messages, next_cursor=document.get("next_cursor", ""))
 
 
 def recall_request(topic: str, recall_handle: str) -> Request:
-    """Take back a message that waits. Not repeated when its outcome is unknown: the repeat would say that it does not wait."""
+    """Request to take back a message that waits. It is not repeated after an unknown outcome: the
+    repeat would be refused with NotScheduled.
+    """
     path = paths.scheduled_path(check_topic(topic), quote(recall_handle, safe=""))
     return Request("DELETE", path, repeatable=False)
 

@@ -1,4 +1,6 @@
-"""The course of a send, single or batch, until every message has a receipt or a final error. Pure: steps for a shell to drive."""
+"""The course of a send, single or batch, until every message has a receipt or a final error. Pure:
+steps for a shell to drive.
+"""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
@@ -18,39 +20,45 @@ Message = TypeVar("Message", bound=OutgoingMessage)
 
 
 def unique_keys(prefix: str) -> KeySource:
-    """Idempotency keys of one producer: *prefix*, which must be nobody else's, and a counter."""
+    """Make idempotency keys of one producer: *prefix*, which must be unique, and a counter."""
     numbers = count()
     return lambda: f"{prefix}-{next(numbers)}"
 
 
 def with_key(message: Message, key_source: KeySource | None) -> Message:
-    """*message* with an idempotency key, so that repeating it is harmless; as it is when it has one or nobody makes any."""
+    """Return *message* with an idempotency key, so that repeats are safe; unchanged when it has
+    one, or without a source of keys.
+    """
     if message.idempotency_key or key_source is None:
         return message
     return replace(message, idempotency_key=key_source())
 
 
 def too_large(message: OutgoingMessage) -> MessageTooLarge | None:
-    """The proxy's own error for a body over the limit."""
+    """Return the proxy's own error for a body over the limit; None for others."""
     if len(message.body) <= MESSAGE_BODY_SIZE_MAX_BYTES:
         return None
     return MessageTooLarge(actual=len(message.body), limit=MESSAGE_BODY_SIZE_MAX_BYTES)
 
 
 def none_stored(count: int, error: TernError) -> BatchOutcome:
-    """The outcome of *count* messages that all met *error*."""
+    """Return the outcome of *count* messages that all failed with *error*."""
     return BatchOutcome(receipts=(None,) * count, errors=dict.fromkeys(range(count), error))
 
 
 def _told(before: TernError | None, error: TernError) -> TernError:
-    """What is told of a message: an unknown outcome stays unknown, unless a later attempt was refused for good."""
+    """Return the error to report. An unknown outcome stays unknown, unless a later attempt was
+    refused for good.
+    """
     return before if isinstance(before, OutcomeUnknown) and error.retryable else error
 
 
 def send_one(
     course: Course, topic: str, message: OutgoingMessage, began_ms: float
 ) -> Generator[Step, Outcome, SendReceipt]:
-    """Steps of a single send; raises the TernError when the message is not stored, or may not be. None for what is too large."""
+    """Return the steps of a single send. Raises the TernError when the message is not stored, or
+    may not be. A message over the limit takes no step.
+    """
     if error := too_large(message):
         raise error
     response = yield from call(course, send_request(topic, message), began_ms)
@@ -63,10 +71,12 @@ def send_one(
 def send_many(
     course: Course, topic: str, messages: Sequence[OutgoingMessage], began_ms: float
 ) -> Generator[Step, Outcome, BatchOutcome]:
-    """Steps of a batch of any size: split into requests, and only what failed for now is sent again.
+    """Return the steps of a batch of any size: it is split into requests, and only messages that
+    failed for now are repeated.
 
-    A request that fails as a whole gives its error to all of its messages; the others keep their receipts. A message over the
-    limit gets the proxy's error without a request: the proxy would close the connection in the middle of its body.
+    A request that fails as a whole gives its error to all of its messages; the others keep their
+    receipts. A message over the limit gets the proxy's error without a request: the proxy would
+    close the connection in the middle of its body.
     """
     if not messages:
         raise BatchEmpty()
@@ -99,7 +109,7 @@ def send_many(
             ]
             if not pending:
                 break
-            # The clock is only known after a step, so ask for the shortest pause there is.
+            # The clock is only known after a step; this is the shortest one.
             now_ms = (yield Pause(0)).now_ms
             verdict = decide(
                 errors[pending[0]],

@@ -1,4 +1,6 @@
-"""Which leases are confirmed and not yet told to the proxy. Pure: both consumers keep one of these."""
+"""Confirmed leases that wait for the next request to the proxy. Pure; both consumers keep one of
+these.
+"""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,39 +11,44 @@ from tern_wire.limits import SETTLE_ENTRIES_MAX
 
 
 class PendingSettles:
-    """Settles that wait for the next request. Owned by one consumer.
+    """Settles that wait for the next request. Owner: one consumer.
 
-    Bounded by what that consumer has received. A settle that was sent in vain comes back; settling twice is harmless.
+    Bound: the messages that the consumer has received. A settle whose request failed waits again;
+    settling twice is harmless.
     """
 
     __slots__ = ("_waiting", "expired")
 
     def __init__(self) -> None:
         self._waiting: deque[Settle] = deque()
-        # Leases that were over before their ack arrived: those messages are delivered again.
+        # Leases that were over before their ack arrived: their messages are delivered again.
         self.expired = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, settles: Iterable[Settle]) -> None:
-        """Take *settles* for the next request."""
+        """Add *settles* for the next request."""
         self._waiting.extend(settles)
 
     def take(self, count: int = SETTLE_ENTRIES_MAX) -> list[Settle]:
-        """At most *count* of what waits, oldest first."""
+        """Take at most *count* settles, oldest first."""
         return [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
 
     def give_back(self, settles: Sequence[Settle]) -> None:
-        """The request failed: they wait again, in front."""
+        """Put *settles* back in front, since their request failed."""
         self._waiting.extendleft(reversed(settles))
 
     def settled(self, settles: Sequence[Settle], errors: Mapping[int, TernError]) -> None:
-        """What went along with a receive has its results: what may still succeed waits again, the rest is counted."""
+        """Note the results of settles that were sent with a receive. Those that may still succeed
+        wait again; the rest is counted.
+        """
         self.give_back([settles[at] for at, error in errors.items() if error.retryable])
         self.refused(settles, {at: error for at, error in errors.items() if not error.retryable})
 
     def refused(self, settles: Sequence[Settle], errors: Mapping[int, TernError]) -> dict[str, TernError]:
-        """*errors* by receipt handle, for who asked; leases that were over are counted. None of these waits again."""
+        """Return *errors* by receipt handle, and count leases that were over. None of these waits
+        again.
+        """
         self.expired += sum(isinstance(error, ReceiptExpired) for error in errors.values())
         return {settles[at].receipt_handle: error for at, error in errors.items()}

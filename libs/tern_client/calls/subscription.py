@@ -1,6 +1,8 @@
-"""What a consumer asks of its topic for its group, as steps for a shell to drive: receive, and settle. Pure.
+"""The calls of a consumer about its topic and group, as steps for a shell to drive: receive, and
+settle. Pure.
 
-The async and the blocking Consumer are two shells over this; leases in flight are the async one's alone.
+The async and the blocking Consumer are two shells over this. Only the async one counts leases in
+flight.
 """
 
 from collections.abc import Generator, Sequence
@@ -16,7 +18,9 @@ from tern_wire.limits import INVISIBLE_MIN_MS, SETTLE_ENTRIES_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """A consumer's settings, and the settles that it has not sent yet. Owned by one consumer. Times are ms."""
+    """Settings of a consumer, and the settles that it has not sent. Owner: one consumer. Times are
+    milliseconds.
+    """
 
     topic: str
     group: str
@@ -25,7 +29,7 @@ class Subscription:
     wait_ms: int
     # None: the group's own.
     invisible_ms: int | None
-    # What is wanted, one of them at most; without both, what the group's members subscribe to.
+    # A filter, at most one of them. Without one, the subscription of the group's members.
     tags: str = ""
     sql: str = ""
     pending: PendingSettles = field(default_factory=PendingSettles)
@@ -33,7 +37,9 @@ class Subscription:
     def receive(
         self, course: Course, max_messages: int, wait_ms: int | None, began_ms: float, attempt_id: str = ""
     ) -> Generator[Step, Outcome, list[ReceivedMessage]]:
-        """Steps of one receive; what waits to be settled goes along, and waits again when the receive fails or is given up."""
+        """Return the steps of one receive. Waiting settles are sent along; they wait again when the
+        receive fails or is given up.
+        """
         settles = self.pending.take()
         request = receive_request(
             self.topic,
@@ -59,7 +65,9 @@ class Subscription:
     def settle(
         self, course: Course, settles: list[Settle], began_ms: float
     ) -> Generator[Step, Outcome, dict[str, TernError]]:
-        """Steps of settling now; the errors by receipt handle. Raises when it is not known what became of them."""
+        """Return the steps of settling now; their result is the errors by receipt handle. Raises
+        when the outcome is unknown.
+        """
         if not settles:
             return {}
         try:
@@ -73,16 +81,18 @@ class Subscription:
     def release(
         self, course: Course, messages: Sequence[ReceivedMessage], began_ms: float
     ) -> Generator[Step, Outcome, bool]:
-        """Steps of giving back *messages* that no handler has seen: visible at once, their attempt does not count.
+        """Return the steps of releasing *messages* that no handler has seen: visible at once, and
+        the attempt does not count.
 
-        False when the proxy is of a release that cannot do it: nothing has happened then. Raises when it is not known what became of them.
+        The result is False when the proxy is of a release without that action; nothing has happened
+        then. Raises when the outcome is unknown.
         """
         for settles in _settles_of(messages, "release"):
             try:
                 response = yield from call(course, settle_request(self.topic, self.group, settles), began_ms)
                 errors = read_settled(response)
                 if again := [settles[at] for at, error in errors.items() if error.retryable]:
-                    # Of several broker groups one was in trouble.
+                    # One of several broker groups failed for now.
                     yield from call(course, settle_request(self.topic, self.group, again), began_ms)
             except InvalidField:
                 return False
@@ -94,7 +104,9 @@ class Subscription:
     def shorten(
         self, course: Course, messages: Sequence[ReceivedMessage], began_ms: float
     ) -> Generator[Step, Outcome, None]:
-        """As `release`, at a proxy that cannot: visible in a second, and the attempt counts."""
+        """Return the steps of giving back *messages* at a proxy without releases: visible in a
+        second, and the attempt counts.
+        """
         for settles in _settles_of(messages, "extend", INVISIBLE_MIN_MS):
             yield from self.settle(course, settles, began_ms)
 

@@ -1,6 +1,8 @@
-"""Topics and groups: their settings, the requests that declare them as values, and lists that come in pages. Pure.
+"""Topics and groups: their settings, the requests that declare them, and lists that come in pages.
+Pure.
 
-What is left out (None) stays as it is, or gets its default in what is new. Durations are milliseconds.
+A setting that is None or left out stays as it is, or gets its default in a new topic or group.
+Durations are milliseconds.
 """
 
 import json
@@ -19,8 +21,12 @@ PAGE_ROWS = 1_000
 
 
 class TopicOptions(TypedDict, total=False):
-    """Settings of a topic: `queues` per broker group; `type` NORMAL, FIFO, DELAY, TRANSACTION or MIXED; `permission` rw, r, w or none;
-    `when_full` refuse or drop-oldest; `attributes`: texts are set, None removes."""
+    """Settings of a topic.
+
+    - `queues`: per broker group. `type`: NORMAL, FIFO, DELAY, TRANSACTION or MIXED.
+    - `permission`: rw, r, w or none. `when_full`: refuse or drop-oldest.
+    - `attributes`: a text is set, None removes the attribute.
+    """
 
     queues: int | None
     type: str | None
@@ -30,7 +36,7 @@ class TopicOptions(TypedDict, total=False):
 
 
 class TopicRest(TypedDict, total=False):
-    """TopicOptions but for `queues`, which has a place of its own."""
+    """TopicOptions without `queues`, which is an argument of its own."""
 
     type: str | None
     permission: str | None
@@ -39,8 +45,16 @@ class TopicRest(TypedDict, total=False):
 
 
 class GroupOptions(TypedDict, total=False):
-    """Settings of a consumer group: `start` earliest, latest, or a time (RFC 3339, or ms since 1970); `retry` such as
-    {"policy": "exponential", "initial": "5s", "multiplier": 2, "max": "2h"}; `consume` False switches it off."""
+    """Settings of a consumer group.
+
+    - `invisible_ms`: the visibility timeout. `max_attempts`: the delivery attempts before a message
+      becomes a dead letter.
+    - `start`: earliest, latest, or a time (RFC 3339, or milliseconds since 1970).
+    - `retry`, such as {"policy": "exponential", "initial": "5s", "multiplier": 2, "max": "2h"}.
+    - `fifo`: ordered delivery of message groups. `consume`: False stops deliveries. `broadcast`:
+      every client reads all messages.
+    - `attributes`: a text is set, None removes the attribute.
+    """
 
     invisible_ms: int | None
     start: str | int | None
@@ -52,14 +66,18 @@ class GroupOptions(TypedDict, total=False):
     attributes: Attributes | None
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests ---------------------------------------------------------------------------------------
 def topic_request(method: str, topic: str, options: TopicOptions, *, only_new: bool = False) -> Request:
-    """PUT declares, PATCH alters; with *only_new* AlreadyExists when it is there."""
+    """Request a topic: PUT declares it, PATCH alters it. With *only_new* an existing one is refused
+    with AlreadyExists.
+    """
     return _send(method, paths.topic_path(check_topic(topic)), dict(options), only_new=only_new)
 
 
 def group_request(method: str, group: str, options: GroupOptions, *, only_new: bool = False) -> Request:
-    """As topic_request."""
+    """Request a group: PUT declares it, PATCH alters it. With *only_new* an existing one is refused
+    with AlreadyExists.
+    """
     fields = dict(options)
     fields["invisible"] = fields.pop("invisible_ms", None)
     return _send(method, paths.group_path(check_group(group)), fields, only_new=only_new)
@@ -74,14 +92,16 @@ def _send(method: str, path: str, fields: Mapping[str, Any], *, only_new: bool) 
 
 
 def delete_request(path: str, name: str) -> Request:
-    """Delete what is at *path*, confirmed with its *name*."""
+    """Request to delete what is at *path*, confirmed with its *name*."""
     return Request("DELETE", f"{path}?confirm={name}")
 
 
 def all_rows(
     course: Course, path: str, field: str, query: Mapping[str, str | int], began_ms: float
 ) -> Generator[Step, Outcome, list[Document]]:
-    """Steps of a whole list, page by page: the rows that stand under *field*. Every page has the patience of a call of its own."""
+    """Return the steps of a whole list, page by page; their result is the rows under *field*. Every
+    page has the patience of a call of its own.
+    """
     rows: list[Document] = []
     cursor, at_ms = "", began_ms
     while True:
@@ -92,5 +112,5 @@ def all_rows(
         cursor = page.get("next_cursor", "")
         if not cursor:
             return rows
-        # The clock is only known after a step, so ask for the shortest pause there is.
+        # The clock is only known after a step; this is the shortest one.
         at_ms = (yield Pause(0)).now_ms

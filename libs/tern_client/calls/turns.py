@@ -1,9 +1,12 @@
-"""Whose turn it is to send: of one message group of a topic, one request at a time, in the order in which sends were asked for. Pure.
+"""The order of sends to one message group of a topic: one request at a time, in the order of the
+calls. Pure.
 
-     enter -> [queue of each key] -> first in all of them: may begin -> leave -> the next ones are first
+    enter -> [queue of each key] -> first in all of them: may begin -> leave -> the next are first
 
-A turn enters all its queues at once, so two turns never wait for each other. Law: a message group's next request begins only when nothing
-of the earlier ones can still be repeated; so no retry overtakes, and none is overtaken. Memory: a turn for each send that waits, nothing else.
+A turn enters all of its queues at once, so two turns never wait for each other.
+
+Law: the next request of a message group begins only when no earlier one can be repeated any more.
+No retry overtakes another send, and none is overtaken. Memory: one turn for each send that waits.
 """
 
 from collections import deque
@@ -18,37 +21,62 @@ Key = tuple[str, str]
 
 
 class TurnNotReached(TernError):
-    """An outage took the time of the messages before it in its message group, and its own; nothing of it was sent. Never on the wire."""
+    """The message was not sent: earlier messages of its message group failed, and its own time
+    passed meanwhile. It may be sent again. Raised by producers, never on the wire.
+
+    Example:
+
+        import asyncio
+
+        from tern_client import Producer, RetryPolicy, TurnNotReached
+
+
+        async def main() -> None:
+            # Port 9 refuses connections, so each send fails at its deadline.
+            quick = RetryPolicy(deadline_ms=200)
+            async with Producer("http://127.0.0.1:9", policy=quick) as producer:
+                sends = [producer.send("orders", b"%d" % n, message_group="4") for n in range(5)]
+                outcomes = await asyncio.gather(*sends, return_exceptions=True)
+            print(isinstance(outcomes[-1], TurnNotReached))  # -> True
+
+
+        asyncio.run(main())
+    """
 
     code: ClassVar[str] = "turn-not-reached"
     status: ClassVar[int] = 503
     retryable: ClassVar[bool] = True
     title: ClassVar[str] = "An earlier message of its message group could not be sent"
     fix: ClassVar[str] = (
-        "It waited {waited_ms} ms for earlier messages of its message group, which failed, and was not sent. Send it again, or not, as the group needs."
+        "The message waited {waited_ms} ms for earlier messages of its message group, which failed, and was not sent. "
+        "Send it again if it may be stored without them."
     )
 
 
 class Turn:
-    """One send's place in the queues of *keys*; an object, so that two of the same keys are told apart."""
+    """The place of one send in the queues of *keys*. Turns with the same keys are distinct
+    objects.
+    """
 
     __slots__ = ("ahead", "has_failed", "is_behind_failure", "keys")
 
     def __init__(self, keys: tuple[Key, ...]) -> None:
         self.keys = keys
-        # In how many of its queues somebody is before it.
+        # Number of its queues in which another turn is first.
         self.ahead = 0
-        # What became of it, and of those right before it: whether they were given up, and not refused or stored.
+        # Whether this turn was given up, and whether the one right before it was: neither stored
+        # nor refused.
         self.has_failed = self.is_behind_failure = False
 
     def is_overdue(self, waited_ms: float, deadline_ms: float) -> bool:
-        """Whether it shall not be sent any more. An outage then costs one deadline and not one for each send that waits, while a long
-        queue that moves is waited for."""
+        """Whether this turn is too late to be sent. An outage costs one deadline, not one for each
+        send that waits. A long queue that moves is waited for.
+        """
         return self.is_behind_failure and waited_ms > deadline_ms
 
 
 class Turns:
-    """The queues. Owned by one producer, which calls from one thread at a time."""
+    """The queues of turns. Owner: one producer, which calls from one thread at a time."""
 
     __slots__ = ("_queues",)
 
@@ -56,11 +84,11 @@ class Turns:
         self._queues: dict[Key, deque[Turn]] = {}
 
     def __len__(self) -> int:
-        """How many keys have a turn."""
+        """Return the number of keys with a turn."""
         return len(self._queues)
 
     def enter(self, turn: Turn) -> bool:
-        """Take the last place; whether it may begin at once."""
+        """Put *turn* last into its queues; return whether it may begin at once."""
         for key in turn.keys:
             queue = self._queues.get(key)
             if queue is None:
@@ -71,7 +99,9 @@ class Turns:
         return not turn.ahead
 
     def leave(self, turn: Turn) -> list[Turn]:
-        """*turn* is done, or gives up its places; those that may begin now."""
+        """Remove *turn*, which is done or gives up its places; return the turns that may begin
+        now.
+        """
         first: list[Turn] = []
         for key in turn.keys:
             queue = self._queues[key]
@@ -89,16 +119,18 @@ class Turns:
         return first
 
     def last(self, key: Key) -> Turn | None:
-        """The youngest turn of *key*."""
+        """Return the youngest turn of *key*, None without one."""
         queue = self._queues.get(key)
         return queue[-1] if queue else None
 
     def of(self, key: Key) -> Iterable[Turn]:
-        """All turns of *key*, the oldest first."""
+        """Return all turns of *key*, oldest first."""
         return tuple(self._queues.get(key, ()))
 
     def divide(self, turn: Turn, part: Turn) -> None:
-        """*part* takes the place of *turn*, which is first in its only queue and is now the next one."""
+        """Put *part* in the place of *turn*, which is first in its only queue and becomes the
+        second.
+        """
         queue = self._queues[turn.keys[0]]
         queue[0], part.is_behind_failure, turn.is_behind_failure = part, turn.is_behind_failure, False
         queue.insert(1, turn)
@@ -106,10 +138,12 @@ class Turns:
 
 
 def is_given_up(error: TernError) -> bool:
-    """Whether *error* says that a send was repeated in vain: the next one would be as well. A request without a reply is stored."""
+    """Whether *error* ended a send whose repeats all failed, so that the next send would fail as
+    well. A request without a reply is stored and does not count.
+    """
     return error.retryable and not isinstance(error, ReplyTimeout)
 
 
 def keys_of(topic: str, messages: Iterable[OutgoingMessage]) -> tuple[Key, ...]:
-    """In which queues a send of *messages* stands; () for messages without order."""
+    """Return the queues that a send of *messages* enters; () for messages without order."""
     return tuple({(topic, message.message_group): None for message in messages if message.message_group})

@@ -1,1 +1,3 @@
-"""Transactions in the SDK: producers, courses of a transaction, checks and their callbacks."""
+"""Transactions in the SDK: producers, the course of a transaction, checks, and callbacks that
+answer them.
+"""

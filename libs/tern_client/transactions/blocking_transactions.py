@@ -1,4 +1,6 @@
-"""The blocking TransactionProducer, for threads: the same course and the same answers to checks as the async one, in another shell."""
+"""The blocking TransactionProducer, for threads: the course and the checks of the async one, in
+another shell.
+"""
 
 import os
 import threading
@@ -27,16 +29,47 @@ from tern_client.transport.retrying import RetryPolicy
 from tern_wire.errors import TernError
 from tern_wire.names import check_group
 
-# A thread that waits for an answer cannot be called back: `close` waits so long at most for a question that is on its way.
+# A thread that polls cannot be interrupted: `close` waits at most so long for the poll under way.
 CHECK_WAIT_MS = 2_000
 
 
 class BlockingTransactionProducer(BlockingTransactionCalls):
-    """As TransactionProducer, for threads; may be shared between them.
+    """Sends transactions of one *producer_group*: half messages, then the local transaction, then
+    commit or rollback. Threads may share it.
 
-    With a *checker* it answers the checks of its group by pull, from `with` or the first begin until `close`: one thread asks, and at
-    most *checks_in_hand_max* others run the checker, which must therefore be safe to run in several at a time. `close` returns when the
-    last of them is done.
+    With a *checker* the producer polls for the checks of its group, from `with` or the first begin
+    until `close`. One thread polls, and at most *checks_in_hand_max* (16) others run the checker,
+    which must be safe to run in several threads. `close` returns when the last of them is done. The
+    other arguments, the duties of a checker and the errors are those of TransactionProducer.
+
+    Example:
+
+        import sqlite3
+
+        from tern_client import BegunTransaction, BlockingTransactionProducer, Check, HalfMessage
+
+        database = sqlite3.connect("shop.db", check_same_thread=False, isolation_level=None)
+        database.execute("CREATE TABLE paid (transaction_id TEXT PRIMARY KEY, is_paid INTEGER)")
+
+
+        def pay(begun: BegunTransaction) -> bool:
+            # Fails when a check was answered with "rollback" before: the row is there then.
+            database.execute("INSERT INTO paid VALUES (?, 1)", [begun.transaction_id])
+            return True
+
+
+        def is_paid(check: Check) -> bool:
+            row = [check.transaction_id]
+            database.execute("INSERT OR IGNORE INTO paid VALUES (?, 0)", row)
+            found = database.execute("SELECT is_paid FROM paid WHERE transaction_id = ?", row)
+            return bool(found.fetchone()[0])
+
+
+        endpoint = "http://127.0.0.1:8080"
+        with BlockingTransactionProducer(endpoint, "shop", checker=is_paid) as producer:
+            sent = producer.send(HalfMessage(topic="orders", body=b"order 1 is paid"), pay)
+        database.close()
+        print(sent.state)  # -> committed
     """
 
     def __init__(
@@ -67,7 +100,7 @@ class BlockingTransactionProducer(BlockingTransactionCalls):
 
     @property
     def checks(self) -> CheckCounts:
-        """What became of the checks that were answered here; up to 2 s old."""
+        """Counts of the checks that this producer has answered; up to 2 s old."""
         return self._desk.counts
 
     def __enter__(self) -> Self:
@@ -77,29 +110,35 @@ class BlockingTransactionProducer(BlockingTransactionCalls):
     def send(
         self, messages: HalfMessages, local_transaction: LocalTransaction, *, check_after: Span | None = None
     ) -> SentTransaction:
-        """As TransactionProducer.send; *local_transaction* runs in the calling thread."""
+        """Send a transaction, as TransactionProducer.send does. *local_transaction* runs in the
+        calling thread.
+        """
         begun = self.begin(messages, check_after=check_after)
         with local_failures(begun):
             decision = decision_of(local_transaction(begun))
         return self._drive(settle(self._course, begun, decision, now_ms()))
 
     def begin(self, messages: HalfMessages, *, check_after: Span | None = None) -> BegunTransaction:
-        """As TransactionProducer.begin."""
+        """Store *messages*, one or up to 256, invisible until `commit`. Errors: see
+        TransactionProducer.send.
+        """
         self._check_open()
         self._ask_from_now_on()
         return self._drive(begin(self._course, self.producer_group, messages, check_after, self._keys, now_ms()))
 
-    # Checks -------------------------------------------------------------------------------------------------------
+    # Checks -------------------------------------------------------------------------------------
     def _ask_from_now_on(self) -> None:
         with self._starting:
             if self._checker is not None and self._asking is None and not self._closing.is_set():
                 name = f"checks-{self.producer_group}"
-                # A program that forgets `close` ends all the same.
+                # A daemon thread: a program that does not call `close` still ends.
                 self._asking = threading.Thread(target=self._ask, args=(self._checker,), name=name, daemon=True)
                 self._asking.start()
 
     def _ask(self, checker: Checker) -> None:
-        """Until this closes. Whatever goes wrong with asking, it is asked again. The desk is this thread's alone."""
+        """Poll for checks until the producer closes. Polling continues after every failure. This
+        thread owns the desk.
+        """
         answering: dict[Future[Decision | None], Check] = {}
         with ThreadPoolExecutor(self._checks_in_hand_max, f"checker-{self.producer_group}") as threads:
             while not self._closing.is_set():
@@ -127,7 +166,7 @@ class BlockingTransactionProducer(BlockingTransactionCalls):
             decision = decision_of(checker(check))
             return self._caller.drive(tell(self._course, check, decision, now_ms()))
         except Exception as error:
-            # No answer is an answer: the check comes again, here or at another checker.
+            # Without an answer the check comes again, here or at another checker.
             checker_failed(check, error)
             return None
 

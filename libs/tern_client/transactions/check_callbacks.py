@@ -1,11 +1,14 @@
-"""A ready ASGI app that answers checks by callback: the producer group's `check_url` points at it.
+"""An ASGI application that answers checks by callback, for the `check_url` of a producer group.
 
     app = check_app(checker, secret="whsec_...")         uvicorn shop.checks:app --port 9000
 
-    POST, Content-Type application/cloudevents+json, headers webhook-id, -timestamp, -signature, MQ-Check-Nonce
-      --> 200 {"state": "commit" | "rollback" | "unknown"}, MQ-Check-Signature: of this answer to this question (tern_wire/checks/answers.py)
-          401 the signature is not ours, or the timestamp is more than 5 minutes off; the checker is not asked
-          400, 405, 413 no check; 500 the checker failed (the transaction is asked about again)
+    POST, Content-Type application/cloudevents+json,
+          headers webhook-id, -timestamp, -signature, MQ-Check-Nonce
+      --> 200 {"state": "commit" | "rollback" | "unknown"}, MQ-Check-Signature: of this answer
+              to this question (tern_wire/checks/answers.py)
+          401 the signature is not valid, or the timestamp is more than 5 minutes off;
+              the checker is not called
+          400, 405, 413 not a check; 500 the checker failed (the check comes again)
 
 Reference: Standard Webhooks (signatures), CloudEvents 1.0 in structured JSON (the body), ASGI 3.0.
 """
@@ -24,7 +27,7 @@ from tern_wire.extras import need_extra
 from tern_wire.link.codec import encode_json, read_json
 from tern_wire.paths import HEADER_CHECK_NONCE, HEADER_CHECK_SIGNATURE
 
-# As many bytes as a check with bodies has at most, in base64, rounded up: a claim carries 16 MiB.
+# The most bytes of a check with bodies, in base64, rounded up: a claim carries 16 MiB.
 BODY_SIZE_MAX_BYTES = 32 * 1024 * 1024
 
 Message = MutableMapping[str, Any]
@@ -34,16 +37,20 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 def check_app(checker: AsyncChecker, secret: str | Sequence[str], *, size_max_bytes: int = BODY_SIZE_MAX_BYTES) -> App:
-    """An ASGI app that answers every POST, at whatever path, with what *checker* says.
+    """Return an ASGI application that answers every POST, at any path, with the result of
+    *checker*.
 
-    *secret*: the producer group's `check_secret`; several while it changes. ValueError when it is none, ExtraMissing without
-    `ternmq[webhooks]`. The checker is a function (in the event loop: it must not block for long) or a coroutine function.
+    - *checker*: a function, which runs in the event loop and must not block for long, or a
+      coroutine function. Its duties are those of a TransactionProducer's checker.
+    - *secret*: the `check_secret` of the producer group; several secrets while it changes.
+      ValueError without one.
+    - ExtraMissing when `ternmq[webhooks]` is not installed.
     """
     return _CheckApp(checker, [secret] if isinstance(secret, str) else list(secret), size_max_bytes)
 
 
 class _Refused(Exception):
-    """This request is no check of ours."""
+    """The request is not a check for this application."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -52,7 +59,9 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A check, and what its answer is signed with: the secret that its question was signed with."""
+    """A check, and the secret and nonce that sign its answer. The secret is the one that signed the
+    check.
+    """
 
     check: Check
     secret: str
@@ -60,13 +69,13 @@ class _Asked:
 
 
 class _CheckApp:
-    """One checker and its secrets. Holds nothing of a request."""
+    """One checker and its secrets. Keeps nothing of a request."""
 
     __slots__ = ("_checker", "_size_max_bytes", "_verifiers")
 
     def __init__(self, checker: AsyncChecker, secrets: Sequence[str], size_max_bytes: int) -> None:
         need_extra("webhooks", "Answering checks by callback")
-        from standardwebhooks import Webhook  # noqa: PLC0415 - of an extra, for who answers by callback only
+        from standardwebhooks import Webhook  # noqa: PLC0415 - of an extra, for callbacks only
 
         if not secrets or not all(secrets):
             raise ValueError("a check secret is needed: the check_secret of the producer group")
@@ -79,7 +88,7 @@ class _CheckApp:
             await _live(receive, send)
             return
         if scope["type"] != "http":
-            raise ValueError(f"this app speaks HTTP only, not {scope['type']}")
+            raise ValueError(f"this application serves HTTP only, not {scope['type']}")
         try:
             if scope["method"] != "POST":
                 raise _Refused(405, "Checks are sent by POST")
@@ -102,7 +111,7 @@ class _CheckApp:
         while is_more:
             message = await receive()
             if message["type"] != "http.request":
-                raise _Refused(400, "The caller went away")
+                raise _Refused(400, "The caller closed the connection")
             part = message.get("body", b"")
             size_bytes += len(part)
             if size_bytes > self._size_max_bytes:
@@ -112,18 +121,18 @@ class _CheckApp:
         return b"".join(parts)
 
     def _read(self, scope: Message, body: bytes) -> _Asked:
-        """The check in *body*, once it is certain that it is ours."""
+        """Return the check in *body* after its signature is verified."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         secret = next((secret for secret, verifier in self._verifiers if _is_signed(verifier, body, headers)), None)
         if secret is None:
             raise _Refused(401, "The signature is not this producer group's, or its time is more than 5 minutes off")
         nonce = headers.get(HEADER_CHECK_NONCE.lower(), "")
         if not is_nonce(nonce):
-            raise _Refused(400, f"A check has a {HEADER_CHECK_NONCE}, without which nobody would believe its answer")
+            raise _Refused(400, f"A check has the header {HEADER_CHECK_NONCE}, which its answer is signed for")
         try:
             return _Asked(read_check(read_json(body, dict, nodes_max=0)["data"]), secret, nonce)
         except (TernError, LookupError, TypeError, ValueError, AttributeError) as error:
-            raise _Refused(400, "The body is no check of a transaction") from error
+            raise _Refused(400, "The body is not a check of a transaction") from error
 
     async def _answer(self, check: Check) -> tuple[int, dict[str, str]]:
         try:
@@ -132,27 +141,29 @@ class _CheckApp:
                 answer = await answer
             decision: Decision = decision_of(answer)
         except Exception as error:
-            # Whoever asks takes this as unknown and asks again.
+            # The checker service takes this answer as unknown, and the check comes again.
             checker_failed(check, error)
             return 500, {"error": "The checker failed"}
         return 200, {"state": str(decision)}
 
 
 def _is_signed(verifier: Any, body: bytes, headers: dict[str, str]) -> bool:
-    """Whether *body* and its time are signed with *verifier*'s secret, and the time is now."""
+    """Whether *body* and its time are signed with *verifier*'s secret, and the time is within 5
+    minutes.
+    """
     need_extra("webhooks", "Answering checks by callback")
     from standardwebhooks import WebhookVerificationError  # noqa: PLC0415 - as above
 
     try:
         verifier.verify(body, headers, json_parse=False)
     except (WebhookVerificationError, ValueError):
-        # ValueError: a header that is no base64, or a body that is no text.
+        # ValueError: a header that is not base64, or a body that is not text.
         return False
     return True
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    """The server's own start and stop: there is nothing to prepare."""
+    """Answer the server's start and stop events: there is nothing to prepare."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

@@ -1,7 +1,9 @@
-"""How checks are answered: how many are asked for, what an answer does, how long to wait after a failure. Pure.
+"""How checks are answered: how many are requested, the effect of an answer, the pause after a
+failure. Pure.
 
-      ask (long poll) --> take --> the checker decides --commit, rollback--> told to the proxy
-                                        |------unknown, or it raised--> nothing is told: the check comes again, here or at another
+    ask (long poll) --> take --> checker --commit, rollback--> sent to the proxy
+                                    |-----unknown, or it raised--> nothing is sent: the check
+                                                                   comes again, here or elsewhere
 
 The async and the blocking TransactionProducer are two shells over this.
 """
@@ -16,7 +18,7 @@ from tern_client.transactions.transactions import checks_request, read_checks
 from tern_client.transport.calling import Course, Outcome, Step, call
 from tern_wire.errors import TernError
 
-# Checks that are asked for at a time, and answered at a time: each may hold a connection to a database.
+# Checks that are requested and answered at a time. Each may hold a connection to a database.
 CHECKS_IN_HAND_MAX = 16
 FIRST_PAUSE_MS, PAUSE_MAX_MS = 250, 10_000
 
@@ -25,7 +27,32 @@ log = logging.getLogger("tern_client.checks")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckCounts:
-    """What became of checks. `failed`: the checker raised, or its answer could not be told; those are asked again."""
+    """Counts of answered checks, by result. `failed`: the checker raised, or its answer could not
+    be sent; such a check comes again.
+
+    Example:
+
+        import threading
+
+        from tern_client import BlockingTransactionProducer, Check, CheckCounts, HalfMessage
+
+        checked = threading.Event()
+
+
+        def checker(check: Check) -> str:
+            checked.set()
+            return "commit"
+
+
+        endpoint = "http://127.0.0.1:8080"
+        with BlockingTransactionProducer(endpoint, "shop", checker=checker) as producer:
+            # The local transaction returns no decision, so the checker decides.
+            message = HalfMessage(topic="orders", body=b"paid")
+            producer.send(message, lambda begun: None, check_after="100ms")
+            checked.wait(timeout=30)
+        counts: CheckCounts = producer.checks
+        print(counts.committed, counts.failed)  # -> 1 0
+    """
 
     committed: int = 0
     rolled_back: int = 0
@@ -34,7 +61,9 @@ class CheckCounts:
 
 
 class CheckDesk:
-    """The checks that are being answered, and how asking goes. Owner: one producer; a blocking one's asking thread alone."""
+    """The checks that are being answered, and the failures of polls. Owner: one producer; the
+    polling thread of a blocking one.
+    """
 
     __slots__ = ("_failures", "_in_hand", "_in_hand_max", "counts")
 
@@ -48,11 +77,13 @@ class CheckDesk:
 
     @property
     def room(self) -> int:
-        """How many checks may be asked for now."""
+        """How many checks may be requested now."""
         return self._in_hand_max - len(self._in_hand)
 
     def take(self, checks: Iterable[Check]) -> list[Check]:
-        """Asking has worked; those of *checks* that are not in hand already: one that takes long is handed out again."""
+        """Note a poll that succeeded; return the *checks* that are not in hand. A check that takes
+        long is delivered again.
+        """
         self._failures = 0
         taken: list[Check] = []
         for check in checks:
@@ -62,7 +93,7 @@ class CheckDesk:
         return taken
 
     def answered(self, check: Check, decision: Decision | None) -> None:
-        """*check* is not in hand any more; None when it failed."""
+        """Remove *check*. *decision* is None when it failed."""
         self._in_hand.discard(check.transaction_id)
         counts = self.counts
         self.counts = CheckCounts(
@@ -73,7 +104,9 @@ class CheckDesk:
         )
 
     def pause_ms(self, chance: float) -> float:
-        """Asking has failed: how long to wait before the next time. *chance* in [0, 1) spreads those that failed together."""
+        """Note a poll that failed; return the pause before the next one. *chance* in [0, 1) spreads
+        clients that failed together.
+        """
         self._failures += 1
         return float(min(FIRST_PAUSE_MS * 2 ** min(self._failures - 1, 16), PAUSE_MAX_MS) * (0.5 + chance / 2))
 
@@ -81,7 +114,7 @@ class CheckDesk:
 def ask(
     course: Course, producer_group: str, max_checks: int, wait_ms: int, began_ms: float
 ) -> Generator[Step, Outcome, list[Check]]:
-    """Steps of one long poll."""
+    """Return the steps of one long poll."""
     response = yield from call(course, checks_request(producer_group, max_checks, wait_ms), began_ms)
     return read_checks(response)
 
@@ -89,16 +122,20 @@ def ask(
 def tell(
     course: Course, check: Check, decision: Decision, began_ms: float
 ) -> Generator[Step, Outcome, Decision | None]:
-    """Steps of an answer: *decision*, or None when it could not be told, or holds no more because the transaction has ended otherwise."""
+    """Return the steps of an answer. Their result is *decision*, or None when it could not be sent,
+    or the transaction has ended the other way.
+    """
     if decision is not Decision.UNKNOWN:
         try:
             yield from end(course, check.transaction_id, decision, began_ms)
         except TernError as error:
-            log.warning("The answer %s to the check of %s was not taken: %s", decision, check.transaction_id, error)
+            log.warning(
+                "The proxy did not accept the answer %s to the check of %s: %s", decision, check.transaction_id, error
+            )
             return None
     return decision
 
 
 def checker_failed(check: Check, error: Exception) -> None:
-    """Say so: nobody waits for what a checker raises in the background."""
+    """Log the *error* of a checker, which runs in the background and has no caller."""
     log.warning("The checker failed for %s, attempt %d", check.transaction_id, check.attempt, exc_info=error)

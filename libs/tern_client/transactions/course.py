@@ -1,11 +1,12 @@
-"""The course of a transaction: begin, the local transaction, commit or roll back. Pure but for what the local transaction does itself.
+"""The course of a transaction: begin, the local transaction, commit or roll back. Pure, except for
+the local transaction itself.
 
-      begin --> half messages stored --> local transaction --True--> commit
+    begin --> half messages stored --> local transaction --True--> commit
                                               |------False--> rollback
-                                              |------None, or it raised--> nothing is said: the producer group is asked (checking.py)
+                                              |------None, or it raised--> open, until its check
 
-Law: what the local transaction has decided is never turned round here. An end that could not be told leaves the transaction open, and
-whoever answers the check says the same again.
+Law: the decision of the local transaction is never reversed here. When the proxy cannot be reached
+for the end, the transaction stays open, and the answer to its check repeats the decision.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -31,14 +32,38 @@ HalfMessages = HalfMessage | Sequence[HalfMessage]
 
 
 class LocalTransactionFailed(TernError):
-    """The local transaction raised, or returned what is no outcome; the cause is `__cause__`. Never on the wire."""
+    """The local transaction raised, or returned a value that is no decision. The cause is
+    `__cause__`. The transaction stays open, since it may have taken effect, and its check decides.
+    Never on the wire.
+
+    Example:
+
+        from tern_client import (
+            BegunTransaction,
+            BlockingTransactionProducer,
+            HalfMessage,
+            LocalTransactionFailed,
+        )
+
+
+        def pay(begun: BegunTransaction) -> bool:
+            raise OSError("the database is gone")
+
+
+        with BlockingTransactionProducer("http://127.0.0.1:8080", "shop") as producer:
+            try:
+                producer.send(HalfMessage(topic="orders", body=b"paid"), pay)
+            except LocalTransactionFailed as error:
+                print(repr(error.__cause__))  # -> OSError('the database is gone')
+                print(producer.transaction(error.fields["transaction_id"]).state)  # -> open
+    """
 
     code: ClassVar[str] = "local-transaction-failed"
     status: ClassVar[int] = 500
     title: ClassVar[str] = "The local transaction failed"
     fix: ClassVar[str] = (
-        "{reason}. Transaction {transaction_id} stays open, since it may have taken effect: the checker asks. "
-        "Return False from the local transaction when it is certain that it did not."
+        "{reason}. Transaction {transaction_id} stays open until its check, since the local transaction may have taken "
+        "effect. Return False from it when it certainly did not."
     )
 
 
@@ -50,12 +75,14 @@ def begin(
     key_source: KeySource | None,
     began_ms: float,
 ) -> Generator[Step, Outcome, BegunTransaction]:
-    """Steps of a begin. Raises the TernError when nothing is stored, or may not be: then no local transaction may run."""
+    """Return the steps of a begin. Raises the TernError when nothing is stored, or perhaps nothing:
+    no local transaction may run then.
+    """
     wanted = [messages] if isinstance(messages, HalfMessage) else list(messages)
     for message in wanted:
         if error := too_large(message):
             raise error
-    # The first one's key stands for the whole transaction.
+    # The key of the first message stands for the whole transaction.
     keyed = [with_key(message, key_source) for message in wanted[:1]] + wanted[1:]
     response = yield from call(course, begin_request(producer_group, keyed, check_after), began_ms)
     return read_begun(response, producer_group)
@@ -64,7 +91,7 @@ def begin(
 def end(
     course: Course, transaction_id: str, decision: Decision, began_ms: float
 ) -> Generator[Step, Outcome, EndedTransaction]:
-    """Steps of a commit or a rollback; ending it again the same way is no error."""
+    """Return the steps of a commit or a rollback. A repeat of the same end is no error."""
     response = yield from call(course, end_request(transaction_id, decision), began_ms)
     return read_ended(response)
 
@@ -72,8 +99,12 @@ def end(
 def settle(
     course: Course, begun: BegunTransaction, decision: Decision, began_ms: float
 ) -> Generator[Step, Outcome, SentTransaction]:
-    """Steps after the local transaction. An end that could not be told now is no failure; one that can never hold is raised:
-    TransactionResolved (it has ended the other way), TransactionExpired, TransactionUnknown."""
+    """Return the steps that follow the local transaction.
+
+    When the proxy cannot be reached for the end, the result has the state `open`, and no error is
+    raised. An end that can never hold is raised: TransactionResolved (it has ended the other way),
+    TransactionExpired, TransactionUnknown.
+    """
     if decision is Decision.UNKNOWN:
         return SentTransaction(begun=begun, decision=decision, state=State.OPEN)
     try:
@@ -89,7 +120,9 @@ def settle(
 
 @contextmanager
 def local_failures(begun: BegunTransaction) -> Iterator[None]:
-    """Whatever the local transaction raises inside becomes LocalTransactionFailed; being cancelled or interrupted stays what it is."""
+    """Raise LocalTransactionFailed for any exception of the local transaction in the block. A
+    cancellation or an interrupt is passed on.
+    """
     try:
         yield
     except Exception as error:

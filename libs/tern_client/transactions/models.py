@@ -1,7 +1,8 @@
-"""What goes in and comes out of transactions: half messages, decisions, what a transaction is, and checks. Frozen; times are ms since 1970.
+"""Values of transactions: half messages, decisions, states and checks. Frozen; times are
+milliseconds since 1970.
 
-A half message is stored and invisible until its transaction is committed. A check is the question what became of a transaction, asked of
-its producer group when nobody has ended it in time.
+A half message is stored, and invisible until its transaction is committed. A check asks a producer
+group for the outcome of a transaction that has not ended in time.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +19,21 @@ Span = str | int | timedelta
 
 
 class Decision(StrEnum):
-    """How a transaction ends. UNKNOWN: it stays open, and its producer group is asked again."""
+    """How a transaction ends. UNKNOWN: it stays open, and its check comes again.
+
+    Example:
+
+        from tern_client import BegunTransaction, BlockingTransactionProducer, Decision, HalfMessage
+
+
+        def pay(begun: BegunTransaction) -> Decision:
+            return Decision.ROLLBACK
+
+
+        with BlockingTransactionProducer("http://127.0.0.1:8080", "shop") as producer:
+            sent = producer.send(HalfMessage(topic="orders", body=b"paid"), pay)
+        print(sent.decision, sent.state)  # -> rollback rolled-back
+    """
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
@@ -26,9 +41,10 @@ class Decision(StrEnum):
 
 
 class State(StrEnum):
-    """What a transaction is. EXPIRED: its producer group was asked in vain as often as it says; it is ended by hand only.
+    """States of a transaction. EXPIRED: as many checks as its producer group allows had no answer;
+    it can only be ended by hand.
 
-    As tern_wire.transactions has them, which a client does not import: it brings numpy.
+    tern_wire.transactions has the same words. A client does not import it, since it brings numpy.
     """
 
     OPEN = "open"
@@ -39,16 +55,38 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfMessage(OutgoingMessage):
-    """One message of a transaction, and its topic (of type TRANSACTION or MIXED). It has no delay and no message group."""
+    """One message of a transaction, with its *topic*, of type TRANSACTION or MIXED. It has no delay
+    and no message group.
+
+    Example:
+
+        from tern_client import BlockingTransactionProducer, HalfMessage
+
+        messages = [HalfMessage(topic="orders", body=body) for body in (b"order 1", b"order 2")]
+        with BlockingTransactionProducer("http://127.0.0.1:8080", "shop") as producer:
+            begun = producer.begin(messages)  # both are committed, or neither
+            print(producer.commit(begun.transaction_id).messages)  # -> 2
+    """
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BegunTransaction:
-    """Half messages that are stored. From `check_at` on the producer group is asked, until nobody asks any more at `expires_at`.
+    """A transaction whose half messages are stored.
 
-    `replayed`: an earlier begin with the same idempotency key had stored them.
+    - `check_at`: the first check of its producer group. `expires_at`: the end of the checks.
+    - `replayed`: an earlier begin with the same idempotency key had stored the messages.
+
+    Example:
+
+        from tern_client import BegunTransaction, BlockingTransactionProducer, HalfMessage
+
+        with BlockingTransactionProducer("http://127.0.0.1:8080", "shop") as producer:
+            message = HalfMessage(topic="orders", body=b"paid")
+            begun: BegunTransaction = producer.begin(message, check_after="60s")
+            print(begun.state, begun.check_at < begun.expires_at)  # -> open True
+            producer.rollback(begun.transaction_id)
     """
 
     transaction_id: str
@@ -62,9 +100,18 @@ class BegunTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTransaction:
-    """How a transaction has ended: `state` committed or rolled-back, `by` client, check or hand.
+    """The end of a transaction: `state` is committed or rolled-back; `by` is client, check or hand.
 
-    `topic`, `queue` and `offset` are of its first message, when it was committed.
+    `topic`, `queue` and `offset` are those of its first message after a commit.
+
+    Example:
+
+        from tern_client import BlockingTransactionProducer, EndedTransaction, HalfMessage
+
+        with BlockingTransactionProducer("http://127.0.0.1:8080", "shop") as producer:
+            begun = producer.begin(HalfMessage(topic="orders", body=b"paid"))
+            ended: EndedTransaction = producer.commit(begun.transaction_id)
+        print(ended.state, ended.by, ended.queue, ended.offset)  # -> committed client broker-a:0 0
     """
 
     transaction_id: str
@@ -78,10 +125,19 @@ class EndedTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentTransaction:
-    """What became of a transaction that was sent with its local transaction.
+    """The result of TransactionProducer.send: `state` is committed, rolled-back or open.
 
-    `state` is committed, rolled-back or open. Open: the local transaction did not know, or nobody could be told what it had decided (then
-    `error` says why): the checker asks.
+    A transaction is open when its local transaction returned no decision, or when the decision
+    could not be sent; `error` gives the reason then. Its check follows.
+
+    Example:
+
+        from tern_client import BlockingTransactionProducer, HalfMessage, SentTransaction
+
+        with BlockingTransactionProducer("http://127.0.0.1:8080", "shop") as producer:
+            message = HalfMessage(topic="orders", body=b"paid")
+            sent: SentTransaction = producer.send(message, lambda begun: True)
+        print(sent.state, sent.error)  # -> committed None
     """
 
     begun: BegunTransaction
@@ -92,7 +148,9 @@ class SentTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionMessage:
-    """One message of a transaction; `queue` and `offset` (-1: none) are where it became visible."""
+    """One message of a transaction. `queue` and `offset` (-1: none) are its place after a
+    commit.
+    """
 
     topic: str
     queue: str
@@ -102,7 +160,9 @@ class TransactionMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRecord:
-    """One check as it went: who asked, and `answer`: commit, rollback, unknown, or why there was none."""
+    """One check that was made: the checker, and `answer`: commit, rollback, unknown, or the reason
+    why there was none.
+    """
 
     attempt: int
     at: int
@@ -113,7 +173,19 @@ class CheckRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """A transaction as its broker group knows it: `state` open, committed, rolled-back or expired (asked in vain, ended by hand only)."""
+    """A transaction as its broker group stores it: `state` is open, committed, rolled-back or
+    expired (ended by hand only).
+
+    Example:
+
+        from tern_client import BlockingAdmin, BlockingTransactionProducer, HalfMessage, Transaction
+
+        with BlockingTransactionProducer("http://127.0.0.1:8080", "shop") as producer:
+            begun = producer.begin(HalfMessage(topic="orders", body=b"paid"))
+        with BlockingAdmin("http://127.0.0.1:8080") as admin:
+            found: Transaction = admin.transaction(begun.transaction_id)
+            print(found.state, found.attempts, found.message_count)  # -> open 0 1
+    """
 
     transaction_id: str
     producer_group: str
@@ -125,7 +197,7 @@ class Transaction:
     ended_at: int = 0
     by: str = ""
     reason: str = ""
-    # Of one that has ended, `messages` has the first alone.
+    # Of an ended transaction, `messages` holds only the first.
     message_count: int = 0
     messages: tuple[TransactionMessage, ...] = ()
     checks: tuple[CheckRecord, ...] = ()
@@ -133,7 +205,27 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionPage:
-    """Open and expired transactions; with `next_cursor`, "" at the end, the list goes on."""
+    """One page of open and expired transactions. `next_cursor` continues the list; it is "" at the
+    end.
+
+    Example:
+
+        from tern_client import (
+            BlockingAdmin,
+            BlockingTransactionProducer,
+            Decision,
+            HalfMessage,
+            TransactionPage,
+        )
+
+        with BlockingTransactionProducer("http://127.0.0.1:8080", "shop") as producer:
+            producer.begin(HalfMessage(topic="orders", body=b"paid"))
+        with BlockingAdmin("http://127.0.0.1:8080") as admin:
+            page: TransactionPage = admin.transactions(producer_group="shop")
+            for transaction in page.transactions:
+                ended = admin.resolve(transaction.transaction_id, Decision.ROLLBACK, "unpaid")
+                print(ended.state, ended.by)  # -> rolled-back hand
+    """
 
     transactions: tuple[Transaction, ...]
     next_cursor: str = ""
@@ -141,7 +233,24 @@ class TransactionPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedMessage:
-    """One message of a transaction that is asked about. A callback carries bodies only if its producer group says so: None without."""
+    """One message of a transaction that is checked. `body` is None in a callback, unless the
+    producer group includes bodies.
+
+    Example:
+
+        from tern_client import Check, CheckedMessage
+
+
+        def checker(check: Check) -> bool:
+            return all(message.body == b"paid" for message in check.messages)
+
+
+        message = CheckedMessage(topic="orders", message_id="m1", body=b"paid")
+        check = Check(
+            transaction_id="t1", producer_group="shop", attempt=1, begun_at=0, messages=(message,)
+        )
+        print(checker(check))  # -> True
+    """
 
     topic: str
     message_id: str
@@ -154,7 +263,26 @@ class CheckedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """The question what became of a transaction. `attempt` is 1-based; an answer after `answer_by` (0: not said) counts, too."""
+    """A request for the outcome of a transaction. `attempt` counts from 1. An answer after
+    `answer_by` (0: not given) is also valid.
+
+    Example:
+
+        from tern_client import Check
+
+        PAID = {"t1"}
+
+
+        def checker(check: Check) -> bool | None:
+            if check.transaction_id in PAID:
+                return True
+            return False if check.attempt > 3 else None  # None: the check comes again
+
+
+        # A test of the checker; a TransactionProducer takes it as its `checker` argument.
+        check = Check(transaction_id="t2", producer_group="shop", attempt=4, begun_at=0)
+        print(checker(check))  # -> False
+    """
 
     transaction_id: str
     producer_group: str
@@ -173,23 +301,31 @@ AsyncChecker = Callable[[Check], Answer | Awaitable[Answer]]
 
 
 def decision_of(answer: object) -> Decision:
-    """What *answer* means; ValueError for what is none, such as 1 or a forgotten `await`."""
+    """Return the decision that *answer* stands for; ValueError for any other value, such as 1 or a
+    forgotten `await`.
+    """
     if answer is None:
         return Decision.UNKNOWN
     if isinstance(answer, bool):
         return Decision.COMMIT if answer else Decision.ROLLBACK
     if isinstance(answer, str) and answer in _WORDS:
         return Decision(answer)
-    raise ValueError(f"{repr(answer)[:80]} is no outcome: True or 'commit', False or 'rollback', None or 'unknown'")
+    raise ValueError(f"{repr(answer)[:80]} is not a decision: True or 'commit', False or 'rollback', None or 'unknown'")
 
 
 _WORDS = frozenset(Decision)
 
 
 class ProducerGroupOptions(TypedDict, total=False):
-    """Settings of a producer group. `check_url`: asked there by callback, "" by pull; `check_secret` signs callbacks, made by the proxy
-    when there is none. `timeout`: how long a callback may take (3s); `max_checks` (15); `check_after`: first check (6s); `check_interval` (30s).
-    What is left out (None) stays as it is, or gets its default in a new one."""
+    """Settings of a producer group. A setting that is None or left out stays as it is, or gets its
+    default in a new group.
+
+    - `check_url`: the URL of callbacks; "": checks by pull. `check_secret` signs callbacks; the
+      proxy makes one when there is none.
+    - `timeout`: the time limit of a callback (3s). `include_body`: whether callbacks carry bodies.
+    - `check_after`: the time until the first check (6s). `check_interval`: between checks (30s).
+      `max_checks`: how many (15).
+    """
 
     check_url: str | None
     check_secret: str | None
@@ -201,7 +337,9 @@ class ProducerGroupOptions(TypedDict, total=False):
 
 
 class TransactionFilter(TypedDict, total=False):
-    """Which transactions to list: `state` open or expired, both by default; `older_than`: begun at least so long ago."""
+    """Which transactions to list: `state` open or expired, both by default; `older_than`: the least
+    time since their begin.
+    """
 
     producer_group: str
     state: str

@@ -1,4 +1,6 @@
-"""The async TransactionProducer: sends messages together with a local transaction, and answers the checks of its producer group."""
+"""The async TransactionProducer: sends messages together with a local transaction, and answers the
+checks of its producer group.
+"""
 
 import asyncio
 import os
@@ -28,18 +30,53 @@ from tern_wire.errors import TernError
 from tern_wire.names import check_group
 
 CHECK_WAIT_MS = 20_000
-# Checks that are being answered when this closes may take so long; then they are left to whoever is asked next.
+# The longest wait of `close` for answers in progress. The checks of the others come again, at
+# another checker.
 CLOSE_PATIENCE_MS = 5_000
 
 
 class TransactionProducer(TransactionCalls):
-    """Sends transactions of one *producer_group*: half messages, then the local transaction, then commit or rollback.
+    """Sends transactions of one *producer_group*: half messages, then the local transaction, then
+    commit or rollback.
 
-    With a *checker* it answers the checks of its group by pull, from `async with` or the first begin until `close`. The checker must look
-    into what the local transaction has written, by the transaction's id, and must see to it that one it has answered with "rollback" can
-    not be committed locally later. It and the local transaction may be functions or coroutine functions; a function runs in the event loop, so it must not block for long.
+    With a *checker* the producer polls for the checks of its group, from `async with` or the first
+    begin until `close`. It answers at most *checks_in_hand_max* (16) at a time.
 
-    Owns its connections and the tasks that answer. *endpoints* and errors as the Producer's. *idempotent* off: no keys of its own.
+    - The checker looks up, by the transaction's id, what the local transaction has written.
+    - It must make a "rollback" final: a transaction that it has answered so may not be committed
+      locally later.
+    - The checker and the local transaction are functions or coroutine functions. A function runs in
+      the event loop, so it must not block for long.
+
+    *idempotent* off: messages get no idempotency keys. The other arguments and the errors are those
+    of the Producer. The producer owns its connections and the tasks that answer checks.
+
+    Example:
+
+        import asyncio
+
+        from tern_client import BegunTransaction, Check, HalfMessage, TransactionProducer
+
+        PAID: set[str] = set()
+
+
+        async def pay(begun: BegunTransaction) -> bool:
+            PAID.add(begun.transaction_id)  # in the same database transaction as the payment
+            return True
+
+
+        async def is_paid(check: Check) -> bool:
+            return check.transaction_id in PAID
+
+
+        async def main() -> None:
+            endpoint = "http://127.0.0.1:8080"
+            async with TransactionProducer(endpoint, "shop", checker=is_paid) as producer:
+                sent = await producer.send(HalfMessage(topic="orders", body=b"order 1"), pay)
+            print(sent.state)  # -> committed
+
+
+        asyncio.run(main())
     """
 
     __slots__ = ("_answering", "_asking", "_checker", "_desk", "_keys", "producer_group")
@@ -70,7 +107,7 @@ class TransactionProducer(TransactionCalls):
 
     @property
     def checks(self) -> CheckCounts:
-        """What became of the checks that were answered here."""
+        """Counts of the checks that this producer has answered."""
         return self._desk.counts
 
     async def __aenter__(self) -> Self:
@@ -80,11 +117,16 @@ class TransactionProducer(TransactionCalls):
     async def send(
         self, messages: HalfMessages, local_transaction: AsyncLocalTransaction, *, check_after: Span | None = None
     ) -> SentTransaction:
-        """Store *messages* invisibly, run *local_transaction* with the transaction that has begun, and end it as that says.
+        """Store *messages* invisibly, run *local_transaction* with the begun transaction, and end
+        the transaction by its result.
 
-        True commits, False rolls back, None leaves it to the checker. LocalTransactionFailed when it raises: that is left to the checker,
-        too. *check_after*: the first check, instead of the producer group's own. Other errors: it has not begun (OutcomeUnknown: may
-        have; its check will be answered with "rollback"), or has ended otherwise than it was decided (TransactionResolved, -Expired).
+        - True commits, False rolls back, None leaves the decision to the checker.
+        - *check_after* is the time until the first check (`"60s"`, milliseconds or a timedelta);
+          None: the producer group's.
+        - LocalTransactionFailed: the local transaction raised. The checker decides.
+        - TransactionResolved, TransactionExpired: the transaction has ended against the decision.
+        - Other errors: the transaction has not begun. After OutcomeUnknown it may have, and its
+          check must be answered with "rollback".
         """
         begun = await self.begin(messages, check_after=check_after)
         with local_failures(begun):
@@ -95,19 +137,21 @@ class TransactionProducer(TransactionCalls):
         return await self._drive(settle(self._course, begun, decision, now_ms()))
 
     async def begin(self, messages: HalfMessages, *, check_after: Span | None = None) -> BegunTransaction:
-        """Store *messages*, one or up to 256, invisible until `commit`."""
+        """Store *messages*, one or up to 256, invisible until `commit`. *check_after* and errors:
+        see `send`.
+        """
         self._check_open()
         self._ask_from_now_on()
         steps = begin(self._course, self.producer_group, messages, check_after, self._keys, now_ms())
         return await self._drive(steps)
 
-    # Checks -------------------------------------------------------------------------------------------------------
+    # Checks -------------------------------------------------------------------------------------
     def _ask_from_now_on(self) -> None:
         if self._checker is not None and self._asking is None and not self._is_closed:
             self._asking = asyncio.get_running_loop().create_task(self._ask(self._checker))
 
     async def _ask(self, checker: AsyncChecker) -> None:
-        """Until it is cancelled. Whatever goes wrong with asking, it is asked again."""
+        """Poll for checks until cancelled. Polling continues after every failure."""
         while True:
             if not self._desk.room:
                 await asyncio.wait(self._answering, return_when=asyncio.FIRST_COMPLETED)
@@ -131,7 +175,7 @@ class TransactionProducer(TransactionCalls):
                 answer = await answer
             told = await self._caller.drive(tell(self._course, check, decision_of(answer), now_ms()))
         except Exception as error:
-            # No answer is an answer: the check comes again, here or at another checker.
+            # Without an answer the check comes again, here or at another checker.
             checker_failed(check, error)
         finally:
             self._desk.answered(check, told)

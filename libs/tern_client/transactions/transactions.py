@@ -1,4 +1,6 @@
-"""Transactions over HTTP: requests as values, and what their answers say. Pure: all clients build and read through here."""
+"""Transactions over HTTP: requests as values, and the contents of answers. Pure; all clients build
+and read them here.
+"""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -30,9 +32,11 @@ from tern_wire.times import parse_time_ms
 _JSON_HEADERS = (("Content-Type", paths.JSON),)
 
 
-# Requests ---------------------------------------------------------------------------------------------------------
+# Requests ---------------------------------------------------------------------------------------
 def begin_request(producer_group: str, messages: Sequence[HalfMessage], check_after: Span | None = None) -> Request:
-    """Store *messages*, invisible. Repeatable when the first has an idempotency key, which stands for all; BatchEmpty for none."""
+    """Request to store *messages*, invisible. Repeatable when the first message has an idempotency
+    key, which stands for all. BatchEmpty without messages.
+    """
     if not messages:
         raise BatchEmpty()
     check_group(producer_group)
@@ -57,25 +61,25 @@ def begin_request(producer_group: str, messages: Sequence[HalfMessage], check_af
 
 
 def end_request(transaction_id: str, decision: Decision) -> Request:
-    """Commit or roll back; the same again is answered as the first time."""
+    """Request to commit or roll back. A repeat gets the answer of the first request."""
     return Request("POST", paths.transaction_path(quote(transaction_id, safe=""), str(decision)))
 
 
 def resolve_request(transaction_id: str, decision: Decision, reason: str) -> Request:
-    """End it by hand, an expired one too."""
+    """Request to end a transaction by hand, an expired one too."""
     path = paths.transaction_path(quote(transaction_id, safe=""), "resolve")
     return Request("POST", path, _JSON_HEADERS, encode_json({"outcome": str(decision), "reason": reason}))
 
 
 def transaction_request(transaction_id: str) -> Request:
-    """One transaction."""
+    """Request one transaction."""
     return get_request(paths.transaction_path(quote(transaction_id, safe="")))
 
 
 def transactions_request(
     producer_group: str = "", state: str = "", older_than: Span | None = None, limit: int = 100, cursor: str = ""
 ) -> Request:
-    """A page of those that have not ended."""
+    """Request a page of transactions that have not ended."""
     asked = {
         "producer_group": check_group(producer_group) if producer_group else "",
         "state": state,
@@ -89,7 +93,9 @@ def transactions_request(
 
 
 def checks_request(producer_group: str, max_messages: int, wait_ms: int) -> Request:
-    """Ask which transactions of *producer_group* are to be checked; waits until there is one."""
+    """Request checks of transactions of *producer_group*; the proxy waits up to *wait_ms* for
+    one.
+    """
     body = encode_json({"max_messages": max_messages, "wait": wait_ms})
     headers = (*_JSON_HEADERS, ("Accept", paths.MSGPACK))
     path = paths.checks_path(check_group(producer_group))
@@ -97,20 +103,22 @@ def checks_request(producer_group: str, max_messages: int, wait_ms: int) -> Requ
 
 
 def producer_group_request(producer_group: str, settings: Mapping[str, Any]) -> Request:
-    """Declare *producer_group*: what is None is left out, and stays as it is."""
+    """Request to declare *producer_group*. A setting that is None is left out, and stays as it
+    is.
+    """
     document = {name: span_of(value) for name, value in settings.items() if value is not None}
     path = paths.producer_group_path(check_group(producer_group))
     return Request("PUT", path, _JSON_HEADERS, encode_json(document))
 
 
 def span_of(span: Any) -> Any:
-    """A timedelta as whole milliseconds; anything else as it is, for the proxy to read."""
+    """Return a timedelta as whole milliseconds; anything else unchanged, for the proxy to read."""
     return span // timedelta(milliseconds=1) if isinstance(span, timedelta) else span
 
 
-# Answers ----------------------------------------------------------------------------------------------------------
+# Answers ----------------------------------------------------------------------------------------
 def read_begun(response: Response, producer_group: str) -> BegunTransaction:
-    """The transaction that has begun, or had before."""
+    """Return the transaction that has begun, now or at an earlier attempt."""
     document = read_document(response)
     ids = document.get("message_ids") or [document["message_id"]]
     return BegunTransaction(
@@ -125,12 +133,12 @@ def read_begun(response: Response, producer_group: str) -> BegunTransaction:
 
 
 def read_ended(response: Response) -> EndedTransaction:
-    """How it has ended."""
+    """Return the end of a transaction."""
     return EndedTransaction(**_known(EndedTransaction, read_document(response)))
 
 
 def read_transaction(document: Mapping[str, Any]) -> Transaction:
-    """A transaction's document."""
+    """Return the transaction in *document*."""
     fields = _known(Transaction, document)
     for name in ("begun_at", "check_at", "ended_at"):
         fields[name] = _time_ms(document.get(name))
@@ -144,19 +152,19 @@ def read_transaction(document: Mapping[str, Any]) -> Transaction:
 
 
 def read_transactions(response: Response) -> TransactionPage:
-    """The page."""
+    """Return the page in *response*."""
     document = read_document(response)
     found = tuple(read_transaction(row) for row in document["transactions"])
     return TransactionPage(transactions=found, next_cursor=document.get("next_cursor", ""))
 
 
 def read_checks(response: Response) -> list[Check]:
-    """The checks of one answer, the oldest first."""
+    """Return the checks in *response*, oldest first."""
     return [read_check(document) for document in read_document(response)["checks"]]
 
 
 def read_check(document: Mapping[str, Any]) -> Check:
-    """One check, as it is received, or as the `data` of a callback."""
+    """Return the check in *document*, from a poll or from the `data` of a callback."""
     return Check(
         transaction_id=document["transaction_id"],
         producer_group=document["producer_group"],
@@ -179,7 +187,7 @@ def read_check(document: Mapping[str, Any]) -> Check:
 
 
 def _body(message: Mapping[str, Any]) -> bytes | None:
-    """MessagePack has bodies as bytes, callbacks have base64 or nothing."""
+    """Return a body: bytes from MessagePack; base64, or none, from callbacks."""
     body = message.get("body")
     return base64.b64decode(body) if isinstance(body, str) else body
 
@@ -189,5 +197,7 @@ def _time_ms(moment: str | int | None) -> int:
 
 
 def _known(model: Any, document: Mapping[str, Any]) -> dict[str, Any]:
-    """What *model* has a field for: a proxy of a later release may say more. What is null is as if it was not said."""
+    """Return the members of *document* that *model* has fields for, but for null ones. A proxy of a
+    later release may send more.
+    """
     return {name: document[name] for name in model.__dataclass_fields__ if document.get(name) is not None}

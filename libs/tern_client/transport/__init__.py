@@ -1,1 +1,3 @@
-"""How the SDK asks: endpoints, credentials, retries, connections; for asyncio and for threads."""
+"""Requests to proxies: endpoints, credentials, retries and connections, for asyncio and for
+threads.
+"""

@@ -1,6 +1,8 @@
-"""How blocking clients reach a proxy: http.client, httpx for forward proxies; and their shell of a call.
+"""How blocking clients reach a proxy: http.client, or httpx for forward proxies; and the blocking
+shell of a call.
 
-Measured in DESIGN.md beside this file: http.client costs a quarter of httpx's CPU, and 80 ms less at start-up.
+Measured in DESIGN.md of the folder above: http.client costs a quarter of httpx's CPU, and 80 ms
+less at start-up.
 """
 
 import contextlib
@@ -26,15 +28,19 @@ T = TypeVar("T")
 
 
 class BlockingTransport(Protocol):
-    """Exchanges one request for one response, from any thread. Errors as the async protocol's."""
+    """Exchanges one request for one response, from any thread. Raises ProxyUnreachable or
+    OutcomeUnknown, as Transport does.
+    """
 
     def exchange(self, endpoint: str, request: Request, timeout_ms: float) -> Response:
-        """The whole response, whatever its status."""
+        """Return the whole response of any status. The answer is due in *timeout_ms*."""
         ...
 
     def abandon(self) -> None:
-        """End long polls that are under way, and any later one, as lost connections. From any thread or signal handler: it waits for
-        nothing. Where that cannot be done they end by themselves, when their wait is over."""
+        """End long polls that are under way, and any later one, as lost connections. Any thread or
+        signal handler may call it: it does not wait. A transport that cannot end a poll lets its
+        wait pass.
+        """
         ...
 
     def close(self) -> None:
@@ -49,12 +55,12 @@ class PlainTransport:
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._pool = BlockingPool(tls)
-        # Connections on which a long poll is under way; and whether there are to be none any more.
+        # Connections with a long poll under way, and whether long polls are abandoned.
         self._polling: set[http.client.HTTPConnection] = set()
         self._is_abandoned = False
 
     def exchange(self, endpoint: str, request: Request, timeout_ms: float) -> Response:
-        """As the protocol says."""
+        """Send *request* and return the whole response; ProxyUnreachable, OutcomeUnknown."""
         connection = self._pool.take(endpoint, timeout_ms / 1000)
         if connection.sock is None:
             try:
@@ -63,9 +69,9 @@ class PlainTransport:
                 raise unreachable(endpoint, error) from error
         try:
             if request.wait_ms:
-                self._polling.add(connection)  # before the look: `abandon` comes at any moment
+                self._polling.add(connection)  # before the check: `abandon` may come at any moment
                 if self._is_abandoned:
-                    raise http.client.NotConnected("the consumer was told to stop")
+                    raise http.client.NotConnected("the consumer was stopped")
             connection.putrequest(request.method, path_prefix(endpoint) + request.path, skip_accept_encoding=True)
             for name, value in request.headers:
                 connection.putheader(name, value)
@@ -89,20 +95,23 @@ class PlainTransport:
         return Response(answer.status, headers, body)
 
     def abandon(self) -> None:
-        """As the protocol says."""
+        """End long polls, now and later, by shutting down their sockets."""
         self._is_abandoned = True
         for connection in tuple(self._polling):
-            with contextlib.suppress(OSError, AttributeError):  # it has just ended
-                # Below TLS: whoever reads there finds the end, and is not disturbed in the middle.
+            with contextlib.suppress(OSError, AttributeError):  # the poll has just ended
+                # Below TLS: the reading thread finds the end of the stream, and is not interrupted
+                # within a record.
                 socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close all connections; one in use is closed when its answer has come."""
+        """Close all connections; a connection in use is closed when its answer has come."""
         self._pool.close()
 
 
 def _send_rest(connection: http.client.HTTPConnection, body: bytes) -> bool:
-    """Send head and body; False when the proxy closed its side meanwhile: it may have answered before the body's end."""
+    """Send head and body; False when the proxy closed its side meanwhile. It may have answered
+    before the end of the body.
+    """
     try:
         connection.endheaders(body or None)
     except (BrokenPipeError, ConnectionResetError):
@@ -111,7 +120,9 @@ def _send_rest(connection: http.client.HTTPConnection, body: bytes) -> bool:
 
 
 class HttpxBlockingTransport:
-    """For forward proxies of the environment. Owns an httpx client, which is safe to share between threads."""
+    """The transport for forward proxies of the environment. Owns an httpx client, which threads may
+    share.
+    """
 
     __slots__ = ("_client", "_httpx")
 
@@ -123,7 +134,7 @@ class HttpxBlockingTransport:
         self._client = httpx.Client(limits=limits, trust_env=not all(map(is_loopback, endpoints)), verify=tls or True)
 
     def exchange(self, endpoint: str, request: Request, timeout_ms: float) -> Response:
-        """As the protocol says."""
+        """Send *request* and return the whole response; ProxyUnreachable, OutcomeUnknown."""
         try:
             response = self._client.request(
                 request.method,
@@ -139,7 +150,7 @@ class HttpxBlockingTransport:
         return Response(response.status_code, dict(response.headers), response.content)
 
     def abandon(self) -> None:
-        """As the protocol says: httpx has no way."""
+        """Do nothing: httpx cannot end a request from another thread."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -152,11 +163,13 @@ def _choose_transport(endpoints: Sequence[str], credentials: Credentials) -> Blo
 
 
 class CallAbandoned(Exception):
-    """A call has failed, and is not repeated, since nobody wants it any more."""
+    """A call failed and is not repeated, since its result is not needed any more."""
 
 
 class BlockingCaller:
-    """Drives calls in the calling thread: the blocking shell. Owns the transport and the choice of endpoint."""
+    """The blocking shell: drives calls in the calling thread. Owns the transport and the choice of
+    endpoint.
+    """
 
     __slots__ = ("_credentials", "_transport", "course")
 
@@ -177,8 +190,9 @@ class BlockingCaller:
         self._transport = transport or _choose_transport(proxies.urls, self._credentials)
 
     def drive(self, steps: Generator[Step, Outcome, T], *, is_over: Callable[[], bool] = lambda: False) -> T:
-        """Do what *steps* say until they return; their errors are raised. An interrupted call ends its steps, too, and so does one that
-        has failed once *is_over*: CallAbandoned."""
+        """Do what *steps* yield until they return; their errors are raised. An interrupted call
+        ends its steps. A call that fails once *is_over* is true raises CallAbandoned.
+        """
         try:
             step = next(steps)
             while True:
@@ -205,7 +219,7 @@ class BlockingCaller:
         return Outcome(result, now_ms())
 
     def abandon(self) -> None:
-        """As the transport's."""
+        """End long polls that are under way, and any later one."""
         self._transport.abandon()
 
     def close(self) -> None:

@@ -1,6 +1,8 @@
-"""The course of a call (attempts, pauses, the next proxy) as a generator that never waits itself. Pure.
+"""The course of a call (attempts, pauses, the next proxy) as a generator that never waits itself.
+Pure.
 
-A shell drives it: it does what each step says and sends back how that went. The async and the blocking client are two such shells.
+A shell drives the generator: it does each step and sends back the outcome. The async and the
+blocking client are two such shells.
 """
 
 from collections.abc import Callable, Generator
@@ -13,7 +15,7 @@ from tern_wire.errors import OutcomeUnknown, TernError
 from tern_wire.names import check_namespace
 from tern_wire.paths import HEADER_NAMESPACE
 
-# Beyond what the proxy may park a request: its own time to answer.
+# The proxy's own time to answer, added to the time for which it may park a request.
 PARK_MARGIN_MS = 5_000
 
 
@@ -28,14 +30,16 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait."""
+    """Wait for `delay_ms`."""
 
     delay_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a step went, and when it ended (ms of any monotonic clock). A pause has no result."""
+    """The result of a step, and when it ended (milliseconds of any monotonic clock). A pause has no
+    result.
+    """
 
     result: Response | TernError | None
     now_ms: float
@@ -46,7 +50,9 @@ Step = Attempt | Pause
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What every call of a client shares: where to, how patient, its source of chance in [0, 1), and headers of every request."""
+    """Settings that all calls of a client share: endpoints, patience, a source of chance in [0, 1),
+    and headers of every request.
+    """
 
     endpoints: Endpoints
     policy: RetryPolicy
@@ -55,15 +61,16 @@ class Course:
 
 
 def namespace_headers(namespace: str) -> Headers:
-    """What a client of *namespace* ("": of none) says with every request; InvalidField."""
+    """Return the headers of every request of a client in *namespace* ("": none); InvalidField."""
     return ((HEADER_NAMESPACE, check_namespace(namespace, "/namespace")),) if namespace else ()
 
 
 def call(course: Course, request: Request, began_ms: float) -> Generator[Step, Outcome, Response]:
-    """The steps of *request* until a response below 400; raises the TernError that ended it.
+    """Return the steps of *request* until a response below 400; raises the TernError that ended it.
 
-    An attempt of a send or a change whose outcome is unknown stays so: when the later ones could not be made, or were put off
-    until the deadline, OutcomeUnknown is raised and not the last error, which says that nothing was stored.
+    An unknown outcome of a send or a change stays unknown. When later attempts could not be made,
+    or were refused for now until the deadline, OutcomeUnknown is raised and not the last error,
+    which says that nothing was stored.
     """
     policy, now_ms = course.policy, began_ms
     if course.headers:
@@ -88,7 +95,8 @@ def call(course: Course, request: Request, began_ms: float) -> Generator[Step, O
             unknown = error
         is_cut = left_ms < policy.attempt_timeout_ms and not request.wait_ms
         if isinstance(error, ProxyUnreachable):
-            # An attempt with less than its full time says only that it was late; the one before says why.
+            # An attempt with less than its full time fails only for being late. The error of the
+            # attempt before it gives the reason.
             error = unreached = (is_cut and unreached) or error
         verdict = decide(
             error,

@@ -1,13 +1,13 @@
-"""The clocks of clients: one for how long calls take, one for when leases end."""
+"""The clocks of clients: one for the duration of calls, one for the end of leases."""
 
 import time
 
 
 def now_ms() -> float:
-    """The clock of calls: monotonic, ms."""
+    """Return the time of calls: monotonic, in milliseconds."""
     return time.monotonic() * 1000
 
 
 def epoch_ms() -> int:
-    """The clock of leases: ms since the epoch."""
+    """Return the time of leases: milliseconds since 1970."""
     return time.time_ns() // 1_000_000

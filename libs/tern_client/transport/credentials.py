@@ -1,13 +1,13 @@
-"""Credentials of a client: a key in a file, and a certificate authority in a file. Read here and
-nowhere else.
+"""The credentials of a client, and the certificate authorities that it trusts: a key in a file, an
+authority in a file.
 
-    key_file=, or TERNMQ_KEY_FILE    one line: a bearer key `mqk_...`, sent with every request, or a signing key
-                                     `mqs_...`, which is never sent
+    key_file=, or TERNMQ_KEY_FILE    one line: a bearer key `mqk_...`, sent with every request,
+                                     or a signing key `mqs_...`, which is never sent
     ca_file=, or TERNMQ_CA_FILE      PEM; without it, https trusts the authorities of the system
 
-A file that is replaced is read again within REREAD_INTERVAL_S, so a key is rotated without a
-restart. "" in place of a file means none, whatever the environment says. Keys are never arguments:
-every process of the machine can read a command line.
+A file that is replaced is read again within REREAD_INTERVAL_S, so keys rotate without a restart. ""
+instead of a file means no file, whatever the environment says. Keys are never arguments: every
+process of the machine can read a command line.
 
 Law: a bearer key leaves this process over TLS, or to this machine. Owner: one client; safe to share
 between its threads.
@@ -29,10 +29,10 @@ from tern_wire.reasons import reason_of
 
 KEY_FILE, CA_FILE = "TERNMQ_KEY_FILE", "TERNMQ_CA_FILE"
 REREAD_INTERVAL_S = 2.0
-# A key and a line's end; whatever is longer is another file.
+# The size of a key and a line's end. Anything longer is another file.
 _KEY_SIZE_MAX_BYTES = 1_024
 FileName = str | os.PathLike[str]
-# Of a request to an endpoint: the headers that prove who sends it.
+# Makes the headers that authenticate a request to an endpoint.
 Prove = Callable[[Request, str], Headers]
 
 
@@ -42,8 +42,8 @@ _NAME_CA = "Name the cluster's ca.crt, in PEM, by ca_file or TERNMQ_CA_FILE"
 
 
 class CredentialsUnusable(TernError, ValueError):
-    """A file that was named cannot be used, or may not be used with these endpoints. Raised by
-    clients, never on the wire.
+    """A named file cannot be used, or may not be used with these endpoints. Raised by clients,
+    never on the wire.
     """
 
     code: ClassVar[str] = "credentials-unusable"
@@ -56,15 +56,16 @@ class CredentialsUnusable(TernError, ValueError):
 
 
 class Credentials:
-    """A key and an authority, each perhaps none."""
+    """A key and a certificate authority; each may be absent."""
 
     __slots__ = ("_ca_file", "_key_file", "_prove", "_read_at_s", "_seen")
 
     def __init__(
         self, endpoints: Sequence[str], key_file: FileName | None = None, ca_file: FileName | None = None
     ) -> None:
-        """None stands for the environment. CredentialsUnusable when a file cannot be used, or a key
-        would travel in the clear; ExtraMissing when a library for its signatures is not installed.
+        """None stands for the environment's file. CredentialsUnusable when a file cannot be used,
+        or a key would travel in the clear; ExtraMissing when a library for its signatures is not
+        installed.
         """
         self._key_file = os.fspath(os.environ.get(KEY_FILE, "") if key_file is None else key_file)
         self._ca_file = os.fspath(os.environ.get(CA_FILE, "") if ca_file is None else ca_file)
@@ -82,7 +83,7 @@ class Credentials:
         self._read()
 
     def applied(self, request: Request, endpoint: str) -> Request:
-        """*request* with what proves who sends it to *endpoint*."""
+        """Return *request* with the headers that authenticate it at *endpoint*."""
         if not self._key_file:
             return request
         if time.monotonic() - self._read_at_s >= REREAD_INTERVAL_S:
@@ -99,7 +100,7 @@ class Credentials:
         )
 
     def context(self) -> ssl.SSLContext:
-        """Whom https connections trust; CredentialsUnusable."""
+        """Return the authorities that https connections trust; CredentialsUnusable."""
         try:
             return ssl.create_default_context(cafile=self._ca_file or None)
         except OSError as error:
@@ -108,7 +109,9 @@ class Credentials:
             ) from error
 
     def _reread(self) -> None:
-        """Take the file as it is now; one that is being written, or is gone, changes nothing."""
+        """Read the key file again if it has changed. A file that is missing or half written changes
+        nothing.
+        """
         self._read_at_s = time.monotonic()
         try:
             found = os.stat(self._key_file)
@@ -123,7 +126,7 @@ class Credentials:
                 found = os.fstat(file.fileno())
                 text = file.read(_KEY_SIZE_MAX_BYTES).decode("ascii").strip()
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise CredentialsUnusable(reason=f"The key file {self._key_file} cannot be read ({reason})") from None
         key = read_key_text(text)
         if text.startswith(HMAC_PREFIX):

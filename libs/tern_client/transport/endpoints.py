@@ -1,9 +1,12 @@
-"""The proxies of a cluster: what an endpoint looks like, and which one is used now. Pure.
+"""The proxies of a cluster: the form of an endpoint, and the one that is in use. Pure.
 
-      http://127.0.0.1:8080         scheme http or https, a host, and a port unless it is the scheme's own (80, 443)
-      https://example.com/mq        and a path, if something in front of the proxies serves them below it: every request's path goes behind it
+    http://127.0.0.1:8080     scheme http or https, a host, and a port unless it is the scheme's own
+    https://example.com/mq    and a path, where a gateway serves the proxies below one
 
-Law: nothing of an endpoint is dropped in silence; what is no endpoint is refused when a client is made; later it could only look like a network that does not answer.
+The path precedes the path of every request. The schemes' own ports are 80 and 443.
+
+Law: no part of an endpoint is ignored. A malformed endpoint is refused when a client is made; later
+it would look like a network that does not answer.
 """
 
 import re
@@ -15,26 +18,43 @@ from urllib.parse import urlsplit
 from tern_wire.errors import TernError
 
 _USER = re.compile(r"//[^/@]*@")
-# A client has some endpoints; whoever makes one client after the other has some more.
+# A client has a few endpoints. A program that makes one client after another has more.
 _KEPT = 256
 
 
 class EndpointMalformed(TernError, ValueError):
-    """Not the URL of a proxy, or no endpoint at all. Raised when a client is made, never on the wire."""
+    """The text is not the URL of a proxy, or the list of endpoints is empty. Raised by the
+    constructors of clients, never on the wire. Also a ValueError.
+
+    Example:
+
+        from tern_client import BlockingProducer, EndpointMalformed
+
+        try:
+            BlockingProducer("127.0.0.1:8080")
+        except EndpointMalformed as error:
+            print(error.fields["reason"])  # -> it does not begin with http:// or https://
+    """
 
     code: ClassVar[str] = "endpoint-malformed"
     status: ClassVar[int] = 400
     title: ClassVar[str] = "This is not an endpoint"
-    fix: ClassVar[str] = "{endpoint} is no endpoint: {reason}. Use the URL of a proxy, such as http://127.0.0.1:8080."
+    fix: ClassVar[str] = (
+        "{endpoint} is not an endpoint: {reason}. Use the URL of a proxy, such as http://127.0.0.1:8080."
+    )
 
 
 class Endpoints:
-    """The proxies of a cluster and which one is used now. Owned by one client; a failure moves all its calls on together."""
+    """The proxies of a cluster, one of them in use. Owner: one client. A failure moves all of its
+    calls to the next proxy.
+    """
 
     __slots__ = ("_at", "urls")
 
     def __init__(self, urls: str | Iterable[str]) -> None:
-        """One URL or several; EndpointMalformed when one is none, or there is none."""
+        """*urls* is one URL or several; EndpointMalformed when one is malformed, or there is
+        none.
+        """
         one_only = isinstance(urls, str | bytes) or not isinstance(urls, Iterable)
         self.urls = tuple(map(_checked, [urls] if one_only else urls))
         if not self.urls:
@@ -43,32 +63,34 @@ class Endpoints:
 
     @property
     def current(self) -> str:
-        """Where the next request goes."""
+        """The endpoint of the next request."""
         return self.urls[self._at]
 
     def leave(self, failed: str) -> None:
-        """Go to the next one, unless another call has already left *failed*."""
+        """Move to the next endpoint, unless another call has already left *failed*."""
         if self.current == failed:
             self._at = (self._at + 1) % len(self.urls)
 
 
 @lru_cache(maxsize=_KEPT)
 def path_prefix(endpoint: str) -> str:
-    """What stands before the path of every request to *endpoint*, one that Endpoints has taken; "" for most."""
+    """Return what precedes the path of every request to *endpoint*, one of Endpoints; "" for
+    most.
+    """
     return urlsplit(endpoint).path
 
 
 def _checked(url: object) -> str:
-    """*url* without a slash at its end."""
+    """Return *url* without a slash at its end; EndpointMalformed."""
     reason = _fault(url) if isinstance(url, str) else "it is not a string"
     if reason:
-        # Whoever writes a password into an endpoint does not want to read it in a log.
+        # A password in an endpoint must not appear in a log.
         raise EndpointMalformed(endpoint=_USER.sub("//...@", repr(url)[:200]), reason=reason)
     return str(url).rstrip("/")
 
 
 def _fault(url: str) -> str:
-    """What is wrong with *url*, empty when nothing is."""
+    """Return what is wrong with *url*; "" when nothing is."""
     if not url.isprintable() or " " in url:
         return "it holds a blank or a control character"
     try:
@@ -80,13 +102,13 @@ def _fault(url: str) -> str:
     if not address.hostname:
         return "it names no host"
     if "?" in url or "#" in url:
-        return "a query or fragment means nothing here"
+        return "it holds a query or a fragment, which have no meaning here"
     if "@" in address.netloc:
-        return "it holds a user name, which nobody asks for; keys are named by key_file or TERNMQ_KEY_FILE"
+        return "it holds a user name, which proxies do not use; name a key file by key_file or TERNMQ_KEY_FILE"
     if address.path.rstrip("/").endswith("/v1"):
-        return "it ends with /v1, with which the path of every request begins; leave that out"
+        return "it ends with /v1, but the path of every request begins with that; leave it out"
     if not address.path.isascii() or any(letter in address.path for letter in '"<>\\^`{|}'):
-        return "its path holds a letter that no URL has; write it as %XX"
+        return "its path holds a character that URLs do not allow; write it as %XX"
     try:
         port = address.port
     except ValueError:

@@ -1,4 +1,4 @@
-"""One HTTP request and its response as values, and what a response that is no success means. Pure."""
+"""One HTTP request and its response as values, and the error that a response stands for. Pure."""
 
 import errno
 from collections.abc import Mapping
@@ -12,16 +12,17 @@ from tern_wire.errors import OutcomeUnknown, ShuttingDown, TernError, error_from
 from tern_wire.reasons import reason_of
 
 Headers = tuple[tuple[str, str], ...]
-# Connections that one client opens at most.
+# The most connections that one client opens.
 CONNECTIONS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to any proxy. Header values are printable ASCII; `wait_ms` is how long the proxy may park it.
+    """A request to any proxy. Header values are printable ASCII. The proxy may park the request for
+    `wait_ms`.
 
-    `repeatable`: doing it twice is the same as doing it once, so it may be repeated when its outcome is unknown. `stores`: one that
-    waits and is no mere read.
+    `repeatable`: two requests have the effect of one, so the request may be repeated after an
+    unknown outcome. `stores`: the request waits, and changes something.
     """
 
     method: str
@@ -33,12 +34,26 @@ class Request:
     stores: bool = False
 
 
-# A whole response, whatever its status; header names are lower case.
+# A whole response of any status. Header names are lower case.
 Response: TypeAlias = HttpAnswer
 
 
 class ProxyUnreachable(TernError):
-    """No connection could be made, so nothing was sent. Raised by transports, never on the wire."""
+    """No connection could be made, so nothing was sent. The call has tried every endpoint until its
+    deadline (`RetryPolicy`). Never on the wire.
+
+    Example:
+
+        from tern_client import BlockingProducer, ProxyUnreachable, RetryPolicy
+
+        quick = RetryPolicy(deadline_ms=100)
+        # Nothing listens at port 9.
+        with BlockingProducer("http://127.0.0.1:9", policy=quick) as producer:
+            try:
+                producer.send("orders", b"hello")
+            except ProxyUnreachable as error:
+                print(error.code, error.retryable)  # -> proxy-unreachable True
+    """
 
     code: ClassVar[str] = "proxy-unreachable"
     status: ClassVar[int] = 503
@@ -50,32 +65,37 @@ class ProxyUnreachable(TernError):
 
 
 def unreachable(endpoint: str, error: BaseException) -> ProxyUnreachable:
-    """The error of a connection that could not be made; the usual reason in words instead of each library's own."""
+    """Return the error of a connection that could not be made. Usual reasons are given in plain
+    words, whichever library failed.
+    """
     is_late = isinstance(error, TimeoutError) or type(error).__name__ == "ConnectTimeout"  # httpx's own
     reason = "no answer in time" if is_late else reason_of(error)
     cause: BaseException | None = error
     while cause is not None:
-        # asyncio joins the failures of a name with several addresses into one text and drops their numbers.
+        # asyncio joins the failures of a name with several addresses into one text and drops their
+        # numbers.
         if isinstance(cause, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(cause):
             reason = "connection refused"
         if isinstance(cause, BaseExceptionGroup):
             cause = cause.exceptions[0]  # httpx tried several addresses
         elif isinstance(cause, OSError):
-            cause = cause.__cause__  # its context may be the caller's own business
+            cause = cause.__cause__  # its context may belong to the caller
         else:
             cause = cause.__cause__ or cause.__context__
     return ProxyUnreachable(endpoint=endpoint, reason=reason)
 
 
 def lost_connection(endpoint: str, reason: object) -> OutcomeUnknown:
-    """The error of a request that was sent and not answered: it may have been done."""
+    """Return the error of a request that was sent and not answered: it may have taken effect."""
     return OutcomeUnknown(
         endpoint=endpoint, reason=reason_of(reason) if isinstance(reason, BaseException) else str(reason)
     )
 
 
 def error_of(response: Response, endpoint: str) -> TernError | None:
-    """The error that *response* is, None for a success. Something else than our proxy (a gateway's page) is told apart by status."""
+    """Return the error that *response* stands for; None for a success. The page of a gateway is
+    recognized by its status.
+    """
     if response.status < 400:
         return None
     try:
@@ -92,7 +112,9 @@ def error_of(response: Response, endpoint: str) -> TernError | None:
 
 
 def problem_error(problem: Mapping[str, Any]) -> TernError:
-    """The error of a problem document. Its own sentence wins: the proxy may be of another release."""
+    """Return the error of a problem document. Its own sentence is kept: the proxy may be of another
+    release.
+    """
     error = error_from(str(problem["code"]), problem)
     detail = problem.get("detail")
     if isinstance(detail, str) and detail:

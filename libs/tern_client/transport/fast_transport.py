@@ -1,6 +1,8 @@
-"""HTTP/1.1 over asyncio with keep-alive: what the SDK uses where no forward proxy is in between. Needs httptools, which every service has.
+"""HTTP/1.1 over asyncio with keep-alive, for connections without a forward proxy. Needs httptools,
+which every service has.
 
-Measured against httpx in DESIGN.md beside this folder. One request at a time per connection, no pipelining, no redirects, no cookies.
+Measured against httpx in DESIGN.md of the folder above. One request at a time per connection, no
+pipelining, no redirects, no cookies.
 """
 
 import asyncio
@@ -16,12 +18,14 @@ from tern_http.pool import Pool
 from tern_wire.errors import OutcomeUnknown
 
 CONNECT_TIMEOUT_S = 3.0
-# A page of records is the largest answer; anything near this is not from our proxy.
+# A page of records is the largest answer. An answer near this size is not from a TernMQ proxy.
 RESPONSE_SIZE_MAX_BYTES = 64 * 1024 * 1024
 
 
 class FastTransport:
-    """A pool of connections per endpoint. At most *connections_max* are in use per endpoint, others wait their turn."""
+    """A pool of connections per endpoint. At most *connections_max* are in use per endpoint;
+    further requests wait.
+    """
 
     __slots__ = ("_heads", "_pool", "_tls", "_turns")
 
@@ -32,11 +36,12 @@ class FastTransport:
         self._heads: dict[str, str] = {}
 
     async def exchange(self, endpoint: str, request: Request, timeout_ms: float) -> Response:
-        """As the protocol of transports says."""
+        """Send *request* and return the whole response; ProxyUnreachable, OutcomeUnknown."""
         async with self._turns[endpoint]:
             connection = self._pool.take(endpoint) or await self._connect(endpoint, timeout_ms)
             answer = connection.begin(self._head(endpoint, request), request.body)
-            # A timer instead of wait_for: no extra task or cancel scope on the path of every message.
+            # A timer instead of wait_for: no extra task or cancel scope on the path of every
+            # message.
             timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, connection.expire)
             try:
                 response = await answer
@@ -63,7 +68,8 @@ class FastTransport:
                     body_size_max_bytes=RESPONSE_SIZE_MAX_BYTES,
                     # A message's properties are headers.
                     head_size_max_bytes=RESPONSE_SIZE_MAX_BYTES,
-                    # Proxies always say how long an answer is: what ends without that was cut off.
+                    # Proxies always send the length of an answer. An answer that ends without one
+                    # was cut off.
                     may_end_by_closing=False,
                 )
         except (OSError, TimeoutError) as error:
@@ -81,7 +87,7 @@ class FastTransport:
         )
 
     async def close(self) -> None:
-        """Close all connections; one in use is closed when its answer has come."""
+        """Close all connections; a connection in use is closed when its answer has come."""
         self._pool.close()
         await asyncio.sleep(0)  # one turn of the loop, in which the sockets are closed
 

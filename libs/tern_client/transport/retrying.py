@@ -1,4 +1,6 @@
-"""Whether a failed request is repeated, where, and after which pause. Pure: chance and time are arguments."""
+"""Whether a failed request is repeated, at which proxy, and after which pause. Pure: chance and
+time are arguments.
+"""
 
 from dataclasses import dataclass
 
@@ -8,7 +10,22 @@ from tern_wire.errors import OutcomeUnknown, ReplyTimeout, RequestTimeout, Shutt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How patient a client is. All times in ms; `deadline_ms` counts from the first attempt."""
+    """How long a client tries, in milliseconds. A call that cannot succeed within `deadline_ms`
+    raises its last error.
+
+    - `deadline_ms`: from the first attempt of a call to its last.
+    - `attempt_timeout_ms`: the wait for one answer. A long poll has its own wait instead.
+    - `first_delay_ms`, `max_delay_ms`: pauses between rounds of attempts; they double, and half of
+      each is random.
+
+    Example:
+
+        from tern_client import BlockingProducer, RetryPolicy
+
+        patient = RetryPolicy(deadline_ms=120_000, attempt_timeout_ms=5_000)
+        with BlockingProducer("http://127.0.0.1:8080", policy=patient) as producer:
+            print(producer.send("orders", b"hello").offset)  # -> 0
+    """
 
     deadline_ms: int = 30_000
     attempt_timeout_ms: int = 10_000
@@ -18,7 +35,9 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What follows a failure: give up, or pause and repeat, at the next proxy if this one is the trouble."""
+    """What follows a failure: give up, or repeat after a pause; at the next proxy if this one is at
+    fault.
+    """
 
     repeat: bool
     delay_ms: int = 0
@@ -38,12 +57,15 @@ def decide(
     chance: float,
     policy: RetryPolicy,
 ) -> Verdict:
-    """What to do after *error* of the 0-based *attempt*. *chance* in [0, 1) spreads clients that failed together.
+    """Decide what follows *error* of the 0-based *attempt*. *chance* in [0, 1) spreads clients that
+    failed together.
 
-    Every error that says "nothing was stored" is repeated; one that leaves it open only when repeating is harmless.
+    Errors that say "nothing was stored" are repeated. After an unknown outcome only a *repeatable*
+    request is.
     """
     if isinstance(error, ReplyTimeout):
-        # It has waited as long as it was to; who wants more asks for the reply, not for the request.
+        # The request has waited for its full time. The reply can still be requested, without the
+        # request being sent again.
         return GIVE_UP
     if not error.retryable or (isinstance(error, OutcomeUnknown) and not repeatable):
         return GIVE_UP
@@ -51,7 +73,7 @@ def decide(
         isinstance(error, ProxyUnreachable | ShuttingDown | OutcomeUnknown | RequestTimeout) or error.status == 503
     )
     if next_endpoint and attempt + 1 < endpoints:
-        # Every proxy gets its first chance at once.
+        # Each proxy is tried once before the first pause.
         return Verdict(elapsed_ms < policy.deadline_ms, 0, next_endpoint=True)
     rounds = min(attempt // max(endpoints, 1), 16)
     delay_ms = min(policy.first_delay_ms * 2**rounds, policy.max_delay_ms) * (0.5 + chance / 2)
@@ -62,6 +84,6 @@ def decide(
 
 
 def asked_delay_ms(error: TernError) -> float:
-    """The pause the proxy asked for, at most a minute; 0 when it did not."""
+    """Return the pause that the proxy requested, at most a minute; 0 when it requested none."""
     asked = error.fields.get("retry_after_ms", 0)
     return min(max(float(asked), 0.0), 60_000.0) if isinstance(asked, int | float) else 0.0

@@ -1,4 +1,6 @@
-"""How a request reaches a proxy: one protocol, two async implementations; which one is used, and the async shell of a call."""
+"""How async clients reach a proxy: the protocol of transports, the choice between two of them, and
+the async shell of a call.
+"""
 
 import asyncio
 import random
@@ -21,10 +23,12 @@ T = TypeVar("T")
 
 
 class Transport(Protocol):
-    """Exchanges one request for one response. Raises ProxyUnreachable (nothing was sent) or OutcomeUnknown (it may have been)."""
+    """Exchanges one request for one response. Raises ProxyUnreachable (nothing was sent) or
+    OutcomeUnknown (it may have been).
+    """
 
     async def exchange(self, endpoint: str, request: Request, timeout_ms: float) -> Response:
-        """The whole response, whatever its status."""
+        """Return the whole response of any status. The answer is due in *timeout_ms*."""
         ...
 
     async def close(self) -> None:
@@ -33,7 +37,7 @@ class Transport(Protocol):
 
 
 class HttpxTransport:
-    """The general one: for forward proxies of the environment. Owns an httpx client."""
+    """The transport for forward proxies of the environment. Owns an httpx client."""
 
     __slots__ = ("_client", "_httpx")
 
@@ -47,7 +51,7 @@ class HttpxTransport:
         )
 
     async def exchange(self, endpoint: str, request: Request, timeout_ms: float) -> Response:
-        """As the protocol says."""
+        """Send *request* and return the whole response; ProxyUnreachable, OutcomeUnknown."""
         try:
             response = await self._client.request(
                 request.method,
@@ -73,14 +77,18 @@ def is_loopback(endpoint: str) -> bool:
 
 
 def is_direct(endpoint: str) -> bool:
-    """Whether plain sockets do, with TLS or without: no forward proxy is set for it in the environment."""
+    """Whether plain sockets reach *endpoint*, with TLS or without: the environment names no forward
+    proxy for it.
+    """
     address = urlsplit(endpoint)
     proxied = address.scheme in getproxies() and not proxy_bypass(address.hostname or "")
     return is_loopback(endpoint) or not proxied
 
 
 def choose_transport(endpoints: Sequence[str], credentials: Credentials) -> Transport:
-    """The fast transport when no endpoint has a forward proxy in front and httptools is installed, else httpx."""
+    """Return the fast transport when no endpoint is behind a forward proxy and httptools is
+    installed, else httpx.
+    """
     tls = tls_of(endpoints, credentials)
     if is_installed("httptools") and all(map(is_direct, endpoints)):
         from tern_client.transport.fast_transport import FastTransport  # noqa: PLC0415 - httptools is optional
@@ -90,12 +98,16 @@ def choose_transport(endpoints: Sequence[str], credentials: Credentials) -> Tran
 
 
 def tls_of(endpoints: Sequence[str], credentials: Credentials) -> ssl.SSLContext | None:
-    """Whom connections trust; None when none of them is https, which spares some 20 ms."""
+    """Return the TLS settings of connections; None without an https endpoint, which saves some 20
+    ms.
+    """
     return credentials.context() if any(each.startswith("https:") for each in endpoints) else None
 
 
 class AsyncCaller:
-    """Drives calls over a transport: the async shell. Owns the transport and the choice of endpoint."""
+    """The async shell: drives calls over a transport. Owns the transport and the choice of
+    endpoint.
+    """
 
     __slots__ = ("_credentials", "_transport", "course")
 
@@ -116,7 +128,9 @@ class AsyncCaller:
         self._transport = transport or choose_transport(proxies.urls, self._credentials)
 
     async def drive(self, steps: Generator[Step, Outcome, T]) -> T:
-        """Do what *steps* say until they return; their errors are raised. A cancelled call ends its steps, too."""
+        """Do what *steps* yield until they return; their errors are raised. A cancelled call ends
+        its steps.
+        """
         try:
             step = next(steps)
             while True:

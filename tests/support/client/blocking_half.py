@@ -1,10 +1,11 @@
-"""The blocking half of the SDK, made from the async one: `make blocking` writes it, `make check` compares.
+"""The blocking half of the SDK, made from the async one: `make blocking` writes it, `make check`
+compares.
 
     libs/tern_client/asynchronous/topics.py --words replaced, formatted--> libs/tern_client/blocking/topics.py
 
-Words are replaced in code, comments and docstrings alike: a docstring that speaks of tasks speaks of threads afterwards. What asyncio and
-threads do in different ways is not made from each other. It is written by hand, in pairs of classes with the same methods (PAIRS), which the files
-here import.
+Words are replaced in code, comments and docstrings alike: a docstring about tasks becomes one about
+threads, and an example for asyncio becomes one for threads. Code that differs between asyncio and
+threads is written by hand, in pairs of classes with the same methods (PAIRS).
 """
 
 import argparse
@@ -16,11 +17,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 ASYNCHRONOUS = ROOT / "libs/tern_client/asynchronous"
 BLOCKING = ROOT / "libs/tern_client/blocking"
-# Written by hand on both sides: the class of asyncio and the one of threads.
+# Written by hand on both sides: the class of asyncio and the one of threads. Docstrings and examples name the public ones.
 PAIRS = {
     "AsyncCaller": "BlockingCaller",
     "Closing": "BlockingClosing",
+    "Consumer": "BlockingConsumer",
     "OrderedCalls": "BlockingOrderedCalls",
+    "Producer": "BlockingProducer",
+    "PullConsumer": "BlockingPullConsumer",
+    "TransactionProducer": "BlockingTransactionProducer",
     "Transport": "BlockingTransport",
 }
 # A pattern, and what stands in its place; in this order.
@@ -31,9 +36,12 @@ WORDS = [
     (r"\bAsyncIterator\b", "Iterator"),
     (r"\btern_client\.asynchronous\b", "tern_client.blocking"),
     (r"\btern_client\.transport\.transport\b", "tern_client.transport.blocking_transport"),
-    (r"\bfor one event loop\b", "for threads; may be shared between them unless a subclass says otherwise"),
+    (r"\bfor one event loop\b", "for threads, which may share it"),
     (r"\btasks\b", "threads"),
     (r"\bTasks\b", "Threads"),
+    # Examples in docstrings are whole programs: asyncio runs `main()`, threads call it.
+    (r"\n +import asyncio\n(?=\n)", ""),
+    (r"\basyncio\.run\(main\(\)\)", "main()"),
     # Programs may set attributes of blocking clients, and refer to them weakly.
     (r"\n    __slots__ = \([^)]*\)\n", "\n"),
 ]
@@ -51,10 +59,16 @@ def blocking_names() -> dict[str, str]:
 
 
 def blocking_text(text: str, names: dict[str, str]) -> str:
-    """The async source *text* for threads, its classes called as *names* say. Not formatted."""
+    """The async source *text* for threads, its classes called as *names* say. Only examples are formatted."""
     for pattern, replacement in WORDS:
         text = re.sub(pattern, replacement, text)
-    return re.sub(rf"\b({'|'.join(names)})\b", lambda found: names[found[0]], text)
+    text = re.sub(rf"\b({'|'.join(names)})\b", lambda found: names[found[0]], text)
+    # The imports of examples, which ruff does not see.
+    return re.sub(r"(?m)^( +from tern_client import )(\w.*)$", lambda found: found[1] + _in_order(found[2]), text)
+
+
+def _in_order(names: str) -> str:
+    return ", ".join(sorted(names.split(", ")))
 
 
 def formatted(text: str, path: Path) -> str:
@@ -70,7 +84,7 @@ def blocking_half() -> dict[Path, str]:
     names, made = blocking_names(), {}
     for source in sources():
         path = BLOCKING / source.name
-        head = f"# Made from {source.relative_to(ROOT)} by `make blocking`: change that file, not this one.\n"
+        head = f"# Made by `make blocking` from the file of this name in {ASYNCHRONOUS.name}/. Change that one.\n"
         made[path] = formatted(head + blocking_text(source.read_text("utf-8"), names), path)
     return made
 

@@ -16,7 +16,22 @@ from tern_client.asynchronous.client import AsyncClient
 from tern_client.transport.transport import Transport
 
 class Admin(AsyncClient):
-    """May be shared between tasks; a redrive is a task."""
+    """May be shared between tasks; a redrive is a task.
+
+    Example:
+
+        import asyncio
+
+        from tern_client import Admin, OutgoingMessage, Producer
+
+
+        async def main() -> None:
+            async with Admin("http://127.0.0.1:8080") as admin:
+                print(await admin.topics())
+
+
+        asyncio.run(main())
+    """
 
     __slots__ = ("_caller", "_closing")
 
@@ -32,7 +47,20 @@ from tern_client.blocking.client import BlockingClient
 from tern_client.transport.blocking_transport import BlockingTransport
 
 class BlockingAdmin(BlockingClient):
-    """May be shared between threads; a redrive is a task."""
+    """May be shared between threads; a redrive is a task.
+
+    Example:
+
+        from tern_client import BlockingAdmin, BlockingProducer, OutgoingMessage
+
+
+        def main() -> None:
+            with BlockingAdmin("http://127.0.0.1:8080") as admin:
+                print(admin.topics())
+
+
+        main()
+    """
 
 
     def records(self) -> Iterator[Page]:

@@ -1,5 +1,6 @@
 """What the documents show of Python is a file that Python takes; tests/procs runs the programs among it."""
 
+import ast
 import py_compile
 import re
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import tern_client
+from tests.support.client.examples import ENDPOINT, examples_of, public_classes, shown
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = [
@@ -35,9 +37,40 @@ def test_the_documents_show_the_sdk() -> None:
     assert len(SNIPPETS) >= 4
 
 
-def test_the_help_begins_with_an_example_and_lists_nothing_that_is_not_for_users() -> None:
+@pytest.mark.parametrize("kind", public_classes(), ids=lambda kind: kind.__name__)
+def test_every_public_class_has_an_example_that_shows_what_it_prints(kind: type) -> None:
+    """`tests/mesh/sdk` runs them; here none is missing, uses another class alone, or shows nothing."""
+    programs = examples_of(kind.__doc__)
+    assert programs, f"{kind.__name__} has no `Example:` in its docstring"
+    for program in programs:
+        ast.parse(program)
+        assert shown(program)
+        assert kind.__name__ in program
+        assert set(re.findall(r"https?://[\w.:]+", program)) <= {ENDPOINT, "http://127.0.0.1:9"}
+
+
+def test_an_example_is_found_to_its_last_line() -> None:
+    """Blank lines are part of it; what follows at the docstring's own margin is not."""
+    text = """Says what it is.
+
+    Example:
+
+        def main() -> None:
+            print(1)  # -> 1
+
+
+        main()
+
+    Something else.
+    """
+    assert examples_of(text) == ["def main() -> None:\n    print(1)  # -> 1\n\n\nmain()\n"]
+    assert examples_of("Says what it is.") == examples_of(None) == []
+
+
+def test_the_help_begins_with_what_to_import_and_lists_nothing_that_is_not_for_users() -> None:
     """What is public is what somebody calls, catches, makes or gets."""
     assert tern_client.__doc__ is not None
-    assert "run(main())" in tern_client.__doc__[:1_000]
+    assert len(examples_of(tern_client.__doc__)) == 4
+    assert "except TernError" in tern_client.__doc__  # its class is at home in tern_wire
     assert sorted(tern_client.__all__) == tern_client.__all__
     assert not {"Request", "Response", "Transport", "HttpxTransport"} & set(tern_client.__all__)

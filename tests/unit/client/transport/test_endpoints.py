@@ -74,7 +74,7 @@ def test_the_refusal_names_the_endpoint_that_is_wrong_and_why() -> None:
         Endpoints(["http://127.0.0.1:8080", "localhost:8080"])
     with pytest.raises(EndpointMalformed, match=r"'http://host:99999'.*port"):
         Endpoints("http://host:99999")
-    with pytest.raises(EndpointMalformed, match=r"'http://host:8080/v1'.*leave that out"):
+    with pytest.raises(EndpointMalformed, match=r"'http://host:8080/v1'.*leave it out"):
         Endpoints("http://host:8080/v1")
     with pytest.raises(EndpointMalformed, match="user name") as refused:
         Endpoints("http://user:secret@host")
