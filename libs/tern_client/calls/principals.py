@@ -68,8 +68,9 @@ def principal_request(principal: str, options: PrincipalOptions) -> Request:
 
 
 def key_request(principal: str, options: KeyOptions) -> Request:
-    """Request a key of *principal*; InvalidField for another type. It is not repeated after an unknown outcome: that could make a
-    second key.
+    """Request a key of *principal*; InvalidField for another type.
+
+    It is not repeated after an unknown outcome: that could make a second key.
     """
     document = {name: value for name, value in options.items() if value is not None}
     if kind := options.get("type"):
